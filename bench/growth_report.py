@@ -39,7 +39,15 @@ def codecs(data: dict[str, Any]) -> str:
                     longest["longest_ms"][-1], f"{steepest:.1f}",
                 )
             )  # fmt: skip
-    head = ("what", "side", "n", "ms, median dialect", "ms, dearest", "longest step, ms", "most for 2n / n")
+    head = (
+        "what",
+        "side",
+        "n",
+        "ms, median dialect",
+        "ms, most expensive dialect",
+        "longest step, ms",
+        "most for 2n / n",
+    )
     return table(head, rows)
 
 
@@ -63,7 +71,7 @@ def streams(data: dict[str, Any]) -> str:
         for r in data["streams"]
     ]
     return table(
-        ("open streams", "events/s", "CPU us per event", "KiB per stream", "longest hold of the loop, ms"), rows
+        ("open streams", "events/s", "CPU us per event", "KiB per stream", "longest block of the loop, ms"), rows
     )
 
 
@@ -74,7 +82,7 @@ def routes(data: dict[str, Any]) -> str:
 
 def histories(data: dict[str, Any]) -> str:
     rows = [(_size(r["n"]), r["cpu_ms_request"], r["us_message"], r["loop_ms"]) for r in data["histories"]]
-    return table(("messages", "CPU ms per request", "us per message", "longest hold of the loop, ms"), rows)
+    return table(("messages", "CPU ms per request", "us per message", "longest block of the loop, ms"), rows)
 
 
 def holds(data: dict[str, Any]) -> str:
@@ -82,7 +90,7 @@ def holds(data: dict[str, Any]) -> str:
         (f"`{r['what']}`", r["front"], r["back"], r["mib"], r["loop_ms"])
         for r in sorted(data["holds"], key=lambda r: (r["what"], -r["loop_ms"]))
     ]
-    return table(("what", "frontend", "backend", "MiB sent", "longest hold of the loop, ms"), rows)
+    return table(("what", "frontend", "backend", "MiB sent", "longest block of the loop, ms"), rows)
 
 
 def durable(data: dict[str, Any]) -> str:

@@ -100,10 +100,10 @@ def conversations(store: Any, count: int) -> dict[str, Callable[[int], Awaitable
     return {
         "load a conversation": lambda _: store.load(*one()),
         "load and append": commit,
-        "find by its digest": digest,
-        "latest of an owner": lambda _: store.latest(*one()[:2]),
+        "find a conversation by digest": digest,
+        "latest conversation of an owner": lambda _: store.latest(*one()[:2]),
         "begin a conversation": begin,
-        "prune, nothing old": lambda _: store.prune(10 * 365 * 86400.0),
+        "prune with nothing to delete": lambda _: store.prune(10 * 365 * 86400.0),
     }
 
 
@@ -133,13 +133,13 @@ def kept_runs(store: Any, count: int) -> dict[str, Callable[[int], Awaitable[Any
 
     return {
         "append an entry": append,
-        "look at a run": lambda _: store.get(one()),
-        "read its entries": lambda _: store.read(one()),
+        "load a run": lambda _: store.get(one()),
+        "read the entries of a run": lambda _: store.read(one()),
         "latest run of a thread": lambda _: store.latest(one().owner, "s", one().thread_id),
-        "whose is a thread": lambda _: store.thread("nobody", "s", one().thread_id),
-        "start, claim, end": whole_life,
-        "start in an old thread": start,
-        "look for lost runs": lambda _: store.lost(),
+        "find the owner of a thread": lambda _: store.thread("nobody", "s", one().thread_id),
+        "start, claim and end a run": whole_life,
+        "start a run in an existing thread": start,
+        "find lost runs": lambda _: store.lost(),
         "cancel": lambda _: store.cancel(one()),
     }
 

@@ -50,7 +50,14 @@ ALL = [
     Scenario("plain-c256", "the same, 256 at once", "plain", 256, 1.5, cost=REQUEST, asked=True),
     Scenario("request-1kb", "requests of 1 KB", "plain", 4, 1.0, cost=REQUEST, body_kb=1, asked=True),
     Scenario(
-        "request-100kb", "requests of 100 KB, a long talk", "plain", 4, 1.0, cost=REQUEST, body_kb=100, asked=True
+        "request-100kb",
+        "requests of 100 KB, a long conversation",
+        "plain",
+        4,
+        1.0,
+        cost=REQUEST,
+        body_kb=100,
+        asked=True,
     ),
     Scenario(
         "request-5mb",

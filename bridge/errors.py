@@ -139,10 +139,10 @@ def shortened(value: str) -> str:
 class Failure:
     """One failure as a value.
 
-    `param` is the place in the request (`messages[2].content`). `status` is an HTTP status that is truer
-    than the code's own (a backend's 422, our 405). `backend_code` is the word the backend used and clients
-    act on (`insufficient_quota`). `headers` are response headers that must reach the client (`retry-after`).
-    `cause` is for the log alone: the call that failed, what the backend answered, and what to check.
+    `param` is the position in the request (`messages[2].content`). `status` is an HTTP status that is more precise
+    than that of the code (422 of a backend, 405 of the bridge). `backend_code` is the backend's own code, which clients
+    may handle (`insufficient_quota`). `headers` are response headers that must reach the client (`retry-after`).
+    `cause` is only for the log: the call that failed, the backend's answer, and what to check.
     """
 
     code: ErrorCode

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from bridge.codec import registry
 from tests.docs.links import documents
+from tests.docs.tables import dialects
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted(p for room in ("bridge", "adapters") for p in (ROOT / room).rglob("*.py") if "dialects" not in p.parts)
@@ -63,6 +65,17 @@ def test_documents_are_plain_english(path: Path) -> None:
     """Outside of code, whose examples have users of their own."""
     text = re.sub(r"^```.*?^```$|`[^`\n]*`|<!--.*?-->", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
     assert [match[0] for match in QUAINT.finditer(text)] == []
+
+
+# Reasons of losses are shown to users: on the page, in the log and by `dialect-bridge dialects`.
+UNCLEAR = re.compile(r"\b(told|tells|says?|talks?|nobody|somebody|whoever|wire|word|form)\b|\bis no\b|\bhas no word")
+
+
+@pytest.mark.parametrize("name", dialects())
+def test_reasons_on_cards_are_plain_english(name: str) -> None:
+    card = registry.get(name).capabilities
+    reasons = {entry.reason for entries in (card.answers, card.requests) for entry in entries.values()}
+    assert sorted(reason for reason in reasons if UNCLEAR.search(reason)) == []
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
 from bridge.model import HistoryMode
 
-_NO_EVENT = "the wire has no event for it"
-_NO_FIELD = "the wire has no field for it"
-_NO_FINISH = "a stream ends without saying why; option finish_notice: error"
+_NO_EVENT = "the protocol has no event for it"
+_NO_FIELD = "the protocol has no field for it"
+_NO_FINISH = "the protocol has no finish reasons; option finish_notice: error"
 _MARKDOWN = "Markdown in the text; option media: drop"
-_TEXT_ONLY = "a message is one string; option unsupported_media: text"
+_TEXT_ONLY = "messages are plain strings; option unsupported_media: text"
 
 CAPABILITIES = Capabilities(
     answers=entries(
@@ -25,7 +25,7 @@ CAPABILITIES = Capabilities(
         drop={
             Feature.REASONING: _NO_EVENT + "; option reasoning: text, or extra_fields",
             Feature.REASONING_SIGNATURE: _NO_EVENT,
-            Feature.TOOL_ORIGIN: "a call does not say who offers its tool",
+            Feature.TOOL_ORIGIN: "a call does not name the provider of the tool",
             Feature.USAGE: _NO_EVENT + "; option extra_fields",
             Feature.USAGE_DETAILS: _NO_EVENT + "; option extra_fields",
             Feature.FINISH_LENGTH: _NO_FINISH,
@@ -33,24 +33,24 @@ CAPABILITIES = Capabilities(
             Feature.STATE: _NO_EVENT,
             Feature.STEP: _NO_EVENT,
             Feature.CUSTOM: _NO_EVENT,
-            Feature.RAW: "that of other dialects; its own passes unchanged",
-            Feature.CHOICES: "one answer; choices above 0 are left out",
-            Feature.PART_BORDERS: "texts that follow each other are one flowing text",
+            Feature.RAW: "events of other dialects; its own pass unchanged",
+            Feature.CHOICES: "one answer; only the first choice is sent",
+            Feature.PART_BORDERS: "consecutive texts are joined",
             Feature.MODEL: _NO_EVENT + "; option extra_fields",
         },
-        refuse={Feature.FINISH_CANCELED: "told as an error, never as a normal end"},
+        refuse={Feature.FINISH_CANCELED: "sent as an error, never as a normal end"},
     ),
     requests=entries(
         REQUEST_FEATURES,
         text={
             Feature.DATA: "JSON in the text",
             Feature.REFUSAL_HISTORY: "as ordinary text",
-            Feature.TOOL_HISTORY: "finished rounds become text: the reference server breaks off on replayed calls",
-            Feature.RESUME: "the payload is sent as a string, the only form that every server takes",
+            Feature.TOOL_HISTORY: "completed tool calls become text; the reference server fails on replayed calls",
+            Feature.RESUME: "the payload is sent as a string, which every server accepts",
         },
         drop={
             Feature.MESSAGE_NAME: _NO_FIELD,
-            Feature.TOOL_CHOICE: "none leaves the tools out, anything else is not sent",
+            Feature.TOOL_CHOICE: "none removes the tools; other values are not sent",
             Feature.PARALLEL_TOOL_CALLS: _NO_FIELD,
             Feature.RESPONSE_FORMAT: _NO_FIELD,
             Feature.SAMPLING: _NO_FIELD + "; n above 1 is refused",

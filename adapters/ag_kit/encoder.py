@@ -99,7 +99,7 @@ class Encoder:
             self._say("<think>" + event.text)
 
     def _add(self, event: ev.ContentAdded) -> None:
-        self._lost.add(answer_feature(event.part), "told as text" if self._options.media == "text" else "left out")
+        self._lost.add(answer_feature(event.part), "sent as text" if self._options.media == "text" else "dropped")
         if self._options.media == "text" and (text := as_markdown(event.part)):
             self._say(text)
 
@@ -117,7 +117,7 @@ class Encoder:
                 self._lost.add(Feature.PART_BORDERS)
             self._spoken = True
         elif event.kind is PartKind.REFUSAL:
-            self._lost.add(Feature.REFUSAL, "told as text")
+            self._lost.add(Feature.REFUSAL, "sent as text")
         if event.kind is not PartKind.TOOL_CALL:
             return
         if event.origin is not Origin.FUNCTION:

@@ -105,7 +105,7 @@ class Writer:
             case Media():
                 return self._media(part, path)
             case Data():
-                self._lost.add(Feature.DATA, "told as text")
+                self._lost.add(Feature.DATA, "sent as text")
             case Reasoning():
                 self._lost.add(Feature.REASONING_HISTORY)
                 return ""
@@ -118,19 +118,19 @@ class Writer:
     def _media(self, media: Media, path: str | None) -> str:
         """An assistant's parts are never refused: they become text, as in our answers."""
         if path is None:
-            self._lost.add(request_feature(media), "in an assistant's message, told as text")
+            self._lost.add(request_feature(media), "in an assistant's message, sent as text")
         elif self._options.unsupported_media == "refuse":
             raise Unsupported(
                 f"{path}: this backend takes text only, not {media.kind}; send it as text, or leave it out.",
                 param=path,
             )
         else:
-            self._lost.add(request_feature(media), "told as text")
+            self._lost.add(request_feature(media), "sent as text")
         return as_text(media)
 
     def _result(self, result: ToolResult, message: Message) -> None:
         if result.is_error:
-            self._lost.add(Feature.TOOL_HISTORY, "that a result is an error")
+            self._lost.add(Feature.TOOL_HISTORY, "the mark that a result is an error")
         if result.call_id in self._native or result.call_id not in self._held:
             content = result_text(result.parts)
             self._add({**unknown(message.extras), "role": "tool", "content": content, "toolCallId": result.call_id})
@@ -144,7 +144,7 @@ class Writer:
             self._lost.add(Feature.TOOL_ORIGIN)
         native = any(c.call_id in self._native for c in calls)
         if calls and not native:
-            self._lost.add(Feature.TOOL_HISTORY, "finished rounds are told as text")
+            self._lost.add(Feature.TOOL_HISTORY, "completed tool calls are sent as text")
             text = "\n".join([*([text] if text else []), *(self._told(c) for c in calls)])
         elif not text and not calls and any(not isinstance(p, Text) for p in message.parts):
             return

@@ -16,33 +16,35 @@ class FrontOptions(Options):
 
     generation: Generation | None = Field(
         None,
-        description="Generation of a request with the keys of both or of neither; null = 2 if it has runId, else 1.",
+        description="Generation assumed for a request that fits both generations or neither; null = 2 if it has "
+        "runId, else 1.",
     )
     reasoning: Literal["drop", "text"] = Field(
-        "drop", description="Reasoning in generation 1: left out, or shown as text between <think> and </think>."
+        "drop", description="Reasoning in generation 1: omitted, or sent as text between <think> and </think>."
     )
     reasoning_events: Literal["thinking", "reasoning", "none"] = Field(
         "thinking",
-        description="Events of reasoning in generation 2: THINKING_* as the reference, the newer REASONING_*, or none.",
+        description="Reasoning events in generation 2: THINKING_* as in the reference server, the newer "
+        "REASONING_*, or none.",
     )
     media: Literal["text", "drop"] = Field(
-        "text", description="Pictures, files and data in generation 1: told as Markdown or JSON text, or left out."
+        "text", description="Images, files and data in generation 1: sent as Markdown or JSON text, or omitted."
     )
     finish_notice: Literal["none", "error"] = Field(
-        "none", description="error: an answer cut by its length limit or a filter ends with an error event."
+        "none", description="error: an answer cut off by its length limit or a filter ends with an error event."
     )
     errors: Literal["event", "text"] = Field(
         "event",
-        description="text: a failure in a stream is also told as a text, for clients that ignore error events.",
+        description="text: a failure in a stream is also sent as text, for clients that ignore error events.",
     )
     done_mark: bool = Field(True, description="End the streams of generation 1 with [DONE].")
     extra_fields: bool = Field(
         False,
-        description="true: reasoning, model, usage and code as additional fields of events of generation 1, for "
-        "clients that read them.",
+        description="true: add reasoning, model, usage and code to events of generation 1, for clients that read "
+        "these fields.",
     )
     keepalive: Literal["off", "comment"] = Field(
-        "off", description="What a silent stream carries: nothing, or an SSE comment."
+        "off", description="What is sent on an idle stream: nothing, or an SSE comment."
     )
 
     @field_validator("keepalive", mode="before")
@@ -56,14 +58,14 @@ class BackOptions(Options):
     """Options of a backend that speaks AG-Kit."""
 
     generation: Generation = Field(
-        1, description="Generation of the requests that are sent; answers are recognised by themselves."
+        1, description="Generation of requests to the backend; the generation of answers is detected."
     )
     path: str = Field("/send-message", description="Path of the endpoint below the base URL.")
     bot_id: str | None = Field(
         None, description="Id of a hosted agent; the path is then /v1/aibot/bots/{bot_id}/send-message."
     )
     unsupported_media: Literal["refuse", "text"] = Field(
-        "refuse", description="Media, which generation 1 cannot carry: refuse the request, or tell them as text."
+        "refuse", description="Media, which generation 1 does not support: refuse the request, or send them as text."
     )
 
 

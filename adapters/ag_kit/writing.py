@@ -52,10 +52,10 @@ def refuse(request: Request) -> None:
     """Raises `Unsupported` for what cannot be asked and must not be left out."""
     n = request.sampling.n
     if n is not None and n > 1:
-        raise Unsupported(f"n: this backend gives one answer, {n} were asked for.", param="n")
+        raise Unsupported(f"n: this backend gives one answer, but {n} were requested.", param="n")
     if len(request.resume) > 1:
         place = request.resume[1].place
-        raise Unsupported(f"{place}: this backend takes the answer to one interrupt at a time.", param=place)
+        raise Unsupported(f"{place}: this backend accepts the answer to one interrupt at a time.", param=place)
 
 
 def record_losses(request: Request, context: Context) -> None:

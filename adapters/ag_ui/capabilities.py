@@ -5,15 +5,15 @@ from __future__ import annotations
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
 from bridge.model import HistoryMode
 
-_AS_MARKDOWN = "Markdown in a text message: there is no event for it"
-_BY_OPTION = "no field for it; backend option forward_props sends it in forwardedProps"
-_NO_FIELD = "the wire has no field for it"
+_AS_MARKDOWN = "Markdown in a text message; the protocol has no event for it"
+_BY_OPTION = "the protocol has no field for it; backend option forward_props sends it in forwardedProps"
+_NO_FIELD = "the protocol has no field for it"
 
 CAPABILITIES = Capabilities(
     answers=entries(
         ANSWER_FEATURES,
         text={
-            Feature.REFUSAL: "a text message: there is no event for it",
+            Feature.REFUSAL: "a text message; the protocol has no event for it",
             Feature.IMAGE: _AS_MARKDOWN,
             Feature.AUDIO: _AS_MARKDOWN,
             Feature.VIDEO: _AS_MARKDOWN,
@@ -22,8 +22,8 @@ CAPABILITIES = Capabilities(
         },
         drop={
             Feature.TOOL_ORIGIN: "every call is a function call",
-            Feature.CHOICES: "one answer; choices above 0 are left out",
-            Feature.MODEL: "named in the usage only",
+            Feature.CHOICES: "one answer; only the first choice is sent",
+            Feature.MODEL: "only in the usage report",
         },
     ),
     requests=entries(

@@ -141,9 +141,9 @@ class AGUIEncoder:
             if not part.hidden:
                 self._call(part)
         elif event.kind is PartKind.REFUSAL:
-            self._context.lost.add(Feature.REFUSAL, "told as text")
+            self._context.lost.add(Feature.REFUSAL, "sent as text")
         elif event.kind is PartKind.REASONING and words(self._options) is None:
-            self._context.lost.add(Feature.REASONING, "option reasoning_events")
+            self._context.lost.add(Feature.REASONING, "hidden by option reasoning_events")
             part.hidden = True
 
     def _delta(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> None:
@@ -250,7 +250,7 @@ class AGUIEncoder:
         if event.message_id in self._hidden:
             return
         part = event.part
-        self._context.lost.add(answer_feature(part), "told as text")
+        self._context.lost.add(answer_feature(part), "sent as text")
         if not (text := as_markdown(part)):
             return
         self._has_words = True
@@ -283,7 +283,7 @@ class AGUIEncoder:
         """Clients refuse a step that is open twice, but for those of two subagents."""
         step = (self._more(event.extras).get("subagentRunId"), event.name)
         if step in self._end.steps:
-            self._context.lost.add(Feature.STEP, "a step inside one of the same name")
+            self._context.lost.add(Feature.STEP, "a step inside a step of the same name")
             return
         self._end.steps[step] = None
         self._write({"type": "STEP_STARTED", "stepName": event.name, **self._whole_of(event.extras)})
@@ -299,7 +299,7 @@ class AGUIEncoder:
     def _whole(self, event: ev.StateChanged | ev.Custom) -> None:
         wire = state_of(event, self._new) if isinstance(event, ev.StateChanged) else custom_of(event)
         if wire is None:
-            self._context.lost.add(Feature.STATE, "a value that clients would refuse")
+            self._context.lost.add(Feature.STATE, "a value that clients reject")
         else:
             self._snapshot = self._snapshot or wire["type"] == "MESSAGES_SNAPSHOT"
             self._write({**wire, **self._whole_of(event.extras)})

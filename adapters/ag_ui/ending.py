@@ -46,7 +46,7 @@ class Ending:
         reason = event.reason
         if reason is FinishReason.CANCELED and not self._new:
             # 0.0.57 to 0.0.59 refuse the whole run for that outcome.
-            self._context.lost.add(Feature.FINISH_CANCELED, "told as an error")
+            self._context.lost.add(Feature.FINISH_CANCELED, "sent as an error")
             return self.failed(_CANCELED)
         note = {"finish_reason": str(reason)} if str(reason) in NOTED else {}
         if reason is FinishReason.CONTENT_FILTER and not has_words and not self.interrupts:
@@ -77,7 +77,7 @@ class Ending:
     def _reported(self) -> _Wire:
         usage = write_usage(self.usage, self.model or self._context.model) if self.usage else []
         if self.model and not usage:
-            self._context.lost.add(Feature.MODEL, "there is no usage to name it in")
+            self._context.lost.add(Feature.MODEL, "there is no usage report to carry it")
         return {"usage": usage} if usage else {}
 
     def _outcome(self, reason: FinishReason) -> _Wire:

@@ -84,7 +84,7 @@ class MessageWriter:
         thoughts = [self._reasoning(p, message) for p in message.parts if isinstance(p, Reasoning)]
         parts: list[Part] = [p for p in message.parts if not isinstance(p, (ToolResult, Reasoning))]
         if thoughts and not self._options.reasoning_history:
-            self._lost.add(Feature.REASONING_HISTORY, "option reasoning_history")
+            self._lost.add(Feature.REASONING_HISTORY, "dropped by option reasoning_history")
             thoughts = []
         if not parts and message.parts:
             return [*thoughts, *results]

@@ -30,13 +30,13 @@ class FrontOptions(Options):
     """Options of a route whose clients speak AG-UI."""
 
     reasoning_events: Literal["reasoning", "thinking", "none"] = Field(
-        "reasoning", description="Events that tell reasoning: REASONING_*, THINKING_* for the oldest clients, or none."
+        "reasoning", description="Reasoning events: REASONING_*, THINKING_* for the oldest clients, or none."
     )
     forwarded_props: tuple[Prop, ...] = Field(
-        (), description="Keys of forwardedProps that set the request's fields; all others are for AG-UI backends only."
+        (), description="Keys of forwardedProps that set fields of the request; all others go to AG-UI backends only."
     )
     keepalive: Literal["comment", "off"] = Field(
-        "comment", description="What keeps a silent stream warm: an SSE comment, or nothing."
+        "comment", description="What is sent on an idle stream: an SSE comment, or nothing."
     )
 
     @field_validator("keepalive", mode="before")
@@ -50,16 +50,16 @@ class BackOptions(Options):
     """Options of a backend that speaks AG-UI."""
 
     protocol_version: Literal["1.0"] | None = Field(
-        None, description="The version to name in requests; null for agents of 0.x, some of which refuse the field."
+        None, description="Protocol version in requests; null for agents of 0.x, some of which reject the field."
     )
     part_style: Literal["binary", "media"] = Field(
-        "media", description="How media are told: in the parts that agents know from 0.1.15 on, or in those of before."
+        "media", description="Format of media: the parts of version 0.1.15 and later, or the earlier ones."
     )
     forward_props: bool = Field(
         False, description="Send model, sampling, tool choice and response format in forwardedProps."
     )
     reasoning_history: bool = Field(
-        True, description="Send earlier reasoning as messages; off for Python agents up to 0.1.9, which refuse them."
+        True, description="Send earlier reasoning as messages; off for Python agents up to 0.1.9, which reject them."
     )
 
 

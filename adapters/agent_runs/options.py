@@ -17,10 +17,10 @@ class FrontOptions(QueuedRunsOptions):
         False, description="Write `event: <TYPE>` into each frame; such frames do not reach EventSource.onmessage."
     )
     access_token: bool = Field(
-        False, description="Take a key from the query parameter access_token on the events endpoint, for EventSource."
+        False, description="Accept a key in the query parameter access_token of the events endpoint, for EventSource."
     )
     reasoning_events: Literal["reasoning", "thinking", "none"] = Field(
-        "reasoning", description="Events that tell reasoning: REASONING_*, THINKING_* for the oldest clients, or none."
+        "reasoning", description="Reasoning events: REASONING_*, THINKING_* for the oldest clients, or none."
     )
 
 
@@ -28,17 +28,21 @@ class BackOptions(Options):
     """Options of a backend."""
 
     runtime_mode: Literal["chat", "automation"] | None = Field(
-        None, description="The mode in which runs are asked for; null = the one that the client names, else chat."
+        None, description="Mode of the runs that the bridge starts; null = the client's mode, else chat."
     )
     part_style: Literal["binary", "media"] = Field(
-        "binary", description="How media are told: in the parts of AG-UI 0.x, or in those of 1.0."
+        "binary", description="Format of media: the parts of AG-UI 0.x, or those of 1.0."
     )
     idle_limit: int | None = Field(
-        None, ge=1, le=3600, description="Polls without an event after which a stream is closed; null = the backend's."
+        None,
+        ge=1,
+        le=3600,
+        description="Number of polls without an event after which a stream is closed; null = the backend's default.",
     )
     reconnect: tuple[Seconds, ...] = Field(
         (0.2, 0.5, 1.0, 2.0, 5.0),
-        description="Pauses before each further try to read on; they begin anew with each event, then it is given up.",
+        description="Delays in seconds before each attempt to resume a stream; each event resets them; after the "
+        "last one the run fails.",
     )
     forward_props: bool = Field(
         False, description="Send model, sampling, tool choice and response format in forwardedProps."

@@ -6,20 +6,20 @@ from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Featur
 from bridge.model import HistoryMode
 
 _NOT_TOLD = {
-    Feature.STATE: "there is no shared state; option events: messages",
-    Feature.STEP: "there are no steps; option events: messages",
-    Feature.CUSTOM: "there are no such events; option events: messages",
-    Feature.RAW: "only messages of this dialect's own are passed on",
-    Feature.MODEL: "named in the metadata of the first message, if there is one",
-    Feature.PART_BORDERS: "reasoning and calls are messages of their own",
+    Feature.STATE: "the protocol has no shared state; option events: messages",
+    Feature.STEP: "the protocol has no steps; option events: messages",
+    Feature.CUSTOM: "the protocol has no custom events; option events: messages",
+    Feature.RAW: "events of other dialects; its own messages pass unchanged",
+    Feature.MODEL: "in the metadata of the first message, if there is one",
+    Feature.PART_BORDERS: "reasoning and tool calls become separate messages",
 }
 _NOT_ASKED = {
-    Feature.CONTEXT: "there is no field for it",
-    Feature.STATE: "there is no shared state",
+    Feature.CONTEXT: "the protocol has no field for it",
+    Feature.STATE: "the protocol has no shared state",
 }
-_REFUSALS = {Feature.REFUSAL_HISTORY: "the agent raises an error on a refusal in its input"}
-_NO_METADATA = "messages have no metadata in this form"
-_NO_FIELD = "parsers of this form refuse fields that they do not know"
+_REFUSALS = {Feature.REFUSAL_HISTORY: "agents raise an error for a refusal in their input"}
+_NO_METADATA = "messages of this version have no metadata"
+_NO_FIELD = "parsers of this version reject unknown fields"
 
 CAPABILITIES = Capabilities(
     answers=entries(ANSWER_FEATURES, drop=_NOT_TOLD),
@@ -34,13 +34,13 @@ CAPABILITIES = Capabilities(
 JAVA_CAPABILITIES = Capabilities(
     answers=entries(
         ANSWER_FEATURES,
-        text={Feature.REFUSAL: "contents of this form have no refusal"},
+        text={Feature.REFUSAL: "this version has no refusals"},
         drop={
             **_NOT_TOLD,
-            Feature.CHOICES: "one answer; choices above 0 are left out",
+            Feature.CHOICES: "one answer; only the first choice is sent",
             Feature.MODEL: "a response does not name its model",
             Feature.REASONING_SIGNATURE: _NO_METADATA,
-            Feature.FINISH_LENGTH: "this form has neither a status nor metadata for it",
+            Feature.FINISH_LENGTH: "this version has neither a status nor metadata for it",
         },
     ),
     requests=entries(

@@ -188,7 +188,7 @@ class Encoder:
         """A text opens its message with its first piece, so that an empty one leaves no trace; a call at once."""
         self._live = _Live(event, "refusal" if event.kind is PartKind.REFUSAL else "text")
         if event.kind is PartKind.REFUSAL and self._wire.form.exact:
-            self._context.lost.add(Feature.REFUSAL, "told as text")
+            self._context.lost.add(Feature.REFUSAL, "sent as text")
         if event.kind is PartKind.TOOL_CALL:
             kind = call_type(event.origin, event.extras, self._options.call_type, noted=not self._wire.form.exact)
             self._open(event.message_id, kind, "assistant", origin_note(event.origin, kind))

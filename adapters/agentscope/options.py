@@ -20,25 +20,29 @@ class FrontOptions(SingleRunOptions):
     )
     arguments: Literal["completed", "deltas", "snapshots"] = Field(
         "completed",
-        description="deltas: pieces of arguments stream, too; snapshots: as growing arguments (quadratic in bytes).",
+        description="deltas: stream fragments of arguments; snapshots: stream the growing arguments (quadratic in"
+        " bytes).",
     )
     events: Literal["drop", "messages"] = Field(
-        "drop", description="messages: state, steps and custom events as messages of types state, step and custom."
+        "drop", description="messages: send state, steps and custom events as messages of types state, step and custom."
     )
     keepalive: Literal["comment", "message", "off"] = Field(
-        "comment", description="What a silent stream carries: an SSE comment, a heartbeat message, or nothing."
+        "comment", description="What is sent on an idle stream: an SSE comment, a heartbeat message, or nothing."
     )
     length: Literal["completed", "incomplete"] = Field(
-        "completed", description="Status of an answer that ran into its token limit."
+        "completed", description="Status of an answer that reached its token limit."
     )
     content_filter: Literal["completed", "rejected", "failed"] = Field(
-        "completed", description="Status of an answer that a filter stopped."
+        "completed", description="Status of an answer that a content filter stopped."
     )
     canceled: Literal["canceled", "failed"] = Field(
-        "canceled", description="Status of an answer that was stopped; failed frees every web frontend that reads it."
+        "canceled",
+        description="Status of an answer that was canceled; failed ends the generating state of every web frontend.",
     )
     honour_stream: bool = Field(
-        False, description="true: stream:false is answered by one JSON object. The real server always streams."
+        False,
+        description="true: answer a request with stream:false with one JSON object. The reference server always "
+        "streams.",
     )
 
     @field_validator("keepalive", mode="before")
@@ -51,12 +55,13 @@ class FrontOptions(SingleRunOptions):
 class JavaFrontOptions(FrontOptions):
     """Options of a route that speaks the Java form: it has no metadata, so statuses and types tell what they can."""
 
-    call_type: Call = Field("function_call", description="Message type of tools that are plain functions.")
+    call_type: Call = Field("function_call", description="Message type of calls of function tools.")
     length: Literal["completed"] = Field(
-        "completed", description="Status of an answer that ran into its token limit; the form has no other word."
+        "completed",
+        description="Status of an answer that reached its token limit; this version has no other status for it.",
     )
     content_filter: Literal["completed", "rejected", "failed"] = Field(
-        "rejected", description="Status of an answer that a filter stopped."
+        "rejected", description="Status of an answer that a content filter stopped."
     )
     reasoning: Literal["reasoning", "message"] = Field("reasoning", description=_REASONING)
 
@@ -66,17 +71,17 @@ class BackOptions(Options):
 
     path: str = Field("/process", description="Path of the chat endpoint below the base URL.")
     stop_path: str | None = Field(
-        None, description="Path below the base URL where a run that is given up is stopped, beside hanging up."
+        None,
+        description="Path below the base URL at which a canceled run is stopped, in addition to closing the "
+        "connection.",
     )
-    call_type: Call = Field(
-        "plugin_call", description="Message type of ordinary tool calls in the history that is sent."
-    )
+    call_type: Call = Field("plugin_call", description="Message type of ordinary tool calls in the history.")
 
 
 class JavaBackOptions(BackOptions):
     """Options of a backend that speaks the Java form."""
 
-    call_type: Call = Field("function_call", description="Message type of plain functions in the history that is sent.")
+    call_type: Call = Field("function_call", description="Message type of calls of function tools in the history.")
     reasoning: Literal["reasoning", "message"] = Field("reasoning", description=_REASONING)
 
 

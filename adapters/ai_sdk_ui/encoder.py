@@ -120,7 +120,7 @@ class UIMessageEncoder:
             self._call_started(event)
             return
         if event.kind is PartKind.REFUSAL:
-            self._context.lost.add(Feature.REFUSAL, "told as text")
+            self._context.lost.add(Feature.REFUSAL, "sent as text")
         word, name = _WORDS[event.kind], event.part_id
         self._write({"type": f"{word}-start", "id": name})
         head = dumps({"type": f"{word}-delta", "id": name})
@@ -206,7 +206,7 @@ class UIMessageEncoder:
             self._write({"type": "data-json", "data": getattr(part, "value", None)})
             return
         if isinstance(part.source, FileRef):
-            self._context.lost.add(Feature(str(part.kind)), "the id of a file in place of an address")
+            self._context.lost.add(Feature(str(part.kind)), "the file id in place of a URL")
         self._write(noted_file(part))
 
     def _custom(self, event: ev.Custom) -> None:

@@ -29,11 +29,12 @@ class FrontOptions(Options):
     """Options of a route whose clients speak the UI message stream."""
 
     ui_version: Literal[5, 6, 7] = Field(
-        6, description="The oldest major version of `ai` among the clients; 5 knows no approvals of tools."
+        6, description="Oldest major version of `ai` among the clients; version 5 has no tool approvals."
     )
     body_fields: tuple[BodyField, ...] = Field(
         ("system", "tools", "model"),
-        description="Fields beside `messages` that set the request's; all others are for backends of this dialect.",
+        description="Fields beside `messages` that set fields of the request; all others go to backends of this "
+        "dialect only.",
     )
 
 
@@ -42,11 +43,11 @@ class BackOptions(Options):
 
     system: Literal["text", "message", "body"] = Field(
         "text",
-        description="Where instructions go: before the first text of the user, in a message of role system, which "
-        "servers of version 7 and Pydantic AI refuse, or in the field `system`.",
+        description="Place of the system prompt: before the user's first text, in a message of role system "
+        "(rejected by servers of version 7 and Pydantic AI), or in the field `system`.",
     )
     body_fields: tuple[BodyField, ...] = Field(
-        (), description="Fields beside `messages` to send; the protocol itself has none of them."
+        (), description="Fields to send beside `messages`; the protocol defines none of them."
     )
 
 

@@ -124,7 +124,7 @@ class _Reader:
 
     def _leave_out(self, kind: str) -> None:
         """Sources, data parts and what is unknown: no model reads them, and clients keep them."""
-        self._context.lost.add(Feature.EXTRAS, f"parts that no model reads: {kind[:40]}")
+        self._context.lost.add(Feature.EXTRAS, f"parts that models do not read: {kind[:40]}")
 
     def _call(self, node: Node, kind: str, is_last: bool) -> None:
         call_id, state = node.need_string("toolCallId"), node.need_string("state")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
 from bridge.model import HistoryMode
 
-_NO_MESSAGE = "the wire has no message for it"
-_NO_FIELD = "the wire has no field for it"
-_NO_FINISH = "an answer ends without saying why"
-_ADDRESS = "the address as text"
+_NO_MESSAGE = "the protocol has no message for it"
+_NO_FIELD = "the protocol has no field for it"
+_NO_FINISH = "the protocol has no finish reasons"
+_ADDRESS = "the URL as text"
 
 CAPABILITIES = Capabilities(
     answers=entries(
@@ -17,12 +17,12 @@ CAPABILITIES = Capabilities(
             Feature.REFUSAL: "as ordinary text",
             Feature.VIDEO: "as a link in the text",
             Feature.DATA: "JSON in the text",
-            Feature.INTERRUPT: "the question as text; the next inquiry answers it as any",
+            Feature.INTERRUPT: "the question as text; the next inquiry answers it",
         },
         drop={
-            Feature.REASONING: "AIP text is all answer; option reasoning: text",
+            Feature.REASONING: "AIP has no reasoning content; option reasoning: text",
             Feature.REASONING_SIGNATURE: _NO_FIELD,
-            Feature.TOOL_CALL: "nobody can be asked to call: agents find tools at the gateway",
+            Feature.TOOL_CALL: "callers run no tools: agents find tools at the gateway",
             Feature.TOOL_ORIGIN: _NO_FIELD,
             Feature.TOOL_RESULT: _NO_MESSAGE,
             Feature.USAGE: _NO_FIELD + "; option extras: embedded",
@@ -33,16 +33,16 @@ CAPABILITIES = Capabilities(
             Feature.STEP: _NO_MESSAGE,
             Feature.CUSTOM: _NO_MESSAGE,
             Feature.RAW: _NO_MESSAGE,
-            Feature.CHOICES: "one answer; choices above 0 are left out",
-            Feature.PART_BORDERS: "one text, with a blank line between messages; option message_separator",
+            Feature.CHOICES: "one answer; only the first choice is sent",
+            Feature.PART_BORDERS: "texts are joined, with a blank line between messages; option message_separator",
             Feature.MODEL: _NO_FIELD + "; option extras: embedded",
         },
-        refuse={Feature.FINISH_CANCELED: "told as an error, never as a normal end"},
+        refuse={Feature.FINISH_CANCELED: "sent as an error, never as a normal end"},
     ),
     requests=entries(
         REQUEST_FEATURES,
         text={
-            Feature.SYSTEM: "a line before the last message: AIP has no roles",
+            Feature.SYSTEM: "a line before the last message; AIP has no roles",
             Feature.IMAGE_URL: _ADDRESS,
             Feature.AUDIO_URL: _ADDRESS,
             Feature.VIDEO_URL: _ADDRESS,
@@ -50,7 +50,7 @@ CAPABILITIES = Capabilities(
             Feature.DATA: "JSON in the text",
             Feature.REFUSAL_HISTORY: "as ordinary text",
             Feature.TOOL_HISTORY: "lines before the last message",
-            Feature.USER_ID: "the end of the sender's id",
+            Feature.USER_ID: "appended to the sender's id",
         },
         drop={
             Feature.MESSAGE_NAME: _NO_FIELD,
@@ -60,9 +60,9 @@ CAPABILITIES = Capabilities(
             Feature.RESPONSE_FORMAT: _NO_FIELD,
             Feature.SAMPLING: _NO_FIELD + "; n above 1 is refused",
             Feature.REASONING_EFFORT: _NO_FIELD,
-            Feature.REASONING_HISTORY: "AIP text is all answer",
+            Feature.REASONING_HISTORY: "AIP has no reasoning content",
             Feature.TOOL_ORIGIN: _NO_FIELD,
-            Feature.THREAD_ID: "names the session with option session: keep",
+            Feature.THREAD_ID: "used as the session id with option session: keep",
             Feature.METADATA: _NO_FIELD,
             Feature.CONTEXT: _NO_FIELD,
             Feature.STATE: _NO_FIELD,

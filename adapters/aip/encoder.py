@@ -111,7 +111,7 @@ class Encoder:
             if event.origin is not Origin.FUNCTION:
                 self._lost.add(Feature.TOOL_ORIGIN)
         elif event.kind is PartKind.REFUSAL:
-            self._lost.add(Feature.REFUSAL, "told as text")
+            self._lost.add(Feature.REFUSAL, "sent as text")
 
     def _think(self, event: ev.ReasoningDelta) -> None:
         self._thoughts[event.part_id].append(event.text)
@@ -132,7 +132,7 @@ class Encoder:
         if item is not None:
             self._item(item)
             return
-        self._lost.add(answer_feature(part), "told as text")
+        self._lost.add(answer_feature(part), "sent as text")
         if text := as_markdown(part):
             self._say(self._borders.before(event.message_id) + text)
 

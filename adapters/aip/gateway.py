@@ -362,7 +362,7 @@ class Gateway(AgentRegistry):
         try:
             message = AgentMessage.from_bytes(first)
         except ValueError as error:
-            return Refuse("INVALID_ARGUMENT", f"expected an AgentMessage, got bytes that are none ({error}).")
+            return Refuse("INVALID_ARGUMENT", f"expected an AgentMessage, got bytes that are not one ({error}).")
         if message.session_status != SessionStatus.START_QUEST:
             return Refuse("INVALID_ARGUMENT", _no_session(message))
         if not message.session_id:

@@ -21,8 +21,8 @@ class Tls(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    ca: str | None = Field(None, description="File with the certificates that peers are checked by.")
-    cert: str | None = Field(None, description="File with our own certificate.")
+    ca: str | None = Field(None, description="File with the CA certificates that verify peers.")
+    cert: str | None = Field(None, description="File with the certificate of the bridge.")
     key: str | None = Field(None, description="File with its private key.")
 
 
@@ -32,18 +32,22 @@ class Skill(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     skill_id: str = Field(description="Name of the skill.")
-    capability: str = Field("", description="What it is good for.")
+    capability: str = Field("", description="What the skill does.")
 
 
 class FrontOptions(Options):
     """Options of a route whose clients speak AIP."""
 
     mode: Literal["gateway", "agent"] = Field(
-        "gateway", description="The address is a gateway with this agent in it, or an agent of a foreign gateway."
+        "gateway",
+        description="gateway: the address is a gateway that contains this agent; agent: the agent registers at "
+        "another gateway.",
     )
     gateway: str = Field("", description="mode agent: host:port of the gateway at which the agent registers.")
-    gateway_key: SecretStr | None = Field(None, description="mode agent: key for the gateway, if it asks for one.")
-    advertise: str = Field("", description="mode agent: address at which it reaches us; empty = listen.")
+    gateway_key: SecretStr | None = Field(None, description="mode agent: key for the gateway, if it needs one.")
+    advertise: str = Field(
+        "", description="mode agent: address at which the gateway reaches the bridge; empty = listen."
+    )
     name: str = Field("", description="Name in the registry; empty = the agent's id.")
     domain: str = Field("default", description="Domain in the registry.")
     description: str = Field("", description="Description in the registry.")
@@ -51,42 +55,47 @@ class FrontOptions(Options):
     skills: tuple[Skill, ...] = Field((), description="Skills in the registry.")
     stream: Literal["coalesce", "delta"] = Field(
         "coalesce",
-        description="One answer message for each turn, which many clients expect, or one for each piece of text.",
+        description="coalesce: one answer message for each turn, as many clients expect; delta: one for each piece "
+        "of text.",
     )
     flush: Seconds = Field(
-        0.0, description="stream delta: text that comes within this time goes into one message; 0 = each piece at once."
+        0.0,
+        description="stream delta: text that arrives within this time is sent in one message; 0 = send each piece"
+        " at once.",
     )
     close_after_turn: bool = Field(
-        False, description="The first turn ends the session: its answer is the STOP_RESPONSE."
+        False, description="End the session after the first turn: its answer is the STOP_RESPONSE."
     )
     reasoning: Literal["drop", "text"] = Field(
-        "drop", description="Reasoning: left out, or in front of the answer as lines that begin with a mark."
+        "drop", description="Reasoning: omitted, or sent before the answer as lines that begin with a mark."
     )
-    message_separator: str = Field("\n\n", description="Text put between the texts of two messages of one answer.")
+    message_separator: str = Field("\n\n", description="Text between the texts of two messages of one answer.")
     extras: Literal["none", "embedded"] = Field(
-        "none", description="embedded: usage, finish reason and model as a JSON item at the end of the answer."
+        "none", description="embedded: send usage, finish reason and model as a JSON item at the end of the answer."
     )
     on_error: Literal["auto", "hold", "stop"] = Field(
-        "auto", description="A failed turn: the session goes on, or stops; auto stops it when no backend is reached."
+        "auto",
+        description="After a failed turn: continue the session, or stop it; auto stops it if no backend can be "
+        "reached.",
     )
     stop: Literal["finish", "cancel"] = Field(
-        "finish", description="What a STOP_QUEST does to a running turn: let it finish, or cancel it."
+        "finish", description="Effect of a STOP_QUEST on a running turn: let it finish, or cancel it."
     )
     farewell: str = Field("Session closed", description="Text of the STOP_RESPONSE.")
-    idle_timeout: Seconds = Field(600.0, description="Silence after which a half-closed session ends.")
+    idle_timeout: Seconds = Field(600.0, description="Idle time after which a half-closed session ends.")
     generation: Literal["auto", "tool", "toolbox"] = Field(
-        "auto", description="Wire generation of a tool's registration that does not show its own; auto = tool."
+        "auto", description="Generation assumed for the registration of a tool that does not show it; auto = tool."
     )
     tools: Literal["gateway", "off"] = Field(
-        "gateway", description="gateway: tools that register at the gateway are functions of the backend's model."
+        "gateway", description="gateway: offer the tools that register at the gateway to the backend's model."
     )
     allow_addresses: tuple[str, ...] = Field(
         (),
-        description="mode gateway: addresses that nodes may register besides those of the host that they call from: "
-        "networks (10.0.0.0/8), hosts (*.internal), gRPC targets (unix:/run/agents/*).",
+        description="mode gateway: addresses that nodes may register in addition to their own host: networks "
+        "(10.0.0.0/8), hosts (*.internal), gRPC targets (unix:/run/agents/*).",
     )
-    max_tool_rounds: int = Field(8, ge=1, description="How often in one turn the model may call tools.")
-    max_message: Bytes = Field(MAX_MESSAGE, description="Largest message that is received.")
+    max_tool_rounds: int = Field(8, ge=1, description="Maximum number of tool rounds in one turn.")
+    max_message: Bytes = Field(MAX_MESSAGE, description="Maximum size of a received message.")
     tls: Tls | None = Field(None, description="Certificates of the server; absent = plaintext.")
 
     @field_validator("allow_addresses")
@@ -111,48 +120,51 @@ class FrontOptions(Options):
 class BackOptions(Options):
     """Options of a backend that speaks AIP."""
 
-    agent: str = Field("", description="Id of the agent to call; empty = the name of the model.")
-    sender_id: str = Field("bridge", description="Our own id; it need not be registered.")
-    direct: bool = Field(False, description="The url is the agent itself, not a gateway.")
+    agent: str = Field("", description="Id of the agent to call; empty = the model name of the request.")
+    sender_id: str = Field("bridge", description="Id of the bridge as the caller; it need not be registered.")
+    direct: bool = Field(False, description="true: the url is that of the agent, not of a gateway.")
     session: Literal["per_request", "keep"] = Field(
         "per_request",
-        description="A session for each request, or one that is kept for a conversation's id (server.workers: 1).",
+        description="A session for each request, or one session for each conversation id (needs server.workers: 1).",
     )
     history: Literal["render", "last"] = Field(
-        "render", description="Earlier messages: written before the last one as lines, or left out."
+        "render", description="Earlier messages: sent as lines before the last message, or omitted."
     )
     unsupported_media: Literal["refuse", "text"] = Field(
         "refuse",
-        description="Videos and files by id, which no message holds: refuse the request, or tell them as text.",
+        description="Videos and files by id, which AIP does not support: refuse the request, or send them as text.",
     )
     generation: Literal["auto", "tool", "toolbox"] = Field(
-        "auto", description="Wire generation of a tool whose registration does not show its own; auto = tool."
+        "auto", description="Generation assumed for a tool whose registration does not show it; auto = tool."
     )
     turn_end: Literal["finish", "first", "idle"] = Field(
         "finish",
-        description="What ends a turn of a kept session: a finished task (or silence), the first message, or silence.",
+        description="session keep: what ends a turn: a finished task (or idle time), the first message, or idle time.",
     )
-    turn_idle: Seconds = Field(1.5, description="Silence after a message that ends a turn of a kept session.")
-    session_idle: Seconds = Field(600.0, description="Time without a request after which a kept session is closed.")
+    turn_idle: Seconds = Field(1.5, description="session keep: idle time after a message that ends a turn.")
+    session_idle: Seconds = Field(
+        600.0, description="session keep: time without a request after which the session is closed."
+    )
     cancel_grace: Seconds = Field(
-        CANCEL_GRACE, description="Time a canceled session has to stop before its call is canceled."
+        CANCEL_GRACE, description="Time that a canceled session has to stop before its gRPC call is canceled."
     )
     expose_client_tools: bool = Field(
         False,
-        description="A client's own tools register at the gateway, and what the agent calls is called of the client "
-        "(server.workers: 1).",
+        description="Register the client's tools at the gateway; the agent's calls of them are passed to the "
+        "client (needs server.workers: 1).",
     )
     tools_host: str = Field(
         "127.0.0.1",
-        description="expose_client_tools: address of this machine at which the gateway reaches them, on free ports.",
+        description="expose_client_tools: address of this machine at which the gateway reaches the tools; ports "
+        "are chosen freely.",
     )
     tools_wait: Seconds = Field(
-        50.0, description="expose_client_tools: time for a client to bring a result; then the agent gets none."
+        50.0, description="expose_client_tools: time that a client has to send a tool result; after it the call fails."
     )
     error_pattern: str = Field(
-        r"^\s*(Error\b|Wrong request session type)", description="A STOP_RESPONSE with such a text is a failure."
+        r"^\s*(Error\b|Wrong request session type)", description="A STOP_RESPONSE whose text matches is a failure."
     )
-    max_message: Bytes = Field(MAX_MESSAGE, description="Largest message that is sent or received.")
+    max_message: Bytes = Field(MAX_MESSAGE, description="Maximum size of a sent or received message.")
     tls: Tls | None = Field(None, description="Certificates for the connection; absent = plaintext.")
 
     @field_validator("error_pattern")

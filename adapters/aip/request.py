@@ -75,7 +75,7 @@ def decode_request(wire: WireRequest) -> Request:
     try:
         message = AgentMessage.from_bytes(wire.body)
     except ValueError as error:
-        raise RequestError(f"body: expected an AgentMessage, got bytes that are none ({error}).") from None
+        raise RequestError(f"body: expected an AgentMessage, got bytes that are not one ({error}).") from None
     if message.session_status not in _ASKS:
         status = status_name(message.session_status)
         raise RequestError(f"session_status: expected START_QUEST or HOLD_QUEST, got {status}.", param="session_status")

@@ -149,7 +149,7 @@ def _medium(
             items.append(item)
     elif back(context).unsupported_media == "text":
         by_id = isinstance(media.source, FileRef)
-        context.lost.add(Feature.FILE_REF if by_id else Feature(f"{media.kind}_inline"), "told as text")
+        context.lost.add(Feature.FILE_REF if by_id else Feature(f"{media.kind}_inline"), "sent as text")
         texts.append(as_text(media))
     else:
         raise Unsupported(

@@ -7,32 +7,32 @@ from bridge.codec.capabilities import RunsTools
 from bridge.model import HistoryMode
 
 _AS_MARKDOWN = "Markdown in a text block; option media: drop"
-_NO_FIELD = "the wire has no field for it"
-_NO_EVENT = "the wire has no event for it"
-_NO_BLOCK = "no block for it; option unsupported_media: text"
+_NO_FIELD = "the protocol has no field for it"
+_NO_EVENT = "the protocol has no event for it"
+_NO_BLOCK = "no content block for it; option unsupported_media: text"
 
 CAPABILITIES = Capabilities(
     answers=entries(
         ANSWER_FEATURES,
         text={
-            Feature.REFUSAL: "a text block; the stop reason refusal is for answers that were cut",
+            Feature.REFUSAL: "a text block; the stop reason refusal means that the answer was cut off",
             Feature.IMAGE: _AS_MARKDOWN,
             Feature.AUDIO: _AS_MARKDOWN,
             Feature.VIDEO: _AS_MARKDOWN,
             Feature.FILE: _AS_MARKDOWN,
             Feature.DATA: "JSON in a text block; option media: drop",
-            Feature.INTERRUPT: "its own call that waits, else the question in a text block; what comes next answers it",
+            Feature.INTERRUPT: "the pending tool call, or else a question in a text block; the next message answers it",
         },
         drop={
             Feature.TOOL_ORIGIN: "every call is a tool_use",
-            Feature.TOOL_RESULT: "only Anthropic's own server tools have blocks; option server_tools tells others",
+            Feature.TOOL_RESULT: "only Anthropic's server tools have blocks; option server_tools: text or reasoning",
             Feature.STATE: _NO_EVENT,
             Feature.STEP: _NO_EVENT,
             Feature.CUSTOM: _NO_EVENT,
-            Feature.RAW: "that of other dialects; its own (server tools, unknown blocks) passes unchanged",
-            Feature.CHOICES: "an answer is one message; the first choice is told",
+            Feature.RAW: "events of other dialects; its own server tools and unknown blocks pass unchanged",
+            Feature.CHOICES: "an answer is one message; only the first choice is sent",
         },
-        refuse={Feature.FINISH_CANCELED: "told as an error, never as a stop reason"},
+        refuse={Feature.FINISH_CANCELED: "sent as an error, never as a stop reason"},
     ),
     requests=entries(
         REQUEST_FEATURES,
@@ -42,12 +42,12 @@ CAPABILITIES = Capabilities(
         },
         drop={
             Feature.MESSAGE_NAME: _NO_FIELD,
-            Feature.TOOL_CHOICE: "a choice among several tools; auto, any, none and one tool pass",
-            Feature.RESPONSE_FORMAT: "JSON without a schema; a schema passes",
-            Feature.SAMPLING: "seed, n, penalties; temperatures above 1; any with version 2026-10-21",
-            Feature.REASONING_HISTORY: "what has no signature; option reasoning_history",
+            Feature.TOOL_CHOICE: "a choice among several tools is dropped; auto, any, none and one tool are sent",
+            Feature.RESPONSE_FORMAT: "JSON mode without a schema is dropped; a schema is sent",
+            Feature.SAMPLING: "seed, n, penalties; temperatures above 1; from version 2026-10-21 temperature, top_p",
+            Feature.REASONING_HISTORY: "reasoning without a signature is dropped; option reasoning_history",
             Feature.TOOL_ORIGIN: "every call is a tool_use",
-            Feature.THREAD_ID: "the wire has no threads; every request carries the whole talk",
+            Feature.THREAD_ID: "the protocol has no threads; every request carries the whole conversation",
             Feature.METADATA: "only the user's id is sent",
             Feature.CONTEXT: _NO_FIELD,
             Feature.STATE: _NO_FIELD,

@@ -140,9 +140,9 @@ class MessagesEncoder:
             self._calls.add(event.call_id)
             self._begin(part)
         elif event.kind is PartKind.REFUSAL:
-            self._context.lost.add(Feature.REFUSAL, "told as text")
+            self._context.lost.add(Feature.REFUSAL, "sent as text")
         elif hidden:
-            self._context.lost.add(Feature.REASONING, "option reasoning")
+            self._context.lost.add(Feature.REASONING, "hidden by option reasoning")
 
     def _piece(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> None:
         part = self._parts[event.part_id]
@@ -201,7 +201,7 @@ class MessagesEncoder:
         if self._options.media == "drop":
             self._context.lost.add(feature)
             return
-        self._context.lost.add(feature, "told as text")
+        self._context.lost.add(feature, "sent as text")
         if text := as_markdown(part):
             self._text(text)
 
@@ -219,7 +219,7 @@ class MessagesEncoder:
             if isinstance(name, str) and _EVENT_NAME.fullmatch(name):
                 self._write(name, wire)
             else:
-                self._context.lost.add(Feature.RAW, "an event whose name is none")
+                self._context.lost.add(Feature.RAW, "an event without a valid name")
 
     def _whole(self, block: dict[str, Any], deltas: list[dict[str, Any]]) -> None:
         index = self._open(block)
@@ -231,7 +231,7 @@ class MessagesEncoder:
         self._context.lost.add(_LOST[type(event)])
 
     def _interrupted(self, event: ev.Interrupted) -> None:
-        self._context.lost.add(Feature.INTERRUPT, "told as text")
+        self._context.lost.add(Feature.INTERRUPT, "sent as text")
         self._questions.append(event)
 
     def _usage_reported(self, event: ev.UsageReported) -> None:
@@ -251,7 +251,7 @@ class MessagesEncoder:
 
     def _finished(self, event: ev.RunFinished) -> None:
         if event.reason is FinishReason.CANCELED:
-            self._context.lost.add(Feature.FINISH_CANCELED, "told as an error")
+            self._context.lost.add(Feature.FINISH_CANCELED, "sent as an error")
             self._out.append(Frame(dumps(error_object(CANCELED)), "error"))
             return
         for interrupt in self._questions:

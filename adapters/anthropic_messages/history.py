@@ -131,7 +131,7 @@ class MessageWriter:
             case Data():
                 if own(part.extras).get(BLOCK):
                     return dict(part.value)
-                self._lost.add(Feature.DATA, "told as text")
+                self._lost.add(Feature.DATA, "sent as text")
                 return {"type": "text", "text": json_text(part.value)}
             case Media():
                 return self._medium(part, path, spoken=role != "user")
@@ -153,7 +153,7 @@ class MessageWriter:
         """The API checks signatures: thinking of its own must come back, anybody else's is refused."""
         wanted = self._options.reasoning_history
         if role != "assistant" or wanted == "never":
-            self._lost.add(Feature.REASONING_HISTORY, f"option reasoning_history: {wanted}")
+            self._lost.add(Feature.REASONING_HISTORY, f"dropped by option reasoning_history: {wanted}")
         elif part.redacted and not part.signature:
             if part.text:
                 self._lost.add(Feature.REASONING_HISTORY, "the text of redacted reasoning")
@@ -162,7 +162,7 @@ class MessageWriter:
             known = {"type": "thinking", "thinking": part.text, "signature": part.signature or ""}
             return {**known, **_fields(part)}
         elif part.text:
-            self._lost.add(Feature.REASONING_HISTORY, "without a signature; option reasoning_history")
+            self._lost.add(Feature.REASONING_HISTORY, "without a signature, dropped by option reasoning_history")
         return None
 
     def _result(self, result: ToolResult, path: str) -> Block:
@@ -185,7 +185,7 @@ class MessageWriter:
                 "or leave it out.",
                 param=path,
             )
-        self._lost.add(request_feature(media), "told as text")
+        self._lost.add(request_feature(media), "sent as text")
         return {"type": "text", "text": as_text(media)}
 
 

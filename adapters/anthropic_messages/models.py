@@ -48,7 +48,7 @@ def decode_models(wire: WireResponse) -> list[ModelInfo]:
     value = read_json(wire.body)
     data = value.get("data") if isinstance(value, dict) else None
     if not isinstance(data, list):
-        raise BackendError("The backend's answer is no list of models.", code=ErrorCode.BACKEND_PROTOCOL)
+        raise BackendError("The backend's answer is not a list of models.", code=ErrorCode.BACKEND_PROTOCOL)
     entries = [v for v in data if isinstance(v, dict) and text_of(v.get("id"))]
     return [described(ModelInfo(v["id"], _unix(v), "unknown"), v) for v in entries]
 

@@ -14,20 +14,21 @@ class FrontOptions(Options):
     """Options of a route whose clients speak Anthropic Messages."""
 
     reasoning: Literal["thinking", "drop"] = Field(
-        "thinking", description="The model's reasoning: thinking blocks, or left out."
+        "thinking", description="Reasoning of the model: sent as thinking blocks, or omitted."
     )
     thinking_effort: bool = Field(
-        True, description="Tell backends of other dialects an effort (low, medium, high) for a thinking budget."
+        True, description="Send a thinking budget to backends of other dialects as an effort (low, medium, high)."
     )
     keepalive: Literal["ping", "comment", "off"] = Field(
-        "ping", description="What keeps a silent stream warm: a ping event, an SSE comment, or nothing."
+        "ping", description="What is sent on an idle stream: a ping event, an SSE comment, or nothing."
     )
     media: Literal["text", "drop"] = Field(
-        "text", description="Pictures, files and data in an answer: told as Markdown or JSON text, or left out."
+        "text", description="Images, files and data in an answer: sent as Markdown or JSON text, or omitted."
     )
     server_tools: Literal["drop", "text", "reasoning"] = Field(
         "drop",
-        description="Tools that a backend of another dialect ran itself: withheld, or told as text or reasoning.",
+        description="Tool calls that a backend of another dialect ran itself: omitted, or sent as text or as "
+        "reasoning.",
     )
 
     @field_validator("keepalive", mode="before")
@@ -40,29 +41,27 @@ class FrontOptions(Options):
 class BackOptions(Options):
     """Options of a backend that speaks Anthropic Messages."""
 
-    version: str = Field(VERSION, description="The header anthropic-version, where the client sent none.")
-    max_tokens: int = Field(
-        4096, ge=1, description="Limit of an answer for requests that name none; this wire demands one."
-    )
+    version: str = Field(VERSION, description="The header anthropic-version, if the client sent none.")
+    max_tokens: int = Field(4096, ge=1, description="max_tokens of requests that have none; the protocol requires it.")
     reasoning_history: Literal["signed", "always", "never"] = Field(
-        "signed", description="Which earlier reasoning goes back: what has a signature or is redacted, all, or none."
+        "signed", description="Earlier reasoning to send: reasoning that has a signature or is redacted, all, or none."
     )
     effort: Literal["output_config", "thinking", "drop"] = Field(
         "output_config",
-        description="A wish for more or less reasoning: output_config.effort, a thinking budget for older models, or "
-        "left out.",
+        description="Reasoning effort: sent as output_config.effort, sent as a thinking budget for older models, "
+        "or omitted.",
     )
     system_inside: Literal["hoist", "system"] = Field(
         "hoist",
-        description="System messages in the middle of a talk: put into the system field, or kept where they are.",
+        description="System messages in the middle of a conversation: moved to the system field, or kept in place.",
     )
     prompt_cache: Literal["marks", "auto"] = Field(
         "marks",
-        description="What is cached of a prompt: what clients mark, or of requests without marks also their tools and "
-        "system text, where these are long, and the conversation so far.",
+        description="Prompt caching: marks = only what the client marks; auto = in requests without markers also"
+        " long tools and system text, and the conversation so far.",
     )
     unsupported_media: Literal["refuse", "text"] = Field(
-        "refuse", description="Media that this wire cannot carry: refuse the request, or send it as text."
+        "refuse", description="Media that the protocol does not support: refuse the request, or send them as text."
     )
 
 

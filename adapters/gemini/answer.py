@@ -28,7 +28,7 @@ def assemble(events: Sequence[Event], context: Context) -> WireResponse:
     if isinstance(last, RunFailed):
         return encode_error(last.error)
     if isinstance(last, RunFinished) and last.reason is FinishReason.CANCELED:
-        context.lost.add(Feature.FINISH_CANCELED, "told as an error")
+        context.lost.add(Feature.FINISH_CANCELED, "sent as an error")
         return encode_error(CANCELED)
     frames = GeminiEncoder(context).encode(events)
     response = _joined([loads(frame) for frame in frames if isinstance(frame, bytes)])

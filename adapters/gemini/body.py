@@ -130,7 +130,7 @@ def _thinking(request: Request, context: Context, options: BackOptions, is_later
     if effort in table:
         config["thinkingLevel" if how == "level" else "thinkingBudget"] = table[effort]
         if effort == "none" and how == "level":
-            context.lost.add(Feature.REASONING_EFFORT, "none, sent as MINIMAL")
+            context.lost.add(Feature.REASONING_EFFORT, "none is sent as MINIMAL")
     elif effort is not None:
         context.lost.add(Feature.REASONING_EFFORT, effort)
     asks = options.thoughts == "always" or (options.thoughts == "effort" and effort not in (None, "none") and config)

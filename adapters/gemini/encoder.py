@@ -116,13 +116,13 @@ class GeminiEncoder:
                 lost.add(Feature.TOOL_ORIGIN)
             return
         if kind is PartKind.REFUSAL:
-            lost.add(Feature.REFUSAL, "told as text")
+            lost.add(Feature.REFUSAL, "sent as text")
         if kind is not PartKind.REASONING or self._shows:
             thought = b',"thought":true}],"role":"model"}' if kind is PartKind.REASONING else b'}],"role":"model"}'
             part.before = b'{"candidates":[{"content":{"parts":[{"text":'
             part.after = thought + b',"index":%d}],' % part.choice + dumps(self._head)[1:]
         else:
-            lost.add(Feature.REASONING, "not asked for, or option reasoning")
+            lost.add(Feature.REASONING, "not requested, or hidden by option reasoning")
 
     def _piece(self, event: ev.TextDelta | ev.ReasoningDelta) -> None:
         part = self._parts[event.part_id]
@@ -161,7 +161,7 @@ class GeminiEncoder:
     def _call(self, part: _Part, status: MessageStatus, signature: str | None) -> None:
         """A whole call. Clients run what an answer holds that ends well, so that one which a limit cut off is none."""
         if status is MessageStatus.INCOMPLETE and self._cut:
-            self._context.lost.add(Feature.TOOL_CALL, "cut off in the middle of its arguments")
+            self._context.lost.add(Feature.TOOL_CALL, "cut off inside its arguments")
             return
         started = part.started
         arguments = input_of("".join(part.arguments))
@@ -177,9 +177,9 @@ class GeminiEncoder:
             self._follow(choice, False)
             self._say(choice, {**media_part(part), **own(part.extras)})
         elif isinstance(part, Media):
-            lost.add(Feature(str(part.kind)), "option media")
+            lost.add(Feature(str(part.kind)), "dropped by option media")
         else:
-            lost.add(Feature.DATA, "told as text")
+            lost.add(Feature.DATA, "sent as text")
             self._follow(choice, True)
             self._say(choice, {"text": as_text(part)})
 
@@ -195,7 +195,7 @@ class GeminiEncoder:
         self._context.lost.add(_LOST[type(event)])
 
     def _interrupted(self, event: ev.Interrupted) -> None:
-        self._context.lost.add(Feature.INTERRUPT, "told as text")
+        self._context.lost.add(Feature.INTERRUPT, "sent as text")
         self._questions.append(event)
 
     def _usage_reported(self, event: ev.UsageReported) -> None:
@@ -213,7 +213,7 @@ class GeminiEncoder:
     def _finished(self, event: ev.RunFinished) -> None:
         """The finish reasons and the usage, which clients read together."""
         if event.reason is FinishReason.CANCELED:
-            self._context.lost.add(Feature.FINISH_CANCELED, "told as an error")
+            self._context.lost.add(Feature.FINISH_CANCELED, "sent as an error")
             self._out.append(dumps(error_object(CANCELED)))
             return
         for interrupt in self._questions:

@@ -119,7 +119,7 @@ class ContentWriter:
             case Text() | Refusal():
                 return {"text": part.text, **own(part.extras)} if part.text or role == "user" else None
             case Data():
-                self._lost.add(Feature.DATA, "told as text")
+                self._lost.add(Feature.DATA, "sent as text")
                 return {"text": json_text(part.value)}
             case Media():
                 return self._medium(part, path)
@@ -170,7 +170,7 @@ class ContentWriter:
         if role == "model" and (wanted == "always" or (wanted == "own" and is_own)) and (part.text or is_own):
             return {"text": part.text, **is_own, "thought": True}
         if part.text:
-            self._lost.add(Feature.REASONING_HISTORY, f"option reasoning_history: {wanted}")
+            self._lost.add(Feature.REASONING_HISTORY, f"dropped by option reasoning_history: {wanted}")
         return None
 
     def _medium(self, media: Media, path: str) -> Wire:

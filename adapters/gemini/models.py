@@ -40,7 +40,7 @@ def decode_models(wire: WireResponse) -> list[ModelInfo]:
     value = read_json(wire.body)
     models = value.get("models") if isinstance(value, dict) else None
     if not isinstance(models, list):
-        raise BackendError("The backend's answer is no list of models.", code=ErrorCode.BACKEND_PROTOCOL)
+        raise BackendError("The backend's answer is not a list of models.", code=ErrorCode.BACKEND_PROTOCOL)
     names = [text_of(each.get("name")) for each in models if isinstance(each, dict) and _generates(each)]
     return [ModelInfo(name.removeprefix(MODEL_PREFIX), owned_by="unknown") for name in names if name]
 
@@ -62,5 +62,5 @@ def decode_count(wire: WireResponse) -> int:
     value = read_json(wire.body)
     tokens = value.get("totalTokens") if isinstance(value, dict) else None
     if not is_count(tokens):
-        raise BackendError("The backend's answer is no count of tokens.", code=ErrorCode.BACKEND_PROTOCOL)
+        raise BackendError("The backend's answer is not a token count.", code=ErrorCode.BACKEND_PROTOCOL)
     return tokens

@@ -86,7 +86,7 @@ def assemble(events: Sequence[Event], context: Context, options: FrontOptions) -
     """The completion that a whole stream amounts to; a run that failed or was canceled is its error response."""
     answer = fold(events)
     if answer.reason is FinishReason.CANCELED:
-        context.lost.add(Feature.FINISH_CANCELED, "told as an error")
+        context.lost.add(Feature.FINISH_CANCELED, "sent as an error")
     failure = answer.failure or (CANCELED if answer.reason is FinishReason.CANCELED else None)
     if failure is not None:
         return encode_error(failure)
@@ -141,7 +141,7 @@ class _Assembler:
 
     def _interrupt(self, number: int, event: Interrupted) -> None:
         """As in a stream: the question in a text of its own, unless it is about a call that is shown."""
-        self._context.lost.add(Feature.INTERRUPT, "told as text")
+        self._context.lost.add(Feature.INTERRUPT, "sent as text")
         choice = self._choice(0)
         if any(call.call_id == event.call_id for call in self._answer.calls):
             return
@@ -186,7 +186,7 @@ class _Assembler:
             kept = self._options.media != "drop"
             if kept:
                 self._text(choice, message_id, as_markdown(part))
-            self._context.lost.add(answer_feature(part), "told as text" if kept else "")
+            self._context.lost.add(answer_feature(part), "sent as text" if kept else "")
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
         if call.origin is not Origin.FUNCTION:

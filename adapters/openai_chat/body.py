@@ -24,7 +24,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
     """Return the request body. Raises `Unsupported` for a medium or an answer that the wire cannot carry."""
     if request.resume:
         place = request.resume[0].place
-        raise Unsupported(f"{place}: this backend has no interrupts, so that there is none to answer.", param=place)
+        raise Unsupported(f"{place}: this backend has no interrupts to answer.", param=place)
     extras = dict(request.extra(NAME))
     body: dict[str, Any] = {
         **({"model": model} if (model := context.model or request.model) else {}),
@@ -75,7 +75,7 @@ def _set_metadata(body: dict[str, Any], request: Request, context: Context) -> N
     if fits_metadata(metadata) or NAME in (request.extras or {}):
         body["metadata"] = metadata
     else:
-        context.lost.add(Feature.METADATA, "only 16 pairs of strings can be sent")
+        context.lost.add(Feature.METADATA, "at most 16 string pairs can be sent")
 
 
 def _record_losses(request: Request, context: Context) -> None:

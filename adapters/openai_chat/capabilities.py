@@ -7,8 +7,8 @@ from bridge.codec.capabilities import RunsTools
 from bridge.model import HistoryMode
 
 _AS_MARKDOWN = "Markdown in the content; option media: drop"
-_NO_FIELD = "the wire has no field for it"
-_NO_EVENT = "the wire has no event for it"
+_NO_FIELD = "the protocol has no field for it"
+_NO_EVENT = "the protocol has no event for it"
 
 CAPABILITIES = Capabilities(
     answers=entries(
@@ -18,19 +18,19 @@ CAPABILITIES = Capabilities(
             Feature.VIDEO: _AS_MARKDOWN,
             Feature.FILE: _AS_MARKDOWN,
             Feature.DATA: "JSON in the content; option media: drop",
-            Feature.INTERRUPT: "its own call that waits, else the question in the content; what comes next answers it",
+            Feature.INTERRUPT: "the pending tool call, or else a question in the content; the next message answers it",
         },
         drop={
             Feature.REASONING_SIGNATURE: "option reasoning_field: reasoning_details",
             Feature.TOOL_ORIGIN: "every call is a function call",
-            Feature.TOOL_RESULT: "answers have no results; option server_tools tells them otherwise",
+            Feature.TOOL_RESULT: "answers carry no tool results; option server_tools: text or reasoning",
             Feature.STATE: _NO_EVENT,
             Feature.STEP: _NO_EVENT,
             Feature.CUSTOM: _NO_EVENT,
-            Feature.RAW: "that of other dialects; its own passes unchanged",
-            Feature.PART_BORDERS: "texts become one, with a blank line between messages; option message_separator",
+            Feature.RAW: "events of other dialects; its own pass unchanged",
+            Feature.PART_BORDERS: "texts are joined, with a blank line between messages; option message_separator",
         },
-        refuse={Feature.FINISH_CANCELED: "told as an error with the code canceled, never as a finish"},
+        refuse={Feature.FINISH_CANCELED: "sent as an error with the code canceled, never as a finish reason"},
     ),
     requests=entries(
         REQUEST_FEATURES,
@@ -38,16 +38,16 @@ CAPABILITIES = Capabilities(
         drop={
             Feature.REASONING_HISTORY: "sent as reasoning_content with tool calls; option reasoning_history",
             Feature.TOOL_ORIGIN: "every call is a function call",
-            Feature.THREAD_ID: "the wire has no threads; every request carries the whole talk",
+            Feature.THREAD_ID: "the protocol has no threads; every request carries the whole conversation",
             Feature.CONTEXT: _NO_FIELD,
             Feature.STATE: _NO_FIELD,
         },
         refuse={
-            Feature.RESUME: "nobody there waits for an answer: the wire has no interrupts",
-            Feature.AUDIO_URL: "the wire takes bytes only; option unsupported_media: text, or parts",
-            Feature.VIDEO_URL: "no part for it; option unsupported_media: text, or parts",
-            Feature.VIDEO_INLINE: "no part for it; option unsupported_media: text, or parts",
-            Feature.FILE_URL: "the wire takes ids and bytes only; option unsupported_media: text, or parts",
+            Feature.RESUME: "the protocol has no interrupts",
+            Feature.AUDIO_URL: "inline data only; option unsupported_media: text, or parts",
+            Feature.VIDEO_URL: "no content part for it; option unsupported_media: text, or parts",
+            Feature.VIDEO_INLINE: "no content part for it; option unsupported_media: text, or parts",
+            Feature.FILE_URL: "file ids and inline data only; option unsupported_media: text, or parts",
         },
     ),
     history=HistoryMode.FULL,

@@ -331,7 +331,7 @@ class ChatEncoder:
         elif self._options.media == "drop":
             self._context.lost.add(answer_feature(part))
         else:
-            self._context.lost.add(answer_feature(part), "told as text")
+            self._context.lost.add(answer_feature(part), "sent as text")
             if text := as_markdown(part):
                 self._tell(index, event.message_id, text)
 
@@ -344,7 +344,7 @@ class ChatEncoder:
         self._context.lost.add(_LOST[type(event)])
 
     def _interrupted(self, event: Interrupted) -> None:
-        self._context.lost.add(Feature.INTERRUPT, "told as text")
+        self._context.lost.add(Feature.INTERRUPT, "sent as text")
         self._questions.append(event)
 
     def _ask(self, choice: _Choice) -> None:
@@ -385,7 +385,7 @@ class ChatEncoder:
     def _finished(self, event: RunFinished) -> None:
         if event.reason is FinishReason.CANCELED:
             # The wire has no word for it, and `stop` would be a lie
-            self._context.lost.add(Feature.FINISH_CANCELED, "told as an error")
+            self._context.lost.add(Feature.FINISH_CANCELED, "sent as an error")
             self._out.append(dumps({"error": error_object(CANCELED)}))
             return
         self._ask(self._open(0))

@@ -78,7 +78,7 @@ class MessageWriter:
         others: list[tuple[int, Part]] = [(n, p) for n, p in enumerate(message.parts) if not isinstance(p, ToolResult)]
         if message.role == "tool":
             for _, part in others:
-                self._lost.add(Feature.TOOL_HISTORY, f"{path}: a {type(part).__name__} that is no result")
+                self._lost.add(Feature.TOOL_HISTORY, f"{path}: a {type(part).__name__} that is not a tool result")
             if results:
                 results[0].update(own(message.extras))
             return results
@@ -137,7 +137,7 @@ class MessageWriter:
         if wanted == "always" or (wanted == "tool_turns" and has_calls):
             wire.update(dict.fromkeys(own(parts[0].extras).get("fields", ("reasoning_content",)), text))
         else:
-            self._lost.add(Feature.REASONING_HISTORY, f"option reasoning_history: {wanted}")
+            self._lost.add(Feature.REASONING_HISTORY, f"dropped by option reasoning_history: {wanted}")
 
     def _spoken(self, part: Part) -> Wire:
         """Assistants can only have text here; a picture of an assistant becomes text, as in our answers."""
@@ -146,7 +146,7 @@ class MessageWriter:
         if (wire := _verbatim(part)) is not None:
             return wire
         if isinstance(part, Media):
-            self._lost.add(request_feature(part), "in an assistant's message, told as text")
+            self._lost.add(request_feature(part), "in an assistant's message, sent as text")
         return {"type": "text", "text": as_text(part), **(own(part.extras) if isinstance(part, Text) else {})}
 
     def _call(self, call: ToolCall) -> Wire:
@@ -162,7 +162,7 @@ class MessageWriter:
 
     def _result(self, result: ToolResult) -> Wire:
         if result.is_error:
-            self._lost.add(Feature.TOOL_HISTORY, "that a result is an error")
+            self._lost.add(Feature.TOOL_HISTORY, "the mark that a result is an error")
         content: str | list[Wire]
         if any(own(p.extras) for p in result.parts):
             texts = [{"type": "text", "text": as_text(p)} for p in result.parts]
@@ -198,7 +198,7 @@ class MessageWriter:
             case Data():
                 if (kept := _verbatim(part)) is not None:
                     return kept
-                self._lost.add(Feature.DATA, "told as text")
+                self._lost.add(Feature.DATA, "sent as text")
                 return {"type": "text", "text": json_text(part.value)}
             case Media():
                 wire = _media(part) if role == "user" else _verbatim(part)
@@ -217,7 +217,7 @@ class MessageWriter:
             kind = f"{media.kind}_url"
             return {"type": kind, kind: {"url": url}}
         if self._options.unsupported_media == "text":
-            self._lost.add(request_feature(media), "told as text")
+            self._lost.add(request_feature(media), "sent as text")
             return {"type": "text", "text": as_text(media)}
         raise Unsupported(
             f"{path}: this backend takes no {media.kind} {source_words(media.source)}; "

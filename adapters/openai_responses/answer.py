@@ -22,7 +22,7 @@ def assemble(events: Sequence[Event], context: Context) -> WireResponse:
     if isinstance(end, RunFailed):
         return encode_error(end.error)
     if isinstance(end, RunFinished) and end.reason is FinishReason.CANCELED:
-        context.lost.add(Feature.FINISH_CANCELED, "told as an error")
+        context.lost.add(Feature.FINISH_CANCELED, "sent as an error")
         return encode_error(CANCELED)
     encoder = ResponsesEncoder(context)
     encoder.encode(events)

@@ -92,7 +92,7 @@ def _set_metadata(body: dict[str, Any], request: Request, context: Context) -> N
     if fits_metadata(request.metadata) or NAME in (request.extras or {}):
         body["metadata"] = request.metadata
     else:
-        context.lost.add(Feature.METADATA, "only 16 pairs of strings can be sent")
+        context.lost.add(Feature.METADATA, "at most 16 string pairs can be sent")
 
 
 def _record_losses(request: Request, context: Context) -> None:

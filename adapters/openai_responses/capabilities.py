@@ -7,48 +7,50 @@ from bridge.codec.capabilities import RunsTools
 from bridge.model import HistoryMode
 
 _AS_MARKDOWN = "Markdown in the text; option media: drop"
-_NO_FIELD = "the wire has no field for it"
-_NO_EVENT = "the wire has no event for it"
+_NO_FIELD = "the protocol has no field for it"
+_NO_EVENT = "the protocol has no event for it"
 
 CAPABILITIES = Capabilities(
     answers=entries(
         ANSWER_FEATURES,
         text={
-            Feature.IMAGE: _AS_MARKDOWN + "; that of its own image_generation_call passes unchanged",
+            Feature.IMAGE: _AS_MARKDOWN + "; images of its own image_generation_call pass unchanged",
             Feature.AUDIO: _AS_MARKDOWN,
             Feature.VIDEO: _AS_MARKDOWN,
             Feature.FILE: _AS_MARKDOWN,
             Feature.DATA: "JSON in the text; option media: drop",
-            Feature.INTERRUPT: "its own call that waits, else the question in a message; what comes next answers it",
+            Feature.INTERRUPT: "the pending tool call, or else a question in a message; the next message answers it",
         },
         drop={
             Feature.TOOL_ORIGIN: "every call is a function call",
-            Feature.TOOL_RESULT: "answers have no results; option server_tools tells them otherwise",
+            Feature.TOOL_RESULT: "answers carry no tool results; option server_tools: text or reasoning",
             Feature.STATE: _NO_EVENT,
             Feature.STEP: _NO_EVENT,
             Feature.CUSTOM: _NO_EVENT,
-            Feature.RAW: "that of other dialects; its own items and events pass unchanged",
-            Feature.CHOICES: "one answer; choices above 0 are left out",
+            Feature.RAW: "events of other dialects; its own items and events pass unchanged",
+            Feature.CHOICES: "one answer; only the first choice is sent",
         },
-        refuse={Feature.FINISH_CANCELED: "told as a failed response, never as completed; in the background cancelled"},
+        refuse={
+            Feature.FINISH_CANCELED: "sent as a failed response, never as completed; a background response is cancelled"
+        },
     ),
     requests=entries(
         REQUEST_FEATURES,
         text={Feature.DATA: "JSON as a text part"},
         drop={
             Feature.MESSAGE_NAME: _NO_FIELD,
-            Feature.SAMPLING: "temperature, top_p and max_tokens are sent; the wire has no field for the others",
-            Feature.REASONING_HISTORY: "only that of this dialect, with its content or encrypted",
+            Feature.SAMPLING: "temperature, top_p and max_tokens are sent; the protocol has no field for the others",
+            Feature.REASONING_HISTORY: "only reasoning of this dialect is sent, with its content or encrypted",
             Feature.TOOL_ORIGIN: "every call is a function call",
-            Feature.THREAD_ID: "requests carry the whole talk; of clients, previous_response_id but no conversation",
+            Feature.THREAD_ID: "requests carry the whole conversation; clients may send previous_response_id",
             Feature.CONTEXT: _NO_FIELD,
             Feature.STATE: _NO_FIELD,
             Feature.RESUME: _NO_FIELD,
         },
         refuse={
-            Feature.AUDIO_URL: "the wire takes bytes only; option unsupported_media: text",
-            Feature.VIDEO_URL: "no part for it; option unsupported_media: text",
-            Feature.VIDEO_INLINE: "no part for it; option unsupported_media: text",
+            Feature.AUDIO_URL: "inline data only; option unsupported_media: text",
+            Feature.VIDEO_URL: "no content part for it; option unsupported_media: text",
+            Feature.VIDEO_INLINE: "no content part for it; option unsupported_media: text",
         },
     ),
     history=HistoryMode.FULL,

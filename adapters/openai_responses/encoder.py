@@ -323,7 +323,7 @@ class ResponsesEncoder:
         if self._options.media == "drop":
             self._context.lost.add(feature)
             return
-        self._context.lost.add(feature, "told as text")
+        self._context.lost.add(feature, "sent as text")
         if text := as_markdown(part):
             self._tell(self._join(event.message_id), text)
 
@@ -389,7 +389,7 @@ class ResponsesEncoder:
         self._context.lost.add(LOST[type(event)])
 
     def _interrupted(self, event: ev.Interrupted) -> None:
-        self._context.lost.add(Feature.INTERRUPT, "told as text")
+        self._context.lost.add(Feature.INTERRUPT, "sent as text")
         self._questions.append(event)
 
     def _ask(self) -> None:
@@ -411,7 +411,7 @@ class ResponsesEncoder:
             if self._background:
                 self._end("cancelled", more)
                 return
-            self._context.lost.add(Feature.FINISH_CANCELED, "told as an error")
+            self._context.lost.add(Feature.FINISH_CANCELED, "sent as an error")
             self._end("failed", more, CANCELED)
             return
         self._ask()

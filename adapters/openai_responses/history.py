@@ -87,7 +87,7 @@ class ItemWriter:
             case Data() if role in ("assistant", "tool") and own(part.extras).get("whole"):
                 return [dict(part.value)]
             case _ if role == "tool":
-                self._lost.add(Feature.TOOL_HISTORY, f"{path}: a {type(part).__name__} that is no result")
+                self._lost.add(Feature.TOOL_HISTORY, f"{path}: a {type(part).__name__} that is not a tool result")
                 return []
         return None
 
@@ -101,7 +101,7 @@ class ItemWriter:
 
     def _result(self, result: ToolResult, path: str) -> Item:
         if result.is_error:
-            self._lost.add(Feature.TOOL_HISTORY, "that a result is an error")
+            self._lost.add(Feature.TOOL_HISTORY, "the mark that a result is an error")
         output: str | list[Item] = result_text(result.parts)
         listed = own(result.extras).get("listed")
         if listed or any(isinstance(p, Media) or own(p.extras) for p in result.parts):
@@ -125,7 +125,7 @@ class ItemWriter:
         if value := seal(part.signature, part.redacted):
             item["encrypted_content"] = value
         if not item["id"] or not ("content" in item or "encrypted_content" in item):
-            self._lost.add(Feature.REASONING_HISTORY, "reasoning that backends of this dialect could not read")
+            self._lost.add(Feature.REASONING_HISTORY, "backends of this dialect cannot read it")
             return []
         return [{**item, **notes.get("item", {})}]
 
@@ -159,7 +159,7 @@ class ItemWriter:
         if isinstance(part, Refusal):
             return {"type": "refusal", "refusal": part.text, **more}
         if isinstance(part, Media):
-            self._lost.add(request_feature(part), "in an assistant's message, told as text")
+            self._lost.add(request_feature(part), "in an assistant's message, sent as text")
         return {"type": "output_text", "text": as_text(part), **(more if isinstance(part, Text) else {})}
 
     # -------------------------------------------------------------- parts of users, systems and results
@@ -176,7 +176,7 @@ class ItemWriter:
             case Data():
                 if notes.get("whole"):
                     return dict(part.value)
-                self._lost.add(Feature.DATA, "told as text")
+                self._lost.add(Feature.DATA, "sent as text")
                 return {"type": "input_text", "text": json_text(part.value)}
             case Media():
                 wire = _media(part) if role == "user" or notes else None
@@ -186,7 +186,7 @@ class ItemWriter:
 
     def _refuse(self, media: Media, path: str) -> Item:
         if self._options.unsupported_media == "text":
-            self._lost.add(request_feature(media), "told as text")
+            self._lost.add(request_feature(media), "sent as text")
             return {"type": "input_text", "text": as_text(media)}
         raise Unsupported(
             f"{path}: this backend takes no {media.kind} {source_words(media.source)}; "

@@ -15,36 +15,37 @@ class FrontOptions(Options):
 
     reasoning: Literal["asked", "content", "summary"] = Field(
         "asked",
-        description="How clients get the reasoning of other dialects: as its summary where they ask for one "
-        "(reasoning.summary) and as reasoning_text otherwise, or always as one of the two.",
+        description="Format of reasoning from other dialects: a summary if the client requests one "
+        "(reasoning.summary) and reasoning_text otherwise, or always one of the two.",
     )
     hosted_tools: Literal["offer", "keep", "drop"] = Field(
         "offer",
-        description="Tools that the provider runs (web_search, mcp): sent on where the backend has this dialect and "
-        "left out otherwise, sent on or refused, or always left out.",
+        description="Tools that the provider runs (web_search, mcp): offer = sent to backends of this dialect, "
+        "else omitted; keep = sent to backends of this dialect, else refused; drop = always omitted.",
     )
     stored: Literal["bridge", "backend", "refuse"] = Field(
         "bridge",
-        description="Stored responses: kept in stores.history, left to the backend, which must be of this dialect, or "
-        "refused where a client asks for them.",
+        description="Stored responses: kept in stores.history, left to the backend (which must be of this "
+        "dialect), or refused if a client requests them.",
     )
     compaction: Literal["bridge", "backend"] = Field(
         "bridge",
-        description="Who makes compaction items: the bridge, by asking the model for a summary, or the backend where "
-        "it has this dialect.",
+        description="Source of compaction items: the bridge, which asks the model for a summary, or the backend "
+        "if it is of this dialect.",
     )
     websocket: bool = Field(
         True,
-        description="Serve requests over a WebSocket (GET with Upgrade); false: refused with 426, and clients POST.",
+        description="Accept requests over a WebSocket (GET with Upgrade); false: refused with 426, after which "
+        "clients use POST.",
     )
     keepalive: Literal["comment", "off"] = Field(
-        "comment", description="What keeps a silent stream warm: an SSE comment, or nothing."
+        "comment", description="What is sent on an idle stream: an SSE comment, or nothing."
     )
     media: Literal["text", "drop"] = Field(
-        "text", description="Pictures, files and data in an answer: told as Markdown or JSON text, or left out."
+        "text", description="Images, files and data in an answer: sent as Markdown or JSON text, or omitted."
     )
     server_tools: Literal["drop", "text", "reasoning"] = Field(
-        "drop", description="Tools that the backend ran itself: withheld, or told as text or as reasoning."
+        "drop", description="Tool calls that the backend ran itself: omitted, or sent as text or as reasoning."
     )
 
     @field_validator("keepalive", mode="before")
@@ -58,16 +59,16 @@ class BackOptions(Options):
     """Options of a backend that speaks Responses."""
 
     instructions: Literal["field", "message"] = Field(
-        "field", description="Where the first system message of other dialects goes: instructions, or the input."
+        "field", description="Place of the first system message of other dialects: instructions, or the input."
     )
     prompt_cache: Literal["drop", "breakpoints", "key"] = Field(
         "drop",
-        description="Marks for the prompt cache from clients of other dialects: left out, or sent as "
-        "prompt_cache_breakpoint, which only newer models take; key: left out, and requests without a prompt_cache_key "
-        "get one that stands for their tools and system text.",
+        description="Prompt cache markers of clients of other dialects: omitted, or sent as "
+        "prompt_cache_breakpoint, which only newer models accept; key: omitted, and requests without "
+        "a prompt_cache_key get one derived from their tools and system text.",
     )
     unsupported_media: Literal["refuse", "text"] = Field(
-        "refuse", description="Media that this wire cannot carry: refuse the request, or send it as text."
+        "refuse", description="Media that the protocol does not support: refuse the request, or send them as text."
     )
 
 

@@ -60,7 +60,7 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     tools, choice = _tools(body, reader, extras, options), read_tool_choice(body, extras)
     if options.hosted_tools == "drop" and any(tool.kind != FUNCTION for tool in tools or ()):
         tools, choice = _functions(tools or [], choice, extras)
-        context.lost.add(Feature.TOOLS, "option hosted_tools: drop")
+        context.lost.add(Feature.TOOLS, "dropped by option hosted_tools")
     request = Request(
         messages=[*_instructions(body), *before, *messages],
         tools=tools,

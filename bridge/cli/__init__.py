@@ -49,7 +49,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="dialect-bridge",
-        description="Any agent or LLM frontend protocol to any backend protocol, streamed.",
+        description="Translate between the protocols of chat and agent clients, models and agents.",
     )
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         commands, "bridge.cli.serve.serve", "serve a configuration", "dialect-bridge serve config.yaml --port 9000"
     )
     serve.add_argument(
-        "config", nargs="?", metavar="CONFIG", help="default: config.yaml; where there is none, the demo is served"
+        "config", nargs="?", metavar="CONFIG", help="default: config.yaml; if there is none, the demo is served"
     )
     _serving_arguments(serve)
 
@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument("--from", dest="source", action="append", metavar="A", help="dialect of a frontend; repeatable")
     init.add_argument("--to", metavar="B", help="dialect of the backend; `demo` is a scripted agent")
     init.add_argument("--url", metavar="URL", help="base URL of the backend")
-    init.add_argument("--model", metavar="M", help="model of the backend; without it, the one that clients name")
+    init.add_argument("--model", metavar="M", help="model of the backend; default: the client's model")
     init.add_argument("--api-key-env", metavar="NAME", help="environment variable with the key of the backend")
     init.add_argument("--port", type=int, default=8080, help="port to listen on")
     init.add_argument("--output", default="config.yaml", metavar="FILE", help="default: config.yaml")
@@ -117,7 +117,9 @@ def _parser() -> argparse.ArgumentParser:
     chat.add_argument("--dialect", required=True, metavar="D")
     chat.add_argument("--model", metavar="M")
     chat.add_argument("--api-key", metavar="KEY", help="default: $BRIDGE_API_KEY")
-    chat.add_argument("text", nargs="*", default=[], metavar="TEXT", help="one turn; without it, a conversation")
+    chat.add_argument(
+        "text", nargs="*", default=[], metavar="TEXT", help="a message; without it, a conversation on the terminal"
+    )
 
     nodes = _command(
         commands,
@@ -130,8 +132,8 @@ def _parser() -> argparse.ArgumentParser:
     nodes.add_argument("--json", action="store_true", help="as JSON")
     nodes.add_argument("--dialect", metavar="D", help="default: the dialect that has gateways")
     nodes.add_argument("--api-key", metavar="KEY", help="default: $BRIDGE_API_KEY")
-    nodes.add_argument("--ca", metavar="FILE", help="certificates that the gateway is checked by; makes it a TLS call")
-    nodes.add_argument("--cert", metavar="FILE", help="our own certificate, where the gateway asks for one")
+    nodes.add_argument("--ca", metavar="FILE", help="CA certificates that verify the gateway; enables TLS")
+    nodes.add_argument("--cert", metavar="FILE", help="client certificate, if the gateway requires one")
     nodes.add_argument("--cert-key", metavar="FILE", help="its private key")
 
     key = _command(
@@ -140,8 +142,8 @@ def _parser() -> argparse.ArgumentParser:
         "make an API key and the line for server.auth.keys_file",
         "dialect-bridge key web >> keys.yaml",
     )
-    key.add_argument("name", metavar="NAME", help="the user whose key it is")
-    key.add_argument("--hash", action="store_true", help="hash a key from stdin instead of making one")
+    key.add_argument("name", metavar="NAME", help="user of the key")
+    key.add_argument("--hash", action="store_true", help="hash a key from stdin instead of generating one")
 
     openapi = _command(
         commands,

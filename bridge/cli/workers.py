@@ -195,7 +195,7 @@ class Parent:
             signaled.cancel()
             if not signaled.done():
                 failed = True
-                log.error("a worker dies as soon as it starts; the server gives up")
+                log.error("workers exit as soon as they start; the server stops")
             elif signaled.result() is not signal.SIGHUP:
                 break
             else:
@@ -211,13 +211,13 @@ class Parent:
             log.error("the configuration is not changed: %s", error.message)
             return crew
         except OSError as error:
-            log.error("the configuration is not changed: the new address cannot be had: %s", error.strerror)
+            log.error("the configuration is not changed: cannot listen on the new address: %s", error.strerror)
             return crew
         following.start()
         good = await following.is_up()
         left, stays = (crew, following) if good else (following, crew)
         if good:
-            log.info("the new configuration is served; what is open finishes on the old one")
+            log.info("the new configuration is active; open requests finish with the old one")
         else:
             log.error("the configuration is not changed: its workers do not start")
         left.tell(signal.SIGUSR1 if good else signal.SIGTERM)

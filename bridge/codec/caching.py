@@ -50,7 +50,7 @@ def marks_in(request: Request) -> int:
 def note_lost_marks(request: Request, items: Iterable[Any], field: str, lost: Losses) -> None:
     """Name marks of a request as lost that its `items` on the wire do not have, where they are fields of this name."""
     if (marks := marks_in(request)) and sum(field in block for block in blocks_in(items)) < marks:
-        lost.add(Feature.EXTRAS, "marks for the prompt cache")
+        lost.add(Feature.EXTRAS, "prompt cache markers")
 
 
 def blocks_in(items: Iterable[Any], depth: int = 2) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from bridge.errors import BackendError, ErrorCode
 from .jsontext import is_number, read_json
 from .wire import WireResponse
 
-NOT_REPORTED = "zeros; the backend reported none"
+NOT_REPORTED = "zeros; the backend reported no usage"
 """The detail of a lost usage: the wire requires one, and the backend did not report any."""
 
 
@@ -32,5 +32,5 @@ def input_tokens_in(wire: WireResponse) -> int:
     value = read_json(wire.body)
     tokens = value.get("input_tokens") if isinstance(value, dict) else None
     if not is_count(tokens):
-        raise BackendError("The backend's answer is no count of tokens.", code=ErrorCode.BACKEND_PROTOCOL)
+        raise BackendError("The backend's answer is not a token count.", code=ErrorCode.BACKEND_PROTOCOL)
     return tokens

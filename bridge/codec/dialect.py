@@ -139,7 +139,7 @@ class Dialect:
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
         """The whole answer at once, for a client that does not stream; a failed run is its error response."""
-        raise Unsupported(f"{self.name} has no answer in one piece.")
+        raise Unsupported(f"{self.name} supports only streamed answers.")
 
     def encode_error(self, failure: Failure) -> WireResponse:
         """The response for a failure before the stream began."""
@@ -172,7 +172,7 @@ class Dialect:
         Never raises on wire data. An answer that is no answer (HTML, an error object with status 200) is a
         run that failed.
         """
-        raise Unsupported(f"{self.name} has no answer in one piece.")
+        raise Unsupported(f"{self.name} supports only streamed answers.")
 
     def decode_error(self, wire: WireResponse) -> Failure:
         """Return the failure that a response with an error status stands for."""

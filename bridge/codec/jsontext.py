@@ -57,7 +57,7 @@ class _TooDeep(ValueError):
 def _finite(digits: str) -> float:
     value = float(digits)
     if not isfinite(value):
-        raise ValueError(f"{digits} is beyond what a number can hold")
+        raise ValueError(f"{digits} is too large for a number")
     return value
 
 

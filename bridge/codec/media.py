@@ -26,5 +26,5 @@ def result_words(parts: Sequence[Part], lost: Losses, feature_of: Callable[[Part
     """A tool's result as one string; the media that become text are noted as lost."""
     for part in parts:
         if isinstance(part, Media):
-            lost.add(feature_of(part), "in a tool's result, told as text")
+            lost.add(feature_of(part), "in a tool's result, sent as text")
     return result_text([*parts])

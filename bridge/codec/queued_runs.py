@@ -25,17 +25,24 @@ CONNECTIONS = "connections"
 class QueuedRunsOptions(Options):
     """The route options that the server reads; dialects add their own."""
 
-    one_run_per_thread: bool = Field(False, description="A thread's runs wait for each other instead of going at once.")
+    one_run_per_thread: bool = Field(
+        False, description="Run the runs of a thread one after the other, not at the same time."
+    )
     interrupt_message: Literal["repeat", "answer", "cancel"] = Field(
         "repeat",
-        description="What a message without `resume` means while an interrupt waits: the question is repeated, the "
-        "message answers it, or the message cancels it and begins a new turn.",
+        description="Effect of a message without `resume` while an interrupt is pending: the question is "
+        "repeated, the message answers it, or the message cancels it and begins a new turn.",
     )
-    poll_interval: float = Field(1.0, gt=0, le=60, description="Seconds of one poll; idle limits count polls.")
-    connection_limit: int = Field(5, ge=1, description="Open event streams of one user, over all processes.")
-    max_attachment: int = Field(10 * 2**20, ge=1, description="Bytes of the largest image.")
+    poll_interval: float = Field(
+        1.0, gt=0, le=60, description="Duration of one poll in seconds; idle limits count polls."
+    )
+    connection_limit: int = Field(
+        5, ge=1, description="Maximum number of open event streams of one user, in all processes."
+    )
+    max_attachment: int = Field(10 * 2**20, ge=1, description="Maximum size of an image in bytes.")
     inline_attachments: bool | None = Field(
-        None, description="Send own images to backends as bytes, not as URLs; null = when public_url is only local."
+        None,
+        description="Send stored images to backends as inline data, not as URLs; null = only if public_url is local.",
     )
 
 

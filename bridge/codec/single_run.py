@@ -21,7 +21,7 @@ class SingleRunOptions(Options):
     """The route options that the server reads; dialects add their own."""
 
     supersede: bool = Field(
-        False, description="A request for a session that is running ends that run and takes its place; false: refused."
+        False, description="A request for a session with a running run cancels that run; false: the request is refused."
     )
 
 

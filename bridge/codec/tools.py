@@ -41,10 +41,10 @@ def supported(request: Request, dialect: str, lost: Losses) -> list[Tool]:
         if tool.kind == FUNCTION or dialect in (tool.extras or {}):
             tools.append(tool)
         elif tool.optional and not _wanted(tool, request):
-            lost.add(Feature.TOOLS, f"{shortened(tool.kind)}, a kind that this backend does not have")
+            lost.add(Feature.TOOLS, f"{shortened(tool.kind)}, a type that this backend does not have")
         else:
             raise Unsupported(
-                f"tools[{index}].type: expected function, got {shortened(tool.kind)!r}, a kind that this backend does "
+                f"tools[{index}].type: expected function, got {shortened(tool.kind)!r}, a type that this backend does "
                 "not have.",
                 param=f"tools[{index}].type",
             )

@@ -389,7 +389,7 @@ class Weighted(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     name: str = Field(description="name of the backend")
-    weight: Positive = Field(default=1, description="its part of the load, beside those of the others")
+    weight: Positive = Field(default=1, description="its share of the load, relative to the other backends")
 
 
 Names = str | tuple[str, ...] | tuple[Weighted, ...]

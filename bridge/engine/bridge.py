@@ -62,7 +62,7 @@ class Bridge:
         self.metrics: Metrics | None = None
         """Set by a server that serves them."""
         self.slots: RunSlots | None = None
-        """Set by a server whose limits hold for the runs that are kept, too."""
+        """Set by a server whose limits also apply to stored runs."""
         self.tracing: Tracing | None = None
         self._runs: Runs | None = None
         self._response_now: Callable[..., Awaitable[StoredAnswer]] | None = None
@@ -152,14 +152,14 @@ class Bridge:
     def history(self) -> ConversationStore:
         """The conversations that clients read back. Raises `RuntimeError` if no route stores any."""
         if self._memory is None:
-            raise RuntimeError("no route of this bridge keeps talks")
+            raise RuntimeError("no route of this bridge stores conversations")
         return self._memory.history
 
     @property
     def attachments(self) -> Attachments:
-        """Uploaded images. Raises `RuntimeError` when no route takes any."""
+        """Uploaded images. Raises `RuntimeError` if no route accepts uploads."""
         if self._attachments is None:
-            raise RuntimeError("no route of this bridge takes attachments")
+            raise RuntimeError("no route of this bridge accepts attachments")
         return self._attachments
 
     def _make_runs(self, store: RunStore) -> Runs:
@@ -207,9 +207,9 @@ class Bridge:
         run_id: str | None = None,
         created_at: float | None = None,
     ) -> Run:
-        """A prepared run: the backend is chosen, the conversation loaded, the request encoded; nothing is sent yet.
+        """Prepare a run: choose the backend, load the conversation and encode the request. Nothing is sent yet.
 
-        Raises `RequestError` for an unknown model and `Unsupported` for what the backend's dialect cannot say.
+        Raises `RequestError` for an unknown model and `Unsupported` if the backend's dialect cannot express it.
         """
         if self._open is None:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
@@ -329,7 +329,7 @@ class Bridge:
         return LinkedMedia(self._attachments, order.caller.owner, thread, base, kinds)
 
     def answers(self, route: Route, owner: str) -> Answers | None:
-        """The answers that this owner's clients may name by id on a route; None where none are kept."""
+        """Return the stored answers that an owner's clients can refer to by id on a route; None if none are stored."""
         if self._memory is None or not route.keeps_answers:
             return None
         look = self._response_now and partial(
@@ -350,9 +350,9 @@ class Bridge:
             self.metrics.run(plan.route, plan.front, run)
 
     async def count(self, route: Route, request: Request, caller: Caller | None = None) -> tuple[int, bool]:
-        """The input tokens of a request, and whether that is our own estimate because the backend cannot say.
+        """Return the number of input tokens of a request, and True if it is an estimate of the bridge.
 
-        Raises `RequestError` for an unknown model, `BackendError` when the backend refuses.
+        Raises `RequestError` for an unknown model and `BackendError` if the backend refuses.
         """
         if self._open is None:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")

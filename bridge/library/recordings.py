@@ -17,11 +17,11 @@ What = Literal["stream", "request", "response"]
 
 
 def translate(data: bytes, source: str | Dialect, target: str | Dialect, *, what: What = "stream") -> bytes:
-    """A whole recorded body of dialect `source` as dialect `target` would say it.
+    """Translate a recorded body from dialect `source` to dialect `target`.
 
-    `what`: "stream" (a streamed answer), "request", or "response" (an answer in one piece). The result of a stream
-    that breaks off is a stream that ends with the target's own error. Raises `RequestError` for a request, and
-    `BackendError` for a response, that is none; `ConfigError` for an unknown dialect.
+    `what` is "stream" (a streamed answer), "request", or "response" (an answer without a stream). A truncated stream
+    becomes a stream that ends with an error of `target`. Raises `RequestError` for an invalid request, `BackendError`
+    for an invalid response, and `ConfigError` for an unknown dialect.
     """
     translator = Translator(source, target)
     if what == "stream":
@@ -34,10 +34,10 @@ def translate(data: bytes, source: str | Dialect, target: str | Dialect, *, what
 
 
 def decode(data: bytes, source: str | Dialect, *, run_id: str | None = None, created_at: float = 0.0) -> list[Event]:
-    """The events of a recorded answer of dialect `source`, streamed or in one piece: one well-formed run.
+    """Return the events of a recorded answer of dialect `source`, streamed or not: one well-formed run.
 
-    `fold` makes finished messages of them, `pretty` lines to read. An answer that is cut or none at all is a run that
-    ends with `RunFailed`. `run_id` and `created_at` (Unix seconds) make the result repeatable. Raises `ConfigError`
+    `fold` turns them into complete messages, `pretty` into readable lines. A truncated or invalid answer is a run that
+    ends with `RunFailed`. `run_id` and `created_at` (Unix seconds) make the result reproducible. Raises `ConfigError`
     for an unknown dialect.
     """
     dialect = resolve(source)
@@ -50,10 +50,10 @@ def decode(data: bytes, source: str | Dialect, *, run_id: str | None = None, cre
 def encode(
     events: Iterable[Event], target: str | Dialect, *, run_id: str | None = None, created_at: float = 0.0
 ) -> bytes:
-    """A run as the streamed answer of dialect `target`. `unfold` makes the events of a finished `Answer`.
+    """Return a run as a streamed answer of dialect `target`. `unfold` returns the events of an `Answer`.
 
     The events must be one well-formed run (`bridge.model.verify` checks that). `run_id` and `created_at` are used
-    where the events do not say them. Raises `ConfigError` for an unknown dialect.
+    if the events have none. Raises `ConfigError` for an unknown dialect.
     """
     dialect = resolve(target)
     context = Context(run_id or uuid.uuid4().hex, None, created_at, dialect.front_options())

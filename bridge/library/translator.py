@@ -80,7 +80,7 @@ class Translator:
 
     @property
     def lost_details(self) -> dict[str, str]:
-        """The same features, each with what of it was lost; an empty string where it is all of it."""
+        """The same features, each with a detail about the loss; an empty string if there is none."""
         return self._losses.details
 
     @property
@@ -95,9 +95,9 @@ class Translator:
 
     @property
     def sent(self) -> WireRequest:
-        """The request for the backend, which `request` made: method, path below its base URL, headers, body.
+        """The request for the backend: method, path below its base URL, headers, body.
 
-        Raises `RuntimeError` before.
+        Raises `RuntimeError` before `request` was called.
         """
         return _made(self._sent)
 
@@ -111,12 +111,12 @@ class Translator:
         headers: Mapping[str, str] | None = None,
         path: str = "",
     ) -> bytes:
-        """The client's request body in the backend's dialect.
+        """Return the client's request body in the backend's dialect.
 
-        `client` is the dialect that the client speaks; without it the bytes decide, `target` first. `headers` are the
-        client's own, and `path` is the one that it called, with the query, for dialects that say something there.
-        Raises `RequestError` when the body is a request of neither, `Unsupported` for what the backend cannot be told,
-        `RuntimeError` when this run has begun already.
+        `client` is the dialect of the client; without it the body decides, and `target` is tried first. `headers` and
+        `path`, with the query, are those of the client's request; some dialects need them. Raises `RequestError` if the
+        body is not a valid request, `Unsupported` if the backend's dialect cannot express it, and `RuntimeError` if the
+        run has already begun.
         """
         if self._sides is not None:
             raise RuntimeError("one translator serves one run, and this one has begun: make a new one")
@@ -136,7 +136,7 @@ class Translator:
     def encode_error(self, error: Failure | BaseException) -> WireResponse:
         """Return the response for a failure before the answer began: status, headers, body.
 
-        The client speaks `target`, or the dialect that a request named. A `BridgeError` keeps its message, a
+        It is in `target`, or in the dialect of the client's request. A `BridgeError` keeps its message, a
         `TimeoutError` becomes a timeout, any other exception an unavailable backend, without its text.
         """
         return self._front.encode_error(failure_of(error, begun=False))
@@ -144,11 +144,11 @@ class Translator:
     # ------------------------------------------------------------------ the answer
 
     def response(self, data: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None) -> bytes:
-        """A whole answer, in one piece for the client, whether the backend sent it in one piece or as a stream.
+        """Return a complete answer for the client without a stream; the backend's answer may be a stream or not.
 
-        Raises `BackendError` when it is no answer, a failed one, or comes with a `status` of 400 or above, the fitting
-        `BridgeError` when it ended as the client's dialect cannot say (canceled), `Unsupported` when that dialect knows
-        streams only, and `RuntimeError` when this run's answer has begun already.
+        Raises `BackendError` if the input is not an answer, is a failed one, or has a `status` of 400 or above; another
+        `BridgeError` if the client's dialect cannot express its end (canceled); `Unsupported` if that dialect has only
+        streams; and `RuntimeError` if this run's answer has already begun.
         """
         sides = self._settled()
         if self._answered or self._translation is not None:
@@ -167,13 +167,13 @@ class Translator:
         return answer.body
 
     def start(self) -> bytes:
-        """The head of the stream, for clients that want a sign of life before the backend answered; else not needed."""
+        """Return the first bytes of the stream, for clients that need some before the backend answers; optional."""
         return self._running().head()
 
     def feed(self, data: bytes) -> bytes:
-        """The next bytes of the backend's answer, cut anywhere; what they mean to the client, if anything yet.
+        """Pass the next bytes of the backend's answer, split anywhere. Return the bytes for the client, possibly none.
 
-        Never raises for what the bytes say. A body in one piece is kept until `close`, which then streams it.
+        Invalid data never raise an exception. An answer without a stream is buffered until `close`, which streams it.
         """
         return self._running().receive(_bytes(data))
 
@@ -184,7 +184,7 @@ class Translator:
     def close(self, failure: Failure | BaseException | None = None) -> bytes:
         """End the backend's answer, cleanly or for `failure`. Return the remaining bytes for the client.
 
-        `failure` may be the exception that broke the input off: a `BridgeError` keeps its message, a `TimeoutError`
+        `failure` may be the exception that ended the input: a `BridgeError` keeps its message, a `TimeoutError`
         becomes a timeout, any other a broken connection, without its text. Repeating the call has no effect.
         """
         return self._running().close(None if failure is None else failure_of(failure, begun=True))

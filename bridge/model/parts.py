@@ -96,7 +96,7 @@ class Reasoning:
 
 @dataclass(slots=True)
 class Refusal:
-    """The model's words for not answering."""
+    """The text with which the model refuses to answer."""
 
     text: str
     extras: Extras | None = None
@@ -127,11 +127,11 @@ class ToolResult:
 
 @dataclass(slots=True)
 class Media:
-    """A picture, a sound, a film or a file.
+    """An image, audio, a video or a file.
 
-    `mime` is a media type such as `image/png`, or None when the wire did not say. `detail` says how closely a model
-    looks at an image: `low`, `high`, `auto`, or another word that the backend knows. `transcript` are the words of a
-    sound, which its message holds as text, too.
+    `mime` is a media type such as `image/png`, or None if it is unknown. `detail` is the resolution at which a model
+    reads an image: `low`, `high`, `auto`, or another value of the backend. `transcript` is the text of audio, which is
+    also a text of its message.
     """
 
     kind: MediaKind
@@ -163,8 +163,8 @@ LINKED: frozenset[type] = frozenset({ToolCall, ToolResult})
 class Message:
     """One message of a conversation. `role` is system, developer, user, assistant or tool.
 
-    A string as `parts` is one text. `places` says where a client's body has the message and then, if its dialect knows,
-    each part; of a tool's result, the field with its parts. It is never stored.
+    A string as `parts` becomes one text. `places` holds the position of the message in the client's body and then, if
+    the dialect knows them, those of its parts; for a tool's result, the field with its parts. It is never stored.
     """
 
     role: str

@@ -15,7 +15,7 @@ from bridge.model.parts import Extras, Message, Text
 
 
 class HistoryMode(StrEnum):
-    """Whether `Request.messages` is the whole conversation or only what is new since the last request."""
+    """Whether `Request.messages` is the whole conversation or only the new messages."""
 
     FULL = "full"
     DELTA = "delta"
@@ -45,11 +45,11 @@ class Sampling:
 
 @dataclass(slots=True)
 class Tool:
-    """A tool the model may call. `parameters` is a JSON Schema object, None when the wire gave none.
+    """A tool that the model may call. `parameters` is a JSON Schema object, or None.
 
-    `kind` is the wire's word for what it is. Anything but a function (a search that the provider runs, a tool whose
-    input is free text) can be said by the dialect alone that noted it in `extras`. An `optional` one is left out for
-    a backend that cannot say it.
+    `kind` is the tool's type in its protocol. Only the dialect that stored a tool in `extras` can express one that is
+    not a function (a search that the provider runs, a tool with free text as input). An `optional` tool is omitted for
+    other backends.
     """
 
     name: str
@@ -92,8 +92,8 @@ _YES = frozenset({
 class Resume:
     """Answers an interrupt or an approval. `decision` is resolved or cancelled.
 
-    An empty `interrupt_id` is the answer of a client whose wire names no interrupt: it means the open one. `place` says
-    where a client's body has it; it is never stored.
+    An empty `interrupt_id` means the open interrupt, for protocols without interrupt ids. `place` is the position in
+    the client's body; it is never stored.
     """
 
     interrupt_id: str
@@ -160,9 +160,9 @@ class Request:
         return (self.extras or {}).get(dialect) or {}
 
     def has_fields_of_others(self, dialect: str, known: Collection[str] = ()) -> bool:
-        """Return whether another dialect than `dialect` keeps fields of its own here, beyond those that are `known`.
+        """Return whether the extras hold fields of a dialect other than `dialect`, except those that are `known`.
 
-        Under "notes" a dialect keeps how the request came, which no backend misses.
+        "notes" holds the original form of a request and does not count.
         """
         return any(
             any(value.values()) if isinstance(value, dict) else value
@@ -173,7 +173,7 @@ class Request:
         )
 
     def copy(self) -> Request:
-        """Another one to change fields of, which shares what they hold: `dataclasses.replace` costs six times that."""
+        """Return a shallow copy. It is six times as fast as `dataclasses.replace`."""
         return Request(*_fields_of(self))
 
 

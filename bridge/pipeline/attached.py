@@ -96,7 +96,7 @@ class LinkedMedia:
         except ValueError:
             return part
         except BridgeError as error:
-            log.warning("a medium of an answer could not be stored: %s", error.message)
+            log.warning("media of an answer could not be stored: %s", error.message)
             return part
 
 

@@ -91,7 +91,9 @@ class Breaker:
         """One more failure, of a call that counts."""
         self._failures += 1
         if self.is_open or self._failures >= self._most:
-            log.warning("backend %s is left alone for %g s: %d failures", self.name, self._open_for, self._failures)
+            log.warning(
+                "backend %s: breaker open for %g s after %d failures", self.name, self._open_for, self._failures
+            )
             self._change(self._clock())
 
     def succeeded(self) -> None:

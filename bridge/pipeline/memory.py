@@ -413,7 +413,7 @@ class Memory:
             try:
                 await self.history.prune(retention)
             except BridgeError as error:
-                log.warning("old conversations were not forgotten: %s", error.message)
+                log.warning("old conversations were not deleted: %s", error.message)
 
     async def begin(
         self,

@@ -43,7 +43,7 @@ def without_redirects(request: Request, lost: Losses) -> Request:
     if not named:
         return request
     listed = ", ".join(sorted({name[:40] for name in named}))
-    lost.add(Feature.EXTRAS, f"{listed}: only the configuration says where a backend is and how it is called")
+    lost.add(Feature.EXTRAS, f"{listed}: only the configuration can set where and how a backend is called")
     return replace(request, extras=extras)
 
 

@@ -325,7 +325,7 @@ class Run:
                 attempt = await prepare(self._continuation.text if self._continuation is not None else "")
             except BridgeError as error:
                 run_id = self._attempt.info.run_id
-                log.warning("run %s: the next backend cannot be asked: %s", run_id, error.message)
+                log.warning("run %s: the next backend cannot be called: %s", run_id, error.message)
                 continue
             self._attempt, self._try = attempt, 1
             self.reader.stages = self._stages()
@@ -439,7 +439,7 @@ class Run:
         try:
             await turn.keep(answer, shown)
         except BridgeError as error:
-            log.error("run %s: the conversation was not kept: %s", self._attempt.info.run_id, error.message)
+            log.error("run %s: the conversation was not stored: %s", self._attempt.info.run_id, error.message)
 
 
 def _ends(events: list[Event]) -> bool:

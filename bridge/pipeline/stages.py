@@ -222,7 +222,7 @@ class EstimateUsage:
                 self._reported = bool(event.input or event.output)
         if self._reported or not events or not isinstance(events[-1], RunFinished):
             return events
-        self._lost.add(Feature.USAGE, "estimated; the backend reported none")
+        self._lost.add(Feature.USAGE, "estimated; the backend reported no usage")
         taken, given = estimate_tokens(self._request), -(-self._quarters // 4)
         usage = UsageReported(taken, given, taken + given, estimated=True)
         return [*(e for e in events[:-1] if not isinstance(e, UsageReported)), usage, events[-1]]
@@ -248,7 +248,7 @@ def foreign_signatures(context: StageContext) -> Stage | None:
 def lost_cache_marks(context: StageContext) -> None:
     """Names marks for the prompt cache as lost where the backend's dialect has none. The stream passes as it is."""
     if not context.back.caches_marks and marks_in(context.request):
-        context.lost.add(Feature.EXTRAS, "marks for the prompt cache")
+        context.lost.add(Feature.EXTRAS, "prompt cache markers")
 
 
 AUTOMATIC: tuple[StageFactory, ...] = (

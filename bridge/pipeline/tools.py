@@ -107,7 +107,7 @@ async def with_tools(backend: Backend, source: Tools, rounds: int, lost: Losses)
         offered = await source.offered()
     except BackendError as error:
         log.warning("backend %s: its tools cannot be listed: %s", backend.name, error.message)
-        lost.add(Feature.TOOLS, "the tools of the server's side cannot be listed")
+        lost.add(Feature.TOOLS, "the route's tools cannot be listed")
         return backend
     return WithTools(backend, source, offered, rounds) if offered else backend
 

@@ -88,7 +88,7 @@ class Bodies:
         except TimeoutError:
             raise RequestError(f"The request body did not arrive within {seconds:g} s.", status=408) from None
         except web.RequestPayloadError:
-            raise RequestError("The request body is not what its headers say: it cannot be decoded.") from None
+            raise RequestError("The request body cannot be decoded as its headers say.") from None
 
     @contextmanager
     def _counted(self, user: str) -> Iterator[None]:

@@ -31,7 +31,7 @@ class Connection(web.RequestHandler):
             log_unexpected(log, "a request broke", exc)
         else:
             # What could not be parsed may be half a key: its kind is all that is logged.
-            log.info("a request was not understood (%s)", type(exc).__name__)
+            log.info("invalid request (%s)", type(exc).__name__)
         if request.writer.output_size > 0:
             raise ConnectionError("a response was begun already")
         response = error_of(None, _failure(status, exc))

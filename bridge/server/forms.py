@@ -122,4 +122,4 @@ def _too_large(limit: int) -> RequestError:
 
 
 def _malformed() -> RequestError:
-    return RequestError("The request body is no well-formed form (multipart/form-data).")
+    return RequestError("The request body is not a well-formed form (multipart/form-data).")

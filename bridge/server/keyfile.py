@@ -76,7 +76,7 @@ class KeyFile:
         except BridgeError as error:
             if error.message != self._mistake:
                 first, *more = error.message.splitlines()
-                log.error("the keys stay as they were: %s%s", first, f" (and {len(more)} more)" if more else "")
+                log.error("the keys are unchanged: %s%s", first, f" (and {len(more)} more)" if more else "")
             self._mistake = error.message
         except Exception as error:
             log_unexpected(log, "the keys stay as they were", error)

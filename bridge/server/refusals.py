@@ -119,7 +119,7 @@ class RefusalLog:
                 window.timer.cancel()
             if window.suppressed:
                 facts = {"peer": name, "suppressed": window.suppressed}
-                log.warning("more was refused than is logged", extra={"facts": facts})
+                log.warning("further refusals are not logged", extra={"facts": facts})
 
 
 def _facts(path: str, peer: str | None, user: str | None, request_id: str | None) -> dict[str, object]:

@@ -42,7 +42,7 @@ def _say_little(record: logging.LogRecord) -> bool:
     """aiohttp repeats what it could not parse, which may be half a key, and adds a traceback of its parser."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, HttpProcessingError | web.RequestPayloadError):
-        record.msg, record.args, record.exc_info = "a request was not understood (%s)", (type(error).__name__,), None
+        record.msg, record.args, record.exc_info = "invalid request (%s)", (type(error).__name__,), None
         record.levelno, record.levelname = logging.INFO, "INFO"
     return True
 
@@ -286,7 +286,7 @@ class _Life:
         task.add_done_callback(lambda done: self._retired.pop(done))
         if before.sockets is not following.sockets:
             listening.close(before.sockets)
-        log.info("the new configuration is served; what is open finishes on the old one")
+        log.info("the new configuration is active; open requests finish with the old one")
 
     async def _following(self, bridge: Bridge) -> Served:
         """The bridge, served. Raises what keeps it from that; nothing is left of it then."""
@@ -321,7 +321,7 @@ class _Life:
         await leaving
 
     async def _retire(self) -> None:
-        log.info("replaced; what is open finishes on the old configuration")
+        log.info("replaced; open requests finish with the old configuration")
         leaving = asyncio.get_running_loop().create_task(self.now.retire())
         # The parent and the workers that follow have the sockets, too: kept here, they would outlive these.
         listening.close(self.now.sockets)

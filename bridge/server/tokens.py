@@ -65,7 +65,7 @@ class Tokens:
         if section.secret is not None:
             secret = section.secret.get_secret_value().encode()
             if len(secret) < _SHORT:
-                log.warning("server.auth.jwt.secret can be guessed: it has less than %d bytes", _SHORT)
+                log.warning("server.auth.jwt.secret can be guessed: it has fewer than %d bytes", _SHORT)
             # HMAC fills keys up to its block with zeros (RFC 2104): the same signature, without PyJWT's warning.
             self._secret = secret.ljust(_HMAC_BLOCK, b"\0")
         elif keys is None:

@@ -270,7 +270,7 @@ class ConversationLocks:
                 continue
             del known[waiter.ticket or 0]
             if waiter.holds:
-                _log.warning("a turn was lost: this process stood still for longer than %g s", self._lease)
+                _log.warning("a turn was lost: this process was blocked for longer than %g s", self._lease)
             else:
                 waiter.ticket = None
                 self._spawn(self._enter(waiter))

@@ -88,7 +88,7 @@ class RedisRates:
             wait = await self._script(keys=[f"{self._prefix}:rate:{name}"], args=[every, MINUTE * 1000 - every])
         except self._failures as error:
             if not self._lost:
-                log.warning("requests are counted by each process alone: Redis: %s", type(error).__name__)
+                log.warning("each process counts requests separately: Redis: %s", type(error).__name__)
             self._lost = True
             return await self._here.ask(name)
         if self._lost:

@@ -43,10 +43,10 @@ _JSON = "application/json"
 class DialectConformance:
     """Each test runs for each of `dialects`, given by name or as objects.
 
-    The tests check that what is written is read again as the capabilities declare, that the same events give the same
-    bytes however they are batched, that every prefix of a stream ends well, that no bytes raise, that requests are sent
-    or refused with a path, that every failure has a response and a place in the stream, and that an answer in one piece
-    equals the stream.
+    The tests check that encoded data are decoded again as the capabilities declare, that the same events give the same
+    bytes in any batches, that every prefix of a stream ends well, that no bytes raise an exception, that requests are
+    sent or refused with a position, that every failure can be a response and the end of a stream, and that a complete
+    answer equals the stream.
     """
 
     dialects: ClassVar[Sequence[str | Dialect]] = ()

@@ -45,7 +45,7 @@ class Seen:
 
 
 class Exchange:
-    """The backend's side of one request: what a script may do."""
+    """The backend's side of one request, for scripts."""
 
     def __init__(self, seen: Seen, writer: asyncio.StreamWriter) -> None:
         self.seen = seen
@@ -108,9 +108,9 @@ Play = Callable[[Exchange], Awaitable[object]]
 class FakeBackend:
     """Plays a script for each request; `seen` holds the requests in order, `connections` counts them.
 
-    With a dialect it can say things in it (`says`, `turns`, `fails`, `breaks_off`), and `requests` holds what it was
-    asked in our words; without one it sends bytes (`streams`, `answers`, `plays`). What a script raised is in
-    `problems`.
+    With a dialect it answers with parts and events (`says`, `turns`, `fails`, `breaks_off`), and `requests` holds the
+    decoded requests; without one it sends bytes (`streams`, `answers`, `plays`). `problems` holds the exceptions that
+    scripts raised.
     """
 
     def __init__(self, dialect: str | Dialect | None = None) -> None:
@@ -127,7 +127,7 @@ class FakeBackend:
 
     @property
     def url(self) -> str:
-        """Its base URL; whatever path is asked, it answers."""
+        """Its base URL. It answers at every path."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
@@ -216,7 +216,7 @@ class FakeBackend:
     async def _play(self, exchange: Exchange, closed: asyncio.Event) -> bool:
         """Runs the script beside a watch on the connection; False when the caller left meanwhile."""
         if self.script is None:
-            raise RuntimeError("a request came before the backend was told what to answer")
+            raise RuntimeError("a request came before the fake backend had an answer for it")
         play = asyncio.ensure_future(self.script(exchange))
         watch = asyncio.ensure_future(closed.wait())
         try:
@@ -269,7 +269,7 @@ async def _read_request(reader: asyncio.StreamReader) -> Seen | None:
 
 @contextlib.asynccontextmanager
 async def fake_backend(dialect: str | Dialect | None = None) -> AsyncIterator[FakeBackend]:
-    """A backend that listens on a free port of 127.0.0.1 inside the block. What its script raised, the block raises.
+    """A backend on a free port of 127.0.0.1, for the duration of the block, which raises the exceptions of its scripts.
 
     async with fake_backend("openai-chat") as backend:
         backend.says("Hello")

@@ -14,12 +14,12 @@ from bridge.transports.local import Agent, LocalBackend
 
 
 def bridge_of(agent: Agent, *dialects: str | Dialect, server: Mapping[str, Any] | None = None) -> Bridge:
-    """A bridge that serves this agent in these dialects, each at `/<name of the dialect>`: by default in all that
-    answer a request at once, since what is queued and kept needs stores.
+    """Return a bridge that serves an agent in these dialects, each at `/<name of the dialect>`. The default is all
+    dialects but those that queue runs, which need stores.
 
-    Open it with `async with`, hand it to `bridge.server.make_app` and that to a test client, or serve it with
-    `bridge.server.running`; `server` is that section of a configuration, `{"port": free_port()}` for instance. The
-    agent is an async generator function such as a `python` backend names, or a `ScriptedAgent`.
+    Open it with `async with`, pass it to `bridge.server.make_app` for a test client, or serve it with
+    `bridge.server.running`. `server` is the section of a configuration, for instance `{"port": free_port()}`. The agent
+    is an async generator function, as for a `python` backend, or a `ScriptedAgent`.
     """
     backend = LocalBackend("agent", agent)
     routes = [

@@ -19,7 +19,7 @@ Turn = Sequence[Item] | Failure
 
 
 class Script:
-    """The answers of a backend, request by request; `requests` holds what it received. The last turn is repeated."""
+    """The answers of a backend in the order of its `requests`. The last answer is repeated."""
 
     def __init__(self, *items: Item) -> None:
         self.requests: list[Request] = []
@@ -60,10 +60,10 @@ class Reply:
 
 
 class ScriptedBackend(Script):
-    """A backend of one dialect, without sockets: the bytes of a request in, the bytes of its answer out.
+    """A backend of one dialect without sockets: it takes the bytes of a request and returns the bytes of its answer.
 
-    It streams when the request asks for a stream, answers a request that it cannot read as its dialect does, and has a
-    model for requests that name none.
+    It streams if the request asks for a stream, answers an invalid request with an error of its dialect, and has a
+    default model.
 
         backend = ScriptedBackend("openai-chat", "Hello ", "world")
         reply = backend.reply(translator.request(body))

@@ -220,7 +220,7 @@ class HttpBackend(ConfiguredBackend):
         for name, value in found.items():
             if not _SENDABLE.fullmatch(value):
                 # Refused before the backend is called: it is the client's fault, and says nothing of the backend.
-                raise RequestError(f"The header {name} cannot be sent on: expected printable ASCII.", param=name)
+                raise RequestError(f"The header {name} cannot be forwarded: expected printable ASCII.", param=name)
         return found
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:

@@ -35,7 +35,7 @@ PAGE = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
 ROWS = [
     [c.strip() for c in re.split(r"(?<!\\)\|", line)[1:-1]]
     for line in PAGE.splitlines()
-    if re.match(r"\| (?!question)", line)
+    if re.match(r"\| (?!case)", line)
 ]
 EVERY = [registry.get(name) for name in registry.names()]
 CHAT = registry.get("openai-chat")

@@ -72,7 +72,7 @@ class AgentFault:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-FAULTS: list[AgentFault] = [AgentFault("nobody listens")]
+FAULTS: list[AgentFault] = [AgentFault("nothing listens at the address")]
 
 
 def fault(name: str, **more: Any) -> Callable[[Play], Play]:
@@ -91,14 +91,14 @@ def below(name: str, **more: Any) -> Callable[[Answer], Answer]:
     return keep
 
 
-@below("no gRPC")
+@below("a server without gRPC")
 async def _(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     writer.write(b"SSH-2.0-OpenSSH_9.6\r\n\0\x01\x02\r\n\r\n")
     await writer.drain()
     writer.close()
 
 
-@below("a connection that says nothing", section={"timeouts": {"connect": "150ms", "first_event": "300ms"}})
+@below("a connection without data", section={"timeouts": {"connect": "150ms", "first_event": "300ms"}})
 async def _(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await reader.read()
 
@@ -143,30 +143,30 @@ async def _(turn: Turn) -> None:
     await turn.fail(grpc.StatusCode.INTERNAL)
 
 
-@fault("no STOP_RESPONSE, nothing said", ends=True)
+@fault("no STOP_RESPONSE, no content", ends=True)
 async def _(turn: Turn) -> None:
     pass
 
 
-@fault("no STOP_RESPONSE behind words", begun=True, ends=True)
+@fault("no STOP_RESPONSE after content", begun=True, ends=True)
 async def _(turn: Turn) -> None:
     await turn.begin()
 
 
-@fault("bytes that are no message")
+@fault("bytes that are not a message")
 async def _(turn: Turn) -> None:
     await turn.send(b"\xff\xff\xff")
     await turn.gone.wait()
 
 
-@fault("bytes that are no message, between messages", begun=True)
+@fault("bytes that are not a message, between messages", begun=True)
 async def _(turn: Turn) -> None:
     await turn.begin()
     await turn.send(b"\xff\xff\xff")
     await turn.gone.wait()
 
 
-@fault("text that is no UTF-8", begun=True)
+@fault("text that is not UTF-8", begun=True)
 async def _(turn: Turn) -> None:
     await turn.begin()
     whole = reply(turn._asked, "w0rd").SerializeToString()
@@ -187,12 +187,12 @@ async def _(turn: Turn) -> None:
     await turn.gone.wait()
 
 
-@fault("a task that failed", ends=True)
+@fault("a failed task", ends=True)
 async def _(turn: Turn) -> None:
     await turn.say("Error: no model", status="STOP_RESPONSE", task="BREAK")
 
 
-@fault("a task that failed behind words", begun=True, ends=True)
+@fault("a failed task after content", begun=True, ends=True)
 async def _(turn: Turn) -> None:
     await turn.begin()
     await turn.say("Error: no model", status="STOP_RESPONSE", task="BREAK")

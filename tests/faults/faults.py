@@ -75,7 +75,7 @@ class Fault:
 
 FAULTS: list[Fault] = []
 
-LAWFUL = {("body ends before the answer does", "ag-kit"), ("an empty body", "ag-kit")}
+LAWFUL = {("body ends before the answer is complete", "ag-kit"), ("an empty body", "ag-kit")}
 """Faults that are none for this backend: its end mark may be missing (ag-kit protocol page, part 1, rule 4)."""
 
 
@@ -93,23 +93,23 @@ async def _begin(exchange: Exchange, said: Said) -> None:
     await said.heard.wait()
 
 
-@fault("reset before the head")
+@fault("reset before the response head")
 async def _(exchange: Exchange, said: Said) -> None:
     exchange.reset()
 
 
-@fault("closed before the head")
+@fault("closed before the response head")
 async def _(exchange: Exchange, said: Said) -> None:
     exchange.close()
 
 
-@fault("closed in the head")
+@fault("closed inside the response head")
 async def _(exchange: Exchange, said: Said) -> None:
     await exchange.raw(b"HTTP/1.1 200 OK\r\ncontent-ty")
     exchange.close()
 
 
-@fault("reset behind the head")
+@fault("reset after the response head")
 async def _(exchange: Exchange, said: Said) -> None:
     await exchange.head()
     exchange.reset()
@@ -121,52 +121,52 @@ async def _(exchange: Exchange, said: Said) -> None:
     exchange.reset()
 
 
-@fault("reset in an event", begun=True)
+@fault("reset inside an event", begun=True)
 async def _(exchange: Exchange, said: Said) -> None:
     await _begin(exchange, said)
     await exchange.send(said.half)
     exchange.reset()
 
 
-@fault("reset in a character", begun=True)
+@fault("reset inside a character", begun=True)
 async def _(exchange: Exchange, said: Said) -> None:
     await _begin(exchange, said)
     await exchange.send(said.cut_sun)
     exchange.reset()
 
 
-@fault("closed in an event", begun=True)
+@fault("closed inside an event", begun=True)
 async def _(exchange: Exchange, said: Said) -> None:
     await _begin(exchange, said)
     await exchange.send(said.half)
     exchange.close()
 
 
-@fault("body ends before the answer does", begun=True, complete=True)
+@fault("body ends before the answer is complete", begun=True, complete=True)
 async def _(exchange: Exchange, said: Said) -> None:
     await _begin(exchange, said)
     await exchange.end()
 
 
-@fault("body ends in a character", begun=True, complete=True)
+@fault("body ends inside a character", begun=True, complete=True)
 async def _(exchange: Exchange, said: Said) -> None:
     await _begin(exchange, said)
     await exchange.send(said.cut_sun)
     await exchange.end()
 
 
-@fault("silent before the head", timeouts={"first_event": "150ms"})
+@fault("silent before the response head", timeouts={"first_event": "150ms"})
 async def _(exchange: Exchange, said: Said) -> None:
     await exchange.left()
 
 
-@fault("silent behind the head", timeouts={"first_event": "150ms"})
+@fault("silent after the response head", timeouts={"first_event": "150ms"})
 async def _(exchange: Exchange, said: Said) -> None:
     await exchange.head()
     await exchange.left()
 
 
-@fault("only comments", timeouts={"first_event": "150ms"})
+@fault("only SSE comments", timeouts={"first_event": "150ms"})
 async def _(exchange: Exchange, said: Said) -> None:
     await exchange.head()
     with suppress(ConnectionError):
@@ -180,14 +180,14 @@ async def _(exchange: Exchange, said: Said) -> None:
     await exchange.left()
 
 
-@fault("silent in a character", begun=True, timeouts={"idle": "150ms"})
+@fault("silent inside a character", begun=True, timeouts={"idle": "150ms"})
 async def _(exchange: Exchange, said: Said) -> None:
     await _begin(exchange, said)
     await exchange.send(said.cut_sun)
     await exchange.left()
 
 
-@fault("no end of the run", begun=True, timeouts={"total": "600ms"})
+@fault("no end mark, connection stays open", begun=True, timeouts={"total": "600ms"})
 async def _(exchange: Exchange, said: Said) -> None:
     await _begin(exchange, said)
     with suppress(ConnectionError):
@@ -201,7 +201,7 @@ async def _(exchange: Exchange, said: Said) -> None:
     exchange.close()
 
 
-@fault("a page of HTML", complete=True)
+@fault("an HTML page", complete=True)
 async def _(exchange: Exchange, said: Said) -> None:
     await exchange.answer(200, b"<!doctype html><title>Sign in</title>", "text/html")
 
@@ -216,28 +216,28 @@ async def _(exchange: Exchange, said: Said) -> None:
     await exchange.answer(200, b"", "text/event-stream")
 
 
-@fault("an event that is no JSON", begun=True, complete=True)
+@fault("an event that is not JSON", begun=True, complete=True)
 async def _(exchange: Exchange, said: Said) -> None:
     await _begin(exchange, said)
     await exchange.send(b"data: {no json\n\n" + said.sunny + said.rest)
     await exchange.end()
 
 
-@fault("an event that is no UTF-8", begun=True, complete=True)
+@fault("an event that is not UTF-8", begun=True, complete=True)
 async def _(exchange: Exchange, said: Said) -> None:
     await _begin(exchange, said)
     await exchange.send(said.sunny.replace(SUN, b"\xff\xfe") + said.rest)
     await exchange.end()
 
 
-@fault("a wrong chunk size", begun=True)
+@fault("an invalid chunk size", begun=True)
 async def _(exchange: Exchange, said: Said) -> None:
     await _begin(exchange, said)
     await exchange.raw(b"zz\r\nhello\r\n")
     await exchange.left()
 
 
-@fault("an event without an end", begun=True, max_event="64KiB")
+@fault("an event that never ends", begun=True, max_event="64KiB")
 async def _(exchange: Exchange, said: Said) -> None:
     await _begin(exchange, said)
     with suppress(ConnectionError):
@@ -246,7 +246,7 @@ async def _(exchange: Exchange, said: Said) -> None:
             await exchange.send(b"x" * 10_000)
 
 
-@fault("a body that says it is gzip", complete=True)
+@fault("a body declared as gzip", complete=True)
 async def _(exchange: Exchange, said: Said) -> None:
     await exchange.head(content_encoding="gzip")
     await exchange.send(said.first)

@@ -24,7 +24,7 @@ class Table:
     mark: str
     fronts: Sequence[str]
     saw: str
-    got: str = "of what it had said, the client got"
+    got: str = "part of its content that the client got"
 
     @property
     def columns(self) -> tuple[str, ...]:

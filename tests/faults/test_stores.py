@@ -58,7 +58,7 @@ async def test_a_disk_that_is_full_is_told_and_loses_nothing(
         # Who waits for the answer gets it, and the log says that the talk was not kept; a run that would have to be
         # kept before it begins is refused.
         assert full.verdict == ("HTTP 503" if front == "agent-runs" else "whole")
-        assert front == "agent-runs" or "the conversation was not kept" in caplog.text
+        assert front == "agent-runs" or "the conversation was not stored" in caplog.text
         for connection in connections:
             _limit(connection, 2**30)
         assert (await says(base, front, "two")).verdict == "whole"

@@ -250,6 +250,10 @@ async def test_losses_are_named(tab: Tab) -> None:
     lost = await tab.page.locator("#lost").inner_text()
     assert "tool_result" in lost
     assert "tools run by the backend are not shown as calls" in lost
+    await tab.choose("/ag-kit")
+    await tab.ask("steps")
+    lost = await tab.page.locator("#lost").inner_text()
+    assert "step the protocol has no event for it" in lost, "the reason on the card, where the codec gives no detail"
     await tab.choose("/ag-ui")
     await tab.ask("limited", "failed")
     assert await tab.page.locator("#lost").inner_text() != "Nothing was lost.", "of an answer that failed"
@@ -368,16 +372,28 @@ async def test_chinese(browser: Browser, base: str, query: str, locale: str) -> 
     tab = Tab(await context.new_page(), base)
     await tab.open(query)
     await tab.choose("/openai-chat")
-    await tab.ask("server tool")
+    answer = await tab.ask("服务端工具")
+    assert "巴黎今天晴，21 ℃。" in await answer.inner_text()
     page = tab.page
     assert await page.evaluate("document.documentElement.lang") == "zh-Hans"
     assert await page.get_by_role("button", name="发送").count() == 1
     assert await page.get_by_role("textbox", name="消息").count() == 1
-    assert (await page.locator("#lost").inner_text()).startswith("转换中丢失")
+    lost = await page.locator("#lost").inner_text()
+    assert lost.startswith("转换中丢失")
+    assert "tool_result 工具结果 后端执行的工具不显示为工具调用" in lost
     assert await page.locator("#status").inner_text() == "已完成"
     english = await page.evaluate("() => import('./_page/words.js').then((words) => words.missing())")
     assert english == []
+    statement = "the protocol has no event for it; option x: y"
+    reason = f"() => import('./_page/words.js').then((words) => words.reason('{statement}'))"
+    assert await page.evaluate(reason) == "协议中没有对应的事件；选项 x: y"
+    assert await page.locator(".hint").first.inner_text() == "帮助"
+    await page.locator("#backend-llm .dot.failing").wait_for()
+    assert "无法连接后端。" in await page.locator("#backend-llm").inner_text()
     assert tab.problems == []
+    answer = await tab.ask("错误", "failed")
+    assert "演示智能体按你的要求失败了。" in await answer.locator(".error").inner_text()
+    assert "backend_error 后端返回错误。" in await answer.locator(".error").inner_text()
     await context.close()
 
 

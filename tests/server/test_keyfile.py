@@ -151,7 +151,7 @@ async def test_a_broken_file_changes_nothing_and_is_told_once(
         for _ in range(3):
             assert [await status(base, key) for key in ("old", "new")] == [200, 401]
         (told,) = [record for record in caplog.records if record.levelno == logging.ERROR]
-        assert f"the keys stay as they were: {path}" in told.getMessage()
+        assert f"the keys are unchanged: {path}" in told.getMessage()
         assert "s3cret" not in caplog.text
         write(path, line("web", "new"))
         assert [await status(base, key) for key in ("old", "new")] == [401, 200]
@@ -188,7 +188,7 @@ async def test_all_processes_see_the_change(tmp_path: Path, path: Path, workers:
         write(path, line("web", "first"))
         served.process.send_signal(signal.SIGHUP)
         # From here on all workers listen.
-        await until(lambda: told(served, "the new configuration is served"), lambda: served.err)
+        await until(lambda: told(served, "the new configuration is active"), lambda: served.err)
         await until(lambda: come_and_gone(served, "first", "old"), lambda: served.err)
         replaced(path, line("web", "new"))
         await until(lambda: come_and_gone(served, "new", "first"), lambda: served.err)

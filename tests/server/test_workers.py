@@ -131,7 +131,7 @@ async def test_workers_that_die_as_they_start_end_the_server(tmp_path: Path) -> 
     )
     assert done.returncode == 1
     assert b"ended with exit code 3" in done.stderr
-    assert done.stderr.endswith(b"a worker dies as soon as it starts; the server gives up\n")
+    assert done.stderr.endswith(b"workers exit as soon as they start; the server stops\n")
 
 
 def _told(served: Server) -> None:
@@ -236,7 +236,7 @@ async def test_a_new_configuration(tmp_path: Path, workers: int) -> None:
             # No request fails while it changes; from some moment on all are served by the new one.
             written(config, backend.url, "two")
             served.process.send_signal(signal.SIGHUP)
-            await until(lambda: "new configuration is served" in served.err, lambda: served.err)
+            await until(lambda: "new configuration is active" in served.err, lambda: served.err)
             await until(lambda: _is(mark_of(served, backend), "two"), lambda: served.err)
             assert [await mark_of(served, backend) for _ in range(8)] == ["two"] * 8
             # What was open is unharmed.

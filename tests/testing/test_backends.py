@@ -118,7 +118,7 @@ async def test_it_says_what_is_missing() -> None:
     async with fake_backend() as backend:
         with pytest.raises(TypeError, match="this backend speaks no dialect"):
             backend.says("hi")
-    with pytest.raises(RuntimeError, match="before the backend was told what to answer"):
+    with pytest.raises(RuntimeError, match="before the fake backend had an answer"):
         await _asked(None)
     with pytest.raises(ValueError, match="at least one"):
         ScriptedBackend("openai-chat").turns()

@@ -202,13 +202,13 @@ class Agent(RegisteringNode):
     def _address_of(self, receiver_id: str) -> str:
         info = self._nodes.get(receiver_id)
         if info is None:
-            raise ValueError(f"{receiver_id!r} is no node that is known here; update_peers() fetches them")
+            raise ValueError(f"{receiver_id!r} is not a known node; update_peers() fetches the nodes")
         return self._plain(info.address)
 
     def _client(self, session_id: str) -> Client:
         client = self._clients.get(session_id)
         if client is None:
-            raise ValueError(f"{session_id!r} is no session that this agent opened; create_agent_client() opens one")
+            raise ValueError(f"{session_id!r} is not a session that this agent opened; create_agent_client() opens one")
         return client
 
     async def submit_inquiry(

@@ -61,7 +61,7 @@ class Gateway(Node):
 
 def _guard(keys: Mapping[str, str]) -> Guard:
     if not keys or not all(keys.values()):
-        raise ValueError("keys: expected at least one name with its key, and no empty key; None lets everybody in")
+        raise ValueError("keys: expected at least one name with its key, and no empty key; None allows all callers")
     known = [Key(name, Keys.digest(key), frozenset("*")) for name, key in keys.items()]
     return Guard(Identity(known), {})
 

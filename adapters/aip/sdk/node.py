@@ -114,14 +114,14 @@ class Node:
         Raises `grpc.aio.AioRpcError` with the gateway's words, `RuntimeError` before `start`: a gateway dials back.
         """
         if self._server is None:
-            raise RuntimeError("start() comes first: a gateway connects to the node before it takes it")
+            raise RuntimeError("call start() first: the gateway connects to the node before it accepts it")
         registration = Membership(self._plain(gateway), info, self._key or "")
         todo = registration.next(0.0)
         assert isinstance(todo, tuple)
         call = self._channel(registration.gateway).unary_unary(todo[0])
         answer: bytes = await call(todo[1], timeout=DEADLINE, metadata=metadata_of(dialect, self._key))
         if not registration.answered(answer, time.monotonic()):
-            raise RuntimeError(f"the gateway {registration.gateway} did not take the registration")
+            raise RuntimeError(f"the gateway {registration.gateway} rejected the registration")
         self._server.join(registration)
         self._registrations.append(registration)
         return answer
@@ -135,7 +135,7 @@ class Node:
     def _gateway(self) -> str:
         """The gateway of the last registration. Raises `RuntimeError` without any."""
         if not self._registrations:
-            raise RuntimeError("register_to_gateway() comes first")
+            raise RuntimeError("call register_to_gateway() first")
         return self._registrations[-1].gateway
 
 

@@ -32,55 +32,61 @@ from bridge.config.units import Duration, DurationOrOff, Size
 class Timeouts(Section):
     """Each in seconds, None = no limit."""
 
-    connect: DurationOrOff = Field(default=5.0, description="to connect; off = no limit")
+    connect: DurationOrOff = Field(default=5.0, description="to establish a connection; off = no limit")
     first_event: DurationOrOff = Field(default=60.0, description="from the request to the first event; off = no limit")
     idle: DurationOrOff = Field(default=60.0, description="between two events; off = no limit")
-    total: DurationOrOff = Field(default=600.0, description="of the whole answer; off = no limit")
+    total: DurationOrOff = Field(default=600.0, description="for the whole answer; off = no limit")
 
 
 class Retry(Section):
     # One try unless it is asked for: clients (the OpenAI SDK among them) retry by themselves, and counts multiply.
-    attempts: Positive = Field(default=1, description="tries in all, until backend content was passed on")
-    backoff: Duration = Field(default=0.5, description="wait before the second try; doubled for each further one")
-    max_backoff: Duration = Field(default=8.0, description="longest wait between two tries, asked for or not")
+    attempts: Positive = Field(default=1, description="maximum number of attempts; none after content was passed on")
+    backoff: Duration = Field(default=0.5, description="delay before the second attempt; doubled for each further one")
+    max_backoff: Duration = Field(
+        default=8.0, description="maximum delay between attempts, also for a delay that the backend asks for"
+    )
     budget: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.2, description="share of requests that may be tried again in the long run; 1 = all"
+        default=0.2, description="share of requests that may be retried in the long run; 1 = all"
     )
 
 
 class Breaker(Section):
-    failures: Positive = Field(default=5, description="failures in a row after which the backend is left alone")
-    open_for: Duration = Field(default=30.0, description="for how long")
+    failures: Positive = Field(default=5, description="consecutive failures after which the breaker opens")
+    open_for: Duration = Field(default=30.0, description="how long it stays open")
 
 
 class Backend(Section):
     """Something that answers: a model, an agent, or the demo."""
 
-    dialect: BackDialect = Field(
-        description="what the backend speaks; also demo (embedded) and python (your generator)"
-    )
+    dialect: BackDialect = Field(description="dialect of the backend; also demo (built in) and python (your generator)")
     url: OptionalBackendUrl = Field(
         default=None, description="base URL; the dialect adds its own endpoint; host:port of a gRPC dialect"
     )
-    api_key: OptionalSecret = Field(default=None, description="sent the way the dialect sends keys; empty = none")
+    api_key: OptionalSecret = Field(
+        default=None, description="key of the backend, sent as its dialect requires; empty = none"
+    )
     model: OptionalText = Field(default=None, description="model used when the client names none")
     model_map: dict[str, Text] = Field(
-        default_factory=dict, description="the client's model name or glob -> the backend's; others go through"
+        default_factory=dict,
+        description="client's model name or glob -> backend's model name; other names are unchanged",
     )
-    headers: Headers = Field(default_factory=dict, description="headers sent always; over gRPC as metadata", repr=False)
-    forward_headers: tuple[HeaderName, ...] = Field(default=(), description="client headers let through")
+    headers: Headers = Field(
+        default_factory=dict, description="headers of every request; over gRPC as metadata", repr=False
+    )
+    forward_headers: tuple[HeaderName, ...] = Field(default=(), description="client headers that are forwarded")
     fetch_urls: tuple[Text, ...] = Field(
         default=(),
-        description="hosts (name, *.name, name:port) from which media are fetched where this backend takes bytes only",
+        description="hosts (name, *.name, name:port) from which media are fetched if the backend accepts inline "
+        "data only",
     )
-    max_event: Size = Field(default=64 * 2**20, description="largest event of a stream, or answer in one piece")
-    timeouts: Timeouts = Field(default_factory=Timeouts, description="how long to wait")
-    retry: Retry = Field(default_factory=Retry, description="when and how often to try again")
-    breaker: OrOff[Breaker] = Field(default=None, description="leave a failing backend alone")
+    max_event: Size = Field(
+        default=64 * 2**20, description="maximum size of an event of a stream, or of an answer that is not streamed"
+    )
+    timeouts: Timeouts = Field(default_factory=Timeouts, description="timeouts of a call")
+    retry: Retry = Field(default_factory=Retry, description="retries of a failed call")
+    breaker: OrOff[Breaker] = Field(default=None, description="circuit breaker for a failing backend")
     target: Reference | None = Field(default=None, description='dialect python: "module:function" of the generator')
-    options: FreeOptions = Field(
-        default_factory=Options, validate_default=True, description="what only this dialect knows"
-    )
+    options: FreeOptions = Field(default_factory=Options, validate_default=True, description="options of the dialect")
 
     @field_validator("options", mode="wrap")
     @classmethod

@@ -48,9 +48,9 @@ class Section(BaseModel):
 class Places(Section):
     """How many requests run at once, and how many may wait."""
 
-    concurrent: Positive = Field(description="requests and kept runs served at the same time, by all workers together")
+    concurrent: Positive = Field(description="concurrent requests and stored runs, in all workers together")
     queue: Whole = Field(
-        default=100, description="requests, and as many kept runs, that wait for their turn; more are refused"
+        default=100, description="queued requests, and as many queued stored runs; further ones are refused"
     )
 
 

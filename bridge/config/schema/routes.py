@@ -29,42 +29,47 @@ from bridge.config.schema.base import FreeOptions, OrOff, Places, Section, diale
 class Route(Section):
     """One frontend at one path. Exactly one of `backend` and `models` is set."""
 
-    dialect: FrontDialect = Field(description="what the frontend speaks")
-    path: MountPath | None = Field(default=None, description="where the dialect is mounted; its endpoints lie below")
+    dialect: FrontDialect = Field(description="dialect of the frontend")
+    path: MountPath | None = Field(default=None, description="mount path; the dialect's endpoints are below it")
     backend: BackendChoice | None = Field(
         default=None,
         description="name of the backend that answers; a list in order, each the fallback of the one before; "
         "`[{name, weight}, ...]` to share the load; or one of these for each mode of the dialect",
     )
     models: dict[str, BackendGroup] | None = Field(
-        default=None, min_length=1, description="or the request's model, a name or a glob -> backend, or a list of them"
+        default=None,
+        min_length=1,
+        description="in place of backend: model name or glob of the request -> backend, or a list of backends",
     )
-    stages: tuple[Reference, ...] = Field(default=(), description='own stages, "module:function", after the built-in')
+    stages: tuple[Reference, ...] = Field(
+        default=(), description='your own stages, "module:function"; they run after the built-in ones'
+    )
     estimate_usage: bool = Field(
-        default=False, description="a finished run whose backend reported no tokens gets an estimate, marked as one"
+        default=False, description="estimate the tokens of runs whose backend reported none; the estimate is marked"
     )
-    durable: bool = Field(default=False, description="events go to the run store first: resumable, cancellable")
-    passthrough: bool = Field(default=False, description="same dialect on both sides: payloads byte-equal")
+    durable: bool = Field(
+        default=False, description="store events before they are sent: clients can resume and cancel runs"
+    )
+    passthrough: bool = Field(default=False, description="same dialect on both sides: send payloads byte for byte")
     tools: BackendName | None = Field(
-        default=None, description="backend whose registered tools the model of this route may call, run by the bridge"
+        default=None, description="backend whose registered tools the bridge offers to the model and runs"
     )
     extras: BackendName | None = Field(
         default=None,
-        description="OpenAI-compatible backend that gets requests for embeddings, audio, images, completions, "
-        "moderations and reranking as they are",
+        description="OpenAI-compatible backend to which requests for embeddings, audio, images, completions, "
+        "moderations and reranking are forwarded unchanged",
     )
-    max_tool_rounds: Positive = Field(default=8, description="how often in one run the model may call these tools")
+    max_tool_rounds: Positive = Field(default=8, description="maximum number of tool rounds in one run")
     listen: Address | None = Field(default=None, description="address of a gRPC dialect, host:port, instead of path")
     agent_id: Text | None = Field(default=None, description="id of the agent on a gRPC route")
-    limits: OrOff[Places] = Field(default=None, description="how much this route serves at the same time")
+    limits: OrOff[Places] = Field(default=None, description="concurrency limits of this route")
     mid_stream_fallback: OrOff[Literal["repeat", "continue"]] = Field(
         default=None,
-        description="what the next backend of a list is asked for when one breaks in the middle of its text: the same "
-        "once more, whose beginning must be what the client has, or to go on behind that; off = the break is an error",
+        description="if a backend fails in the middle of its text: repeat = send the request to the next backend,"
+        " whose text must begin with what the client has; continue = ask the next backend to continue"
+        " that text; off = the failure is an error",
     )
-    options: FreeOptions = Field(
-        default_factory=Options, validate_default=True, description="what only this dialect knows"
-    )
+    options: FreeOptions = Field(default_factory=Options, validate_default=True, description="options of the dialect")
 
     @field_validator("options", mode="wrap")
     @classmethod

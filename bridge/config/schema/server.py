@@ -51,8 +51,8 @@ class Cors(Section):
     # open too. What is kept is for origins that are named.
     origins: tuple[Origin, ...] = Field(
         default=("*",),
-        description='origins whose pages may call; "*" lets any page run requests, and none reach what is kept '
-        "(histories, kept runs and responses, files, metrics)",
+        description='origins whose pages may send requests; with "*" any page may, but none may read stored data '
+        "(histories, stored runs and responses, files, metrics)",
     )
 
 
@@ -62,43 +62,41 @@ def _off_is_empty(value: Any) -> Any:
 
 class PerKey(Section):
     concurrent: Positive | None = Field(
-        default=None, description="requests and kept runs of one key at the same time, in each worker"
+        default=None, description="concurrent requests and stored runs of one key, in each worker"
     )
     queue: Whole = Field(
-        default=0, description="requests of one key, and as many kept runs, that wait for a place; more are refused"
+        default=0, description="queued requests of one key, and as many queued stored runs; further ones are refused"
     )
     requests_per_minute: Positive | None = Field(
-        default=None, description="requests of one key in a minute; of all processes where stores.runs is Redis"
+        default=None, description="requests of one key in a minute; counted over all processes if stores.runs is Redis"
     )
 
 
 class Limits(Places):
     concurrent: Positive = Field(
-        default=1000, description="requests and kept runs served at the same time, by all workers together"
+        default=1000, description="concurrent requests and stored runs, in all workers together"
     )
     answer: OrOff[Size] = Field(
         default=64 * 2**20,
-        description="bytes of one whole answer as the backend sends them; a longer one ends with an error",
+        description="maximum size of one answer in bytes as the backend sends it; a longer one ends with an error",
     )
     bodies: OrOff[Size] = Field(
         default=256 * 2**20,
-        description="bytes of request bodies that are being read, and of WebSocket messages that wait, in each worker, "
-        "the first 64 KiB of each not counted; more are refused",
+        description="total bytes of request bodies that are read at the same time, and of WebSocket messages that wait, "
+        "in each worker, without the first 64 KiB of each; further ones are refused",
     )
     sockets: Positive = Field(
-        default=100, description="WebSocket connections open at the same time, in each worker; more are refused"
+        default=100, description="open WebSocket connections, in each worker; further ones are refused"
     )
-    socket_idle: Duration = Field(
-        default=600.0, description="time between two requests of a WebSocket connection before it is closed"
-    )
-    per_key: OrOff[PerKey] = Field(default=None, description="limits for each key or user of auth")
+    socket_idle: Duration = Field(default=600.0, description="idle time after which a WebSocket connection is closed")
+    per_key: OrOff[PerKey] = Field(default=None, description="limits of each key or user")
 
 
 class Allowed(Section):
     """What a key, or a word of a token's claim, allows."""
 
     routes: tuple[str, ...] = Field(
-        default=("*",), min_length=1, description='mount paths of the routes that may be used; "*" is all'
+        default=("*",), min_length=1, description='mount paths of the routes that the key opens; "*" = all'
     )
     operations: tuple[OperationWord, ...] = Field(
         default=("*",), min_length=1, description=f'what may be done there: {", ".join(Scope)}; "*" is all'
@@ -118,9 +116,9 @@ class Allowed(Section):
 class Client(Allowed):
     """A key's user, its permissions, and its validity."""
 
-    name: Text = Field(description="the user who owns what is made with this key")
+    name: Text = Field(description="user who owns the data created with this key")
     not_before: Moment | None = Field(default=None, description="date or time from which the key is valid")
-    expires: Moment | None = Field(default=None, description="date or time from which it is not valid any more")
+    expires: Moment | None = Field(default=None, description="date or time at which the key expires")
 
 
 class FileKey(Client):
@@ -145,7 +143,9 @@ class ApiKey(Client):
     """One client. Exactly one of `key` and `key_sha256` is set."""
 
     key: Secret | None = Field(default=None, description="the key as clients send it")
-    key_sha256: Digest | None = Field(default=None, description="or the SHA-256 of the key, in hexadecimal", repr=False)
+    key_sha256: Digest | None = Field(
+        default=None, description="in place of key: its SHA-256, in hexadecimal", repr=False
+    )
 
     @model_validator(mode="after")
     def _one_key(self) -> Self:
@@ -165,27 +165,28 @@ class ApiKey(Client):
 class Jwt(Section):
     """Signed tokens. Exactly one of `jwks_url` and `secret` is set."""
 
-    jwks_url: OptionalUrl = Field(default=None, description="where the issuer's public keys are")
-    secret: OptionalSecret = Field(default=None, description="or the shared secret of HS256")
+    jwks_url: OptionalUrl = Field(default=None, description="URL of the issuer's public keys (JWKS)")
+    secret: OptionalSecret = Field(default=None, description="in place of jwks_url: the shared secret of HS256")
     algorithms: tuple[Algorithm, ...] | None = Field(
         default=None,
         min_length=1,
-        description="signatures that are taken; absent = HS256 with a secret, else RS, PS, ES of any size and EdDSA",
+        description="accepted algorithms; absent = HS256 with a secret, else RS, PS, ES of any size and EdDSA",
     )
     audience: OptionalText = Field(
-        default=None, description="the audience a token must name; absent = none may be named"
+        default=None, description="required audience of a token; absent = the token must have none"
     )
-    issuer: OptionalText = Field(default=None, description="the issuer a token must name; absent = any")
+    issuer: OptionalText = Field(default=None, description="required issuer of a token; absent = any")
     user_claim: Text = Field(default="sub", description="the claim that names the user")
-    leeway: Duration = Field(default=30.0, description="how wrong clocks may be")
-    require_exp: bool = Field(default=True, description="refuse tokens without `exp`, which would never expire")
+    leeway: Duration = Field(default=30.0, description="tolerated clock difference")
+    require_exp: bool = Field(default=True, description="reject tokens without `exp`, which would never expire")
     scope_claim: OptionalText = Field(
         default=None,
-        description="the claim that limits a token, a list or words between spaces; absent = tokens allow everything",
+        description="claim with the scopes of a token, a list or words separated by spaces; absent = tokens allow"
+        " everything",
     )
     scopes: dict[str, Allowed] | None = Field(
         default=None,
-        description="what each word of scope_claim allows; absent = the words are operations, on all routes",
+        description="what each scope of scope_claim allows; absent = scopes are names of operations, on all routes",
     )
 
     @model_validator(mode="after")
@@ -220,14 +221,14 @@ class Jwt(Section):
 class Auth(Section):
     """Authentication. Without any method everybody may call, which only `auth: none` can express."""
 
-    keys: tuple[ApiKey, ...] | None = Field(default=None, description="clients and their keys")
+    keys: tuple[ApiKey, ...] | None = Field(default=None, description="API keys of clients")
     keys_file: OptionalText = Field(
         default=None, description="YAML file with more keys, by key_sha256 alone; read again when it changes"
     )
     jwt: OrOff[Jwt] = Field(default=None, description="signed tokens")
-    trusted_header: HeaderName | None = Field(default=None, description="header in which a proxy names the user")
+    trusted_header: HeaderName | None = Field(default=None, description="header with the user's name, set by a proxy")
     trusted_proxies: tuple[Network, ...] = Field(
-        default=(), description="addresses or networks of the proxies whose trusted_header counts"
+        default=(), description="addresses or networks of the proxies that may set trusted_header"
     )
 
     @model_validator(mode="after")
@@ -256,72 +257,77 @@ def _none_is_open(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
 
 
 class Metrics(Section):
-    path: MountPath = Field(default="/metrics", description="where Prometheus reads them")
-    public: bool = Field(default=False, description="without a key, also where auth asks for one")
+    path: MountPath = Field(default="/metrics", description="path of the metrics for Prometheus")
+    public: bool = Field(default=False, description="true: no key is needed to read the metrics, even with auth")
 
 
 class Traces(Section):
     endpoint: Url = Field(description="base URL of an OTLP receiver over HTTP; /v1/traces is added")
     service: Text = Field(default="dialect-bridge", description="name of this service in traces")
     sample: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=1.0, description="share of the requests that are traced, of those that bring no trace context"
+        default=1.0, description="share of requests without a trace context that are traced"
     )
 
 
 class Health(Section):
-    live: MountPath = Field(default="/healthz", description="answers while the process lives")
-    ready: MountPath = Field(default="/readyz", description="answers while new requests are welcome")
+    live: MountPath = Field(default="/healthz", description="liveness: 200 while the process runs")
+    ready: MountPath = Field(default="/readyz", description="readiness: 200 while new requests are accepted")
 
 
 class Server(Section):
     host: Text = Field(default="127.0.0.1", description="address to listen on")
-    port: Port = Field(default=8080, description="port to listen on; 0 takes a free one")
+    port: Port = Field(default=8080, description="port to listen on; 0 = any free port")
     workers: Positive = Field(default=1, description="processes sharing the port")
     hosts: tuple[HostName, ...] | None = Field(
         default=None,
         min_length=1,
-        description='host names under which it may be called, without port; "*" is any; absent = localhost, 127.0.0.1, '
-        "[::1], host and that of public_url on loopback without auth, else any",
+        description='host names that requests may use, without port; "*" = any; absent = on loopback without auth'
+        " localhost, 127.0.0.1, [::1], host and the host of public_url, else any",
     )
-    max_body: Size = Field(default=32 * 2**20, description="largest request body")
+    max_body: Size = Field(default=32 * 2**20, description="maximum size of a request body")
     http_client: HttpClient | None = Field(
         default=None,
-        description="what reads the answers of backends: httptools halves the CPU time of a token; "
-        "absent = httptools in `dialect-bridge serve` where it is installed, else aiohttp",
+        description="HTTP client that reads the answers of backends: httptools needs about half the CPU time for a "
+        "token; absent = httptools in `dialect-bridge serve` if it is installed, else aiohttp",
     )
     drain: Duration = Field(default=30.0, description="time for open streams to finish after SIGTERM")
     cors: Annotated[Cors, BeforeValidator(_off_is_empty)] = Field(
-        default_factory=Cors, description="browsers of other origins; off = none", json_schema_extra=or_off_word
+        default_factory=Cors,
+        description="rules for browsers of other origins (CORS); off = no cross-origin requests",
+        json_schema_extra=or_off_word,
     )
     keepalive: DurationOrOff = Field(
-        default=15.0, description="silence after which a comment frame is sent, where clients accept it; off = never"
+        default=15.0, description="idle time after which an SSE comment is sent, if clients accept it; off = never"
     )
     body_time: Duration = Field(
         default=30.0, description="time for a request body to arrive, and for the first request of a connection"
     )
     slow_reader: DurationOrOff = Field(
-        default=60.0, description="time a client may leave a write waiting before it is cut; off = for ever"
+        default=60.0,
+        description="time that a write to a client may block before its connection is closed; off = no limit",
     )
-    limits: Limits = Field(default_factory=Limits, description="how much is served at the same time")
+    limits: Limits = Field(default_factory=Limits, description="concurrency limits of the server")
     auth: Annotated[Auth | None, WrapValidator(_none_is_open)] = Field(
         default=None,
-        description="who may call; absent = everybody, on loopback only; none = everybody",
+        description="authentication of callers; absent = anyone may call, on loopback only; none = anyone may call",
         json_schema_extra=or_none_word,
     )
-    public_url: OptionalUrl = Field(default=None, description="how clients reach us, for signed URLs")
-    secret: OptionalSecret = Field(default=None, description="signs URLs; made and kept beside the data when empty")
-    time_zone: TimeZone = Field(default="UTC", description="time zone of times that people read")
+    public_url: OptionalUrl = Field(default=None, description="URL at which clients reach the bridge, for signed URLs")
+    secret: OptionalSecret = Field(
+        default=None, description="secret that signs URLs; empty = generated and stored beside the data"
+    )
+    time_zone: TimeZone = Field(default="UTC", description="time zone of times for people")
     page: bool | None = Field(
-        default=None, description="the page at /; absent = where everybody may call, or page_key is set"
+        default=None, description="serve the web page at /; absent = if anyone may call, or page_key is set"
     )
     page_key: OptionalSecret = Field(
         default=None,
-        description="the key that opens the page, and from it all routes, as the user `page`; "
-        "absent = every caller may use it",
+        description="key that opens the page, and from it all routes, as the user `page`; absent = every caller "
+        "may use the page",
     )
-    metrics: OrOff[Metrics] = Field(default_factory=Metrics, description="metrics; off = none")
-    traces: OrOff[Traces] = Field(default=None, description="spans for OpenTelemetry; absent = none")
-    health: Health = Field(default_factory=Health, description="paths that say how the process is")
+    metrics: OrOff[Metrics] = Field(default_factory=Metrics, description="metrics for Prometheus; off = none")
+    traces: OrOff[Traces] = Field(default=None, description="traces for OpenTelemetry; absent = none")
+    health: Health = Field(default_factory=Health, description="paths of the health checks")
 
     @property
     def is_local(self) -> bool:

@@ -19,8 +19,8 @@ DAY = 86400.0
 
 
 class Retention(Section):
-    events: Duration = Field(default=DAY, description="how long the events of runs are kept")
-    history: Duration = Field(default=90 * DAY, description="how long threads and messages are kept")
+    events: Duration = Field(default=DAY, description="retention of the events of runs")
+    history: Duration = Field(default=90 * DAY, description="retention of threads and messages")
 
 
 def _a_second(value: float) -> float:
@@ -33,42 +33,51 @@ def _a_second(value: float) -> float:
 class Stores(Section):
     history: OrOff[HistoryUrl] = Field(
         default="sqlite:///data/bridge.db",
-        description="conversations that the two sides need kept, and stored answers: sqlite or postgresql; off = none",
+        description="URL of the store of conversations and stored answers: sqlite or postgresql; off = none",
         repr=False,
     )
     runs: RunsUrl = Field(
-        default="sqlite:///data/bridge.db", description="events, queue, cancels, leases: sqlite or redis", repr=False
+        default="sqlite:///data/bridge.db",
+        description="URL of the store of runs, with events, queue, cancellations and leases: sqlite or redis",
+        repr=False,
     )
     attachments: AttachmentsUrl = Field(
-        default="file:data/attachments", description="uploaded files, and media of answers: file or s3", repr=False
+        default="file:data/attachments",
+        description="URL of the store of uploaded files and media of answers: file or s3",
+        repr=False,
     )
     lease: Annotated[Duration, AfterValidator(_a_second)] = Field(
         default=10.0,
-        description="silence after which a process counts as dead: its runs end, its turns go to others; at least 1s",
+        description="time without a sign of life after which a process counts as dead: its runs end "
+        "and its locks on conversations are released; at least 1s",
     )
-    max_run: OrOff[Size] = Field(default=64 * 2**20, description="bytes of the log of one run, at which it fails")
+    max_run: OrOff[Size] = Field(
+        default=64 * 2**20, description="maximum size of the stored events of one run in bytes; a longer run fails"
+    )
     max_messages: Annotated[int, Field(ge=1)] = Field(
-        default=10_000, description="messages of one conversation; its oldest turns are deleted beyond that"
+        default=10_000,
+        description="maximum number of messages of one conversation; the oldest turns are deleted beyond it",
     )
     max_conversation: Size = Field(
-        default=16 * 2**20, description="bytes of one conversation; its oldest turns are deleted beyond that"
+        default=16 * 2**20,
+        description="maximum size of one conversation in bytes; the oldest turns are deleted beyond it",
     )
-    retention: Retention = Field(default_factory=Retention, description="how long things are kept")
+    retention: Retention = Field(default_factory=Retention, description="retention times")
 
 
 class Speech(Section):
     url: Url = Field(description="base URL of an OpenAI-compatible service with /audio/transcriptions")
-    api_key: OptionalSecret = Field(default=None, description="its key; empty = none")
-    model: Text = Field(default="whisper-1", description="model that transcribes")
+    api_key: OptionalSecret = Field(default=None, description="API key of the service; empty = none")
+    model: Text = Field(default="whisper-1", description="model for transcriptions")
 
 
 class Config(Section):
     """The whole configuration of one bridge."""
 
-    server: Server = Field(default_factory=Server, description="how and for whom to serve")
-    backends: dict[str, Backend] = Field(description="name -> something that answers")
-    routes: tuple[Route, ...] = Field(min_length=1, description="what frontends find, and where")
-    stores: Stores = Field(default_factory=Stores, description="where state is kept")
+    server: Server = Field(default_factory=Server, description="the server: address, limits, authentication")
+    backends: dict[str, Backend] = Field(description="name -> a backend that answers requests")
+    routes: tuple[Route, ...] = Field(min_length=1, description="frontends: dialects and their paths")
+    stores: Stores = Field(default_factory=Stores, description="databases and files for state")
     speech: Speech | None = Field(default=None, description="speech to text; absent = not offered")
 
     def describe(self) -> list[str]:

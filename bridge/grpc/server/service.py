@@ -288,7 +288,7 @@ class GrpcServer:
                 case Refuse():
                     raise BackendError.of(failure_of(self._dialect, grpc.StatusCode[reply.status], reply.details))
                 case _:
-                    raise TypeError(f"{path} is no question to a registry")
+                    raise TypeError(f"{path} is not a method of the registry")
 
     async def _ask_node(self, node: Forward, body: bytes, seconds: float, forwarded: Mapping[str, str]) -> bytes:
         channel, metadata = self._nodes.at(node.address), tuple(forwarded.items())

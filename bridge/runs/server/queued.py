@@ -38,7 +38,7 @@ async def check_owner(bridge: Bridge, route: Route, owner: str, thread: str, *, 
     else:
         ownership = await bridge.runs.thread(owner, route.path, thread, make=make)
     if ownership is Ownership.FOREIGN:
-        raise RequestError("This thread belongs to somebody else.", code=ErrorCode.FORBIDDEN)
+        raise RequestError("This thread belongs to another user.", code=ErrorCode.FORBIDDEN)
     if ownership is Ownership.NONE and not make:
         raise RequestError("There is no such thread.", code=ErrorCode.NOT_FOUND)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from bridge.codec import Feature, FeatureSupport, registry
 from bridge.config.kinds import DEMO
 from bridge.engine import Bridge
 from bridge.errors import BackendError, ErrorCode, RequestError
@@ -40,6 +41,8 @@ class Trace:
         """The reads of the backend so far, by which the page knows which frames became which events."""
         self.sent: Callable[[], int] = int
         """Returns the bytes of the answer that were written to the client so far."""
+        self.answers: Mapping[Feature, FeatureSupport] = {}
+        """What the frontend's dialect carries of answers."""
         self._out: list[bytes] = []
         self._size = 0
         self._lost: dict[str, str] = {}
@@ -63,9 +66,13 @@ class Trace:
             self._began = time.monotonic()
         self.runs.append(run_id)
 
-    def lost(self, details: Mapping[str, str]) -> None:
-        """Add the losses so far, by feature; known details stay."""
-        known = {name: detail or self._lost.get(name, "") for name, detail in details.items()}
+    def lost(self, details: Mapping[str, str], entries: Mapping[Feature, FeatureSupport] | None = None) -> None:
+        """Set the losses so far. One without a detail gets the reason of its entry, by default that of `answers`."""
+        entries = self.answers if entries is None else entries
+        known = {
+            name: detail or self._lost.get(name) or (entries[Feature(name)].reason if name in entries else "")
+            for name, detail in details.items()
+        }
         if known != self._lost:
             self._lost = known
             self.say("lost", lost=known)
@@ -97,7 +104,7 @@ class Traces:
     def open(self, owner: str, token: str) -> Trace:
         """A new trace, until it is closed. Raises `RequestError` for an ill-formed or used token, and for too many."""
         if not _TOKEN.fullmatch(token):
-            raise RequestError("A trace is named by 22 to 64 of the characters A-Z a-z 0-9 _ -, made at random.")
+            raise RequestError("A trace token has 22 to 64 random characters of A-Z a-z 0-9 _ -.")
         if token in self._open:
             raise RequestError("This trace is read already.", status=409)
         if len(self._open) >= _TRACES:
@@ -127,6 +134,7 @@ class Traces:
             return None
         trace.begin(run_id)
         trace.sent = sent
+        trace.answers = registry.get(front).capabilities.answers
 
         def watched(backend: Backend) -> Watched:
             section = self._bridge.config.backends.get(backend.name)

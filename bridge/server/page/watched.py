@@ -57,7 +57,7 @@ class WatchedCall(WrappedCall):
         self._sent = call.sent
         trace.say("asked", text=pretty_request(request))
         trace.say("sent", backend=backend.name, dialect=backend.dialect, **_sent_by(call.sent))
-        trace.lost(lost.details)
+        trace.lost(lost.details, backend.capabilities.requests)
 
     async def open(self) -> None:
         try:

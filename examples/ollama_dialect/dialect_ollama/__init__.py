@@ -103,7 +103,7 @@ class Ollama(ObjectDialect, ModelsDialect):
                 Feature.FILE_URL: _BYTES_ONLY,
                 Feature.FILE_INLINE: _BYTES_ONLY,
                 Feature.FILE_REF: _BYTES_ONLY,
-                Feature.RESUME: "the wire has no interrupts, so that there is none to answer",
+                Feature.RESUME: "the protocol has no interrupts",
             },
         ),
         usage_on_failure=False,
@@ -162,7 +162,7 @@ class Ollama(ObjectDialect, ModelsDialect):
         said = read_json(wire.body)
         models = said.get("models") if isinstance(said, dict) else None
         if not isinstance(models, list):
-            raise BackendError("The backend's answer is no list of models.", code=ErrorCode.BACKEND_PROTOCOL)
+            raise BackendError("The backend's answer is not a list of models.", code=ErrorCode.BACKEND_PROTOCOL)
         names = [model.get("model") or model.get("name") for model in models if isinstance(model, dict)]
         return [ModelInfo(name) for name in names if isinstance(name, str)]
 

@@ -146,7 +146,7 @@ def _sampling(options: Node | None) -> tuple[Sampling, Wire]:
 def encoded(request: Request, context: Context) -> Wire:
     """Return the body that asks a backend. Raises `Unsupported` with the place of what it cannot be asked."""
     if request.resume:
-        raise Unsupported("resume: this backend has no interrupts, so that there is none to answer.", param="resume")
+        raise Unsupported("resume: this backend has no interrupts to answer.", param="resume")
     extras = dict(request.extra(NAME))
     body: Wire = {
         "model": context.model or request.model or "",

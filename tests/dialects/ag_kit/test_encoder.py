@@ -246,10 +246,10 @@ def test_refusals_media_and_data_are_text() -> None:
     events = finished(made).take()
     out = payloads(encode(events))
     assert out == [text("No. "), text("![a](https://x.example/a.png)"), text("[file: f1]"), text('{"a":1}')]
-    for media, shown_as, lost in (("text", out, "told as text"), ("drop", out[:1], "left out")):
+    for media, shown_as, lost in (("text", out, "sent as text"), ("drop", out[:1], "dropped")):
         ctx = context(options=FrontOptions(media=media))
         assert payloads(encode(events, ctx)) == shown_as
-        assert ctx.lost.details == {"refusal": "told as text", "image": lost, "file": lost, "data": lost}
+        assert ctx.lost.details == {"refusal": "sent as text", "image": lost, "file": lost, "data": lost}
 
 
 def test_reasoning_is_dropped_or_marked() -> None:

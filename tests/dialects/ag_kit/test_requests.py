@@ -481,7 +481,7 @@ def test_what_has_no_field_is_recorded() -> None:
 
 def test_several_answers_are_refused() -> None:
     for n in (2, 3):
-        with pytest.raises(Unsupported, match=f"{n} were asked for") as caught:
+        with pytest.raises(Unsupported, match=f"{n} were requested") as caught:
             ask(one("q"), sampling=Sampling(n=n))
         assert caught.value.failure.param == "n"
 

@@ -53,7 +53,7 @@ async def test_bytes_that_are_no_message(tmp_path: Any, method: str) -> None:
         call = channel.stream_stream(f"/grpc_service.{method}")()
         await call.write(b"\xff\xff\xff")
         code, details = await failed(call)
-        assert (code, details[:50]) == ("INVALID_ARGUMENT", "expected an AgentMessage, got bytes that are none ")
+        assert (code, details[:53]) == ("INVALID_ARGUMENT", "expected an AgentMessage, got bytes that are not one ")
 
 
 async def test_bytes_that_are_no_message_amid_a_session(tmp_path: Any) -> None:

@@ -135,7 +135,7 @@ def test_a_message_in_one_piece_has_every_field() -> None:
     assert message["usage"] == UNKNOWN_USAGE
     assert message["content"] == [{"type": "text", "text": "x", "citations": []}]
     assert (message["stop_details"], message["container"]) == (None, None)
-    assert context.lost.details == {"usage": "zeros; the backend reported none"}
+    assert context.lost.details == {"usage": "zeros; the backend reported no usage"}
 
 
 def test_a_backend_that_tells_more_is_repeated() -> None:

@@ -175,7 +175,7 @@ def test_a_usage_that_was_asked_for_and_not_told_is_zeros_and_named_as_lost() ->
     assert "usage" in chunks[-2]
     assert json.loads(dialect.assemble(build(speak), whole).body)["usage"] == zeros
     for context in (streamed, whole):
-        assert context.lost.details == {"usage": "zeros; the backend reported none"}
+        assert context.lost.details == {"usage": "zeros; the backend reported no usage"}
 
 
 @pytest.mark.parametrize("body", [None, asked(), asked(stream_options={"include_usage": False})])

@@ -399,7 +399,7 @@ def test_a_usage_that_nobody_told_is_zeros_and_named_as_lost(reason: FinishReaso
             "total_tokens": 0,
         }
     for context in contexts:
-        assert context.lost.details == {"usage": "zeros; the backend reported none"}
+        assert context.lost.details == {"usage": "zeros; the backend reported no usage"}
 
 
 def test_a_usage_that_was_told_is_kept_and_nothing_lost() -> None:

@@ -1,6 +1,6 @@
 // An answer in the talk: what a dialect's reader says of it, shown as it comes. Everything is put in as text.
 import { el } from "./dom.js";
-import { t } from "./words.js";
+import { aboutError, t } from "./words.js";
 
 export class Turn {
   constructor(log, run) {
@@ -90,7 +90,7 @@ export class Turn {
   end(errors) {
     const { code } = this.run;
     const about = code && el("a", { href: `${errors}${code}.md`, target: "_blank", rel: "noreferrer" }, code);
-    if (about) this._body.querySelector(".error")?.append(" ", about);
+    if (about) this._body.querySelector(".error")?.append(" ", about, aboutError(code) && ` ${aboutError(code)}`);
     this.node.dataset.state = this.run.state;
     if (!this._body.childNodes.length && this.run.state === "done")
       this._body.append(el("p", { class: "faint" }, t("nothing")));

@@ -1,6 +1,6 @@
 // The three columns of a run, filled as it goes on; and what can be copied of it.
 import { atEnd, el, milliseconds } from "./dom.js";
-import { t } from "./words.js";
+import { reason, t } from "./words.js";
 
 const LONGEST = 20000; // characters shown of one entry
 const MOST = 500; // entries shown of one column
@@ -68,7 +68,7 @@ export class Columns {
   _explain(run) {
     const [first, ...rest] = (run.notice ?? "").split(" ");
     const why = first
-      ? [t(first), rest.join(" ")].filter(Boolean).join(": ")
+      ? [t(first), reason(rest.join(" "))].filter(Boolean).join(": ")
       : run.spoke === undefined
         ? t("inProcess")
         : "";

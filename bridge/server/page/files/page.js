@@ -5,11 +5,14 @@ import { $, atEnd, el, milliseconds } from "./dom.js";
 import { draw, isToken } from "./picture.js";
 import { Run } from "./run.js";
 import { key, own, token } from "./server.js";
-import { lang, putWords, t } from "./words.js";
+import { aboutError, feature, lang, putWords, reason, t } from "./words.js";
 
 const TICK = 100; // milliseconds between two pictures of a run that is silent
-const FIRST = "reasoning"; // the scene that plays by itself
-const SCENES = ["help", "reasoning", "tool", "server tool", "image", "slow", "error late"];
+const SCENES = {
+  en: ["help", "reasoning", "tool", "server tool", "image", "slow", "error late"],
+  zh: ["帮助", "推理", "工具", "服务端工具", "图片", "慢速", "中途错误"],
+}[lang];
+const FIRST = SCENES[1]; // the scene that plays by itself
 
 const page = {
   state: null,
@@ -92,10 +95,11 @@ async function health() {
   } catch {
     return; // what matters more tells it
   }
-  for (const [name, { state, message }] of Object.entries(found)) {
+  for (const [name, { state, code, message }] of Object.entries(found)) {
     const row = $(`backend-${name}`);
     row.querySelector(".dot").className = `dot ${state}`;
-    row.querySelector(".said").textContent = row.title = message ?? t(state);
+    row.querySelector(".said").textContent = aboutError(code) || (message ?? t(state));
+    row.title = message ?? t(state);
   }
 }
 
@@ -203,7 +207,9 @@ function render() {
     run.reason ?? null,
   ];
   $("facts").textContent = facts.filter(Boolean).join(" · ");
-  const lost = [...run.lost].map(([name, detail]) => el("li", {}, el("b", {}, name), detail ? ` ${detail}` : ""));
+  const lost = [...run.lost].map(([name, detail]) =>
+    el("li", {}, el("b", {}, name), ...[feature(name), reason(detail)].filter(Boolean).map((text) => ` ${text}`)),
+  );
   const told = run.state === "done" ? el("span", { class: "faint" }, t("lostNothing")) : null;
   $("lost").replaceChildren(...(lost.length ? [el("span", {}, t("lost")), el("ul", {}, ...lost)] : told ? [told] : []));
   $("status").textContent = t(run.state);

@@ -135,6 +135,44 @@ const asked = new URLSearchParams(location.search).get("lang") ?? navigator.lang
 export const lang = asked.toLowerCase().startsWith("zh") ? "zh" : "en";
 export const t = (name) => WORDS[lang][name] ?? name;
 
+// Chinese for what the server says in English: names of features, reasons of losses, error codes.
+const CHINESE = lang === "zh" ? await chinese() : null;
+
+async function chinese() {
+  try {
+    return await (await fetch(new URL("chinese.json", import.meta.url))).json();
+  } catch {
+    return null; // English is better than no page
+  }
+}
+
+export const feature = (name) => CHINESE?.features[name] ?? "";
+export const aboutError = (code) => CHINESE?.errors[code] ?? "";
+
+// A reason is one or more statements; `{}` in an entry of the table stands for any text.
+export function reason(text) {
+  if (!CHINESE || !text) return text;
+  return CHINESE.reasons[text] ?? text.split("; ").map(statement).join("；");
+}
+
+const TEMPLATES = Object.entries(CHINESE?.reasons ?? {})
+  .filter(([english]) => english.includes("{}"))
+  .map(([english, told]) => [new RegExp(`^${english.split("{}").map(literal).join("(.+)")}$`), told]);
+
+function literal(text) {
+  return text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+}
+
+function statement(text) {
+  const known = CHINESE.reasons[text];
+  if (known) return known;
+  for (const [english, told] of TEMPLATES) {
+    const [, ...values] = english.exec(text) ?? [];
+    if (values.length) return told.replaceAll("{}", () => values.shift());
+  }
+  return text;
+}
+
 export function putWords(root) {
   root.documentElement.lang = lang === "zh" ? "zh-Hans" : "en";
   for (const node of root.querySelectorAll("[data-t]")) node.textContent = t(node.dataset.t);

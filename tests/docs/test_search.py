@@ -1,0 +1,89 @@
+"""The search of the documentation, in a real browser: what people type finds the page that answers it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page
+
+from tests.docs.test_site import site  # noqa: F401
+from tests.page.conftest import browser  # noqa: F401
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+
+FIRST = 3  # pages among which the right one is
+
+WANTED = {
+    "proxy": "cookbook",
+    "nginx buffering": "cookbook",
+    "LangGraph": "dialects/ag-ui",
+    "Open WebUI": "faq",
+    "API key": "cookbook",
+    "base URL": "quickstart",
+    "CORS": "configuration",
+    "docker": "operations",
+    "kubernetes": "operations",
+    "Prometheus": "operations",
+    "timeout": "faq",
+    "first_event": "configuration",
+    "rate limit": "errors/rate_limited",
+    "502": "faq",
+    "MCP": "faq",
+    "Gemini": "dialects/gemini",
+    "Claude Code": "cookbook",
+    "FastAPI": "cookbook",
+    "cancel": "errors/canceled",
+    "reconnect": "cookbook",
+    "thinking": "dialects/anthropic-messages",
+    "images": "faq",
+    "streaming not working": "faq",
+    "session": "dialects/agentscope",
+    "tool calls": "faq",
+}
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """Tests print nothing."""
+
+
+@pytest.fixture(scope="module")
+def served(site: Path) -> Iterator[str]:  # noqa: F811
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(site))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def reader(browser: Browser) -> AsyncIterator[Page]:  # noqa: F811
+    page = await browser.new_page()
+    yield page
+    await page.close()
+
+
+async def found(reader: Page, served: str, words: str) -> list[str]:
+    """Return the pages that the search lists, best first."""
+    await reader.goto(f"{served}/index.html?q={quote(words)}")
+    # Every answer, also an empty one, says how many documents match.
+    await reader.wait_for_function("/match|No /.test(document.querySelector('.md-search-result__meta').textContent)")
+    links = await reader.locator(".md-search-result__item > a").evaluate_all("(all) => all.map((a) => a.href)")
+    return list(dict.fromkeys(urlsplit(link).path.strip("/").removesuffix(".html") for link in links))
+
+
+@pytest.mark.parametrize("words", WANTED)
+async def test_what_people_type_finds_the_page(reader: Page, served: str, words: str) -> None:
+    assert WANTED[words] in (await found(reader, served, words))[:FIRST]
+
+
+async def test_words_that_are_nowhere_find_nothing(reader: Page, served: str) -> None:
+    assert await found(reader, served, "xylophone") == []
