@@ -25,7 +25,7 @@ _OF_A_CALL = ("callProviderMetadata", "providerExecuted", "title", "approval")
 def decode_request(wire: WireRequest, context: Context, options: FrontOptions) -> Request:
     """Return the request of a client. Raises `RequestError` with the place of what is wrong."""
     body = body_of(wire)
-    reader = _Reader(context)
+    reader = _Reader(context, resumes=bool(body.get("resume")))
     alone = "messages" not in body.value and "message" in body.value
     if alone:
         nodes = [_last_message(body, options)]
@@ -91,10 +91,12 @@ def _resume(body: Node) -> list[Resume]:
 class _Reader:
     """Reads the messages in order. A message of the assistant becomes one for each step, with the results behind it."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, *, resumes: bool) -> None:
+        """`resumes`: a question of the last answer is answered beside the messages, and its call stays open."""
         self.messages: list[Message] = []
         self.resume: list[Resume] = []
         self._context = context
+        self._resumes = resumes
         # Parts and results of one message, or of one of its steps, each with its place.
         self._parts: list[tuple[Part, str]] = []
         self._results: list[tuple[ToolResult, str]] = []
@@ -184,7 +186,7 @@ class _Reader:
             return node.string("errorText") or "", True, None
         approval = node.object("approval")
         if approval is None:
-            return NO_RESULT, True, None
+            return None if is_last and self._resumes else (NO_RESULT, True, None)
         approved, reason = approval.boolean("approved"), approval.string("reason")
         denied = state == "output-denied" or (state == "approval-responded" and not approved)
         if is_last and state == "approval-responded":

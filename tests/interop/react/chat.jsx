@@ -6,13 +6,14 @@ import { useState } from "react";
 import { createRoot } from "react-dom/client";
 
 const wanted = new URLSearchParams(location.search);
-const last = ({ id, messages, trigger, messageId }) => ({ body: { id, trigger, messageId, message: messages.at(-1) } });
+const last = ({ id, messages, body }) => ({ body: { ...body, id, message: messages.at(-1) } });
 const transport = new ai.DefaultChatTransport({
   api: wanted.get("api"),
   ...(wanted.has("last") ? { prepareSendMessagesRequest: last } : {}),
 });
 const complete = ai.lastAssistantMessageIsCompleteWithToolCalls;
 const approved = ai.lastAssistantMessageIsCompleteWithApprovalResponses ?? (() => false);
+const knowsApprovals = "lastAssistantMessageIsCompleteWithApprovalResponses" in ai;
 
 const Call = ({ part, approve }) => (
   <div className="call" data-state={part.state}>
@@ -27,11 +28,20 @@ const Call = ({ part, approve }) => (
   </div>
 );
 
-const Part = ({ part, approve }) => {
+// A question that is about no call, or for a version without approvals: the answer goes beside the messages.
+const Question = ({ id, answer }) =>
+  [true, false].map((yes) => (
+    <button key={yes} onClick={() => answer([{ id, status: "resolved", payload: { approved: yes } }])}>
+      {yes ? "Approve" : "Deny"}
+    </button>
+  ));
+
+const Part = ({ part, approve, answer }) => {
   if (part.type === "text") return <p className="text">{part.text}</p>;
   if (part.type === "reasoning") return <p className="reasoning">{part.text}</p>;
   if (part.type === "file") return <img alt={part.filename ?? ""} src={part.url} />;
   if (part.type === "dynamic-tool" || part.type.startsWith("tool-")) return <Call part={part} approve={approve} />;
+  if (part.type === "data-interrupt" && !(part.data.toolCallId && knowsApprovals)) return <Question id={part.data.id} answer={answer} />;
   return null;
 };
 
@@ -59,7 +69,12 @@ const Chat = () => {
       {chat.messages.map((message) => (
         <article key={message.id} className={message.role}>
           {message.parts.map((part, index) => (
-            <Part key={index} part={part} approve={chat.addToolApprovalResponse} />
+            <Part
+              key={index}
+              part={part}
+              approve={chat.addToolApprovalResponse}
+              answer={(resume) => chat.sendMessage(undefined, { body: { resume } })}
+            />
           ))}
         </article>
       ))}
