@@ -42,8 +42,9 @@ tests/interop/%/node_modules/.stamp: tests/interop/%/package.json tests/interop/
 	elif [ -z "$$CI" ]; then echo "NPM IS NOT INSTALLED: tests with the clients of tests/interop/$* will be skipped"; \
 	else echo "npm is not installed, and CI must have it"; exit 1; fi
 
-# Coding agents, whose platform packages keep them from having a lock file; their own versions are exact.
-AGENTS := $(patsubst %,tests/interop/%/node_modules/.stamp,agents agents-all)
+# Coding agents, whose platform packages keep them from having a lock file, and a page of 800 packages; their own
+# versions are exact.
+AGENTS := $(patsubst %,tests/interop/%/node_modules/.stamp,agents agents-all copilotkit)
 $(AGENTS): %/node_modules/.stamp: %/package.json %/.npmrc
 	@if command -v npm >/dev/null; then cd $* && npm install --silent && touch node_modules/.stamp; \
 	elif [ -z "$$CI" ]; then echo "NPM IS NOT INSTALLED: tests with the agents of $* will be skipped"; \

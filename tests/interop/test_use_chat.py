@@ -44,22 +44,26 @@ def brain(heard: Heard) -> list[Step]:
         return [Say("It was not done." if heard.refused or refused(heard.resume) else "It is done.")]
     if heard.last[0] == "result":
         return [Say(f"It came back: {heard.last[2]}")]
+    turn = sum(entry[0] == "user" for entry in heard.conversation)
     match heard.last[-1]:
         case "think":
             return [Think("The user wants to see me think."), Say("The answer is 42.")]
         case "where":
             return [Use("call_1", "get_place", "{}")]
         case "time":
-            return [Ran("call_1", "get_time", "{}", '{"time":"12:34"}'), Say("It is noon.")]
+            return [Ran("call_2", "get_time", "{}", '{"time":"12:34"}'), Say("It is noon.")]
         case "delete":
-            return [Use("call_1", "delete", '{"path":"/"}'), Ask("int_1", {"message": "Sure?"}, "tool_call", "call_1")]
+            call = f"call of turn {turn}"
+            return [
+                Use(call, "delete", '{"path":"/"}'), Ask(f"question {turn}", {"message": "Sure?"}, "tool_call", call),
+            ]  # fmt: skip
         case "ask":
-            return [Ask("int_1", {"name": "delete", "arguments": "{}"})]
+            return [Ask(f"question {turn}", {"name": "delete", "arguments": "{}"})]
         case "break":
             return [Say(HALF), Fall()]
         case "wait":
             return [Say(HALF), Hang()]
-    return [Say(f"answer {sum(e[0] == 'user' for e in heard.conversation)}")]
+    return [Say(f"answer {turn}")]
 
 
 def refused(payload: Any) -> bool:
@@ -194,30 +198,22 @@ async def test_stop(browser: Browser, origin: str, tmp_path: Path, version: str,
 @versions
 @pytest.mark.parametrize(("back", "question"), [("ag-ui", "delete"), ("ag-ui", "ask"), ("agentscope", "ask")])
 @pytest.mark.parametrize("bodies", ["whole", "last"])
-@pytest.mark.parametrize(("button", "text"), [("Approve", "It is done."), ("Deny", "It was not done.")])
 async def test_an_approval(
-    browser: Browser,
-    origin: str,
-    tmp_path: Path,
-    version: str,
-    back: str,
-    question: str,
-    bodies: str,
-    button: str,
-    text: str,
+    browser: Browser, origin: str, tmp_path: Path, version: str, back: str, question: str, bodies: str
 ) -> None:
     """Of a call where the agent names it and the version knows approvals; else a data part of the application."""
     query = {"last": "1"} if bodies == "last" else {}
     async with chatting(browser, origin, version, back, tmp_path, **query) as chat:
-        await chat.say(question)
-        state = "approval-requested" if version != "5" else "input-available"
-        for call in [chat.answer.locator(".call")] if question == "delete" else []:
-            await expect(call).to_have_attribute("data-state", state)
-        await chat.click(button)
-        await chat.reads(text)
-        assert chat.agent.heard[-1].resumed == "int_1"
-        assert len(chat.agent.heard) == 2
-        assert [e for e in chat.agent.heard[-1].conversation if e[0] == "result"] == [], "nobody ran it yet"
+        for turn, (button, text) in enumerate((("Approve", "It is done."), ("Deny", "It was not done.")), 1):
+            await chat.say(question)
+            if question == "delete":
+                state = "approval-requested" if version != "5" else "input-available"
+                await expect(chat.answer.locator(".call")).to_have_attribute("data-state", state)
+            await chat.answer.get_by_role("button", name=button, exact=True).click()
+            await chat.reads(text)
+            assert len(chat.agent.heard) == 2 * turn
+            assert chat.agent.heard[-1].resumed == f"question {turn}"
+            assert chat.agent.heard[-1].last[0] != "result", "nobody ran it yet"
 
 
 @versions
