@@ -206,6 +206,7 @@ async def test_an_approval(
     async with chatting(browser, origin, version, back, tmp_path, **query) as chat:
         for turn, (button, text) in enumerate((("Approve", "It is done."), ("Deny", "It was not done.")), 1):
             await chat.say(question)
+            await expect(chat.page.locator("article.assistant")).to_have_count(turn)
             if question == "delete":
                 state = "approval-requested" if version != "5" else "input-available"
                 await expect(chat.answer.locator(".call")).to_have_attribute("data-state", state)
