@@ -50,12 +50,15 @@ $(AGENTS): %/node_modules/.stamp: %/package.json %/.npmrc
 	elif [ -z "$$CI" ]; then echo "NPM IS NOT INSTALLED: tests with the agents of $* will be skipped"; \
 	else echo "npm is not installed, and CI must have it"; exit 1; fi
 
+# Programs and libraries that are too large for every run.
+LARGE := $(AGENTS) $(patsubst %,$(VENV)/%/.done,haystack llama-index open-webui smolagents)
+
 # libFuzzer for Python, a large wheel for Linux only: whoever fuzzes gets it.
 $(VENV)/.fuzz: $(VENV)/.dev
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
 	@touch $@
 
-OTHERS := $(patsubst %,$(VENV)/%/.done,agentscope ag-kit deploy genai langchain pydantic-ai schemathesis) \
+OTHERS := $(patsubst %,$(VENV)/%/.done,agentscope ag-kit deploy genai langchain libraries pydantic-ai schemathesis) \
 	$(patsubst %,tests/interop/%/node_modules/.stamp,agui ai-sdk ai-sdk-ui agents axe genai-js react)
 
 run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080; PORT=9000 for another port
@@ -80,7 +83,7 @@ lowest: $(BIN)/python  ## the tests with the oldest libraries that pyproject.tom
 interop: $(VENV)/.dev $(OTHERS)  ## those with the real software of the protocols
 	$(PYTEST) -m interop $(ARGS)
 
-interop-all: $(VENV)/.dev $(AGENTS)  ## coding agents that are too large for every run
+interop-all: $(VENV)/.dev $(LARGE)  ## coding agents, CopilotKit, Open WebUI, libraries: too large for every run
 	$(BIN)/python -m pytest -m interop_all $(ARGS)
 
 lint: $(VENV)/.dev  ## ruff

@@ -73,15 +73,15 @@ async def autogen(base: str) -> Turns:
 
 async def llama_index(base: str) -> Turns:
     from llama_index.core.agent.workflow import AgentStream, FunctionAgent
-    from llama_index.core.workflow import Context
+    from llama_index.core.memory import ChatMemoryBuffer
     from llama_index.llms.openai_like import OpenAILike
 
     model = OpenAILike(MODEL, api_base=base, api_key=KEY, is_chat_model=True, is_function_calling_model=True)
     agent = FunctionAgent(tools=[get_weather], llm=model, system_prompt=SYSTEM)
-    context = Context(agent)
+    memory = ChatMemoryBuffer.from_defaults(token_limit=100_000)
     turns = []
     for question in QUESTIONS:
-        run = agent.run(question, ctx=context)
+        run = agent.run(question, memory=memory)
         pieces = [e async for e in run.stream_events() if isinstance(e, AgentStream) and e.delta]
         turns.append((str(await run), len(pieces)))
     return turns
@@ -108,29 +108,6 @@ async def haystack(base: str) -> Turns:
     return turns
 
 
-async def semantic_kernel(base: str) -> Turns:
-    from openai import AsyncOpenAI
-    from semantic_kernel import Kernel
-    from semantic_kernel.connectors.ai import FunctionChoiceBehavior
-    from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion, OpenAIChatPromptExecutionSettings
-    from semantic_kernel.contents import ChatHistory
-    from semantic_kernel.functions import kernel_function
-
-    kernel, history = Kernel(), ChatHistory(system_message=SYSTEM)
-    kernel.add_function("tools", kernel_function(get_weather))
-    service = OpenAIChatCompletion(ai_model_id=MODEL, async_client=AsyncOpenAI(base_url=base, api_key=KEY))
-    settings = OpenAIChatPromptExecutionSettings(function_choice_behavior=FunctionChoiceBehavior.Auto())
-    turns = []
-    for question in QUESTIONS:
-        history.add_user_message(question)
-        pieces = []
-        async for piece in service.get_streaming_chat_message_content(history, settings, kernel=kernel):
-            pieces += [str(piece)] if str(piece) else []
-        history.add_assistant_message("".join(pieces))
-        turns.append(("".join(pieces), len(pieces)))
-    return turns
-
-
 async def smolagents(base: str) -> Turns:
     from smolagents import OpenAIServerModel, ToolCallingAgent, tool
     from smolagents.models import ChatMessageStreamDelta
@@ -145,7 +122,7 @@ async def smolagents(base: str) -> Turns:
 
     described.__name__ = "get_weather"
     model = OpenAIServerModel(MODEL, api_base=base, api_key=KEY)
-    agent = ToolCallingAgent([tool(described)], model, stream_outputs=True, instructions=SYSTEM)
+    agent = ToolCallingAgent([tool(described)], model, stream_outputs=True, instructions=SYSTEM, verbosity_level=-1)
     turns = []
     for question in QUESTIONS:
         events = list(agent.run(question, stream=True, reset=False))
@@ -154,32 +131,12 @@ async def smolagents(base: str) -> Turns:
     return turns
 
 
-async def dspy(base: str) -> Turns:
-    import dspy as library
-
-    library.configure(lm=library.LM(f"openai/{MODEL}", api_base=base, api_key=KEY, cache=False, num_retries=0))
-    agent = library.ReAct("history: dspy.History, question -> answer", tools=[get_weather])
-    history = library.History(messages=[])
-    listener = library.streaming.StreamListener(signature_field_name="answer", predict_name="extract.predict")
-    streamed = library.streamify(agent, stream_listeners=[listener])
-    turns = []
-    for question in QUESTIONS:
-        events = [event async for event in streamed(question=question, history=history)]
-        pieces = [e for e in events if isinstance(e, library.streaming.StreamResponse)]
-        answer = events[-1].answer
-        history.messages.append({"question": question, "answer": answer})
-        turns.append((answer, len(pieces)))
-    return turns
-
-
 TALKS: dict[str, Callable[[str], Awaitable[Turns]]] = {
     "autogen": autogen,
-    "dspy": dspy,
     "haystack": haystack,
     "llama-index": llama_index,
     "llm": llm,
     "openai-agents": openai_agents,
-    "semantic-kernel": semantic_kernel,
     "smolagents": smolagents,
 }
 
