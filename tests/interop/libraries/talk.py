@@ -8,6 +8,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import redirect_stdout
 from typing import Any
 
 MODEL, KEY = "m-1", "client-key"
@@ -122,7 +123,7 @@ async def smolagents(base: str) -> Turns:
 
     described.__name__ = "get_weather"
     model = OpenAIServerModel(MODEL, api_base=base, api_key=KEY)
-    agent = ToolCallingAgent([tool(described)], model, stream_outputs=True, instructions=SYSTEM, verbosity_level=-1)
+    agent = ToolCallingAgent([tool(described)], model, stream_outputs=True, instructions=SYSTEM)
     turns = []
     for question in QUESTIONS:
         events = list(agent.run(question, stream=True, reset=False))
@@ -142,4 +143,6 @@ TALKS: dict[str, Callable[[str], Awaitable[Turns]]] = {
 
 if __name__ == "__main__":
     name, base = sys.argv[1:]
-    json.dump({"turns": asyncio.run(TALKS[name](base))}, sys.stdout)
+    with redirect_stdout(sys.stderr):  # some show what they do
+        turns = asyncio.run(TALKS[name](base))
+    json.dump({"turns": turns}, sys.stdout)
