@@ -36,26 +36,30 @@ $(VENV)/%/.done: tests/interop/%.txt | $(BIN)/python
 	$(VENV)/$*/bin/pip install --quiet --disable-pip-version-check --no-deps -r $<
 	@touch $@
 
-# Clients that run in Node.js: the official one of AG-UI, the AI SDK, Google's SDK. A desk without Node.js goes without; CI does not.
+# Clients that run in Node.js, or in pages that it bundles: of AG-UI, the AI SDK, Google's SDK. A desk without Node.js goes without; CI does not.
 tests/interop/%/node_modules/.stamp: tests/interop/%/package.json tests/interop/%/package-lock.json tests/interop/%/.npmrc
 	@if command -v npm >/dev/null; then cd tests/interop/$* && npm ci --silent && touch node_modules/.stamp; \
 	elif [ -z "$$CI" ]; then echo "NPM IS NOT INSTALLED: tests with the clients of tests/interop/$* will be skipped"; \
 	else echo "npm is not installed, and CI must have it"; exit 1; fi
 
-# Coding agents, whose platform packages keep them from having a lock file; their own versions are exact.
-AGENTS := $(patsubst %,tests/interop/%/node_modules/.stamp,agents agents-all)
+# Coding agents, whose platform packages keep them from having a lock file, and a page of 800 packages; their own
+# versions are exact.
+AGENTS := $(patsubst %,tests/interop/%/node_modules/.stamp,agents agents-all copilotkit)
 $(AGENTS): %/node_modules/.stamp: %/package.json %/.npmrc
 	@if command -v npm >/dev/null; then cd $* && npm install --silent && touch node_modules/.stamp; \
 	elif [ -z "$$CI" ]; then echo "NPM IS NOT INSTALLED: tests with the agents of $* will be skipped"; \
 	else echo "npm is not installed, and CI must have it"; exit 1; fi
+
+# Programs and libraries that are too large for every run.
+LARGE := $(AGENTS) $(patsubst %,$(VENV)/%/.done,haystack llama-index open-webui smolagents)
 
 # libFuzzer for Python, a large wheel for Linux only: whoever fuzzes gets it.
 $(VENV)/.fuzz: $(VENV)/.dev
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
 	@touch $@
 
-OTHERS := $(patsubst %,$(VENV)/%/.done,agentscope ag-kit deploy genai langchain pydantic-ai schemathesis) \
-	$(patsubst %,tests/interop/%/node_modules/.stamp,agui ai-sdk ai-sdk-ui agents axe genai-js)
+OTHERS := $(patsubst %,$(VENV)/%/.done,agentscope ag-kit deploy genai langchain libraries pydantic-ai schemathesis) \
+	$(patsubst %,tests/interop/%/node_modules/.stamp,agui ai-sdk ai-sdk-ui agents axe genai-js react)
 
 run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080; PORT=9000 for another port
 	$(BIN)/dialect-bridge serve $(CONFIG)$(if $(PORT), --port $(PORT))
@@ -79,7 +83,7 @@ lowest: $(BIN)/python  ## the tests with the oldest libraries that pyproject.tom
 interop: $(VENV)/.dev $(OTHERS)  ## those with the real software of the protocols
 	$(PYTEST) -m interop $(ARGS)
 
-interop-all: $(VENV)/.dev $(AGENTS)  ## coding agents that are too large for every run
+interop-all: $(VENV)/.dev $(LARGE)  ## coding agents, CopilotKit, Open WebUI, libraries: too large for every run
 	$(BIN)/python -m pytest -m interop_all $(ARGS)
 
 COMPARED := $(patsubst %,$(VENV)/%/.done,llm-comply llm-rosetta nemo-switchyard)

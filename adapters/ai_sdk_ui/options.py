@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 from pydantic import Field
 
 from bridge.codec import Context, Options
+from bridge.model import HistoryMode
 
 BodyField: TypeAlias = Literal[
     "system",
@@ -36,6 +37,16 @@ class FrontOptions(Options):
         description="Fields beside `messages` that set fields of the request; all others go to backends of this "
         "dialect only.",
     )
+    last_message: bool = Field(
+        False,
+        description="Clients may send `message`, the last one, in place of `messages`; the bridge keeps the chat by "
+        "its `id`.",
+    )
+
+    @property
+    def sent_history(self) -> HistoryMode | None:
+        """The last message, for clients that may send it alone."""
+        return HistoryMode.LAST if self.last_message else None
 
 
 class BackOptions(Options):

@@ -1,7 +1,7 @@
 """The body of a client -> `Request`, checked in one walk.
 
-A body holds the whole chat. What the client made of the answers comes back in it: results, approvals, reasoning with
-its signatures, and parts that only it can use.
+A body holds the whole chat, or its last message. What the client made of the answers comes back in it: results,
+approvals, reasoning with its signatures, and parts that only it can use.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from bridge.dialects.ai_sdk_ui.fields import read_fields
 from bridge.dialects.ai_sdk_ui.options import FrontOptions
 from bridge.dialects.ai_sdk_ui.wire import NAME, noted, picked, read_file, read_reasoning, value_text
 from bridge.errors import RequestError
-from bridge.model import Data, FileRef, Message, Part, Request, Resume, Text, ToolCall, ToolResult
+from bridge.model import Data, FileRef, HistoryMode, Message, Part, Request, Resume, Text, ToolCall, ToolResult
 
 NO_RESULT = "There is no result: the conversation went on without one."
-_FIELDS = frozenset({"id", "messages", "trigger", "messageId", "resume"})
+_FIELDS = frozenset({"id", "message", "messages", "trigger", "messageId", "resume"})
 _ROLES = ("system", "user", "assistant")
 # What backends of this dialect need of a call besides what all others do.
 _OF_A_CALL = ("callProviderMetadata", "providerExecuted", "title", "approval")
@@ -25,22 +25,57 @@ _OF_A_CALL = ("callProviderMetadata", "providerExecuted", "title", "approval")
 def decode_request(wire: WireRequest, context: Context, options: FrontOptions) -> Request:
     """Return the request of a client. Raises `RequestError` with the place of what is wrong."""
     body = body_of(wire)
-    if "messages" not in body.value and "message" in body.value:
-        raise RequestError(
-            "messages: required, expected a list with the whole chat, got only `message`.", param="messages"
-        )
-    body.need_array("messages")
-    reader = _Reader(context)
-    nodes = list(body.objects("messages"))
-    for index, node in enumerate(nodes):
-        reader.message(node, is_last=index == len(nodes) - 1)
+    reader = _Reader(context, resumes=bool(body.get("resume")))
+    alone = "messages" not in body.value and "message" in body.value
+    if alone:
+        nodes = [_last_message(body, options)]
+        reader.message(nodes[0], is_last=True)
+    else:
+        body.need_array("messages")
+        nodes = list(body.objects("messages"))
+        for index, node in enumerate(nodes):
+            reader.message(node, is_last=index == len(nodes) - 1)
     request = Request(reader.messages, thread_id=body.string("id") or None, resume=[*reader.resume, *_resume(body)])
+    if alone:
+        request.history = HistoryMode.LAST
+        if nodes[0].get("role") == "assistant":
+            request.messages = _added(request)
     read_fields(body, options.body_fields, request)
     last = nodes[-1] if nodes else None
     continues = last.string("id") if last is not None and last.get("role") == "assistant" else None
     notes = {"trigger": body.string("trigger"), "messageId": body.string("messageId"), "answer": continues}
     request.extras = {NAME: {**body.rest(_FIELDS | set(options.body_fields)), "notes": notes}}
     return request
+
+
+def _last_message(body: Node, options: FrontOptions) -> Node:
+    """The only message of a body, which goes on in a chat that is kept by its id."""
+    if not options.last_message:
+        raise RequestError(
+            "messages: required, expected a list with the whole chat, got only `message`; the route's option "
+            "last_message allows that.",
+            param="messages",
+        )
+    if not body.need_string("id"):
+        raise RequestError("id: expected the id under which the chat is kept, got an empty string.", param="id")
+    return body.need_object("message")
+
+
+def _added(request: Request) -> list[Message]:
+    """What a client added to the last answer, which is kept already: the results of its tools.
+
+    It ran the calls of the last step, but those that the backend ran.
+    """
+    last = max((n for n, m in enumerate(request.messages) if m.role == "assistant"), default=0)
+    calls = [p for m in request.messages[last : last + 1] for p in m.parts if isinstance(p, ToolCall)]
+    ran = {c.call_id for c in calls if (c.extras or {}).get(NAME, {}).get("providerExecuted") is True}
+    added = [m for m in request.messages[last + 1 :] if not any(getattr(p, "call_id", None) in ran for p in m.parts)]
+    if not added and not request.resume:
+        raise RequestError(
+            "message: expected one of the user, or an answer with a tool's result or an approval, got an answer alone.",
+            param="message",
+        )
+    return added
 
 
 def _resume(body: Node) -> list[Resume]:
@@ -56,10 +91,12 @@ def _resume(body: Node) -> list[Resume]:
 class _Reader:
     """Reads the messages in order. A message of the assistant becomes one for each step, with the results behind it."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, *, resumes: bool) -> None:
+        """`resumes`: a question of the last answer is answered beside the messages, and its call stays open."""
         self.messages: list[Message] = []
         self.resume: list[Resume] = []
         self._context = context
+        self._resumes = resumes
         # Parts and results of one message, or of one of its steps, each with its place.
         self._parts: list[tuple[Part, str]] = []
         self._results: list[tuple[ToolResult, str]] = []
@@ -149,7 +186,7 @@ class _Reader:
             return node.string("errorText") or "", True, None
         approval = node.object("approval")
         if approval is None:
-            return NO_RESULT, True, None
+            return None if is_last and self._resumes else (NO_RESULT, True, None)
         approved, reason = approval.boolean("approved"), approval.string("reason")
         denied = state == "output-denied" or (state == "approval-responded" and not approved)
         if is_last and state == "approval-responded":

@@ -19,7 +19,7 @@ from bridge.codec.surface import Surface
 from bridge.codec.wire import FrameLike, WireRequest, WireResponse
 from bridge.errors import ConfigError, Failure, Unsupported
 from bridge.model.events import Event
-from bridge.model.request import Request
+from bridge.model.request import HistoryMode, Request
 
 
 class Framing(StrEnum):
@@ -37,6 +37,11 @@ class Options(BaseModel):
     """Base of the option models that dialects declare; unknown options are configuration errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @property
+    def sent_history(self) -> HistoryMode | None:
+        """What clients of a route send of a conversation, where its options change that."""
+        return None
 
 
 class Decoder(Protocol):

@@ -243,6 +243,10 @@ def _stored(config: Config) -> Iterator[Problem]:
             continue
         if config.stores.history is None and offers(dialect.surface, Operation.HISTORY):
             yield Problem(("stores", "history"), f"off, but the clients of routes[{index}] read their talks back")
+        if config.stores.history is None and route.options.sent_history is not None:
+            known = [dialect_of(config.backends[name].dialect) for name in route.backends]
+            if not all(d is not None and d.capabilities.takes_news for d in known):
+                yield Problem(("stores", "history"), f"off, but the clients of routes[{index}] send only what is new")
         if route.passthrough and offers(served(dialect.surface, route.durable), Operation.START):
             yield Problem(("routes", index, "passthrough"), "does not go with a dialect whose runs are kept")
 

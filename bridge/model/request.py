@@ -15,10 +15,14 @@ from bridge.model.parts import Extras, Message, Text
 
 
 class HistoryMode(StrEnum):
-    """Whether `Request.messages` is the whole conversation or only the new messages."""
+    """Whether `Request.messages` is the whole conversation or only the new messages.
+
+    LAST: the last message of the conversation alone. A known one is asked again, and what followed it is forgotten.
+    """
 
     FULL = "full"
     DELTA = "delta"
+    LAST = "last"
 
 
 class ToolMode(StrEnum):

@@ -189,6 +189,8 @@ class Expand(Turn):
     """The client sends what is new, the backend needs the whole conversation."""
 
     keeps_thread = True
+    _keep: int | None = None
+    """How many of the stored messages stay, where the client asks again; None is all."""
 
     async def begin(self, run_id: str) -> None:
         stored, new = await self._find(run_id)
@@ -213,14 +215,23 @@ class Expand(Turn):
     async def _find(self, run_id: str) -> tuple[list[Message], list[Message]]:
         """Return the stored conversation and what is new."""
         await self._enter(self.request.thread_id or run_id)
-        return self._conversation.messages, unknown(self._conversation.messages, self.request.messages)
+        stored, messages = self._conversation.messages, self.request.messages
+        if self.request.history is not HistoryMode.LAST:
+            return stored, unknown(stored, messages)
+        ids = {m.id for m in messages if m.id}
+        self._keep = next((n for n, m in enumerate(stored) if m.id in ids), None)
+        if self._keep is not None:
+            # A backend that remembers what followed cannot be told to forget it: it gets a conversation of its own.
+            self._conversation.backend_thread = None
+            self._conversation.open_interrupts = []
+        return stored[: self._keep], messages
 
     async def keep(self, answer: Answer, shown: Answer) -> None:
         """Store the client's messages in any case, no failed answer, and half of a canceled one."""
         self._conversation.tools = self.request.tools
         self._conversation.backend_thread = self._keeps(answer)
         self._note_interrupts(answer)
-        await self._commit([*self._new, *messages_of(answer)])
+        await self._commit([*self._new, *messages_of(answer)], keep=self._keep)
 
     def _keeps(self, answer: Answer) -> str | None:
         """Return the id under which the backend now has the whole conversation; None if it does not."""
@@ -431,7 +442,7 @@ class Memory:
         A request without a conversation id, from a client that sends increments, is a conversation of its own. `keeper`
         is the backend's name if others may answer the next request.
         """
-        delta = request.history is HistoryMode.DELTA
+        delta = request.history is not HistoryMode.FULL
         if delta and request.thread_id is None:
             return None
         kind = _joint(request.history, back)

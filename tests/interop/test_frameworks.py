@@ -67,10 +67,12 @@ async def conversation(
         return seen, agent.heard
 
 
-async def said_by(command: list[str]) -> Any:
+async def said_by(command: list[str], home: Path | None = None) -> Any:
+    """What it printed. Libraries that keep files do so in `home`."""
     piped = asyncio.subprocess.PIPE
+    variables = {"LANGSMITH_TRACING": "false", **({"HOME": str(home)} if home else {})}
     process = await asyncio.create_subprocess_exec(
-        *command, stdout=piped, stderr=piped, env=environment(LANGSMITH_TRACING="false")
+        *command, stdout=piped, stderr=piped, env=environment(**variables), cwd=home
     )
     try:
         out, complaints = await asyncio.wait_for(process.communicate(), PATIENCE)

@@ -2,45 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, ConsoleMessage, Error, Locator, Page, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Error, Locator, Page
 
 from bridge.codec import registry
+from tests.browser import PATIENCE, browser
 from tests.server.harness import free_port, serving
+
+__all__ = ["browser"]
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 _DRAWN = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 DIALECTS = registry.over_http()
-_PATIENCE = 20_000
-"""Milliseconds: far more than anything here takes on a machine that is not stuck."""
-
-
-def chromium() -> str:
-    """The browser. A machine without one skips its tests, loudly; CI has it."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None and not os.environ.get("CI"):
-        pytest.skip("CHROMIUM IS NOT INSTALLED: the page was not tried in a browser")
-    assert found is not None, "CI must have Chromium"
-    return found
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    path = chromium()
-    async with async_playwright() as playwright:
-        # Containers give /dev/shm too little room, and have no graphics.
-        browser = await playwright.chromium.launch(
-            executable_path=path, args=["--disable-dev-shm-usage", "--disable-gpu"]
-        )
-        yield browser
-        await browser.close()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -75,7 +53,7 @@ class Tab:
         self.base = base
         self.problems: list[str] = []
         self._turns = 0
-        page.set_default_timeout(_PATIENCE)
+        page.set_default_timeout(PATIENCE)
         page.on("console", self._said)
         page.on("pageerror", self._broke)
 

@@ -254,3 +254,16 @@ def test_the_id_of_a_file_is_refused_with_its_place() -> None:
     with pytest.raises(Unsupported) as caught:
         sent(Request(talk))
     assert caught.value.failure.param == "messages[0].content[1]"
+
+
+def test_a_call_whose_question_is_answered_beside_the_messages_stays_open() -> None:
+    call = {"type": "tool-delete", "toolCallId": "c1", "state": "input-available", "input": {}}
+    messages = [
+        {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "delete it"}]},
+        {"id": "a1", "role": "assistant", "parts": [call]},
+    ]
+    resumed = asked({"messages": messages, "resume": [{"id": "q", "payload": True}]})
+    assert [m.role for m in resumed.messages] == ["user", "assistant"]
+    assert resumed.resume == [Resume("q", "resolved", True)]
+    went_on = asked({"messages": messages})
+    assert [m.role for m in went_on.messages] == ["user", "assistant", "tool"]
