@@ -82,8 +82,8 @@ class Dialect:
     """Its card: what it carries, and what becomes of the rest."""
     provider: ClassVar[str] = ""
     """The vendor whose API it is, as OpenTelemetry spells it (`gen_ai.provider.name`); empty = the dialect's name."""
-    surface: ClassVar[Surface]
-    """Its endpoints as the front, below the path where a route mounts it."""
+    surface: ClassVar[Surface] = ()
+    """Its endpoints as the front, below the path where a route mounts it; empty if it is not served."""
     framing: ClassVar[Framing] = Framing.SSE
     """How the frames of its streams become bytes."""
     streams_json_lines: ClassVar[bool] = False
