@@ -48,4 +48,4 @@ def reply_failure(error: Any) -> Failure:
     word = error.get("type") if isinstance(error, dict) else None
     word = word if isinstance(word, str) else None
     code, message = _REPLIES.get(word or "", (ErrorCode.BACKEND_ERROR, "The agent failed."))
-    return Failure(code, message, backend_code=masked(word, LONGEST_WORD) if word else None)
+    return Failure(code, message)
