@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
-from bridge.model import HistoryMode
 
-_MODEL = "the model belongs to the session; options chat_model_config"
+_MODEL = "the model belongs to the session; option chat_model_config"
 _NO_FIELD = "there is no field for it"
-_OWN_TOOLS = "all tools are the service's own; a client's can not be sent"
+_NOT_TOLD = "its events do not tell it"
+_OWN_TOOLS = "all tools are the service's own; a client's cannot be sent"
 
 CAPABILITIES = Capabilities(
-    answers=entries(ANSWER_FEATURES, drop=dict.fromkeys(ANSWER_FEATURES, "it is not served")),
+    answers=entries(
+        ANSWER_FEATURES,
+        drop={
+            Feature.REASONING_SIGNATURE: "the service keeps it",
+            Feature.REFUSAL: "the service tells it as text",
+            Feature.TOOL_ORIGIN: _NOT_TOLD,
+            Feature.DATA: _NOT_TOLD,
+            Feature.USAGE_DETAILS: "only cached tokens are told",
+            Feature.FINISH_LENGTH: "told of the limit of model calls alone; the model's own reason is lost",
+            Feature.FINISH_CONTENT_FILTER: "the model's own reason is lost",
+            Feature.STATE: "there is no shared state",
+            Feature.RAW: _NOT_TOLD,
+            Feature.CHOICES: "there is one answer",
+        },
+    ),
     requests=entries(
         REQUEST_FEATURES,
         text={
@@ -39,6 +53,5 @@ CAPABILITIES = Capabilities(
     # A session that was made for one request is gone after it, so that the next one needs all that was said.
     keeps_history=True,
     wants_whole=True,
-    history=HistoryMode.DELTA,
     runs_tools=RunsTools.ANY,
 )

@@ -233,7 +233,8 @@ class Decoder(JsonDecoder):
         self._input += whole(event.get("input_tokens")) or 0
         self._output += whole(event.get("output_tokens")) or 0
         self._cached += whole(event.get("cache_input_tokens")) or 0
-        self.builder.usage(UsageReported(self._input, self._output, self._input + self._output, self._cached))
+        if self._input or self._output:  # an interrupted call counts nothing
+            self.builder.usage(UsageReported(self._input, self._output, self._input + self._output, self._cached))
         self._end_step()
 
     def _end_step(self) -> None:
