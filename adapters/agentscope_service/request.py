@@ -82,13 +82,16 @@ class MessageWriter:
                 wire["content"].insert(0, _text("\n\n".join(filter(None, system))))
                 system.clear()
             whole.append(wire)
-            if index >= first_new:
-                news.append(wire)
+            if index >= first_new and (said := [block for part, block in blocks if not isinstance(part, ToolResult)]):
+                # The session has the results of its own tools; those that it waits for are no message.
+                news.append({**wire, "content": [*wire["content"][: len(wire["content"]) - len(blocks)], *said]})
         if any(system):
             wire = {"name": "user", "role": "user", "content": [_text("\n\n".join(filter(None, system)))]}
             whole.append(wire)
-        if request.metadata and whole:
-            whole[-1]["metadata"] = request.metadata
+        if request.metadata:
+            for messages in (whole, news):
+                if messages:
+                    messages[-1]["metadata"] = request.metadata
         return Said(whole, news, results, words)
 
     def _system(self, message: Message) -> str:

@@ -1,8 +1,8 @@
 """The real agent service of AgentScope 2 with a scripted model: `python agentscope2_service.py PORT FOLDER [REDIS_URL]`.
 
 The last message of the user says which scene the model plays; after the results of tools it repeats them. Its storage
-is SQLite and its message bus in memory; with a Redis both are there. `GET /made` makes an agent and what its model
-needs for a user, and answers with the options of a backend.
+is SQLite and its message bus in memory; with a Redis both are there. `GET /began/{scene}` and `GET /left/{scene}`
+answer when a model call that waits has begun, and when it was left.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ CALLS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "ask": [("send_mail", {"to": "bob"})],
     "both": [("client_clock", {"zone": "UTC"}), ("send_mail", {"to": "bob"})],
 }
+began: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 left: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
 
@@ -80,7 +81,8 @@ def words(message: dict[str, Any]) -> str:
 
 def is_asked(message: dict[str, Any]) -> bool:
     """Said by the user, and not whispered by the service."""
-    return message["role"] in ("user", "tool") and not words(message).startswith("<system-reminder>")
+    role = message["role"]
+    return role == "tool" or (role == "user" and not words(message).startswith("<system-reminder>"))
 
 
 @app.post("/v1/chat/completions")
@@ -124,6 +126,7 @@ async def played(body: dict[str, Any], asked: list[dict[str, Any]], scene: str) 
             yield said(content=piece)
     elif scene.startswith("wait"):
         yield said(content="I am waiting")
+        began[scene].set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -145,6 +148,12 @@ async def played(body: dict[str, Any], asked: list[dict[str, Any]], scene: str) 
 
 def last_user(messages: list[dict[str, Any]]) -> int:
     return max(n for n, m in enumerate(messages) if m["role"] == "user" and is_asked(m))
+
+
+@app.get("/began/{scene}")
+async def has_begun(scene: str) -> dict[str, bool]:
+    await began[scene].wait()
+    return {"began": True}
 
 
 @app.get("/left/{scene}")
