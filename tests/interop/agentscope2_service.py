@@ -13,6 +13,7 @@ import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvicorn
 from agentscope.app import create_app
@@ -67,8 +68,12 @@ async def tools(user: str, agent: str, session: str) -> list[ToolBase]:
     return [FunctionTool(get_weather, permission=allowed), FunctionTool(send_mail), Clock()]
 
 
-storage = RedisStorage(url=REDIS) if REDIS else AsyncSQLAlchemyStorage(f"sqlite+aiosqlite:///{FOLDER}/service.db")
-bus = RedisMessageBus(url=REDIS) if REDIS else InMemoryMessageBus()
+if REDIS:
+    place = urlsplit(REDIS)
+    where: dict[str, Any] = {"host": place.hostname, "port": place.port, "password": place.password}
+    storage, bus = RedisStorage(**where), RedisMessageBus(**where)
+else:
+    storage, bus = AsyncSQLAlchemyStorage(f"sqlite+aiosqlite:///{FOLDER}/service.db"), InMemoryMessageBus()
 app = create_app(storage, bus, LocalWorkspaceManager(f"{FOLDER}/workspaces"), extra_agent_tools=tools)
 
 
