@@ -162,7 +162,9 @@ class Calling:
         self._opening = True
         after = {"after": self._cursor} if self._cursor is not None else {}
         wire = self._get(self._path("/stream"), **self._query(), **after)
-        return Step(WireRequest("GET", wire.path, {**wire.headers, "accept": "text/event-stream"}, wire.query), self._pause)
+        return Step(
+            WireRequest("GET", wire.path, {**wire.headers, "accept": "text/event-stream"}, wire.query), self._pause
+        )
 
     def _look_at_state(self) -> Step | None:
         """Nothing on the stream says that a reply waits: the state is asked for when one may."""
@@ -221,7 +223,8 @@ class Calling:
         for view in _list(body, "sessions"):
             session = view.get("session") if isinstance(view, dict) else None
             config = session.get("config") if isinstance(session, dict) else None
-            if isinstance(config, dict) and config.get("name") == self._name and _is_id(session.get("id")):
+            named = isinstance(config, dict) and config.get("name") == self._name
+            if named and session is not None and _is_id(session.get("id")):
                 self._session = session["id"]
                 self._remember()
                 self._stage = _Stage.LOOK
@@ -347,7 +350,9 @@ class Calling:
         self._decoder.reopened()
         if self._again(_REOPEN):
             return []
-        return self.close(failure or Failure(ErrorCode.TRUNCATED_STREAM, "The stream of the session ends again and again."))
+        return self.close(
+            failure or Failure(ErrorCode.TRUNCATED_STREAM, "The stream of the session ends again and again.")
+        )
 
     def close(self, failure: Failure | None = None) -> list[Event]:
         return self._decoder.close(failure or Failure(ErrorCode.TRUNCATED_STREAM, "The run did not come to its end."))

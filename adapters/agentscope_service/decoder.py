@@ -98,8 +98,8 @@ class _Result:
 class Decoder(JsonDecoder):
     """Reads the first reply that begins; those of others on the same stream are left out.
 
-    A stream that ends while the reply waits for a permission or for a result ends the run so; `goes_on` tells of a reply
-    that waited and goes on now, and `reopened` that what came is about to come again.
+    A stream that ends while the reply waits for a permission or for a result ends the run so; `goes_on` tells of a
+    reply that waited and goes on now, and `reopened` that what came is about to come again.
     """
 
     def __init__(self, context: Context) -> None:
@@ -179,7 +179,10 @@ class Decoder(JsonDecoder):
             reader(self, event)
 
     def _is_new(self, event: dict[str, Any], kind: str) -> bool:
-        """Return whether the event did not come before. Fails the run if a stream that was opened again left some out."""
+        """Return whether the event did not come before.
+
+        Fails the run if a stream that was opened again left some out.
+        """
         name = text_in(event, "id")
         if name is None:
             return self._joined

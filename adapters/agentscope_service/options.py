@@ -17,7 +17,7 @@ class BackOptions(Options):
         "dialect-bridge",
         min_length=1,
         pattern=r"[\x21-\x7e]+",
-        description="X-User-ID, by which the service knows whose agents and sessions these are; it checks nothing else.",
+        description="X-User-ID: whose agents and sessions these are; the service checks nothing else.",
     )
     chat_model_config: dict[str, Any] | None = Field(
         None,

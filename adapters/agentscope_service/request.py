@@ -77,17 +77,18 @@ class MessageWriter:
             if not blocks:
                 continue
             role = "assistant" if message.role == "assistant" else "user"
-            wire = {"name": message.name or role, "role": role, "content": [block for _, block in blocks]}
+            before: list[Wire] = []
             if role == "user" and any(system):
-                wire["content"].insert(0, _text("\n\n".join(filter(None, system))))
+                before.append(_text("\n\n".join(filter(None, system))))
                 system.clear()
-            whole.append(wire)
+            head: Wire = {"name": message.name or role, "role": role}
+            whole.append({**head, "content": [*before, *(block for _, block in blocks)]})
             if index >= first_new and (said := [block for part, block in blocks if not isinstance(part, ToolResult)]):
                 # The session has the results of its own tools; those that it waits for are no message.
-                news.append({**wire, "content": [*wire["content"][: len(wire["content"]) - len(blocks)], *said]})
+                news.append({**head, "content": [*before, *said]})
         if any(system):
-            wire = {"name": "user", "role": "user", "content": [_text("\n\n".join(filter(None, system)))]}
-            whole.append(wire)
+            told = _text("\n\n".join(filter(None, system)))
+            whole.append({"name": "user", "role": "user", "content": [told]})
         if request.metadata:
             for messages in (whole, news):
                 if messages:

@@ -212,8 +212,10 @@ class SteppedCall:
                 await backend.whole_answer(self._addressed(wire), _LAST_EVENTS)
         except (aiohttp.ClientError, OSError, BridgeError) as error:
             log.debug("backend %s: a run was not cancelled: %s", backend.name, type(error).__name__)
-        if response is not None:
-            await drain(response)
+        finally:
+            # Also when the backend is closed meanwhile: nobody else knows of this connection.
+            if response is not None:
+                await drain(response)
 
 
 def _ends(events: list[Event]) -> bool:

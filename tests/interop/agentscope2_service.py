@@ -1,4 +1,4 @@
-"""The real agent service of AgentScope 2 with a scripted model: `python agentscope2_service.py PORT FOLDER [REDIS_URL]`.
+"""The real agent service of AgentScope 2, a scripted model: `python agentscope2_service.py PORT FOLDER [REDIS_URL]`.
 
 The last message of the user says which scene the model plays; after the results of tools it repeats them. Its storage
 is SQLite and its message bus in memory; with a Redis both are there. `GET /began/{scene}` and `GET /left/{scene}`
@@ -12,7 +12,7 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -54,7 +54,7 @@ class Clock(ToolBase):
 
     name = "client_clock"
     description = "The time where the caller is."
-    input_schema = {"type": "object", "properties": {"zone": {"type": "string"}}}
+    input_schema: ClassVar[dict[str, Any]] = {"type": "object", "properties": {"zone": {"type": "string"}}}
     is_concurrency_safe = True
     is_read_only = True
     is_external_tool = True
@@ -106,7 +106,14 @@ def said(**delta: Any) -> bytes:
 
 def chunk(choice: dict[str, Any] | None, **more: Any) -> bytes:
     choices = [choice] if choice else []
-    whole = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "scripted", "choices": choices, **more}
+    whole = {
+        "id": "c",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "scripted",
+        "choices": choices,
+        **more,
+    }
     return b"data: " + json.dumps(whole).encode() + b"\n\n"
 
 
@@ -146,7 +153,12 @@ async def played(body: dict[str, Any], asked: list[dict[str, Any]], scene: str) 
         for piece in ("You ", "said: ", scene, " 你好 🙂"):
             yield said(content=piece)
     yield chunk({"index": 0, "delta": {}, "finish_reason": finish})
-    usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18, "prompt_tokens_details": {"cached_tokens": 3}}
+    usage = {
+        "prompt_tokens": 11,
+        "completion_tokens": 7,
+        "total_tokens": 18,
+        "prompt_tokens_details": {"cached_tokens": 3},
+    }
     yield chunk(None, usage=usage)
     yield b"data: [DONE]\n\n"
 

@@ -16,11 +16,10 @@ import aiohttp
 import pytest
 
 from bridge.codec import Feature, Support, WireRequest, WireResponse, registry
-from bridge.model import Answer, FinishReason, Message, Request, Resume, Text, Tool, ToolCall, ToolResult, fold, verify
+from bridge.model import Answer, FinishReason, Message, Request, Resume, Text, Tool, ToolResult, fold, verify
 from bridge.testing.wires import context
 from bridge.translation import AnswerDecoder
-from tests.docs.helpers import ROOT, Server, server
-from tests.pairs.clients import openai_client
+from tests.docs.helpers import ROOT, server
 from tests.server.harness import serving
 from tests.stores.run_engines import redis_server  # noqa: F401
 
@@ -78,9 +77,7 @@ async def bridge(service: Service, folder: Path, *names: str, **options: Any) ->
     backend = {"dialect": "agentscope-service", "url": service.url, "options": {**service.options, **options}}
     config = {
         "backends": {"agent": backend},
-        "routes": [
-            {"dialect": name, "path": f"/{name}{version(name)}", "backend": "agent"} for name in names
-        ],
+        "routes": [{"dialect": name, "path": f"/{name}{version(name)}", "backend": "agent"} for name in names],
         "stores": {"history": f"sqlite:///{folder}/history.db"},
     }
     async with serving(config) as base:
@@ -109,19 +106,26 @@ class Client:
         said = self.messages[self._known :] if delta else self.messages
         tools = [Tool("client_clock", "The time", {"type": "object", "properties": {}})]
         request = Request(
-            list(said), tools, model="m", thread_id=self._thread, run_id=f"{self._thread}-{self._turn}", resume=resume or []
+            list(said),
+            tools,
+            model="m",
+            thread_id=self._thread,
+            run_id=f"{self._thread}-{self._turn}",
+            resume=resume or [],
         )
         made = context(self.dialect.back_options(), request)
         made.thread_id, made.run_id = self._thread, request.run_id or ""
         wire = self.dialect.encode_request(request, made)
         reading = AnswerDecoder(self.dialect, made)
-        async with aiohttp.ClientSession() as http:
-            async with http.request(
-                wire.method, self._base + self._path(wire), params=dict(wire.query), data=wire.body, headers=dict(wire.headers)
-            ) as reply:
-                body = await reply.read()
+        url, query, headers = self._base + self._path(wire), dict(wire.query), dict(wire.headers)
+        async with (
+            aiohttp.ClientSession() as http,
+            http.request(wire.method, url, params=query, data=wire.body, headers=headers) as reply,
+        ):
+            body = await reply.read()
         if reply.status >= 400:
-            answer = Answer(failure=self.dialect.decode_error(WireResponse(reply.status, {"content-type": "application/json"}, body)))
+            refusal = WireResponse(reply.status, {"content-type": "application/json"}, body)
+            answer = Answer(failure=self.dialect.decode_error(refusal))
         else:
             answer = fold(verify(reading.receive(body) + reading.close()))
             assert reply.status == 200

@@ -32,7 +32,14 @@ from bridge.model import (
 
 REPLY = "0123456789abcdef"
 SHOWN = "01234567_call_1"
-QUESTION = {"type": "tool_call", "id": "call_1", "name": "send_mail", "input": "{}", "state": "asking", "created_at": "5"}
+QUESTION = {
+    "type": "tool_call",
+    "id": "call_1",
+    "name": "send_mail",
+    "input": "{}",
+    "state": "asking",
+    "created_at": "5",
+}
 EXTERNAL = {**QUESTION, "name": "client_clock", "state": "submitted"}
 SHOWN_2 = "01234567_call_2"
 
@@ -57,7 +64,9 @@ END = {"type": "REPLY_END", "finished_reason": "completed"}
 class Drive:
     """A run of this request, and the requests that it made."""
 
-    def __init__(self, request: Request, *, named: bool = True, memo: dict[str, Any] | None = None, **options: Any) -> None:
+    def __init__(
+        self, request: Request, *, named: bool = True, memo: dict[str, Any] | None = None, **options: Any
+    ) -> None:
         made = BackOptions(**{"agent_id": "a1", "user_id": "ann", **options})
         self.memo = memo if memo is not None else {}
         self.context = Context("run1", "t1", 0.0, made, None, request, names_thread=named)
