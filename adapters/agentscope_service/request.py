@@ -20,6 +20,7 @@ from bridge.model import (
     Inline,
     Media,
     Message,
+    Origin,
     Part,
     Reasoning,
     Refusal,
@@ -123,6 +124,8 @@ class MessageWriter:
             case Reasoning():
                 self._lost.add(Feature.REASONING_HISTORY)
             case _:
+                if isinstance(part, ToolCall) and part.origin is not Origin.FUNCTION:
+                    self._lost.add(Feature.TOOL_ORIGIN)
                 self._lost.add(_feature(part), "told as text")
                 if text := as_text(part):
                     yield _text(text)
