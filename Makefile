@@ -58,7 +58,7 @@ $(VENV)/.fuzz: $(VENV)/.dev
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
 	@touch $@
 
-OTHERS := $(patsubst %,$(VENV)/%/.done,agentscope ag-kit deploy genai langchain libraries pydantic-ai schemathesis) \
+OTHERS := $(patsubst %,$(VENV)/%/.done,agentscope agentscope2 ag-kit deploy genai langchain libraries pydantic-ai schemathesis) \
 	$(patsubst %,tests/interop/%/node_modules/.stamp,agui ai-sdk ai-sdk-ui agents axe genai-js react)
 
 run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080; PORT=9000 for another port

@@ -45,7 +45,8 @@ def json_schema() -> dict[str, Any]:
     options: dict[str, type[BaseModel]] = {}
     for name in registry.names():
         if (dialect := dialect_of(name)) is not None:
-            options |= {f"front:{name}": dialect.front_options, f"back:{name}": dialect.back_options}
+            options |= {f"front:{name}": dialect.front_options} if dialect.served else {}
+            options |= {f"back:{name}": dialect.back_options} if dialect.called else {}
     models: dict[type[BaseModel], None] = dict.fromkeys([Config, *options.values()])
     refs, schema = models_json_schema(
         [(model, "validation") for model in models],

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
 from bridge import config as cfg
-from bridge.codec import ModesDialect, Operation, QueuedRunsDialect, SessionDialect, registry
+from bridge.codec import ModesDialect, Operation, QueuedRunsDialect, SessionDialect, SteppedRunDialect, registry
 from bridge.codec.naming import ModelNames
 from bridge.engine.route import Route
 from bridge.errors import ConfigError
@@ -96,6 +96,10 @@ def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient) -> Ba
         from bridge.runs.backend import QueuedRunsBackend
 
         return QueuedRunsBackend(name, dialect, url, max_event=section.max_event, **settings)
+    if isinstance(dialect, SteppedRunDialect):
+        from bridge.transports.stepped import SteppedBackend
+
+        return SteppedBackend(name, dialect, url, max_event=section.max_event, **settings)
     from bridge.transports.http import HttpBackend
 
     return HttpBackend(

@@ -31,7 +31,7 @@ class CallInfo:
 
     `raw_body` is the client's own body if it must arrive unchanged (passthrough). `owner` is the owner of the
     conversations that may be continued. `shown_thread` is the client's name of the thread, where the backend knows it
-    by another.
+    by another. `names_thread`: the client named the thread itself.
     """
 
     run_id: str
@@ -42,6 +42,7 @@ class CallInfo:
     raw_body: bytes | None = None
     owner: str = ""
     shown_thread: str | None = None
+    names_thread: bool = True
 
 
 class Call(Protocol):
@@ -142,11 +143,12 @@ class ConfiguredBackend:
     def model_for(self, requested: str | None) -> str | None:
         return self.names.model_for(requested)
 
-    def later(self, chore: Coroutine[Any, Any, None]) -> None:
+    def later(self, chore: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Does something short beside the runs."""
         task = asyncio.get_running_loop().create_task(chore)
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
+        return task
 
 
 class Backend(Protocol):

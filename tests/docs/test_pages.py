@@ -35,7 +35,7 @@ def _codes(text: str) -> list[str]:
 def test_every_code_has_its_row_in_the_list_and_for_every_dialect() -> None:
     first, *rest = errors.PAGE.read_text(encoding="utf-8").split("\n## ")
     assert _codes(first) == [str(code) for code in ErrorCode] == [str(code) for code in RULES]
-    assert [section.partition("\n")[0] for section in rest] == dialects()
+    assert [section.partition("\n")[0] for section in rest] == [n for n in dialects() if registry.get(n).served]
     for section in rest:
         assert _codes(section) == [str(code) for code in ErrorCode]
 

@@ -14,6 +14,7 @@ from bridge.config import load
 from bridge.engine import Bridge
 from bridge.errors import ErrorCode, Failure
 from bridge.server import running
+from tests.dialects.agentscope_service.service import Service
 from tests.docs.helpers import EXAMPLES, ROOT
 from tests.pairs.agents import AGENTS, Say
 from tests.pairs.agents.runs import Runs
@@ -102,6 +103,21 @@ async def test_an_agent_gets_what_is_new_of_a_talk(more: dict[str, Any]) -> None
         assert _said(await post(f"{url}/v1/chat/completions", conversation)) == "ok"
         # The agent remembers: it would have heard twice what was sent twice.
         assert agent.heard[-1].conversation == [("user", "a"), ("assistant", "ok"), ("user", "b")]
+
+
+async def test_chat_and_ag_ui_over_an_agent_service() -> None:
+    async with (
+        Service().listening() as service,
+        _recipe("agentscope-service", AGENTSCOPE_SERVICE_URL=service.url) as url,
+    ):
+        reply = await post(f"{url}/v1/chat/completions", _conversation("Hi"))
+        assert _said(reply) == "Hello, world."
+        assert service.made[0]["chat_model_config"]["type"] == "openai_credential"
+        message = {"id": "u1", "role": "user", "content": "Hi"}
+        whole = {"threadId": "t", "runId": "r", "state": {}, "tools": [], "context": [], "forwardedProps": {}}
+        reply = await post(f"{url}/agui", {**whole, "messages": [message]})
+        assert b"TEXT_MESSAGE_CONTENT" in reply.body
+        assert b"RUN_FINISHED" in reply.body
 
 
 async def test_agentscope_over_a_chat_model() -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from bridge.cli import main
 from bridge.codec import Dialect, registry
+from bridge.config import json_schema, parse
 from bridge.errors import ConfigError
 
 MODULE = """
@@ -128,3 +130,58 @@ def test_our_own_dialects_are_installed_the_same_way() -> None:
     declared = project["project"]["entry-points"]["bridge.dialects"]
     assert declared
     assert set(declared) <= set(registry.names())
+
+
+class Called(Dialect):
+    """Spoken by backends alone: it has no endpoints."""
+
+    name = "only-called"
+    capabilities = registry.get("openai-chat").capabilities
+
+
+class Served(Called):
+    """Spoken by routes alone."""
+
+    name = "only-served"
+    surface = registry.get("openai-chat").surface
+    called = False
+
+
+@pytest.fixture
+def _one_sided() -> Iterator[None]:
+    for dialect in (Called(), Served()):
+        registry.register(dialect)
+    yield
+    for name in ("only-called", "only-served"):
+        registry.unregister(name)
+
+
+@pytest.mark.usefixtures("_one_sided")
+def test_a_dialect_may_have_one_side() -> None:
+    assert ("only-called" in registry.served(), "only-called" in registry.called()) == (False, True)
+    assert ("only-served" in registry.served(), "only-served" in registry.called()) == (True, False)
+    assert "only-called" not in registry.over_http()
+    definitions = json_schema()["$defs"]
+    assert "only-called" not in definitions["Route"]["properties"]["dialect"]["anyOf"][0]["enum"]
+    assert "only-called" in definitions["Backend"]["properties"]["dialect"]["anyOf"][0]["enum"]
+    assert "only-served" not in definitions["Backend"]["properties"]["dialect"]["anyOf"][0]["enum"]
+
+
+@pytest.mark.usefixtures("_one_sided")
+def test_the_other_side_is_refused_by_name() -> None:
+    route = {"dialect": "only-called", "path": "/", "backend": "b"}
+    demo = {"backends": {"b": {"dialect": "demo"}}, "routes": [route]}
+    with pytest.raises(ConfigError, match=r"only-called is spoken by backends only; a route can speak one of ag-kit"):
+        parse(demo)
+    back = {"b": {"dialect": "only-served", "url": "http://h"}}
+    with pytest.raises(ConfigError, match=r"only-served is spoken by routes only; a backend can speak one of ag-kit"):
+        parse({"backends": back, "routes": [{"dialect": "openai-chat", "path": "/", "backend": "b"}]})
+
+
+@pytest.mark.usefixtures("_one_sided")
+def test_init_offers_each_side_what_it_has(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = str(tmp_path / "it.yaml")
+    assert main(["init", "--from", "only-called", "--output", file]) == 2
+    assert "--from only-called: backends speak it, and no route" in capsys.readouterr().err
+    assert main(["init", "--from", "openai-chat", "--to", "only-served", "--output", file]) == 2
+    assert "--to only-served: routes speak it, and no backend" in capsys.readouterr().err

@@ -82,7 +82,7 @@ class Limits(Places):
     )
     bodies: OrOff[Size] = Field(
         default=256 * 2**20,
-        description="total bytes of request bodies that are read at the same time, and of WebSocket messages that wait, "
+        description="total bytes of request bodies that are read at once, and of WebSocket messages that wait, "
         "in each worker, without the first 64 KiB of each; further ones are refused",
     )
     sockets: Positive = Field(
