@@ -98,7 +98,7 @@ class MessageWriter:
 
     def _system(self, message: Message) -> str:
         drop = self._options.system == "drop"
-        self._lost.add(Feature.SYSTEM, "option system" if drop else "told in a message of the user")
+        self._lost.add(Feature.SYSTEM, "backend option system" if drop else "put before the user's first text")
         return "" if drop else "".join(as_text(part) for part in message.parts)
 
     def _content(self, index: int, message: Message) -> tuple[list[tuple[Part, Wire]], dict[str, Wire]]:
@@ -126,7 +126,7 @@ class MessageWriter:
             case _:
                 if isinstance(part, ToolCall) and part.origin is not Origin.FUNCTION:
                     self._lost.add(Feature.TOOL_ORIGIN)
-                self._lost.add(_feature(part), "told as text")
+                self._lost.add(_feature(part), "sent as text")
                 if text := as_text(part):
                     yield _text(text)
 
@@ -192,7 +192,7 @@ def note_losses(request: Request, context: Context, options: BackOptions) -> Non
         if lost:
             context.lost.add(feature)
     if said & sent:
-        context.lost.add(Feature.SAMPLING, "only the first request of a session sets it")
+        context.lost.add(Feature.SAMPLING, "set when the session was created")
 
 
 def session_body(agent: str, name: str, request: Request, context: Context, options: BackOptions) -> Wire:

@@ -232,6 +232,7 @@ def test_the_defaults() -> None:
         "workers": 1,
         "hosts": None,
         "max_body": 33554432,
+        "http_client": None,
         "drain": 30.0,
         "body_time": 30.0,
         "slow_reader": 60.0,
@@ -703,7 +704,7 @@ def test_all_mistakes_are_told_together_in_the_order_of_the_file(tmp_path: Path)
             backend: lm
     """
     known = (
-        "host, port, workers, hosts, max_body, drain, cors, keepalive, body_time, slow_reader, limits, auth, "
+        "host, port, workers, hosts, max_body, http_client, drain, cors, keepalive, body_time, slow_reader, limits, auth, "
         "public_url, secret, time_zone, page, page_key, "
         "metrics, traces, health"
     )
