@@ -704,8 +704,8 @@ def test_all_mistakes_are_told_together_in_the_order_of_the_file(tmp_path: Path)
             backend: lm
     """
     known = (
-        "host, port, workers, hosts, max_body, http_client, drain, cors, keepalive, body_time, slow_reader, limits, auth, "
-        "public_url, secret, time_zone, page, page_key, "
+        "host, port, workers, hosts, max_body, http_client, drain, cors, keepalive, body_time, slow_reader, limits, "
+        "auth, public_url, secret, time_zone, page, page_key, "
         "metrics, traces, health"
     )
     assert mistakes(tmp_path, text) == [
