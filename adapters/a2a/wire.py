@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from bridge.codec.check import Node
 from bridge.codec.jsontext import arguments_of, dumps
@@ -28,9 +28,8 @@ from bridge.model import (
     ToolCall,
     ToolResult,
     Url,
-    json_text,
     mime_of,
-    parse_data_url,
+    source_of,
 )
 
 NAME: Final = "a2a"
@@ -252,10 +251,8 @@ def read_part(value: object) -> Part | None:
     if isinstance(raw := part.get("raw"), str):
         return _media(Inline(_standard(raw)), part, metadata)
     if isinstance(url := part.get("url"), str):
-        inline = parse_data_url(url)
-        if inline is None:
-            return _media(Url(url), part, metadata)
-        return _media(Inline(inline[1]), {"mediaType": inline[0], **part}, metadata)
+        source, mime = source_of(url)
+        return _media(source, part if part.get("mediaType") else {**part, "mediaType": mime}, metadata)
     if "data" in part:
         return _data(plain_numbers(part["data"]), metadata)
     return None
