@@ -21,6 +21,7 @@ from bridge.dialects.a2a.wire import (
     INTERRUPTS,
     USAGE,
     State,
+    Version,
     Wire,
     call_part,
     message,
