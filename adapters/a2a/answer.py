@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bridge.codec import Context, WireResponse
 from bridge.dialects.a2a.encoder import enveloped, named
-from bridge.dialects.a2a.errors import DETAIL, Head, encode_error
+from bridge.dialects.a2a.refusals import DETAIL, Head, encode_error
 from bridge.dialects.a2a.request import Notes, notes_of
 from bridge.dialects.a2a.updates import ANSWER, Updates, history_of
 from bridge.dialects.a2a.wire import JSON_TYPE, State, Wire, part_said, written

@@ -9,9 +9,9 @@ from typing import Any
 from bridge.codec import Context, Operation, WireRequest
 from bridge.codec.agent_tasks import TaskCall
 from bridge.codec.jsontext import kind_of, need_json, read_body, read_json
-from bridge.dialects.a2a import errors
-from bridge.dialects.a2a.errors import DETAIL, Head, refused
+from bridge.dialects.a2a import refusals
 from bridge.dialects.a2a.options import front
+from bridge.dialects.a2a.refusals import DETAIL, Head, refused
 from bridge.dialects.a2a.wire import (
     EXTENSIONS_HEADER,
     OLD_EXTENSIONS_HEADER,
@@ -55,9 +55,9 @@ def read_call(wire: WireRequest, context: Context) -> Call:
     """Return the call of a request. Raises `RequestError`, with the head in `context.error_details`."""
     call = _over_http(wire, context) if wire.path.strip("/") else _over_json_rpc(wire, context)
     if call.method in _PUSH:
-        raise refused(errors.NO_PUSH, "This agent sends no push notifications.")
+        raise refused(refusals.NO_PUSH, "This agent sends no push notifications.")
     if call.method is Method.EXTENDED_CARD:
-        raise refused(errors.NO_EXTENDED_CARD, "This agent has no extended card.")
+        raise refused(refusals.NO_EXTENDED_CARD, "This agent has no extended card.")
     return call
 
 
@@ -92,22 +92,22 @@ def _over_json_rpc(wire: WireRequest, context: Context) -> Call:
     body = _body(wire.body)
     call_id = body.get("id")
     if isinstance(call_id, bool) or not isinstance(call_id, str | int | float | None):
-        raise refused(errors.REQUEST, f"id: expected a string or a number, got {kind_of(call_id)}.", "id")
+        raise refused(refusals.REQUEST, f"id: expected a string or a number, got {kind_of(call_id)}.", "id")
     head = context.error_details[DETAIL] = Head(id=call_id)
     if body.get("jsonrpc") != "2.0":
-        raise refused(errors.REQUEST, "jsonrpc: expected '2.0'.", "jsonrpc")
+        raise refused(refusals.REQUEST, "jsonrpc: expected '2.0'.", "jsonrpc")
     name = body.get("method")
     if not isinstance(name, str):
-        raise refused(errors.REQUEST, f"method: expected a string, got {kind_of(name)}.", "method")
+        raise refused(refusals.REQUEST, f"method: expected a string, got {kind_of(name)}.", "method")
     old = OLD_METHODS.get(name)
     if old is None and name not in list(Method):
-        raise refused(errors.METHOD, f"There is no method {shortened(name)!r}.", "method")
+        raise refused(refusals.METHOD, f"There is no method {shortened(name)!r}.", "method")
     version = _version(wire, context, Version.OLD if old is not None else Version.NEW)
     params = body.get("params")
     if params is None:
         params = {}
     if not isinstance(params, dict):
-        raise refused(errors.PARAMS, f"params: expected an object, got {kind_of(params)}.", "params")
+        raise refused(refusals.PARAMS, f"params: expected an object, got {kind_of(params)}.", "params")
     return Call(old or Method(name), version, Spelled(params, "params"), head, _extensions(wire))
 
 
@@ -116,7 +116,7 @@ def _body(body: bytes) -> dict[str, Any]:
         return read_body(body)
     except RequestError as error:
         # What is JSON, but no call, is another error than what is none.
-        kind = errors.PARSE if body.strip() and read_json(body) is None else errors.REQUEST
+        kind = refusals.PARSE if body.strip() and read_json(body) is None else refusals.REQUEST
         raise refused(kind, error.message) from None
 
 
@@ -129,7 +129,7 @@ def _version(wire: WireRequest, context: Context, named: Version) -> Version:
         what = shortened(said) if said else "0.3 (no A2A-Version)"
         method = "" if version is None or version is named else f" for a method of {named}"
         text = f"The version {what} is not served{method}; expected A2A-Version: {', '.join(served)}."
-        raise refused(errors.VERSION, text, VERSION_HEADER)
+        raise refused(refusals.VERSION, text, VERSION_HEADER)
     return version
 
 
@@ -161,7 +161,7 @@ def _addressed(wire: WireRequest) -> tuple[Method, dict[str, Any]]:
     query = {name: _from_query(name, value) for name, value in camel_keys(dict(wire.query)).items()}
     task, _, action = path.removeprefix("/tasks").removeprefix("/").partition(":")
     if not path.startswith("/tasks") or action not in ("", "cancel", "subscribe"):
-        raise refused(errors.METHOD, f"There is nothing at {shortened(wire.path)}.")
+        raise refused(refusals.METHOD, f"There is nothing at {shortened(wire.path)}.")
     if not task:
         return Method.LIST, query
     method = {"cancel": Method.CANCEL, "subscribe": Method.SUBSCRIBE}.get(action, Method.GET)

@@ -24,7 +24,7 @@ from bridge.codec import (
     json_request,
 )
 from bridge.codec.jsontext import dumps
-from bridge.dialects.a2a import answer, call, calling, card, errors, request, tasks
+from bridge.dialects.a2a import answer, call, calling, described, refusals, request, tasks
 from bridge.dialects.a2a.capabilities import CAPABILITIES
 from bridge.dialects.a2a.decoder import A2ADecoder
 from bridge.dialects.a2a.encoder import A2AEncoder
@@ -93,10 +93,10 @@ class A2A(AgentTasksDialect, DescribedDialect):
         return answer.assemble(events, context)
 
     def encode_error(self, failure: Failure) -> WireResponse:
-        return errors.encode_error(failure)
+        return refusals.encode_error(failure)
 
     def encode_description(self, agent: DescribedAgent) -> WireResponse:
-        return card.encode_card(agent)
+        return described.encode_card(agent)
 
     def continues(self, wanted: Request, runs: Sequence[TaskStatus]) -> Request:
         return tasks.continues(wanted, runs)

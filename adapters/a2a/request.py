@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from bridge.codec import Context, Node, WireRequest
 from bridge.codec.check import wrong
-from bridge.dialects.a2a import errors
+from bridge.dialects.a2a import refusals
 from bridge.dialects.a2a.call import Call, read_call
-from bridge.dialects.a2a.errors import refused
+from bridge.dialects.a2a.refusals import refused
 from bridge.dialects.a2a.wire import (
     ADK,
     CONTENT,
@@ -72,13 +72,13 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     """Return the run that a message asks for."""
     call = read_call(wire, context)
     if call.method not in (Method.SEND, Method.STREAM):
-        raise refused(errors.UNSUPPORTED, f"{call.method} runs nothing.", "method")
+        raise refused(refusals.UNSUPPORTED, f"{call.method} runs nothing.", "method")
     params = call.params
     message = params.need_object("message")
     configuration = params.object("configuration") or Spelled({})
     modes = _strings(configuration, "acceptedOutputModes")
     if configuration.get("taskPushNotificationConfig") or configuration.get("pushNotificationConfig"):
-        raise refused(errors.NO_PUSH, "This agent sends no push notifications.", configuration.at("pushConfig"))
+        raise refused(refusals.NO_PUSH, "This agent sends no push notifications.", configuration.at("pushConfig"))
     notes = Notes(
         call.head.rest,
         call.head.id,

@@ -8,11 +8,11 @@ from datetime import datetime
 
 from bridge.codec import Context, FrameLike, TaskCall, TaskPage, TaskStatus, TaskSummary, WireResponse
 from bridge.codec.check import wrong
-from bridge.dialects.a2a import errors
+from bridge.dialects.a2a import refusals
 from bridge.dialects.a2a.answer import TaskFolder, response, task_of
 from bridge.dialects.a2a.call import Call
 from bridge.dialects.a2a.encoder import A2AEncoder, named
-from bridge.dialects.a2a.errors import refused
+from bridge.dialects.a2a.refusals import refused
 from bridge.dialects.a2a.request import Notes
 from bridge.dialects.a2a.wire import OVER, Method, Spelled, State, Version, state_of
 from bridge.errors import RequestError, shortened
@@ -57,7 +57,7 @@ def encode_task_now(call: TaskCall, runs: Sequence[TaskStatus]) -> WireResponse:
 
 
 def not_cancelable(task_id: str) -> RequestError:
-    return refused(errors.NOT_CANCELABLE, f"Task {shortened(task_id)!r} is over and cannot be canceled.")
+    return refused(refusals.NOT_CANCELABLE, f"Task {shortened(task_id)!r} is over and cannot be canceled.")
 
 
 def watch(call: TaskCall, runs: Sequence[TaskStatus]) -> tuple[list[FrameLike], A2AEncoder]:
@@ -66,7 +66,7 @@ def watch(call: TaskCall, runs: Sequence[TaskStatus]) -> tuple[list[FrameLike], 
     folders, last = _folded(runs, reader), runs[-1]
     if (state := _state(folders[-1])) in OVER:
         text = f"Task {shortened(call.task_id or '')!r} is over ({state}): read it instead."
-        raise refused(errors.UNSUPPORTED, text)
+        raise refused(refusals.UNSUPPORTED, text)
     encoder = A2AEncoder(last.context, reader, goes_on=True)
     encoder.encode(last.events)
     return [encoder.frame("task", task_of(folders, _history(sent.params)))], encoder
@@ -80,12 +80,14 @@ def continues(request: Request, runs: Sequence[TaskStatus]) -> Request:
     said = request.extra("a2a")["notes"]["context"]
     if said and said != thread:
         text = f"contextId: task {shortened(task_id)!r} belongs to another context."
-        raise refused(errors.PARAMS, text, "message.contextId")
+        raise refused(refusals.PARAMS, text, "message.contextId")
     end = events[-1] if events else None
     if not isinstance(end, RunFinished | RunFailed):
-        raise refused(errors.UNSUPPORTED, f"Task {shortened(task_id)!r} still works; wait until it asks for something.")
+        raise refused(
+            refusals.UNSUPPORTED, f"Task {shortened(task_id)!r} still works; wait until it asks for something."
+        )
     if isinstance(end, RunFailed) or end.reason is not FinishReason.INTERRUPTED:
-        raise refused(errors.UNSUPPORTED, f"Task {shortened(task_id)!r} is over; begin a new one without a taskId.")
+        raise refused(refusals.UNSUPPORTED, f"Task {shortened(task_id)!r} is over; begin a new one without a taskId.")
     request = request.copy()
     request.thread_id = thread
     asked = [event for event in events if isinstance(event, Interrupted)]
@@ -93,7 +95,7 @@ def continues(request: Request, runs: Sequence[TaskStatus]) -> Request:
     for answer in request.resume:
         if answer.interrupt_id and answer.interrupt_id not in known:
             text = f"metadata.interruptId: task {shortened(task_id)!r} asks no such question."
-            raise refused(errors.PARAMS, text, "message.metadata.interruptId")
+            raise refused(refusals.PARAMS, text, "message.metadata.interruptId")
     return request
 
 
