@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from bridge.codec import (
     Context,
     Decoder,
-    Dialect,
     Endpoint,
     Operation,
+    SteppedRun,
+    SteppedRunDialect,
     WireRequest,
     WireResponse,
 )
@@ -20,7 +23,7 @@ from bridge.errors import Failure
 from bridge.model import Event, Request
 
 
-class A2A(Dialect):
+class A2A(SteppedRunDialect):
     """Both sides of A2A."""
 
     name = NAME
@@ -35,6 +38,9 @@ class A2A(Dialect):
 
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
         return calling.encode_request(wanted, context)
+
+    def stepped(self, wanted: Request, context: Context, memo: dict[str, Any]) -> SteppedRun:
+        return calling.Calling(wanted, context, memo)
 
     def decoder(self, context: Context) -> Decoder:
         return A2ADecoder(context)
