@@ -15,7 +15,7 @@ from bridge.dialects.a2a.decoder import A2ADecoder
 from bridge.dialects.a2a.options import back
 from bridge.dialects.a2a.sending import Sender
 from bridge.dialects.a2a.wire import OVER, WAITING, Version
-from bridge.errors import BackendError, ErrorCode, Failure
+from bridge.errors import UNKNOWN_THREAD, BackendError, ErrorCode, Failure
 from bridge.model import Event, Request
 
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.5, 5.0, 1.6
@@ -23,8 +23,6 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.5, 5.0, 1.6
 _MOST_REFUSALS = 3
 """Questions for the state of a task that may fail one after another."""
 _NO_CARD = frozenset({404, 405, 501})
-UNKNOWN_CONTEXT = "unknown_thread"
-"""The detail of a failure: the agent does not know the context that it named once."""
 
 
 def encode_request(request: Request, context: Context) -> WireRequest:
@@ -176,7 +174,7 @@ class Calling:
             self._interface, self._to_send = chosen(self._card, self._options, old=True), True
             return True
         if sender.context_id and code in (errors.UNKNOWN_TASK, errors.PARAMS) and "context" in failure.message.lower():
-            failure.details[UNKNOWN_CONTEXT] = True
+            failure.details[UNKNOWN_THREAD] = True
         return False
 
     def _has_old(self) -> bool:

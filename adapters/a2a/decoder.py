@@ -43,6 +43,7 @@ from bridge.model import (
     PartKind,
     Raw,
     Reasoning,
+    Resume,
     Text,
     ToolCall,
     ToolResult,
@@ -303,12 +304,11 @@ class A2ADecoder(JsonDecoder):
             for each in named:
                 interrupt_id = text_of(each.get("id")) or self.task_id
                 call_id = text_of(each.get("callId")) or None
-                call = next((c for c in calls if c.call_id == call_id), None)
                 self._interrupt(
                     interrupt_id,
                     text_of(each.get("reason")) or None,
                     plain_numbers(each.get("payload")),
-                    call,
+                    next((c for c in calls if c.call_id == call_id), None),
                     {**notes, "named": True},
                     call_id,
                 )
@@ -334,7 +334,7 @@ class A2ADecoder(JsonDecoder):
         if call is not None:
             notes = {**notes, CALL: [call.call_id, call.name]}
             call_id = call.call_id
-        self.builder.interrupt(Interrupted(interrupt_id, reason, payload, call_id, noted(notes)))
+        self.builder.interrupt(Interrupted(interrupt_id, reason, payload, call_id, noted({"notes": notes})))
 
     # -------------------------------------------------------------- artifacts
 
@@ -512,10 +512,15 @@ def _earlier(context: Context) -> dict[str, int]:
     request = context.request
     out: dict[str, int] = {}
     for answer in request.resume if request is not None else ():
-        for key, length in object_of(own(answer.extras).get(PARTS_SAID)).items():
+        for key, length in object_of(notes_of(answer).get(PARTS_SAID)).items():
             if is_count(length):
                 out[key] = length
     return out
+
+
+def notes_of(answer: Resume) -> Wire:
+    """What was noted on the question that this answers."""
+    return object_of(own(answer.extras).get("notes"))
 
 
 def _payload(text: str, parts: list[Part]) -> Any:
@@ -533,4 +538,7 @@ def _payload(text: str, parts: list[Part]) -> Any:
 
 def _usage(counts: Wire, names: dict[str, str]) -> UsageReported:
     """Counts come as doubles where a Struct held them."""
-    return UsageReported(**{name: whole(counts.get(said)) for name, said in names.items()})
+    report = UsageReported()
+    for name, said in names.items():
+        setattr(report, name, whole(counts.get(said)))
+    return report

@@ -64,12 +64,13 @@ def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
 def _number(error: dict[str, Any]) -> str:
     """The number of JSON-RPC for an error of either binding."""
     for detail in _details(error):
-        if (number := REASONS.get(text_of(detail.get("reason")))) is not None:
-            return number
+        if (told := REASONS.get(text_of(detail.get("reason")))) is not None:
+            return told
     code = error.get("code")
     if is_count(code):
         return _BY_STATUS.get(code, str(code))
-    return str(number) if (number := whole(code)) is not None else text_of(code)
+    number = whole(code)
+    return text_of(code) if number is None else str(number)
 
 
 def _own_code(error: dict[str, Any]) -> ErrorCode | None:

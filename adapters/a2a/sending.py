@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from bridge.codec import Context, Feature, WireRequest
 from bridge.dialects.a2a.card import Interface
-from bridge.dialects.a2a.decoder import CALL, TASK
+from bridge.dialects.a2a.decoder import CALL, TASK, notes_of
 from bridge.dialects.a2a.options import BackOptions, back
 from bridge.dialects.a2a.wire import (
     EXTENSIONS_HEADER,
@@ -21,7 +21,6 @@ from bridge.dialects.a2a.wire import (
     Wire,
     message,
     method_name,
-    own,
     part_said,
     result_part,
     write_part,
@@ -142,7 +141,7 @@ class Sender:
             metadata |= request.metadata
             if request.user_id:
                 metadata["user_id"] = request.user_id
-        named = [answer for answer in request.resume if own(answer.extras).get("named")]
+        named = [answer for answer in request.resume if notes_of(answer).get("named")]
         if named and self.task_id:
             metadata[INTERRUPT_ID] = named[0].interrupt_id
         return metadata
@@ -155,7 +154,7 @@ class Sender:
     def _answer(self, answer: Resume, version: Version) -> Wire:
         """The answer to a question: the result of the call that waits, a text, or a value."""
         payload = answer.payload
-        call = own(answer.extras).get(CALL)
+        call = notes_of(answer).get(CALL)
         if isinstance(call, list) and len(call) == 2 and self.task_id:
             if answer.decision != "resolved":
                 payload = {"status": "cancelled", "result": payload} if payload is not None else {"status": "cancelled"}
@@ -263,7 +262,7 @@ class Sender:
 
 def _task_of(answer: Resume) -> str:
     """The task that waits for this answer. A question that was not noted here is named like its task."""
-    named = own(answer.extras).get(TASK)
+    named = notes_of(answer).get(TASK)
     return named if isinstance(named, str) and named else answer.interrupt_id
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 
-from bridge.codec import Context, FrameLike, Losses, SteppedRun, SteppedRunDialect, WireRequest, WireResponse
+from bridge.codec import Context, FrameLike, Losses, Step, SteppedRun, SteppedRunDialect, WireRequest, WireResponse
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.framing import sse
 from bridge.model import Event, Request, RunFailed
@@ -60,31 +60,29 @@ class SteppedCall:
     async def open(self) -> None:
         while self._response is None and not self._first and not self._over:
             self._first = await self._step()
-        if self._response is not None:
-            self._first += await self._steps_beside()
-
-    async def _steps_beside(self) -> list[Event]:
-        """Sends what is to be sent while the stream that just opened is waiting."""
-        stream, events = self._response, list[Event]()
-        while (step := self._run.next()) is not None:
-            await asyncio.sleep(step.after)
-            events += await self._send(step.wire)
-            if self._response is not stream:
-                raise BackendError("The backend opened a second event stream.", code=ErrorCode.BACKEND_PROTOCOL)
-        return events
 
     async def _step(self) -> list[Event]:
-        """One request and, unless a stream opened, its answer; the end when nothing is left to ask."""
+        """One request and its answer; where that is a stream, also what is sent while it waits to be read.
+
+        The end when nothing is left to ask.
+        """
         step = self._run.next()
         if step is None:
             return self._run.close()
+        events = await self._send(step)
+        stream = self._response
+        while stream is not None and (step := self._run.next()) is not None:
+            events += await self._send(step)
+            if self._response is not stream:
+                stream.close()
+                raise BackendError("The backend opened a second event stream.", code=ErrorCode.BACKEND_PROTOCOL)
+        return events
+
+    async def _send(self, step: Step) -> list[Event]:
+        """Raises `BridgeError`, unless the run goes on with another request."""
         if step.after:
             await asyncio.sleep(step.after)
-        return await self._send(step.wire)
-
-    async def _send(self, wire: WireRequest) -> list[Event]:
-        """Raises `BridgeError`, unless the run goes on with another request."""
-        wire = self.sent = self._addressed(wire)
+        wire = self.sent = self._addressed(step.wire)
         backend = self._backend
         try:
             response = await backend.ask(wire)
@@ -138,8 +136,6 @@ class SteppedCall:
                 events = await self._read(self._response)
             else:
                 events = await self._step()
-                if self._response is not None:
-                    events += await self._steps_beside()
             return self._passed_on(events)
         except BridgeError as error:
             return self._passed_on(self._run.close(error.failure))
