@@ -58,6 +58,7 @@ CAPABILITIES = Capabilities(
     ),
     history=HistoryMode.DELTA,
     keeps_history=True,
+    names_threads=True,
     eager_start=True,
     client_runs_calls=False,
     usage_on_failure=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from bridge.codec import (
     AgentTasksDialect,
@@ -15,6 +16,8 @@ from bridge.codec import (
     FrameLike,
     Operation,
     QueryParameter,
+    SteppedRun,
+    SteppedRunDialect,
     TaskCall,
     TaskPage,
     TaskStatus,
@@ -51,7 +54,7 @@ def _endpoint(method: str, path: str, *query: QueryParameter) -> Endpoint:
     return Endpoint(method, path, Operation.TASKS, query=query)
 
 
-class A2A(AgentTasksDialect, DescribedDialect):
+class A2A(AgentTasksDialect, DescribedDialect, SteppedRunDialect):
     """Both sides of A2A."""
 
     name = NAME
@@ -126,6 +129,9 @@ class A2A(AgentTasksDialect, DescribedDialect):
 
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
         return calling.encode_request(wanted, context)
+
+    def stepped(self, wanted: Request, context: Context, memo: dict[str, Any]) -> SteppedRun:
+        return calling.Calling(wanted, context, memo)
 
     def decoder(self, context: Context) -> Decoder:
         return A2ADecoder(context)

@@ -39,6 +39,7 @@ from bridge.codec.scope import SCOPES, Scope
 from bridge.codec.sessions import SessionDialect
 from bridge.codec.single_run import SessionRef, SingleRunDialect, SingleRunOptions
 from bridge.codec.socket import SocketDialect
+from bridge.codec.stepped_run import Step, SteppedRun, SteppedRunDialect
 from bridge.codec.stored_responses import StoredAnswersDialect
 from bridge.codec.surface import Endpoint, Operation, QueryParameter, Surface, offers, served
 from bridge.codec.tasks import TaskDialect, TaskRequest, TaskState, TaskStatus
@@ -103,6 +104,9 @@ __all__ = [
     "SingleRunDialect",
     "SingleRunOptions",
     "SocketDialect",
+    "Step",
+    "SteppedRun",
+    "SteppedRunDialect",
     "StoredAnswer",
     "StoredAnswersDialect",
     "StoredFile",

@@ -73,7 +73,7 @@ class Dialect:
     the back, towards backends. What only some protocols can do are contracts of their own, which a dialect inherits
     when it has that ability: `AgentTasksDialect`, `CountingDialect`, `DescribedDialect`, `ModelsDialect`,
     `ModesDialect`, `QueuedRunsDialect`, `ResumableDialect`, `SessionDialect`, `SingleRunDialect`, `SocketDialect`,
-    `StoredAnswersDialect`, `TaskDialect`, `ToolHostDialect`.
+    `SteppedRunDialect`, `StoredAnswersDialect`, `TaskDialect`, `ToolHostDialect`.
     """
 
     name: ClassVar[str]

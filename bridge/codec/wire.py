@@ -33,7 +33,7 @@ class WireRequest:
     """A request on a wire. `path` is relative to the mount path (as front) or the base URL (as back).
 
     `headers` are looked up by lower-case names (the server's mapping does not mind the case); `params` are the named
-    pieces of the surface's path pattern.
+    pieces of the surface's path pattern. `rooted`: the path begins at the backend's host, not at its base URL.
     """
 
     method: str = "POST"
@@ -42,6 +42,7 @@ class WireRequest:
     query: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    rooted: bool = False
 
     @property
     def target(self) -> str:

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, cast
 
 from bridge import config as cfg
-from bridge.codec import ModesDialect, Operation, QueuedRunsDialect, SessionDialect, registry
+from bridge.codec import ModesDialect, Operation, QueuedRunsDialect, SessionDialect, SteppedRunDialect, registry
 from bridge.codec.naming import ModelNames
 from bridge.engine.route import Route
 from bridge.errors import ConfigError
@@ -98,6 +98,10 @@ def _backend(name: str, section: cfg.Backend) -> Backend:
         from bridge.runs.backend import QueuedRunsBackend
 
         open_backend = QueuedRunsBackend
+    elif isinstance(dialect, SteppedRunDialect):
+        from bridge.transports.stepped import SteppedBackend
+
+        open_backend = SteppedBackend
     return open_backend(
         name,
         dialect,

@@ -241,7 +241,10 @@ class Bridge:
         turn = await self._turn(order, backend, group)
         request = turn.request if turn is not None else order.request
         info = order.info(backend, request)
-        request = self._with_own_thread(route, backend, request, info)
+        if turn is not None and backend.capabilities.names_threads:
+            info.shown_thread = order.request.thread_id or info.run_id
+        else:
+            request = self._with_own_thread(route, backend, request, info)
         if continued and (route.mid_stream_fallback != "continue" or backend.capabilities.keeps_history):
             # One that remembers by itself cannot be told what another one said.
             continued = ""

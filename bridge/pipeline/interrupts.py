@@ -16,6 +16,7 @@ import orjson
 
 from bridge.errors import ErrorCode, RequestError, shortened
 from bridge.model import Interrupted, Message, Request, Resume, Text, result_text
+from bridge.model.parts import Extras
 from bridge.pipeline.conversation import results_in
 
 _TYPES: dict[type, frozenset[str]] = {
@@ -135,11 +136,14 @@ def _is_free(asked: Interrupted) -> bool:
 
 def _formed(open_interrupts: Sequence[Interrupted], answers: list[Resume]) -> list[Resume]:
     """Return the answers, each in the form of its question's `responseSchema` (docs/dialects/ag-ui.md), or as the
-    decisions on its `action_requests`.
+    decisions on its `action_requests`, with the notes on the question.
     """
     asked = {i.interrupt_id: i.payload for i in open_interrupts if isinstance(i.payload, dict)}
+    notes = {i.interrupt_id: _notes(i) for i in open_interrupts}
     out = []
     for answer in answers:
+        if noted := notes.get(answer.interrupt_id):
+            answer = replace(answer, extras={**noted, **(answer.extras or {})})
         payload = asked.get(answer.interrupt_id, {})
         schema, actions = payload.get("responseSchema"), payload.get("action_requests")
         if isinstance(actions, list):
@@ -148,6 +152,11 @@ def _formed(open_interrupts: Sequence[Interrupted], answers: list[Resume]) -> li
             answer = replace(answer, payload=_form(answer, schema))
         out.append(answer)
     return out
+
+
+def _notes(asked: Interrupted) -> Extras:
+    """What the backend's dialect noted on its question under "notes", which comes back to it with the answer."""
+    return {name: {"notes": fields["notes"]} for name, fields in (asked.extras or {}).items() if "notes" in fields}
 
 
 def _decisions(answer: Resume, count: int) -> Any:

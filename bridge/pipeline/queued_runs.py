@@ -288,7 +288,8 @@ async def begin(
     options: QueuedRunsOptions,
 ) -> QueuedRunTurn:
     """The turn of this request, begun. Raises `BridgeError`."""
-    turn = QueuedRunTurn(history, owner, scope, request, front, remembers=back.takes_news, options=options)
+    remembers = back.takes_news and not back.names_threads
+    turn = QueuedRunTurn(history, owner, scope, request, front, remembers=remembers, options=options)
     try:
         await turn.begin(run_id)
     except BaseException:

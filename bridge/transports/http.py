@@ -257,6 +257,12 @@ class HttpBackend:
                 self._addresses[path] = known
         return known
 
+    def address_of(self, wire: WireRequest) -> URL:
+        """Return where a request goes."""
+        if wire.rooted:
+            return self.url.with_path(wire.path, encoded=True).with_query(self.url.query)
+        return self.address(wire.path)
+
     async def models(self) -> list[ModelInfo]:
         if not isinstance(self.dialect, ModelsDialect):
             return []
@@ -314,7 +320,7 @@ class HttpBackend:
         A kept-alive connection that the backend closed in the moment of sending: nothing was answered, so a fresh one
         is tried at once (openai-chat, "Cancellation, limits"). Each round uses up a stale one.
         """
-        session, address = self.session, self.address(wire.path)
+        session, address = self.session, self.address_of(wire)
         while True:
             reused.set(False)
             try:
@@ -365,7 +371,7 @@ class HttpBackend:
 
     def explained(self, failure: Failure, wire: WireRequest, outcome: str, advice: str = "") -> Failure:
         """Return the failure with the cause for the log: the call, its outcome, and what an operator should check."""
-        address = self.address(wire.path).with_user(None).with_query(None)
+        address = self.address_of(wire).with_user(None).with_query(None)
         return self.secrets.explain(failure, f"{wire.method} {address} {outcome}", advice, self.name)
 
 

@@ -1,0 +1,81 @@
+"""The optional contract of dialects whose backends take several requests for one run: what is asked next depends on
+what came before.
+
+A `SteppedRun` is a state machine without I/O; a transport sends its requests, waits before them, and hands it what
+came. `QueuedRun` is the other contract with several requests: of a run whose events can be read again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from bridge.codec.context import Context
+from bridge.codec.dialect import Dialect
+from bridge.codec.wire import FrameLike, WireRequest, WireResponse
+from bridge.errors import Failure
+from bridge.model.events import Event
+from bridge.model.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One request of a run, `after` so many seconds."""
+
+    wire: WireRequest
+    after: float = 0.0
+
+
+class SteppedRun(Protocol):
+    """One run, from its first request to its last event.
+
+    An answer that is an event stream is read as it comes, any other is handed over whole, whatever was asked for.
+    """
+
+    def next(self) -> Step | None:
+        """The next request: at the beginning, after each whole answer, when a stream has opened and when it ended.
+
+        None while a stream is open: read on. None otherwise: there is nothing more to ask, and the run ends.
+        """
+        ...
+
+    def whole(self, answer: WireResponse) -> list[Event]:
+        """The events of an answer in one piece with a status below 300. Raises `BackendError` to end the run."""
+        ...
+
+    def refused(self, failure: Failure) -> bool:
+        """The last request failed, or was answered so; return whether the run goes on with what `next` says."""
+        ...
+
+    def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
+        """The events of these frames of the open stream. Never raises on wire data."""
+        ...
+
+    def ended(self, failure: Failure | None) -> list[Event]:
+        """The stream has ended, or broke because of `failure`."""
+        ...
+
+    def close(self, failure: Failure | None = None) -> list[Event]:
+        """Nothing more is asked: the terminal event is out after this at the latest."""
+        ...
+
+    def cancel(self) -> WireRequest | None:
+        """Asks for the end of the run at the backend; None where there is nothing to end, or it has no name yet."""
+        ...
+
+    @property
+    def working(self) -> bool:
+        """The backend may be at work on the run."""
+        ...
+
+
+class SteppedRunDialect(Dialect):
+    """A dialect whose backends are asked so. `encode_request` is the request that carries the messages."""
+
+    def stepped(self, request: Request, context: Context, memo: dict[str, Any]) -> SteppedRun:
+        """Return the run of a request. Raises `Unsupported` as `encode_request` does.
+
+        `memo` belongs to the backend: runs leave there what others of it can use, such as a description of the backend.
+        """
+        raise NotImplementedError
