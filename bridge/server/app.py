@@ -11,7 +11,6 @@ import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Self
 
 from aiohttp import web
@@ -257,11 +256,6 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
         if is_counted and (endpoint.operation is not Operation.SOCKET or ADMIT in http):
             await state.limits.check_rate(user)
 
-    async def permit(http: web.Request, operation: Operation) -> None:
-        state.browsers.check_endpoint(http, kept=operation in KEPT)
-        if is_asked:
-            await state.identity.user(visit_of(http, query_key), route.path, scope=SCOPES[operation])
-
     async def admit_again(http: web.Request) -> None:
         try:
             await admit(http)
@@ -282,7 +276,13 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
                 raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
             await admit(http)
             http[ADMIT] = admit_again
-            http[PERMIT] = partial(permit, http)
+
+            async def permit(operation: Operation) -> None:
+                state.browsers.check_endpoint(http, kept=operation in KEPT)
+                if is_asked:
+                    await state.identity.user(visit_of(http, query_key), route.path, scope=SCOPES[operation])
+
+            http[PERMIT] = permit
             return await handler(http)
         except BridgeError as error:
             where = http[WHERE]
