@@ -18,7 +18,6 @@ from aiohttp.typedefs import Middleware
 
 from bridge.codec import (
     SCOPES,
-    AgentTasksDialect,
     Dialect,
     Endpoint,
     Operation,
@@ -241,12 +240,7 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
     is_asked = not (endpoint.public or state.identity.is_open)
     is_counted = state.limits.has_rates and not endpoint.public
     is_kept = endpoint.operation in KEPT
-    # What such a request does only its body says: `permit` then asks for the scope.
-    says_itself = isinstance(route.dialect, AgentTasksDialect) and endpoint.operation in (
-        Operation.RUN,
-        Operation.TASKS,
-    )
-    scope = None if says_itself else SCOPES[endpoint.operation]
+    scope = SCOPES[endpoint.operation]
     is_refused_late = not endpoint.public and endpoint.operation not in (Operation.STOP, Operation.CANCEL)
 
     async def admit(http: web.Request) -> None:

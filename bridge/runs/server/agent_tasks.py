@@ -24,6 +24,7 @@ from bridge.codec import (
 )
 from bridge.engine import Caller
 from bridge.errors import BridgeError, ErrorCode, RequestError, shortened
+from bridge.framing import sse
 from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished
 from bridge.runs import START, RunKey, RunPlan, RunRecord, RunState
 from bridge.runs.server.durable import read_on, stream_rest
@@ -230,7 +231,7 @@ async def _watch(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
     try:
         await stream.open()
         async with scope.limiter.reader_slot(scope.user):
-            return await stream_rest(scope, stream)
+            return await stream_rest(scope, stream, sse.join(await stream.read(0)))
     finally:
         scope.report.lost, scope.report.usage = stream.lost, stream.usage
         scope.report.ended(stream.reason, stream.failure)

@@ -1,4 +1,4 @@
-"""An application that uses A2A's Python SDK: `session.py BASE_URL BINDING [tasks [0.3]]`. Prints what it saw as JSON."""
+"""An application with A2A's Python SDK: `session.py BASE_URL BINDING [tasks [0.3]]`. Prints what it saw as JSON."""
 
 import asyncio
 import json
