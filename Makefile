@@ -54,7 +54,7 @@ $(VENV)/.fuzz: $(VENV)/.dev
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
 	@touch $@
 
-OTHERS := $(patsubst %,$(VENV)/%/.done,agentscope ag-kit deploy genai langchain pydantic-ai schemathesis) \
+OTHERS := $(patsubst %,$(VENV)/%/.done,agentscope ag-kit deploy genai langchain pydantic-ai schemathesis a2a-agents a2a-agents-old) \
 	$(patsubst %,tests/interop/%/node_modules/.stamp,agui ai-sdk ai-sdk-ui agents axe genai-js)
 
 run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080; PORT=9000 for another port
