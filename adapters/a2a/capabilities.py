@@ -12,12 +12,6 @@ CAPABILITIES = Capabilities(
     answers=entries(
         ANSWER_FEATURES,
         text={Feature.REFUSAL: "a text part, marked in its metadata"},
-        custom={
-            Feature.USAGE: "metadata of the last status",
-            Feature.USAGE_DETAILS: "metadata of the last status",
-            Feature.FINISH_LENGTH: "metadata of the last status",
-            Feature.FINISH_CONTENT_FILTER: "metadata of the last status",
-        },
         drop={
             Feature.REASONING: _BY_OPTION,
             Feature.REASONING_SIGNATURE: _BY_OPTION,

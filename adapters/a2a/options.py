@@ -9,11 +9,46 @@ from pydantic import Field
 from bridge.codec import Context, Options
 
 
+class Skill(Options):
+    """What the agent does well, for those who choose among agents."""
+
+    id: str = Field(min_length=1)
+    name: str = Field(min_length=1)
+    description: str = Field(min_length=1)
+    tags: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+
+
 class FrontOptions(Options):
     """Options of a route whose clients speak A2A."""
 
+    name: str = Field("", description="The agent's name on its card; empty = the names of the backends.")
+    description: str = Field("", description="What the agent is for, on its card.")
+    agent_version: str = Field("1.0.0", min_length=1, description="The agent's own version, on its card.")
+    skills: tuple[Skill, ...] = Field(
+        (),
+        description="The skills on the card: id, name, description, tags and examples of each; none = one skill, chat.",
+    )
+    provider_name: str = Field("", description="Who offers the agent, on its card, together with provider_url.")
+    provider_url: str = Field("", description="The address of who offers the agent.")
+    documentation_url: str = Field("", description="The address of the agent's documentation, on its card.")
+    bindings: tuple[Literal["jsonrpc", "http"], ...] = Field(
+        ("jsonrpc", "http"),
+        min_length=1,
+        description="The bindings that the card names, the preferred one first. Both are served in any case.",
+    )
     versions: tuple[Literal["1.0", "0.3"], ...] = Field(
         ("1.0",), min_length=1, description="The versions of the protocol that clients may speak."
+    )
+    reasoning: Literal["drop", "status"] = Field(
+        "drop",
+        description="The model's reasoning: left out, since clients show all that an agent says as its answer, or as "
+        "messages of a WORKING status, marked as thoughts.",
+    )
+    tools: Literal["drop", "status"] = Field(
+        "drop",
+        description="Tool calls that the backend ran, with their results: left out, or as data parts in messages of a "
+        "WORKING status. Clients that ask for google-adk's extension get them in any case.",
     )
 
 

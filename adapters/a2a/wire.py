@@ -145,8 +145,10 @@ _ROLES = {"ROLE_USER": "user", "user": "user", "ROLE_AGENT": "assistant", "agent
 ADK_TYPE, ADK_THOUGHT, ADK_SIGNATURE = "adk_type", "adk_thought", "adk_thought_signature"
 ADK_LONG_RUNNING, ADK_USAGE, ADK_ERROR_CODE = "adk_is_long_running", "adk_usage_metadata", "adk_error_code"
 FUNCTION_CALL, FUNCTION_RESPONSE = "function_call", "function_response"
-USAGE, FINISH_REASON = "usage", "finishReason"
-"""Keys of the metadata of the last status of a run: `{input, output, total, cached, reasoning}`, and why it ended."""
+USAGE, FINISH_REASON, CODE = "usage", "finishReason", "code"
+"""Keys of the metadata of the last status of a run: `{input, output, total, cached, reasoning}`, why it ended, and the
+code of its failure.
+"""
 INTERRUPTS: Final = "interrupts"
 """The key of the metadata of a question's message: a list of `{id, reason, payload, callId}`, absent fields left out.
 """
@@ -225,7 +227,8 @@ def written(value: Any) -> bytes:
 # ------------------------------------------------------------------ parts
 
 _KINDS = {"image": MediaKind.IMAGE, "audio": MediaKind.AUDIO, "video": MediaKind.VIDEO}
-_CONTENT = ("text", "raw", "url", "data")
+CONTENT = ("text", "raw", "url", "data")
+"""The fields of a part, one of which it has."""
 
 
 def read_part(value: object) -> Part | None:

@@ -1,5 +1,6 @@
 """The codec contract: what a dialect is, what it promises, and how it is found."""
 
+from bridge.codec.agent_tasks import AgentTasksDialect, TaskCall, TaskPage, TaskSummary
 from bridge.codec.capabilities import (
     ANSWER_FEATURES,
     REQUEST_FEATURES,
@@ -14,7 +15,7 @@ from bridge.codec.check import Node, body_of
 from bridge.codec.context import Context, Losses, StoredAnswer, StoredResponses
 from bridge.codec.counting import CountingDialect
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.described import DescribedDialect
+from bridge.codec.described import DescribedAgent, DescribedDialect
 from bridge.codec.dialect import Decoder, Dialect, Encoder, Framing, Options, require
 from bridge.codec.models import ModelInfo, ModelsDialect
 from bridge.codec.modes import ModesDialect
@@ -60,10 +61,12 @@ __all__ = [
     "KEEPALIVE",
     "REQUEST_FEATURES",
     "SCOPES",
+    "AgentTasksDialect",
     "Capabilities",
     "Context",
     "CountingDialect",
     "Decoder",
+    "DescribedAgent",
     "DescribedDialect",
     "Dialect",
     "Encoder",
@@ -111,10 +114,13 @@ __all__ = [
     "SubscribeRequest",
     "Support",
     "Surface",
+    "TaskCall",
     "TaskDialect",
+    "TaskPage",
     "TaskRequest",
     "TaskState",
     "TaskStatus",
+    "TaskSummary",
     "ToolHostDialect",
     "WireRequest",
     "WireResponse",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from bridge.codec.agent_tasks import AgentTasksDialect
 from bridge.codec.counting import CountingDialect
 from bridge.codec.described import DescribedDialect
 from bridge.codec.dialect import Dialect, require
@@ -32,6 +33,7 @@ CONTRACTS: Mapping[Operation, type[Dialect]] = MappingProxyType({
     Operation.SOCKET: SocketDialect,
     Operation.STATUS: TaskDialect,
     Operation.STOP: SingleRunDialect,
+    Operation.TASKS: AgentTasksDialect,
     Operation.TRANSCRIBE: QueuedRunsDialect,
 })  # fmt: skip
 

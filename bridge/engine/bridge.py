@@ -25,6 +25,7 @@ from bridge.pipeline.places import places_of
 from bridge.pipeline.redirects import without_redirects
 from bridge.pipeline.retries import may_ask_elsewhere
 from bridge.pipeline.stored_responses import Answers
+from bridge.pipeline.task_index import TaskIndex
 from bridge.pipeline.tools import with_tools
 
 if TYPE_CHECKING:
@@ -335,6 +336,10 @@ class Bridge:
             self._response_now, self.runs, owner, route.path, route.dialect, route.options
         )
         return self._memory.answers(owner, route.path, look)
+
+    def task_index(self, route: Route, owner: str) -> TaskIndex | None:
+        """The list of this owner's tasks on a route; None where no store keeps it."""
+        return self._memory.tasks(owner, route.path) if self._memory is not None else None
 
     async def _settle(self, key: RunKey, plan: RunPlan) -> None:
         from bridge.runs import settle

@@ -49,6 +49,7 @@ from bridge.pipeline.conversation import (
 )
 from bridge.pipeline.interrupts import Settled, settle
 from bridge.pipeline.stored_responses import Answers, Look
+from bridge.pipeline.task_index import TaskIndex
 from bridge.stores.base import Conversation, ConversationStore, HeldConversation
 
 log = logging.getLogger("bridge.memory")
@@ -492,6 +493,10 @@ class Memory:
             await turn.close()
             raise
         return turn
+
+    def tasks(self, owner: str, scope: str) -> TaskIndex:
+        """The list of an owner's tasks on a route."""
+        return TaskIndex(self.history, owner, scope)
 
     def answers(self, owner: str, scope: str, look: Look | None = None) -> Answers:
         """The answers that this owner's clients may name by id."""

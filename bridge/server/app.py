@@ -11,6 +11,7 @@ import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Self
 
 from aiohttp import web
@@ -18,6 +19,7 @@ from aiohttp.typedefs import Middleware
 
 from bridge.codec import (
     SCOPES,
+    AgentTasksDialect,
     Dialect,
     Endpoint,
     Operation,
@@ -35,7 +37,7 @@ from bridge.server.operations import RouteOperations
 from bridge.server.page import Page
 from bridge.server.page.site import key_of
 from bridge.server.refusals import RefusalLog
-from bridge.server.wire import ADMIT, FAILURE, OWN_PAGE, REPORTED, USER, WHERE, error_of, request_id
+from bridge.server.wire import ADMIT, FAILURE, OWN_PAGE, PERMIT, REPORTED, USER, WHERE, error_of, request_id
 
 log = logging.getLogger("bridge.server")
 
@@ -240,7 +242,12 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
     is_asked = not (endpoint.public or state.identity.is_open)
     is_counted = state.limits.has_rates and not endpoint.public
     is_kept = endpoint.operation in KEPT
-    scope = SCOPES[endpoint.operation]
+    # What such a request does only its body says: `permit` then asks for the scope.
+    says_itself = isinstance(route.dialect, AgentTasksDialect) and endpoint.operation in (
+        Operation.RUN,
+        Operation.TASKS,
+    )
+    scope = None if says_itself else SCOPES[endpoint.operation]
     is_refused_late = not endpoint.public and endpoint.operation not in (Operation.STOP, Operation.CANCEL)
 
     async def admit(http: web.Request) -> None:
@@ -249,6 +256,11 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
         # Of a connection each request counts, not the connection itself.
         if is_counted and (endpoint.operation is not Operation.SOCKET or ADMIT in http):
             await state.limits.check_rate(user)
+
+    async def permit(http: web.Request, operation: Operation) -> None:
+        state.browsers.check_endpoint(http, kept=operation in KEPT)
+        if is_asked:
+            await state.identity.user(visit_of(http, query_key), route.path, scope=SCOPES[operation])
 
     async def admit_again(http: web.Request) -> None:
         try:
@@ -270,6 +282,7 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
                 raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
             await admit(http)
             http[ADMIT] = admit_again
+            http[PERMIT] = partial(permit, http)
             return await handler(http)
         except BridgeError as error:
             where = http[WHERE]

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, TypeVar
 from aiohttp import web
 
 from bridge.codec import (
+    AgentTasksDialect,
     Context,
     CountingDialect,
+    DescribedAgent,
     DescribedDialect,
     ModelInfo,
     ModelsDialect,
@@ -18,10 +20,12 @@ from bridge.codec import (
     QueuedRunsDialect,
     ResumableDialect,
     StoredAnswersDialect,
+    WireRequest,
     require,
 )
 from bridge.engine import Caller, Route
 from bridge.errors import BackendError, ConfigError, ErrorCode, RequestError
+from bridge.runs.server.agent_tasks import serve_task_call
 from bridge.runs.server.durable import serve_durable, serve_resume
 from bridge.runs.server.history import HistoryHandler
 from bridge.runs.server.queued import serve_cancel, serve_start, serve_subscribe
@@ -85,6 +89,8 @@ class RouteOperations:
 
     def _run(self) -> Serve:
         route = self._route
+        if isinstance(route.dialect, AgentTasksDialect):
+            return serve_task_call
         if route.serves(Operation.STOP):
             return serve_single_durable if route.durable else single_run(self._locks)
         if route.durable:
@@ -156,9 +162,19 @@ class RouteOperations:
         return response
 
     async def _describe(self, http: web.Request) -> web.StreamResponse:
-        dialect, backends = require(self._route.dialect, DescribedDialect), self._route.backends
-        name = ", ".join(backend.name for backend in backends)
-        return response_of(dialect.encode_description(name, [backend.capabilities for backend in backends]))
+        route, server = self._route, self._bridge.config.server
+        dialect, backends = require(route.dialect, DescribedDialect), route.backends
+        base = server.public_url or f"{http.scheme}://{http.host}"
+        agent = DescribedAgent(
+            ", ".join(backend.name for backend in backends),
+            [backend.capabilities for backend in backends],
+            base.rstrip("/") + route.path.rstrip("/"),
+            route.options,
+            not self._state.identity.is_open,
+            route.durable,
+            WireRequest(http.method, http.path, http.headers, http.query),
+        )
+        return response_of(dialect.encode_description(agent))
 
     async def _health(self, http: web.Request) -> web.StreamResponse:
         return response_of(self._route.dialect.encode_health(not self._state.draining))
@@ -169,6 +185,7 @@ class RouteOperations:
 
 _MAKERS: dict[Operation, Callable[[RouteOperations], Handler]] = {
     Operation.RUN: lambda of: of._serves(of._run()),
+    Operation.TASKS: lambda of: of._serves(serve_task_call),
     Operation.SOCKET: lambda of: of._socket(),
     Operation.STOP: lambda of: StopHandler(of._bridge, of._route, of._locks),
     Operation.START: lambda of: of._serves(serve_task if of._route.serves(Operation.STATUS) else serve_start),

@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from bridge import framing
-from bridge.codec import Context, Dialect, Framing, WireRequest, WireResponse
+from bridge.codec import Context, Dialect, Framing, Operation, WireRequest, WireResponse
 from bridge.errors import Failure
 from bridge.framing import sse
 from bridge.model import Request
@@ -23,6 +23,8 @@ USER = web.RequestKey("user", str)
 """The user whom a request comes from (`bridge.server.identity`); the owner of all that is made with it."""
 ADMIT: web.RequestKey[Callable[[web.Request], Awaitable[None]]] = web.RequestKey("admit", None)
 """Identifies the user of a request and counts it; called again for each further request of a WebSocket connection."""
+PERMIT: web.RequestKey[Callable[[Operation], Awaitable[None]]] = web.RequestKey("permit", None)
+"""Checks that the user of a request may do what its body asks for."""
 WHERE: web.RequestKey[dict[str, Any]] = web.RequestKey("where", dict[str, Any])
 """The `operation` that a request asks for and its `path`, for dialects whose errors depend on them."""
 FAILURE = web.ResponseKey("failure", Failure)
