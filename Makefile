@@ -54,7 +54,7 @@ $(VENV)/.fuzz: $(VENV)/.dev
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
 	@touch $@
 
-OTHERS := $(patsubst %,$(VENV)/%/.done,a2a a2a-old agentscope ag-kit deploy genai langchain pydantic-ai schemathesis) \
+OTHERS := $(patsubst %,$(VENV)/%/.done,a2a a2a-agents a2a-agents-old a2a-old agentscope ag-kit deploy genai langchain pydantic-ai schemathesis) \
 	$(patsubst %,tests/interop/%/node_modules/.stamp,a2a-js agui ai-sdk ai-sdk-ui agents axe genai-js)
 
 run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080; PORT=9000 for another port

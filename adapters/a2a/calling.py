@@ -197,7 +197,11 @@ class Calling:
         return self._decoder.close(failure)
 
     def close(self, failure: Failure | None = None) -> list[Event]:
-        return self._decoder.close(failure)
+        events = self._decoder.close(failure)
+        if not self._decoder.task_id:
+            # What still comes may name the task, which then is cancelled.
+            self._decoder = A2ADecoder(self._context)
+        return events
 
     # ------------------------------------------------------------------ the end
 

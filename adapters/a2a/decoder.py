@@ -225,6 +225,8 @@ class A2ADecoder(JsonDecoder):
         about = {**object_of(message.get("metadata")), **metadata}
         if state in WAITING:
             self._ask(state, message)
+        elif state is State.REJECTED and about.get(FINISH_REASON) == FinishReason.CONTENT_FILTER:
+            self._finish(about)  # how another bridge tells it
         elif state in (State.FAILED, State.REJECTED):
             self._release()
             self._flush_usage()

@@ -123,7 +123,13 @@ def _said(message: Spelled, call: Call, notes: Notes) -> Request:
     said = Message("user", [part for part, _ in rest], message_id, metadata=metadata, places=places)
     if notes.task is None or results:
         return Request([*messages, *([said] if rest else [])])
-    answer = Resume(text_of(metadata.get(INTERRUPT_ID)), "resolved", _payload(said.parts), place=message.path)
+    named = text_of(metadata.get(INTERRUPT_ID))
+    if named and len(said.parts) > 1:
+        # How another bridge answers: the answer, then what else is said.
+        answer = Resume(named, "resolved", _payload(said.parts[:1]), place=message.path)
+        said.parts, said.places = said.parts[1:], (said.places[0], *said.places[2:])
+        return Request([said], resume=[answer])
+    answer = Resume(named, "resolved", _payload(said.parts), place=message.path)
     has_media = any(isinstance(part, Media) for part in said.parts)
     return Request([said] if has_media else [], resume=[answer])
 

@@ -51,8 +51,6 @@ _PATHS = {
     Method.GET: ("GET", "/tasks/{id}"),
     Method.CANCEL: ("POST", "/tasks/{id}:cancel"),
 }
-_OWN_FIELDS = ("metadata", "extensions", "referenceTaskIds")
-"""What a client of this dialect says of its message beside the parts."""
 
 
 class Sender:
@@ -66,8 +64,10 @@ class Sender:
         self._context = context
         self._options: BackOptions = back(context)
         self._lost = context.lost
-        known = request.history is HistoryMode.DELTA and request.thread_id
-        self.context_id = request.thread_id or "" if known else ""
+        self._is_own = bool(request.extra(NAME))
+        # A talk that comes whole, with what the agent said in it, is not the one that the agent may remember.
+        whole = request.history is HistoryMode.FULL and any(each.role == "assistant" for each in request.messages)
+        self.context_id = "" if whole else request.thread_id or ""
         self.task_id = next((_task_of(answer) for answer in request.resume), "")
         last = request.messages[-1] if request.messages else None
         self._message_id = (last.id if last is not None else None) or f"msg-{context.run_id}"
@@ -90,10 +90,14 @@ class Sender:
             metadata=self._metadata(),
         )
         extra = self._request.extra(NAME)
-        sent |= {name: extra[name] for name in _OWN_FIELDS[1:] if extra.get(name)}
-        configuration: Wire = dict(extra.get("configuration") or {})
+        if references := extra.get("referenceTaskIds"):
+            sent["referenceTaskIds"] = references
+        modes = extra.get("acceptedOutputModes")
+        configuration: Wire = {"acceptedOutputModes": modes} if modes else {}
         configuration |= {"blocking": True} if old and not stream else {}
         params: Wire = {"message": sent, **({"configuration": configuration} if configuration else {})}
+        if self._is_own and self._request.metadata:
+            params["metadata"] = self._request.metadata
         return self._asked(interface, Method.STREAM if stream else Method.SEND, params, "", stream)
 
     def get(self, interface: Interface, task_id: str) -> WireRequest:
@@ -135,15 +139,14 @@ class Sender:
 
     def _metadata(self) -> Wire:
         request = self._request
-        own_fields = request.extra(NAME).get("metadata")
-        metadata: Wire = dict(own_fields) if isinstance(own_fields, dict) else {}
-        if self._options.metadata:
+        metadata: Wire = dict(request.messages[-1].metadata) if self._is_own and request.messages else {}
+        if self._options.metadata and not self._is_own:
             metadata |= request.metadata
-            if request.user_id:
-                metadata["user_id"] = request.user_id
-        named = [answer for answer in request.resume if notes_of(answer).get("named")]
-        if named and self.task_id:
-            metadata[INTERRUPT_ID] = named[0].interrupt_id
+        if self._options.metadata and request.user_id:
+            metadata["user_id"] = request.user_id
+        for answer in request.resume[:1] if self.task_id else ():
+            if notes_of(answer).get("named") or not notes_of(answer):
+                metadata[INTERRUPT_ID] = answer.interrupt_id
         return metadata
 
     def _parts(self, version: Version) -> list[Wire]:
@@ -250,7 +253,7 @@ class Sender:
             Feature.REASONING_EFFORT: request.reasoning_effort,
             Feature.CONTEXT: request.context,
             Feature.STATE: request.state,
-            Feature.METADATA: request.metadata and not self._options.metadata,
+            Feature.METADATA: request.metadata and not (self._options.metadata or self._is_own),
             Feature.USER_ID: request.user_id and not self._options.metadata,
             Feature.THREAD_ID: request.thread_id and not self.context_id,
             Feature.EXTRAS: request.has_fields_of_others(NAME),

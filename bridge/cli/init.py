@@ -45,9 +45,11 @@ def init(args: argparse.Namespace) -> int:
 def _wanted(args: argparse.Namespace) -> _Wanted:
     """Return the choices of the flags; on a terminal, ask for the missing ones."""
     asks = sys.stdin.isatty() and args.to is None
-    names = [name for name in registry.names() if not registry.get(name).over_grpc]
+    names = registry.over_http()
     fronts = args.source or (_ask(f"What does your frontend speak? {', '.join(names)}", "") if asks else "").split()
     for name in fronts:
+        if not _dialect(name).served:
+            raise ConfigError(f"--from {name}: backends speak it, and no route; there are {', '.join(names)}")
         if _dialect(name).over_grpc:
             raise ConfigError(f"--from {name}: a route over gRPC needs `listen` and `agent_id`; see docs/dialects")
     if not fronts:
@@ -56,6 +58,8 @@ def _wanted(args: argparse.Namespace) -> _Wanted:
     if back == DEMO:
         return _Wanted(fronts, back, "", None, None, args.port)
     dialect = _dialect(back)
+    if not dialect.called:
+        raise ConfigError(f"--to {back}: routes speak it, and no backend; there are {', '.join(registry.called())}")
     url = args.url or (_ask("At which URL?", dialect.url) if asks else dialect.url)
     if not url:
         raise ConfigError(f"--url: required, the base URL of the {back} backend")

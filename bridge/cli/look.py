@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from bridge.cli.progress import Progress, amount
-from bridge.codec import Capabilities, Support, registry
+from bridge.codec import Dialect, Support, registry
 
 _PIECE = 2**16
 """Bytes read from stdin at once, at most."""
@@ -40,11 +40,16 @@ def check(args: argparse.Namespace) -> int:
 
 def dialects(args: argparse.Namespace) -> int:
     """Prints what each dialect can carry, from the cards."""
-    cards = {name: registry.get(name).capabilities for name in registry.names()}
+    every = [registry.get(name) for name in registry.names()]
     if args.json:
-        print(json.dumps({name: _capabilities_json(capabilities) for name, capabilities in cards.items()}, indent=2))
+        print(json.dumps({dialect.name: _card_json(dialect) for dialect in every}, indent=2))
         return 0
-    for title, role in (("answers to its clients", "answers"), ("requests to its backends", "requests")):
+    served = {d.name: d.capabilities for d in every if d.served}
+    called = {d.name: d.capabilities for d in every if d.called}
+    for title, role, cards in (
+        ("answers to its clients", "answers", served),
+        ("requests to its backends", "requests", called),
+    ):
         print(f"\n{title}")
         features = list(getattr(next(iter(cards.values())), role))
         widths = [max(len(name), *(len(support) for support in Support)) for name in cards]
@@ -56,13 +61,17 @@ def dialects(args: argparse.Namespace) -> int:
     return 0
 
 
-def _capabilities_json(capabilities: Capabilities) -> dict[str, Any]:
+def _card_json(dialect: Dialect) -> dict[str, Any]:
+    capabilities = dialect.capabilities
+
     def role(entries: Any) -> dict[str, Any]:
         return {
             str(f): {"fate": str(e.support), **({"reason": e.reason} if e.reason else {})} for f, e in entries.items()
         }
 
     return {
+        "served": dialect.served,
+        "called": dialect.called,
         "answers": role(capabilities.answers),
         "requests": role(capabilities.requests),
         "history": str(capabilities.history),

@@ -3,7 +3,7 @@
 No dialect carries everything. A declared loss is a fact that users can read and tests check; an undeclared loss is a
 bug. `Capabilities.answers` is about the frontend role (what the encoder can write for a client),
 `Capabilities.requests` about the backend role (what `encode_request` can write for a backend). Both name every feature
-of their list.
+of their list. For a dialect that is called and not served, `answers` is what its backends can say.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Capabilities:
     """What one dialect carries. A finish reason that it refuses becomes an error with the code of that finish."""
 
     answers: Mapping[Feature, FeatureSupport]
-    """What its encoder can write for a client."""
+    """What its encoder can write for a client; of a dialect that is not served, what its backends can say."""
     requests: Mapping[Feature, FeatureSupport]
     """What `encode_request` can write for a backend."""
     history: HistoryMode = HistoryMode.FULL

@@ -102,7 +102,8 @@ class Context:
     finds there the model of a request that names none, where one is configured.
     `request` is None when a stream is translated without its request. `error_details` is what `decode_request` leaves
     for `encode_error`, where the shape of an error depends on the request: they join the details of any failure that
-    answers it before the stream began. `stored_responses` is None where no answers are kept.
+    answers it before the stream began. `stored_responses` is None where no answers are kept. `names_thread` is false
+    if the client's protocol names no thread, so that `thread_id` was made for this request or found by what was said.
     """
 
     run_id: str
@@ -114,6 +115,7 @@ class Context:
     lost: Losses = field(default_factory=Losses)
     error_details: dict[str, Any] = field(default_factory=dict)
     stored_responses: StoredResponses | None = None
+    names_thread: bool = True
     _made: int = 0
 
     def make_id(self, prefix: str) -> str:

@@ -82,8 +82,10 @@ class Dialect:
     """Its card: what it carries, and what becomes of the rest."""
     provider: ClassVar[str] = ""
     """The vendor whose API it is, as OpenTelemetry spells it (`gen_ai.provider.name`); empty = the dialect's name."""
-    surface: ClassVar[Surface]
-    """Its endpoints as the front, below the path where a route mounts it."""
+    surface: ClassVar[Surface] = ()
+    """Its endpoints as the front, below the path where a route mounts it; empty if it is not served."""
+    called: ClassVar[bool] = True
+    """False if it is only served: no backend speaks it."""
     framing: ClassVar[Framing] = Framing.SSE
     """How the frames of its streams become bytes."""
     streams_json_lines: ClassVar[bool] = False
@@ -121,6 +123,11 @@ class Dialect:
     def over_grpc(self) -> bool:
         """True if gRPC carries the dialect: `listen` instead of `path`, `host:port` instead of a URL."""
         return self.framing is Framing.MESSAGES
+
+    @property
+    def served(self) -> bool:
+        """True if routes can speak it to clients."""
+        return bool(self.surface)
 
     # ------------------------------------------------------------- as the front
 

@@ -50,9 +50,19 @@ def _read_installed() -> None:
     _installed = {entry.name: entry for entry in reversed(tuple(entry_points(group=GROUP)))}
 
 
+def served() -> list[str]:
+    """The names of those that routes can speak; loads all of them."""
+    return [name for name in names() if get(name).served]
+
+
+def called() -> list[str]:
+    """The names of those that backends can speak; loads all of them."""
+    return [name for name in names() if get(name).called]
+
+
 def over_http() -> list[str]:
     """The names of those that are mounted at a path; loads all of them."""
-    return [name for name in names() if not get(name).over_grpc]
+    return [name for name in served() if not get(name).over_grpc]
 
 
 def check_installed(dialect: Dialect) -> None:

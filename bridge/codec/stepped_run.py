@@ -21,7 +21,7 @@ from bridge.model.request import Request
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One request of a run, `after` so many seconds."""
+    """One request of a run, `after` so many seconds; beside an open stream, after it was silent for so long."""
 
     wire: WireRequest
     after: float = 0.0
@@ -34,7 +34,7 @@ class SteppedRun(Protocol):
     """
 
     def next(self) -> Step | None:
-        """The next request: at the beginning, after each whole answer, when a stream has opened and when it ended.
+        """The next request: at the beginning, after each whole answer, before each read of a stream and when it ended.
 
         None while a stream is open: read on. None otherwise: there is nothing more to ask, and the run ends.
         """
@@ -61,12 +61,15 @@ class SteppedRun(Protocol):
         ...
 
     def cancel(self) -> WireRequest | None:
-        """Asks for the end of the run at the backend; None where there is nothing to end, or it has no name yet."""
+        """The last request: asks for the end of the run at the backend, or takes back what was made for it.
+
+        None where there is nothing to end, or it has no name yet.
+        """
         ...
 
     @property
     def working(self) -> bool:
-        """The backend may be at work on the run."""
+        """The backend may be at work on the run, or keep what was made for it alone."""
         ...
 
 

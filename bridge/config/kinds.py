@@ -86,12 +86,20 @@ def _registered(name: str) -> str:
     return name
 
 
+def _route_dialect(name: str) -> str:
+    if not registry.get(_registered(name)).served:
+        raise wrong(f"{name} is spoken by backends only; a route can speak one of {', '.join(registry.served())}")
+    return name
+
+
 def _backend_dialect(name: str) -> str:
     if name in BUILT_IN:
         return name
     if not registry.known(name):
         raise unknown("dialect", sorted([*registry.names(), *BUILT_IN]))
-    return _registered(name)
+    if not registry.get(_registered(name)).called:
+        raise wrong(f"{name} is spoken by routes only; a backend can speak one of {', '.join(registry.called())}")
+    return name
 
 
 def _by_mode(value: Any, info: ValidationInfo) -> Any:
@@ -384,7 +392,7 @@ Algorithm = Annotated[str, AfterValidator(_algorithm)]
 OperationWord = Annotated[str, AfterValidator(_operation)]
 Network = Annotated[str, AfterValidator(_network)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
-FrontDialect = Annotated[str, AfterValidator(_registered)]
+FrontDialect = Annotated[str, AfterValidator(_route_dialect)]
 BackDialect = Annotated[str, AfterValidator(_backend_dialect)]
 BackendName = Annotated[str, AfterValidator(_configured)]
 

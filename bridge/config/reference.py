@@ -62,7 +62,8 @@ def _options_models() -> dict[str, type[BaseModel]]:
     for name in registry.names():
         dialect = dialect_of(name)
         if dialect is not None:
-            found |= {f"front:{name}": dialect.front_options, f"back:{name}": dialect.back_options}
+            found |= {f"front:{name}": dialect.front_options} if dialect.served else {}
+            found |= {f"back:{name}": dialect.back_options} if dialect.called else {}
     return found
 
 

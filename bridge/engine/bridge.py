@@ -473,7 +473,14 @@ class _Asked:
         raw_body = caller.raw_body if route.passthrough else None
         forwarded = backend.forwards(caller.headers, route.dialect)
         return CallInfo(
-            self.run_id, request.thread_id, self.created_at, caller.request_id, forwarded, raw_body, caller.owner
+            self.run_id,
+            request.thread_id,
+            self.created_at,
+            caller.request_id,
+            forwarded,
+            raw_body,
+            caller.owner,
+            names_thread=self.request.thread_id is not None,
         )
 
 

@@ -32,7 +32,7 @@ class CallInfo:
 
     `raw_body` is the client's own body if it must arrive unchanged (passthrough). `owner` is the owner of the
     conversations that may be continued. `shown_thread` is the client's name of the thread, where the backend knows it
-    by another.
+    by another. `names_thread`: the client named the thread itself.
     """
 
     run_id: str
@@ -43,6 +43,7 @@ class CallInfo:
     raw_body: bytes | None = None
     owner: str = ""
     shown_thread: str | None = None
+    names_thread: bool = True
 
 
 class Call(Protocol):

@@ -60,11 +60,14 @@ def settle(open_interrupts: Sequence[Interrupted], request: Request, new: list[M
     if not native:
         settled = _read_out(open_interrupts, new)
         return replace(settled, resume=_formed(open_interrupts, settled.resume))
-    answered = {r.call_id for m in new for r in results_in(m)}
+    # A result goes on as it came, unless the backend's dialect noted what it needs to know its question again.
+    resulted = _by_results([i for i in open_interrupts if _notes(i)], new)
+    new, answered = resulted.messages, {r.call_id for m in new for r in results_in(m)}
     waiting = [i for i in open_interrupts if i.call_id not in answered]
     settled = _by_words([i for i in waiting if _is_free(i)], new)
     unanswered = [*(i for i in waiting if not _is_free(i)), *settled.unanswered]
-    return replace(settled, resume=_formed(open_interrupts, settled.resume), unanswered=unanswered)
+    resume = _formed(open_interrupts, [*resulted.resume, *settled.resume])
+    return replace(settled, resume=resume, unanswered=unanswered)
 
 
 def _checked(open_interrupts: Sequence[Interrupted], answers: list[Resume], *, repeats: bool) -> list[Resume]:
@@ -88,8 +91,21 @@ def _checked(open_interrupts: Sequence[Interrupted], answers: list[Resume], *, r
 
 def _read_out(open_interrupts: Sequence[Interrupted], new: list[Message]) -> Settled:
     """The answers that a client without words for interrupts gave by a call's result and by what its user said."""
-    calls = {i.call_id: i for i in open_interrupts if i.call_id}
-    left = {i.interrupt_id: i for i in open_interrupts}
+    out = _by_results(open_interrupts, new)
+    told = _by_words(out.unanswered, out.messages)
+    others = [r for m in told.messages for r in results_in(m)]
+    if others and not told.resume:
+        # A call of the client's own, for which the agent waits without naming it. The agent may need both.
+        value = _value(result_text(others[-1].parts))
+        told.resume = [Resume(i.interrupt_id, "resolved", value) for i in told.unanswered if not i.call_id]
+        told.unanswered = [i for i in told.unanswered if i.call_id]
+    return replace(told, resume=[*out.resume, *told.resume])
+
+
+def _by_results(asked: Sequence[Interrupted], new: list[Message]) -> Settled:
+    """The answers that results of the calls in question give."""
+    calls = {i.call_id: i for i in asked if i.call_id}
+    left = {i.interrupt_id: i for i in asked}
     out = Settled()
     for message in new:
         results = [r for r in results_in(message) if r.call_id in calls]
@@ -100,14 +116,8 @@ def _read_out(open_interrupts: Sequence[Interrupted], new: list[Message]) -> Set
         rest = [p for p in message.parts if p not in results]
         if rest or not message.parts:
             out.messages.append(replace(message, parts=rest) if results else message)
-    told = _by_words(list(left.values()), out.messages)
-    others = [r for m in told.messages for r in results_in(m)]
-    if others and not told.resume:
-        # A call of the client's own, for which the agent waits without naming it. The agent may need both.
-        value = _value(result_text(others[-1].parts))
-        told.resume = [Resume(i.interrupt_id, "resolved", value) for i in told.unanswered if not i.call_id]
-        told.unanswered = [i for i in told.unanswered if i.call_id]
-    return replace(told, resume=[*out.resume, *told.resume])
+    out.unanswered = list(left.values())
+    return out
 
 
 def _by_words(asked: list[Interrupted], new: list[Message]) -> Settled:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from bridge.codec import Dialect, Feature, WireRequest, outline
+from bridge.codec import Dialect, Feature, Support, WireRequest, outline
 from bridge.errors import RequestError, Unsupported
 from bridge.model import (
     Answer,
@@ -86,7 +86,12 @@ def answer_of(feature: Feature) -> list[Event]:
 
 @cache
 def supported_answers(dialect: Dialect) -> frozenset[Feature]:
-    """Return the features of answers that this dialect's own wire carries from end to end."""
+    """Return the features of answers that this dialect's own wire carries from end to end.
+
+    Of a dialect that is not served, those that its card has as exact: nothing here can write its wire.
+    """
+    if not dialect.served:
+        return frozenset(f for f in ANSWERS if dialect.capabilities.answer(f) is Support.EXACT)
     return frozenset(
         feature
         for feature, witness in ANSWERS.items()

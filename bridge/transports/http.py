@@ -156,11 +156,12 @@ class HttpBackend:
         if session is not None:
             await session.close()
 
-    def later(self, chore: Coroutine[Any, Any, None]) -> None:
+    def later(self, chore: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Does something short beside the runs; cancelled when the backend is closed."""
         task = asyncio.get_running_loop().create_task(chore)
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
+        return task
 
     def reads(self, response: aiohttp.ClientResponse) -> None:
         """This answer is being read, until `ends` or `forget`."""
@@ -229,7 +230,16 @@ class HttpBackend:
 
     def context(self, request: Request, info: CallInfo, lost: Losses) -> Context:
         model = self.model_for(request.model)
-        return Context(info.run_id, info.thread_id, info.created_at, self.options, model, request, lost)
+        return Context(
+            info.run_id,
+            info.thread_id,
+            info.created_at,
+            self.options,
+            model,
+            request,
+            lost,
+            names_thread=info.names_thread,
+        )
 
     def addressed(self, wire: WireRequest, info: CallInfo) -> WireRequest:
         """The request with the client's own body where that must arrive unchanged, and with all its headers."""

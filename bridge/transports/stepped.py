@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 
-from bridge.codec import Context, FrameLike, Losses, Step, SteppedRun, SteppedRunDialect, WireRequest, WireResponse
+from bridge.codec import Context, FrameLike, Losses, SteppedRun, SteppedRunDialect, WireRequest, WireResponse
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.framing import sse
 from bridge.model import Event, Request, RunFailed
@@ -21,6 +21,8 @@ log = logging.getLogger("bridge.http")
 
 _LAST_EVENTS = 5.0
 """Seconds in which a run that is given up may still tell its name, and then may end by itself."""
+_LAST_WORDS = 2.0
+"""Seconds that the next request of a conversation waits for that."""
 
 
 class SteppedBackend(HttpBackend):
@@ -58,31 +60,21 @@ class SteppedCall:
     # ------------------------------------------------------------------ asking
 
     async def open(self) -> None:
-        while self._response is None and not self._first and not self._over:
+        while self._response is None and not self._first:
             self._first = await self._step()
 
     async def _step(self) -> list[Event]:
-        """One request and its answer; where that is a stream, also what is sent while it waits to be read.
-
-        The end when nothing is left to ask.
-        """
+        """One request and, unless a stream opened, its answer; the end when nothing is left to ask."""
         step = self._run.next()
         if step is None:
             return self._run.close()
-        events = await self._send(step)
-        stream = self._response
-        while stream is not None and (step := self._run.next()) is not None:
-            events += await self._send(step)
-            if self._response is not stream:
-                stream.close()
-                raise BackendError("The backend opened a second event stream.", code=ErrorCode.BACKEND_PROTOCOL)
-        return events
-
-    async def _send(self, step: Step) -> list[Event]:
-        """Raises `BridgeError`, unless the run goes on with another request."""
         if step.after:
             await asyncio.sleep(step.after)
-        wire = self.sent = self._addressed(step.wire)
+        return await self._send(step.wire)
+
+    async def _send(self, wire: WireRequest) -> list[Event]:
+        """Raises `BridgeError`, unless the run goes on with another request."""
+        wire = self.sent = self._addressed(wire)
         backend = self._backend
         try:
             response = await backend.ask(wire)
@@ -94,6 +86,9 @@ class SteppedCall:
                 failure = await backend.refusal_in(response, wire)
             return self._unless_refused(failure)
         if response.content_type == sse.CONTENT_TYPE:
+            if self._response is not None:
+                response.close()
+                raise BackendError("The backend opened a second event stream.", code=ErrorCode.BACKEND_PROTOCOL)
             self._response = response
             self._splitter = sse.Splitter(backend.max_event)
             backend.reads(response)
@@ -106,10 +101,12 @@ class SteppedCall:
         self.received += len(body)
         answer = self.whole = WireResponse(response.status, headers_of(response), body)
         try:
-            return self._passed_on(self._run.whole(answer))
+            events = self._run.whole(answer)
         except BackendError as error:
             backend.explained(backend.secrets.hide(error.failure), wire, f"answered {response.status}")
             raise
+        self.wire_ended = _ends(events)
+        return events
 
     def _unless_refused(self, failure: Failure) -> list[Event]:
         if self._run.refused(failure):
@@ -133,12 +130,25 @@ class SteppedCall:
             if self._first:
                 events, self._first = self._first, []
             elif self._response is not None:
-                events = await self._read(self._response)
+                events = await self._read_or_ask(self._response)
             else:
                 events = await self._step()
             return self._passed_on(events)
         except BridgeError as error:
             return self._passed_on(self._run.close(error.failure))
+
+    async def _read_or_ask(self, response: aiohttp.ClientResponse) -> list[Event]:
+        """What comes on the stream, or sends what is to be sent beside it once it was silent for that long."""
+        step = self._run.next()
+        if step is None:
+            return await self._read(response)
+        if step.after:
+            try:
+                async with asyncio.timeout(step.after):
+                    return await self._read(response)
+            except TimeoutError:
+                pass
+        return await self._send(step.wire)
 
     async def _read(self, response: aiohttp.ClientResponse) -> list[Event]:
         failure: Failure | None = None
@@ -184,7 +194,8 @@ class SteppedCall:
         if response is not None:
             self._let_go(response)
         if self._run.working:
-            self._backend.later(self._cancel(response))
+            # Waited for, though not for long: sent later, it could end the next run of the same conversation.
+            await asyncio.wait({self._backend.later(self._cancel(response))}, timeout=_LAST_WORDS)
         elif response is not None:
             self._backend.later(drain(response))
 

@@ -94,7 +94,7 @@ def taking(dialect: Dialect, request: Request) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize("name", MANY)
-@pytest.mark.parametrize("dialect", registry.names())
+@pytest.mark.parametrize("dialect", registry.served())
 @pytest.mark.parametrize("role", [writing, reading], ids=["front", "back"])
 def test_an_answer_of_many_pieces(role: Any, dialect: str, name: str) -> None:
     spoken = registry.get(dialect)
@@ -102,7 +102,7 @@ def test_an_answer_of_many_pieces(role: Any, dialect: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MANY)
-@pytest.mark.parametrize("dialect", registry.names())
+@pytest.mark.parametrize("dialect", registry.served())
 def test_an_answer_in_one_piece(dialect: str, name: str) -> None:
     spoken = registry.get(dialect)
     if type(spoken).assemble is Dialect.assemble:
@@ -131,7 +131,7 @@ def test_results_of_many_calls_are_told_to_the_builder() -> None:
     check_linear(lambda n: lambda: hosted(n))
 
 
-@pytest.mark.parametrize("dialect", registry.names())
+@pytest.mark.parametrize("dialect", registry.served())
 @pytest.mark.parametrize("role", [writing, reading], ids=["front", "back"])
 def test_many_calls_with_results(role: Any, dialect: str) -> None:
     spoken = registry.get(dialect)
@@ -180,7 +180,7 @@ def test_many_calls_of_openai_chat_without_an_index() -> None:
 
 
 @pytest.mark.parametrize("name", ["history", "tool_history", "same_ids"])
-@pytest.mark.parametrize("dialect", registry.names())
+@pytest.mark.parametrize("dialect", registry.served())
 @pytest.mark.parametrize("role", [taking, sending], ids=["front", "back"])
 def test_a_request_of_many_messages(role: Any, dialect: str, name: str) -> None:
     spoken = registry.get(dialect)

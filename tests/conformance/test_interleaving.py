@@ -33,7 +33,7 @@ from bridge.testing.wires import context, decode
 
 _EXAMPLES = Path(__file__).parents[2] / "examples"
 toy: Dialect = run_path(str(_EXAMPLES / "dialect_toy.py"))["dialect"]
-FRONTS = [*(registry.get(name) for name in registry.names()), toy]
+FRONTS = [*(registry.get(name) for name in registry.served()), toy]
 WHOLE = [
     d
     for d in FRONTS

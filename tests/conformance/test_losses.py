@@ -10,7 +10,7 @@ from bridge.model import fold
 from bridge.testing.wires import context, decode
 from bridge.testing.witnesses import ANSWERS, answer_of
 
-PLACES = [pytest.param(name, feature, id=f"{name}-{feature}") for name in registry.names() for feature in ANSWERS]
+PLACES = [pytest.param(name, feature, id=f"{name}-{feature}") for name in registry.served() for feature in ANSWERS]
 
 
 @pytest.mark.parametrize(("name", "feature"), PLACES)

@@ -42,7 +42,7 @@ _WORDS = "what happened"
 
 def page() -> str:
     """The whole page."""
-    every = [registry.get(name) for name in dialects()]
+    every = [dialect for name in dialects() if (dialect := registry.get(name)).served]
     return "\n\n".join([HEAD + "\n" + _codes(), *(_section(dialect) for dialect in every)]) + "\n"
 
 

@@ -50,10 +50,11 @@ Features that are exact, of those that the sender can say (answers / requests):
 
 def page() -> str:
     """The whole page."""
-    fronts = [registry.get(name) for name in dialects()]
-    sections = [section for front in fronts for section in _frontend(front, fronts)]
-    head = HEAD.format(pairs=len(fronts) ** 2, recorded=sum(len(answers(front.name)) for front in fronts))
-    return "\n\n".join([head + "\n" + _overview(fronts, fronts), *sections]) + "\n"
+    every = [registry.get(name) for name in dialects()]
+    fronts, backs = [d for d in every if d.served], [d for d in every if d.called]
+    sections = [section for front in fronts for section in _frontend(front, backs)]
+    head = HEAD.format(pairs=len(fronts) * len(backs), recorded=sum(len(answers(back.name)) for back in backs))
+    return "\n\n".join([head + "\n" + _overview(fronts, backs), *sections]) + "\n"
 
 
 def _overview(fronts: list[Dialect], backs: list[Dialect]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from bridge.codec import Capabilities, Feature, FeatureSupport, Support, registry
@@ -25,15 +25,18 @@ _SPAN = r"(<!-- {0} -->\n).*?(<!-- /{0} -->)"
 
 def cards() -> str:
     """What the cards say: the features on which dialects differ as tables, all others as sentences."""
-    every = {name: registry.get(name).capabilities for name in dialects()}
+    known = {name: registry.get(name) for name in dialects()}
+    every = {name: dialect.capabilities for name, dialect in known.items()}
+    served = {name: every[name] for name, dialect in known.items() if dialect.served}
+    called = {name: every[name] for name, dialect in known.items() if dialect.called}
     return "\n\n".join(
         [
             "## Answers\n\nWhat clients of the dialect receive:",
-            _table({name: capabilities.answers for name, capabilities in every.items()}),
+            _table({name: capabilities.answers for name, capabilities in served.items()}),
             "## Requests\n\nWhat backends of the dialect receive:",
-            _table({name: capabilities.requests for name, capabilities in every.items()}),
+            _table({name: capabilities.requests for name, capabilities in called.items()}),
             "## Conversations and tools",
-            _manners(every),
+            _manners(every, served, called),
         ]
     )
 
@@ -51,21 +54,26 @@ def _table(entries: Mapping[str, Mapping[Feature, FeatureSupport]]) -> str:
     return "\n".join([*head, *rows, "", *told])
 
 
-def _manners(every: Mapping[str, Capabilities]) -> str:
+def _manners(
+    every: Mapping[str, Capabilities], served: Mapping[str, Capabilities], called: Mapping[str, Capabilities]
+) -> str:
     def row(what: str, *cells: str) -> str:
         return f"| {what} | {' | '.join(cells)} |"
 
-    values = every.values()
+    def cells(cards: Mapping[str, Capabilities], said: Callable[[Capabilities], str]) -> list[str]:
+        """A cell for each dialect; one that has no such side has nothing to say."""
+        return [said(card) if name in cards else "-" for name, card in every.items()]
+
     return "\n".join(
         [
             row("", *(f"`{name}`" for name in every)),
             "|---" * (len(every) + 1) + "|",
             row(
                 "its clients send",
-                *("the whole conversation" if c.history is HistoryMode.FULL else "new messages" for c in values),
+                *cells(served, lambda c: "new messages" if c.history is HistoryMode.DELTA else "the whole conversation"),
             ),
-            row("its backends store the conversation", *(_memory(capabilities) for capabilities in values)),
-            row("its clients run the tool calls they see", *("yes" if c.client_runs_calls else "no" for c in values)),
+            row("its backends store the conversation", *cells(called, _memory)),
+            row("its clients run the tool calls they see", *cells(served, lambda c: "yes" if c.client_runs_calls else "no")),
         ]
     )
 

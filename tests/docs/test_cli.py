@@ -139,9 +139,10 @@ def test_dialects_prints_the_cards() -> None:
     assert (code, err) == (0, "")
     lines = [line.split() for line in out.splitlines()]
     assert max(map(len, out.splitlines())) <= 180
-    assert ["text", *["exact"] * len(registry.names())] in lines
+    assert ["text", *["exact"] * len(registry.served())] in lines
+    assert ["image_url", *["exact"] * len(registry.called())] in lines
     supports = [
-        str(registry.get(name).capabilities.answers[Feature.FINISH_CANCELED].support) for name in registry.names()
+        str(registry.get(name).capabilities.answers[Feature.FINISH_CANCELED].support) for name in registry.served()
     ]
     assert ["finish_canceled", *supports] in lines
 

@@ -26,7 +26,7 @@ from tests.server.harness import free_port
 
 pytestmark = pytest.mark.slow
 
-HTTP = [name for name in registry.names() if not registry.get(name).over_grpc]
+HTTP = registry.over_http()
 
 
 def post(url: str, body: Any) -> bytes:

@@ -37,7 +37,7 @@ ROWS = [
     for line in PAGE.splitlines()
     if re.match(r"\| (?!question)", line)
 ]
-EVERY = [registry.get(name) for name in registry.names()]
+EVERY = [registry.get(name) for name in registry.served()]
 CHAT = registry.get("openai-chat")
 
 

@@ -34,7 +34,7 @@ def nearly(schema: Any) -> Any:
 
 
 def configuration(folder: Path) -> Path:
-    http = [name for name in registry.names() if not registry.get(name).over_grpc]
+    http = registry.over_http()
     file = folder / "config.yaml"
     routes: list[dict[str, Any]] = [{"dialect": name, "path": f"/{name}", "backend": "demo"} for name in http]
     for name in ("openai-chat", "agentscope"):

@@ -17,7 +17,7 @@ def tally(reports: Iterable[Any]) -> str | None:
     second generation of a protocol) makes more cases of it. Seconds are the cases' own, added up.
     """
     mine = [r for r in reports if r.nodeid.startswith(FOLDER) and (r.when == "call" or r.failed)]
-    every = {f"{front} over {back}" for front in registry.names() for back in registry.names()}
+    every = {f"{front} over {back}" for front in registry.served() for back in registry.called()}
     told = [dict(report.user_properties) for report in mine]
     pairs = {properties["pair"] for properties in told if "pair" in properties} & every
     if not pairs:

@@ -92,7 +92,7 @@ def config_of(front: str, **backend: Any) -> list[str]:
     return warnings(parse(data))
 
 
-@pytest.mark.parametrize("front", registry.names())
+@pytest.mark.parametrize("front", registry.served())
 def test_a_route_without_a_model_anywhere_is_warned_of(front: str) -> None:
     if registry.get(front).over_grpc or front == "agent-runs":
         return

@@ -18,7 +18,7 @@ from tests.server.harness import Reply, ask, fake_backend, serving
 
 TALK = "talk-1"
 USERS = ("ann", "bob")
-SPEAKING = [name for name in dialects() if registry.get(name).framing == "sse"]
+SPEAKING = [name for name in dialects() if registry.get(name).served and registry.get(name).framing == "sse"]
 REMEMBERING = [name for name in SPEAKING if travels(registry.get(name).capabilities)]
 
 

@@ -12,7 +12,7 @@ from bridge.codec import Operation, registry
 from bridge.server import make_app
 from bridge.server.openapi import describe, loosely
 
-SERVED = [name for name in registry.names() if not registry.get(name).over_grpc]
+SERVED = registry.over_http()
 OPEN: dict[str, Any] = {
     "backends": {"demo": {"dialect": "demo"}},
     "routes": [{"dialect": name, "path": f"/{name}/v1", "backend": "demo"} for name in SERVED],

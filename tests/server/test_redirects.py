@@ -14,7 +14,7 @@ from bridge.pipeline.redirects import redirects, without_redirects
 from tests.docs.tables import dialects
 from tests.server.harness import Exchange, ask, fake_backend, serving
 
-SPEAKING = [name for name in dialects() if registry.get(name).framing == "sse"]
+SPEAKING = [name for name in dialects() if registry.get(name).served and registry.get(name).framing == "sse"]
 ATTENDED = [name for name in SPEAKING if name != "agent-runs"]  # those whose run is one request
 OURS = {"content-type", "accept", "accept-encoding", "user-agent", "host", "content-length", "x-request-id"}
 KEYS = {"authorization", "x-api-key", "x-goog-api-key"}

@@ -1,0 +1,269 @@
+"""Our messages -> `Msg` objects of the service, and answers to what a reply waits for.
+
+Messages take text and media; a list with anything else is answered with 200 and fails later. So system text stands
+before the user's first text, and earlier calls and results are told as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.codec import Context, Feature, WireRequest, json_request
+from bridge.codec.jsontext import dumps
+from bridge.dialects.agentscope_service.calls import ASKING, SUBMITTED, Block, Waiting
+from bridge.dialects.agentscope_service.options import BackOptions
+from bridge.errors import ErrorCode, RequestError, Unsupported
+from bridge.model import (
+    FileRef,
+    Inline,
+    Media,
+    Message,
+    Part,
+    Reasoning,
+    Refusal,
+    Request,
+    Text,
+    ToolCall,
+    ToolResult,
+    as_text,
+)
+from bridge.model.media_types import type_of_name
+from bridge.model.parts import mime_of
+
+NAME = "agentscope-service"
+USER_HEADER = "x-user-id"
+_SYSTEM = frozenset({"system", "developer"})
+
+Wire = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a request says: every message as it goes to a new session, and those behind the last answer."""
+
+    whole: list[Wire]
+    news: list[Wire]
+    results: dict[str, Wire]
+    """The outputs of tools behind the last answer, by the ids that clients know, as results without id and name."""
+    words: list[Wire]
+    """The blocks of the other messages there."""
+
+
+class MessageWriter:
+    """Writes the messages of one request; what cannot be said is noted in the context."""
+
+    def __init__(self, context: Context, options: BackOptions) -> None:
+        self._lost = context.lost
+        self._options = options
+
+    def write(self, request: Request) -> Said:
+        """Raises `Unsupported` for a medium that the service does not take."""
+        first_new = _behind_last_answer(request.messages)
+        whole: list[Wire] = []
+        news: list[Wire] = []
+        results: dict[str, Wire] = {}
+        words: list[Wire] = []
+        system: list[str] = []
+        for index, message in enumerate(request.messages):
+            if message.role in _SYSTEM:
+                system.append(self._system(message))
+                continue
+            blocks, found = self._content(index, message)
+            if index >= first_new:
+                results.update(found)
+                words += [block for part, block in blocks if not isinstance(part, ToolResult)]
+            if not blocks:
+                continue
+            role = "assistant" if message.role == "assistant" else "user"
+            wire = {"name": message.name or role, "role": role, "content": [block for _, block in blocks]}
+            if role == "user" and any(system):
+                wire["content"].insert(0, _text("\n\n".join(filter(None, system))))
+                system.clear()
+            whole.append(wire)
+            if index >= first_new:
+                news.append(wire)
+        if any(system):
+            wire = {"name": "user", "role": "user", "content": [_text("\n\n".join(filter(None, system)))]}
+            whole.append(wire)
+        if request.metadata and whole:
+            whole[-1]["metadata"] = request.metadata
+        return Said(whole, news, results, words)
+
+    def _system(self, message: Message) -> str:
+        drop = self._options.system == "drop"
+        self._lost.add(Feature.SYSTEM, "option system" if drop else "told in a message of the user")
+        return "" if drop else "".join(as_text(part) for part in message.parts)
+
+    def _content(self, index: int, message: Message) -> tuple[list[tuple[Part, Wire]], dict[str, Wire]]:
+        """The blocks of a message, each with its part, and the tools' outputs in it."""
+        blocks: list[tuple[Part, Wire]] = []
+        results: dict[str, Wire] = {}
+        for number, part in enumerate(message.parts):
+            place = f"messages[{index}].content[{number}]"
+            if isinstance(part, ToolResult):
+                output = [b for p in part.parts for b in self._blocks(p, place)]
+                state = "error" if part.is_error else "success"
+                results[part.call_id] = {"type": "tool_result", "output": output, "state": state}
+            blocks += [(part, block) for block in self._blocks(part, place)]
+        return blocks, results
+
+    def _blocks(self, part: Part, place: str) -> Iterator[Wire]:
+        match part:
+            case Text():
+                if part.text:
+                    yield _text(part.text)
+            case Media():
+                yield _media(part, place)
+            case Reasoning():
+                self._lost.add(Feature.REASONING_HISTORY)
+            case _:
+                self._lost.add(_feature(part), "told as text")
+                if text := as_text(part):
+                    yield _text(text)
+
+
+def _feature(part: Part) -> Feature:
+    match part:
+        case ToolCall() | ToolResult():
+            return Feature.TOOL_HISTORY
+        case Refusal():
+            return Feature.REFUSAL_HISTORY
+    return Feature.DATA
+
+
+def _behind_last_answer(messages: Sequence[Message]) -> int:
+    """The index of the first message behind the last one of the assistant."""
+    return next((n for n in range(len(messages), 0, -1) if messages[n - 1].role == "assistant"), 0)
+
+
+def _text(text: str) -> Wire:
+    return {"type": "text", "text": text}
+
+
+def _media(media: Media, place: str) -> Wire:
+    source = media.source
+    name = {"name": media.filename} if media.filename else {}
+    if isinstance(source, FileRef):
+        raise Unsupported(
+            f"{place}: agentscope-service cannot send a file by its id: expected its bytes or a URL.", param=place
+        )
+    if isinstance(source, Inline):
+        mime = mime_of(media) or "application/octet-stream"
+        return {"type": "data", "source": {"type": "base64", "data": source.base64, "media_type": mime}, **name}
+    guessed = media.mime or type_of_name(media.filename) or type_of_name(source.url.partition("?")[0])
+    if guessed is None:
+        raise Unsupported(
+            f"{place}: agentscope-service needs the media type of a URL: expected one, or an address that ends in the "
+            f"extension of a file.",
+            param=place,
+        )
+    return {"type": "data", "source": {"type": "url", "url": source.url, "media_type": guessed}, **name}
+
+
+# ---------------------------------------------------------------------- the whole request
+
+
+def note_losses(request: Request, context: Context, options: BackOptions) -> None:
+    """Notes the fields that no request to the service has."""
+    model, sampling = options.chat_model_config is not None, request.sampling
+    sent = {"temperature", "top_p", "max_tokens"} if model else set()
+    said = {name for name in sampling.__slots__ if getattr(sampling, name) is not None}
+    for feature, lost in (
+        (Feature.TOOLS, bool(request.tools)),
+        (Feature.TOOL_CHOICE, request.tool_choice is not None),
+        (Feature.PARALLEL_TOOL_CALLS, request.parallel_tool_calls is not None),
+        (Feature.RESPONSE_FORMAT, request.response_format is not None and request.response_format.kind != "text"),
+        (Feature.SAMPLING, bool(said - sent)),
+        (Feature.REASONING_EFFORT, request.reasoning_effort is not None),
+        (Feature.USER_ID, request.user_id is not None),
+        (Feature.CONTEXT, bool(request.context)),
+        (Feature.STATE, request.state is not None),
+        (Feature.EXTRAS, bool(request.shared) or request.has_fields_of_others(NAME)),
+    ):
+        if lost:
+            context.lost.add(feature)
+    if said & sent:
+        context.lost.add(Feature.SAMPLING, "only the first request of a session sets it")
+
+
+def session_body(agent: str, name: str, request: Request, context: Context, options: BackOptions) -> Wire:
+    """What a session is made of: its name and its model."""
+    body: Wire = {"agent_id": agent, "name": name}
+    if options.chat_model_config is not None:
+        sampling = request.sampling
+        wanted = {name: getattr(sampling, name) for name in ("temperature", "top_p", "max_tokens")}
+        said = {name: value for name, value in wanted.items() if value is not None}
+        config = dict(options.chat_model_config)
+        parameters = config.get("parameters")
+        config["parameters"] = {**(parameters if isinstance(parameters, dict) else {}), **said}
+        body["chat_model_config"] = config
+    return body
+
+
+def chat_request(agent: str, session: str, given: Any, options: BackOptions) -> WireRequest:
+    """Starts a run, or answers what a reply waits for."""
+    body = {"agent_id": agent, "session_id": session, "input": given}
+    return json_request("/chat/", dumps(body), {USER_HEADER: options.user_id})
+
+
+def encode_request(request: Request, context: Context, options: BackOptions) -> WireRequest:
+    """The request that carries the messages, for a session that is not known here."""
+    said = MessageWriter(context, options).write(request)
+    note_losses(request, context, options)
+    return chat_request(options.agent_id or "", request.thread_id or "", said.whole, options)
+
+
+# ---------------------------------------------------------------------- answers
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The inputs that answer what a reply waits for, one request each."""
+
+    inputs: list[Wire]
+    answered: dict[str, Block]
+    brought: frozenset[str]
+
+
+def answers_in(request: Request, said: Said, waiting: Waiting) -> Answers:
+    """What the request answers of this. Raises `RequestError` for an answer to what is not asked."""
+    asking, submitted = waiting.of(ASKING), waiting.of(SUBMITTED)
+    confirmed: dict[str, Wire] = {}
+    for answer in request.resume:
+        block = asking.get(answer.interrupt_id)
+        if block is None:
+            raise RequestError(
+                f"{answer.place}: the agent does not wait for this answer any more.",
+                code=ErrorCode.CONFLICT,
+                param=answer.place,
+            )
+        confirmed[answer.interrupt_id] = {"confirmed": answer.agrees, "tool_call": block, "rules": None}
+    results: dict[str, Wire] = {}
+    for shown, block in submitted.items():
+        if shown in said.results:
+            results[shown] = {**said.results[shown], "id": block["id"], "name": block.get("name") or ""}
+    if results and said.words:
+        # The service takes results alone; what was said beside them goes with the last one.
+        last = results[list(results)[-1]]
+        last["output"] = [*last["output"], *said.words]
+    inputs: list[Wire] = []
+    if confirmed:
+        inputs.append(
+            {
+                "type": "USER_CONFIRM_RESULT",
+                "reply_id": waiting.reply_id,
+                "confirm_results": list(confirmed.values()),
+            }
+        )
+    if results:
+        inputs.append(
+            {
+                "type": "EXTERNAL_EXECUTION_RESULT",
+                "reply_id": waiting.reply_id,
+                "execution_results": list(results.values()),
+            }
+        )
+    answered = {shown: waiting.calls[shown] for shown in (*confirmed, *results)}
+    return Answers(inputs, answered, frozenset(results))
