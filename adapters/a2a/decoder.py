@@ -111,7 +111,7 @@ class A2ADecoder(JsonDecoder):
         self._earlier = _earlier(context)
         self._calls: set[str] = set()
         self._results: set[str] = set()
-        self._others: set[str] = set()
+        self._others: dict[str, set[str]] = {}
         self._told: set[str] = set()
         self._said: set[str] = set()
         self._answered = False
@@ -380,7 +380,7 @@ class A2ADecoder(JsonDecoder):
                     self._end_flow(key, artifact, part.signature)
             case _:
                 self._end_flow(key, artifact)
-                self._part(part)
+                self._part(part, key)
 
     def _compare_with_held(self, artifact: _Artifact, text: str) -> None:
         """Forgets the text that is held back when an artifact has said it, and lets it out when one says another."""
@@ -432,8 +432,14 @@ class A2ADecoder(JsonDecoder):
         self._said.add(text)
         self.builder.add(_ANSWER, part or Text(text))
 
-    def _part(self, part: Part) -> None:
-        """A whole part that is no text; calls and their results come in statuses and in artifacts, each once."""
+    def _was_shown(self, part: str) -> bool:
+        return any(part in shown for shown in self._others.values())
+
+    def _part(self, part: Part, artifact: str = "") -> None:
+        """A whole part that is no text; calls and their results come in statuses and in artifacts, each once.
+
+        `artifact` is the id of its artifact, empty for a part of a message.
+        """
         match part:
             case ToolCall():
                 if part.call_id in self._calls:
@@ -448,9 +454,9 @@ class A2ADecoder(JsonDecoder):
             case _:
                 # Agents that send an artifact once more, or a task with all of them, mean the same media and data.
                 same = repr(part)
-                if same in self._others:
+                if same in self._others.setdefault(artifact, set()) or (not artifact and self._was_shown(same)):
                     return
-                self._others.add(same)
+                self._others[artifact].add(same)
                 self._answered = True
         self.builder.add(_ANSWER, part)
 

@@ -41,7 +41,7 @@ def card(agent: DescribedAgent) -> Wire:
             {"url": agent.url, "protocolBinding": _BINDINGS[binding], "protocolVersion": version}
             for version in options.versions
             for binding in options.bindings
-            if version == Version.NEW or binding == "jsonrpc"
+            if version == "1.0" or binding == "jsonrpc"
         ],
         "capabilities": {"streaming": True, "pushNotifications": False, "extendedAgentCard": False},
         "defaultInputModes": _input_modes(agent.backends),

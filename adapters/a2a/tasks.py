@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from bridge.codec import Context, FrameLike, TaskCall, TaskPage, TaskStatus, TaskSummary, WireResponse
@@ -63,11 +64,13 @@ def not_cancelable(task_id: str) -> RequestError:
 def watch(call: TaskCall, runs: Sequence[TaskStatus]) -> tuple[list[FrameLike], A2AEncoder]:
     """The task as it is now, and what writes the rest of its last run."""
     sent, reader = _reader(call)
-    folders, last = _folded(runs, reader), runs[-1]
+    last = runs[-1]
+    context = replace(last.context)  # each counts the ids that it makes
+    folders = _folded(runs, reader)
     if (state := _state(folders[-1])) in OVER:
         text = f"Task {shortened(call.task_id or '')!r} is over ({state}): read it instead."
         raise refused(refusals.UNSUPPORTED, text)
-    encoder = A2AEncoder(last.context, reader, goes_on=True)
+    encoder = A2AEncoder(context, reader, goes_on=True)
     encoder.encode(last.events)
     return [encoder.frame("task", task_of(folders, _history(sent.params)))], encoder
 

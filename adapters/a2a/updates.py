@@ -118,6 +118,8 @@ class Updates:
     # ------------------------------------------------------------------ the run
 
     def _run_started(self, event: ev.RunStarted) -> None:
+        if event.model:
+            self.context.lost.add(Feature.MODEL)
         self.begin(self._state(State.SUBMITTED, self.context.created_at))
         self.status(self._state(State.WORKING, self.context.created_at), {})
 

@@ -11,7 +11,6 @@ import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Self
 
 from aiohttp import web
@@ -19,7 +18,6 @@ from aiohttp.typedefs import Middleware
 
 from bridge.codec import (
     SCOPES,
-    AgentTasksDialect,
     Dialect,
     Endpoint,
     Operation,
@@ -242,12 +240,7 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
     is_asked = not (endpoint.public or state.identity.is_open)
     is_counted = state.limits.has_rates and not endpoint.public
     is_kept = endpoint.operation in KEPT
-    # What such a request does only its body says: `permit` then asks for the scope.
-    says_itself = isinstance(route.dialect, AgentTasksDialect) and endpoint.operation in (
-        Operation.RUN,
-        Operation.TASKS,
-    )
-    scope = None if says_itself else SCOPES[endpoint.operation]
+    scope = SCOPES[endpoint.operation]
     is_refused_late = not endpoint.public and endpoint.operation not in (Operation.STOP, Operation.CANCEL)
 
     async def admit(http: web.Request) -> None:
@@ -256,11 +249,6 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
         # Of a connection each request counts, not the connection itself.
         if is_counted and (endpoint.operation is not Operation.SOCKET or ADMIT in http):
             await state.limits.check_rate(user)
-
-    async def permit(http: web.Request, operation: Operation) -> None:
-        state.browsers.check_endpoint(http, kept=operation in KEPT)
-        if is_asked:
-            await state.identity.user(visit_of(http, query_key), route.path, scope=SCOPES[operation])
 
     async def admit_again(http: web.Request) -> None:
         try:
@@ -282,7 +270,13 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
                 raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
             await admit(http)
             http[ADMIT] = admit_again
-            http[PERMIT] = partial(permit, http)
+
+            async def permit(operation: Operation) -> None:
+                state.browsers.check_endpoint(http, kept=operation in KEPT)
+                if is_asked:
+                    await state.identity.user(visit_of(http, query_key), route.path, scope=SCOPES[operation])
+
+            http[PERMIT] = permit
             return await handler(http)
         except BridgeError as error:
             where = http[WHERE]

@@ -24,7 +24,8 @@ from bridge.codec import (
 )
 from bridge.engine import Caller
 from bridge.errors import BridgeError, ErrorCode, RequestError, shortened
-from bridge.model import Event, FinishReason, Request, RunFinished
+from bridge.framing import sse
+from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished
 from bridge.runs import START, RunKey, RunPlan, RunRecord, RunState
 from bridge.runs.server.durable import read_on, stream_rest
 from bridge.runs.task_stream import STATES
@@ -42,7 +43,8 @@ _MOST_LISTED = 1000
 
 async def serve_task_call(scope: RequestScope) -> web.StreamResponse:
     """Answer a request by what it says of itself."""
-    scope.context.error_details.update(scope.http[WHERE])
+    where = scope.http[WHERE]
+    scope.context.error_details.update(where)
     wire = await scope.read()
     call = _dialect(scope).decode_call(wire, scope.context)
     await scope.http[PERMIT](call.operation)
@@ -176,7 +178,7 @@ async def _run(scope: RequestScope, wire: WireRequest, call: TaskCall) -> web.St
         runs = await tasks.load(task_id)
         if call.at_once:
             scope.report.status = "queued"
-        return response_of(_dialect(scope).encode_task_now(call, runs), scope.report.lost)
+        return response_of(_dialect(scope).encode_task_now(call, runs), list(scope.report.lost))
 
 
 def _plan(scope: RequestScope, request: Request, caller: Caller) -> RunPlan:
@@ -229,7 +231,7 @@ async def _watch(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
     try:
         await stream.open()
         async with scope.limiter.reader_slot(scope.user):
-            return await stream_rest(scope, stream)
+            return await stream_rest(scope, stream, sse.join(await stream.read(0)))
     finally:
         scope.report.lost, scope.report.usage = stream.lost, stream.usage
         scope.report.ended(stream.reason, stream.failure)
@@ -242,24 +244,29 @@ async def _cancel(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
     """End a task. One that waits for an answer ends by a run that is canceled before it begins."""
     dialect, tasks, task_id = _dialect(scope), Tasks(scope), call.task_id or ""
     runs = await tasks.load(task_id)
-    last = runs[-1]
-    key = tasks.key(task_id, last.context.run_id)
-    if last.state is TaskState.ENDED:
-        end = last.events[-1]
-        if not isinstance(end, RunFinished) or end.reason is not FinishReason.INTERRUPTED:
+    key = tasks.key(task_id, runs[-1].context.run_id)
+    match _reason(runs[-1]):
+        case None:
+            await scope.bridge.runs.cancel(key)
+        case FinishReason.INTERRUPTED:
+            key = await _start_canceled(scope, tasks, task_id, runs)
+        case _:
             raise dialect.not_cancelable(task_id)
-        key = await _start_canceled(scope, tasks, task_id, runs)
-    else:
-        await scope.bridge.runs.cancel(key)
-    await scope.bridge.runs.ended(key, _CANCEL_SECONDS)
-    runs = await tasks.load(task_id)
-    end = runs[-1].events[-1] if runs[-1].events else None
-    if not isinstance(end, RunFinished) or end.reason is not FinishReason.CANCELED:
-        if runs[-1].state is TaskState.ENDED:
-            raise dialect.not_cancelable(task_id)  # it ended by itself in this moment
+    if not await scope.bridge.runs.ended(key, _CANCEL_SECONDS):
         raise BridgeError("The task does not end: the process that runs it does not answer.")
+    runs = await tasks.load(task_id)
+    if _reason(runs[-1]) is not FinishReason.CANCELED:
+        raise dialect.not_cancelable(task_id)  # it ended by itself in this moment
     scope.report.status = "canceled"
     return response_of(dialect.encode_task_now(call, runs))
+
+
+def _reason(run: TaskStatus) -> FinishReason | RunFailed | None:
+    """Return how a run ended; None while it goes on."""
+    end = run.events[-1] if run.events else None
+    if isinstance(end, RunFinished):
+        return end.reason
+    return end if isinstance(end, RunFailed) else None
 
 
 async def _start_canceled(scope: RequestScope, tasks: Tasks, task_id: str, runs: Sequence[TaskStatus]) -> RunKey:

@@ -1,4 +1,4 @@
-"""An application that uses A2A's Python SDK: `session.py CARD_URL BINDING [tasks [0.3]]`. It prints what it saw as JSON."""
+"""An application with A2A's Python SDK: `session.py BASE_URL BINDING [tasks [0.3]]`. Prints what it saw as JSON."""
 
 import asyncio
 import json
@@ -107,7 +107,8 @@ async def main(url: str, binding: str) -> dict[str, object]:
         said["asked"], said["answered"] = asked.said, (await ask(client, "yes", asked.task)).said
         if sys.argv[3:4] != ["tasks"]:
             return said
-        assert asked.task is not None and streamed.task is not None
+        assert asked.task is not None
+        assert streamed.task is not None
         kept = await client.get_task(pb.GetTaskRequest(id=asked.task.id))
         said["kept"] = [state(kept.status), [text_of(a.parts) for a in kept.artifacts], len(kept.history)]
         brief = await client.get_task(pb.GetTaskRequest(id=asked.task.id, history_length=0))
@@ -130,4 +131,4 @@ async def main(url: str, binding: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(main(sys.argv[1], sys.argv[2]))))
+    json.dump(asyncio.run(main(sys.argv[1], sys.argv[2])), sys.stdout)

@@ -1,4 +1,4 @@
-"""An application that uses A2A's Python SDK of version 0.3: `session_old.py BASE_URL`. It prints what it saw as JSON."""
+"""An application that uses A2A's Python SDK of version 0.3: `session_old.py BASE_URL`. Prints what it saw as JSON."""
 
 import asyncio
 import json
@@ -55,4 +55,4 @@ async def main(base: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(main(sys.argv[1]))))
+    json.dump(asyncio.run(main(sys.argv[1])), sys.stdout)
