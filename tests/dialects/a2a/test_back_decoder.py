@@ -93,6 +93,9 @@ def test_media_and_data_of_a_repeated_artifact_are_told_once() -> None:
     both = [{"raw": "aGk=", "mediaType": "image/png"}, {"data": {"n": 3.0}}]
     answer = read(parts(*both), parts(*both, lastChunk=True), DONE)
     assert [type(p).__name__ for p in answer.parts()] == ["Media", "Data"]
+    # Two that are alike are two, in one artifact and in several.
+    alike = read(parts(both[0], both[0]), parts(both[0], append=True), parts(both[0], name="b"), DONE)
+    assert len(alike.parts()) == 4
 
 
 def test_a_second_failure_is_ignored() -> None:
