@@ -76,6 +76,7 @@ class _Artifact:
 
     pieces: list[str] = field(default_factory=list)
     length: int = 0
+    others: set[str] = field(default_factory=set)
     flowing: PartKind | None = None
 
     @property
@@ -111,7 +112,7 @@ class A2ADecoder(JsonDecoder):
         self._earlier = _earlier(context)
         self._calls: set[str] = set()
         self._results: set[str] = set()
-        self._others: dict[str, set[str]] = {}
+        self._shown: set[str] = set()
         self._told: set[str] = set()
         self._said: set[str] = set()
         self._answered = False
@@ -359,7 +360,7 @@ class A2ADecoder(JsonDecoder):
     def _replacing(self, parts: list[Part], known: _Artifact) -> list[Part]:
         """What is new of an artifact that is told once more as a whole; what was said cannot be taken back."""
         text = "".join(p.text for p in parts if isinstance(p, Text))
-        others: list[Part] = [p for p in parts if not isinstance(p, (Text, Reasoning))]
+        others: list[Part] = [p for p in parts if not isinstance(p, (Text, Reasoning)) and repr(p) not in known.others]
         if text and not text.startswith(known.text):
             self._lost.add(Feature.TEXT, "an artifact was replaced by another text; the first one stands")
             return others
@@ -380,7 +381,8 @@ class A2ADecoder(JsonDecoder):
                     self._end_flow(key, artifact, part.signature)
             case _:
                 self._end_flow(key, artifact)
-                self._part(part, key)
+                artifact.others.add(repr(part))
+                self._part(part)
 
     def _compare_with_held(self, artifact: _Artifact, text: str) -> None:
         """Forgets the text that is held back when an artifact has said it, and lets it out when one says another."""
@@ -424,7 +426,7 @@ class A2ADecoder(JsonDecoder):
             if isinstance(part, Text):
                 if not again:
                     self._text(part.text, part)
-            else:
+            elif repr(part) not in self._shown:
                 self._part(part)
 
     def _text(self, text: str, part: Text | None = None) -> None:
@@ -432,14 +434,8 @@ class A2ADecoder(JsonDecoder):
         self._said.add(text)
         self.builder.add(_ANSWER, part or Text(text))
 
-    def _was_shown(self, part: str) -> bool:
-        return any(part in shown for shown in self._others.values())
-
-    def _part(self, part: Part, artifact: str = "") -> None:
-        """A whole part that is no text; calls and their results come in statuses and in artifacts, each once.
-
-        `artifact` is the id of its artifact, empty for a part of a message.
-        """
+    def _part(self, part: Part) -> None:
+        """A whole part that is no text; calls and their results come in statuses and in artifacts, each once."""
         match part:
             case ToolCall():
                 if part.call_id in self._calls:
@@ -452,11 +448,7 @@ class A2ADecoder(JsonDecoder):
             case Reasoning():
                 pass
             case _:
-                # Agents that send an artifact once more, or a task with all of them, mean the same media and data.
-                same = repr(part)
-                if same in self._others.setdefault(artifact, set()) or (not artifact and self._was_shown(same)):
-                    return
-                self._others[artifact].add(same)
+                self._shown.add(repr(part))
                 self._answered = True
         self.builder.add(_ANSWER, part)
 
