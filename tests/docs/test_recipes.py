@@ -17,7 +17,7 @@ from bridge.server import running
 from tests.docs.helpers import EXAMPLES, ROOT
 from tests.pairs.agents import AGENTS, Say
 from tests.pairs.agents.runs import Runs
-from tests.server.harness import FakeBackend, ask, fake_backend, free_port, post, serving
+from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, free_port, post, serving
 from tests.server.issuer import Issuer, SigningKey
 
 pytestmark = pytest.mark.slow
@@ -271,7 +271,13 @@ async def test_a2a_agents_and_clients() -> None:
             assert task["artifacts"][0]["parts"] == [{"text": "Hello"}]
             found = await ask("GET", f"{url}/a2a/tasks/{task['id']}", headers={"a2a-version": "1.0"})
             assert found.json == task
-            agent.answers(200, orjson.dumps(said))
+
+            async def answer(exchange: Exchange) -> None:
+                interface = {"url": agent.url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+                is_card = exchange.seen.path == "/.well-known/agent-card.json"
+                await exchange.answer(200, orjson.dumps({"supportedInterfaces": [interface]} if is_card else said))
+
+            agent.plays(answer)
             assert _said(await post(f"{url}/v1/chat/completions", _conversation("Hi"))) == "Hello"
 
 
