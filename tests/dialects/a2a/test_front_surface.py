@@ -10,10 +10,12 @@ import pytest
 from pydantic import ValidationError
 
 from bridge.codec import DescribedAgent, Support, WireRequest
+from bridge.config import parse
 from bridge.dialects.a2a import dialect
 from bridge.dialects.a2a.described import card
 from bridge.dialects.a2a.options import BackOptions, FrontOptions
 from bridge.dialects.gemini import dialect as gemini
+from bridge.errors import ConfigError
 from tests.server.harness import ask, serving
 
 from .front import DEMO, NEW, route, send
@@ -179,6 +181,22 @@ async def test_what_a_backend_cannot_take_is_refused_before_the_call() -> None:
             assert said["code"] == -32005
             assert "params.message.parts[1]" in said["message"]
             assert said["data"][0]["reason"] == "CONTENT_TYPE_NOT_SUPPORTED"
+
+
+def test_bytes_are_not_passed_through() -> None:
+    """An answer has the id of its call, and of a task that this bridge knows."""
+    config = {
+        "backends": {"it": {"dialect": "a2a", "url": "http://127.0.0.1:9"}},
+        "routes": [route(passthrough=True)],
+    }
+    with pytest.raises(ConfigError, match="does not go with a dialect whose runs are kept"):
+        parse(config)
+
+
+async def test_a_head_does_not_wait_for_a_stream() -> None:
+    async with serving({**DEMO, "routes": [route()]}) as base:
+        assert (await ask("HEAD", f"{base}/a2a/tasks/x:subscribe", b"", NEW)).status == 405
+        assert (await ask("HEAD", f"{base}/a2a{CARD}")).status == 200
 
 
 def test_its_example_is_a_call_of_its_own_version() -> None:
