@@ -29,6 +29,7 @@ from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished
 from bridge.runs import START, RunKey, RunPlan, RunRecord, RunState
 from bridge.runs.server.durable import read_on, stream_rest
 from bridge.runs.task_stream import STATES
+from bridge.server.descriptions import described
 from bridge.server.handler import RequestScope
 from bridge.server.runs import attend
 from bridge.server.wire import PERMIT, WHERE, decoded, response_of
@@ -48,6 +49,9 @@ async def serve_task_call(scope: RequestScope) -> web.StreamResponse:
     wire = await scope.read()
     call = await decoded(_dialect(scope).decode_call, wire, scope.context)
     await scope.http[PERMIT](call.operation)
+    if call.operation is Operation.DESCRIBE:
+        agent = described(scope.bridge, scope.route, scope.http, secured=bool(scope.user))
+        return response_of(_dialect(scope).encode_own_description(call, agent))
     if not scope.route.durable:
         return await _without_store(scope, wire, call)
     match call.operation:

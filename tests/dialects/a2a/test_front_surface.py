@@ -18,7 +18,7 @@ from bridge.dialects.gemini import dialect as gemini
 from bridge.errors import ConfigError
 from tests.server.harness import ask, serving
 
-from .front import DEMO, NEW, route, send
+from .front import DEMO, NEW, call, route, send
 
 PAGE = Path(__file__).parents[3] / "docs" / "dialects" / "a2a.md"
 CARD = "/.well-known/agent-card.json"
@@ -120,6 +120,25 @@ async def test_the_agent_card_has_the_public_address() -> None:
     async with serving(config) as base:
         reply = await ask("GET", f"{base}{CARD}")
         assert {each["url"] for each in reply.json["supportedInterfaces"]} == {"https://agents.example/one"}
+
+
+async def test_the_extended_card_is_for_callers_with_a_key() -> None:
+    skill = {"id": "s", "name": "Secrets", "description": "Keeps them.", "tags": ["x"]}
+    options = {"extended_card": True, "extended_skills": [skill], "versions": ["1.0", "0.3"]}
+    config = {**DEMO, "routes": [route(options=options)], "server": {"auth": AUTH}}
+    known = {**NEW, "authorization": "Bearer client-key"}
+    async with serving(config) as base:
+        public = (await ask("GET", f"{base}/a2a{CARD}")).json
+        assert public["capabilities"]["extendedAgentCard"] is public["supportsAuthenticatedExtendedCard"] is True
+        assert [each["id"] for each in public["skills"]] == ["chat"]
+        assert (await ask("GET", f"{base}/a2a/extendedAgentCard", b"", NEW)).status == 401
+        extended = (await ask("GET", f"{base}/a2a/extendedAgentCard", b"", known)).json
+        assert extended["skills"] == [skill]
+        reply = await ask("POST", f"{base}/a2a", call("GetExtendedAgentCard"), known)
+        assert (reply.json["id"], reply.json["result"]) == (7, extended)
+    async with serving({**DEMO, "routes": [route(options=options)]}) as base:
+        said = (await ask("POST", f"{base}/a2a", call("GetExtendedAgentCard"), NEW)).json["error"]
+        assert said["code"] == -32007, "nobody is known here"
 
 
 # ---------------------------------------------------------------------- what HTTP tells
