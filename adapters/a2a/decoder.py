@@ -352,17 +352,17 @@ class A2ADecoder(JsonDecoder):
             known = self._artifacts[key] = _Artifact()
             parts = _behind(parts, self._earlier[key], known)
         elif known is not None and not append:
-            parts = self._replacing(parts, known)
+            parts = self._replacing(wire, parts, known)
         artifact = known or self._artifacts.setdefault(key, _Artifact())
         for part in parts:
             self._artifact_part(key, artifact, part)
 
-    def _replacing(self, parts: list[Part], known: _Artifact) -> list[Part]:
+    def _replacing(self, wire: Wire, parts: list[Part], known: _Artifact) -> list[Part]:
         """What is new of an artifact that is told once more as a whole; what was said cannot be taken back."""
         text = "".join(p.text for p in parts if isinstance(p, Text))
         others: list[Part] = [p for p in parts if not isinstance(p, (Text, Reasoning)) and repr(p) not in known.others]
         if text and not text.startswith(known.text):
-            self._lost.add(Feature.TEXT, "an artifact was replaced by another text; the first one stands")
+            self.builder.emit(Raw(NAME, {"type": "replaced artifact", "artifact": wire}))
             return others
         rest = text[known.length :]
         return [*others, Text(rest)] if rest else others

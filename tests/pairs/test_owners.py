@@ -19,7 +19,8 @@ from tests.server.harness import Reply, ask, fake_backend, serving
 TALK = "talk-1"
 USERS = ("ann", "bob")
 SPEAKING = [name for name in dialects() if registry.get(name).served and registry.get(name).framing == "sse"]
-REMEMBERING = [name for name in SPEAKING if travels(registry.get(name).capabilities)]
+CARDS = {name: registry.get(name).capabilities for name in SPEAKING}
+REMEMBERING = [name for name, card in CARDS.items() if travels(card) and not card.names_threads]
 
 
 def setup(back: str, url: str, folder: Path, *, users: bool = True, **more: Any) -> dict[str, Any]:

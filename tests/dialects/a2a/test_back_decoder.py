@@ -49,13 +49,13 @@ def test_an_artifact_that_comes_again_as_a_whole_is_said_once() -> None:
     assert read(artifact("Hel"), artifact("Hello"), artifact("Hello, you"), DONE).text == "Hello, you"
 
 
-def test_a_replaced_artifact_stands_and_the_loss_is_named() -> None:
-    request = asking("hi")
-    context = Context("run", options=BackOptions(), request=request)
-    decoder = dialect.decoder(context)
-    events = decoder.feed([rpc(artifact("Draft.")), rpc(artifact("Final.")), rpc(DONE)])
+def test_a_replaced_artifact_stands_and_the_other_text_is_kept_beside_it() -> None:
+    events = events_of(artifact("Draft."), artifact("Final."), DONE)
     assert fold(events).text == "Draft."
-    assert context.lost.names == ["text"]
+    replaced = {"artifactId": "a", "parts": [{"text": "Final."}]}
+    assert [(e.label, e.value["artifact"]) for e in events if isinstance(e, Raw)] == [
+        ("a2a replaced artifact", replaced)
+    ]
 
 
 def test_a_status_whose_text_an_artifact_repeats_is_not_progress() -> None:
