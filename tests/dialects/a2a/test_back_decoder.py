@@ -169,6 +169,11 @@ def test_a_task_that_goes_on_does_not_repeat_what_it_said_before_its_question() 
         {"artifactId": "b", "parts": [{"text": "Oslo it is."}]},
     ]
     assert read(done, resume=answer).text == "Oslo it is."
+    # Its stream may begin with the task as it was; another question is one.
+    before = task("INPUT_REQUIRED", status=status("INPUT_REQUIRED", "Where?")["statusUpdate"]["status"])
+    assert read(before, artifact("Oslo."), DONE, resume=answer).text == "Oslo."
+    again = task("INPUT_REQUIRED", status=status("INPUT_REQUIRED", "When?")["statusUpdate"]["status"])
+    assert read(again, resume=answer).interrupts[0].payload == "When?"
     # Without the notes of that question all of it is new.
     assert read(done).text == "Let me see. Oslo it is."
 
