@@ -70,10 +70,15 @@ def _manners(
             "|---" * (len(every) + 1) + "|",
             row(
                 "its clients send",
-                *cells(served, lambda c: "new messages" if c.history is HistoryMode.DELTA else "the whole conversation"),
+                *cells(
+                    served, lambda c: "new messages" if c.history is HistoryMode.DELTA else "the whole conversation"
+                ),
             ),
             row("its backends store the conversation", *cells(called, _memory)),
-            row("its clients run the tool calls they see", *cells(served, lambda c: "yes" if c.client_runs_calls else "no")),
+            row(
+                "its clients run the tool calls they see",
+                *cells(served, lambda c: "yes" if c.client_runs_calls else "no"),
+            ),
         ]
     )
 

@@ -20,6 +20,12 @@ def test_make_fidelity_writes_it() -> None:
 
 
 def test_every_pair_has_its_section_and_a_link_to_it() -> None:
-    pairs = [(front, back) for front in dialects() if registry.get(front).served for back in dialects() if registry.get(back).called]
+    pairs = [
+        (front, back)
+        for front in dialects()
+        if registry.get(front).served
+        for back in dialects()
+        if registry.get(back).called
+    ]
     assert re.findall(r"^### (\S+) over (\S+)$", WRITTEN, re.MULTILINE) == pairs
     assert re.findall(r"\]\(#(\S+)-over-(\S+?)\)", WRITTEN) == pairs

@@ -99,7 +99,14 @@ def said(**delta: Any) -> bytes:
 
 def chunk(choice: dict[str, Any] | None, **more: Any) -> bytes:
     choices = [choice] if choice else []
-    whole = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "scripted", "choices": choices, **more}
+    whole = {
+        "id": "c",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "scripted",
+        "choices": choices,
+        **more,
+    }
     return b"data: " + json.dumps(whole).encode() + b"\n\n"
 
 
@@ -138,7 +145,12 @@ async def played(body: dict[str, Any], asked: list[dict[str, Any]], scene: str) 
         for piece in ("You ", "said: ", scene, " 你好 🙂"):
             yield said(content=piece)
     yield chunk({"index": 0, "delta": {}, "finish_reason": finish})
-    usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18, "prompt_tokens_details": {"cached_tokens": 3}}
+    usage = {
+        "prompt_tokens": 11,
+        "completion_tokens": 7,
+        "total_tokens": 18,
+        "prompt_tokens_details": {"cached_tokens": 3},
+    }
     yield chunk(None, usage=usage)
     yield b"data: [DONE]\n\n"
 

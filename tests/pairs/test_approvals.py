@@ -45,9 +45,15 @@ def sent(back: str, talk: list[dict[str, Any]]) -> bytes:
 @pytest.mark.parametrize("back", BACKS)
 def test_an_earlier_approval_is_told_to_every_backend_and_answers_nothing(back: str) -> None:
     body = sent(back, TALK)
-    places = [body.find(said) for said in (b"Send it", b"transfer", b"Done.", b"And now?")]
+    told = (b"Send it", b"transfer", b"Done.", b"And now?")
+    if registry.get(back).capabilities.names_threads:
+        told = (told[0], told[-1])  # such an agent has what it did, and is told what its user says
+    places = [body.find(said) for said in told]
     assert places == sorted(places)
     assert -1 not in places, body
+    if len(told) == 2:
+        assert b"resume" not in body
+        return
     if back.startswith("agentscope"):
         assert [m["type"].lower() for m in json.loads(body)["input"]] == [m["type"] for m in TALK]
         return

@@ -91,8 +91,9 @@ def test_a_recorded_answer_arrives_as_the_cards_say(back: str, name: str, front:
         # Nobody shall run the calls of a run that failed; what is held back until it is known whose they are stays so.
         assert came.pop("calls") in ([], wanted.pop("calls"))
     assert came == wanted
-    # Of a result, ag-ui cannot say that it is an error.
-    assert lost <= losable(target) | {"usage", "usage_details", "choices", "tool_result"}
+    # Of a result, ag-ui cannot say that it is an error. What an agent takes back has been said.
+    taken_back = {"text"} if name.startswith("stream-replace") else set()
+    assert lost <= losable(target) | {"usage", "usage_details", "choices", "tool_result"} | taken_back
 
 
 @pytest.mark.parametrize("back", DIALECTS)

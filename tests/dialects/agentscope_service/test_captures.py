@@ -76,13 +76,17 @@ def told(events: list[Event]) -> list[str]:
                 line = f"MessageStarted {event.message_id}"
             case ev.ToolResulted():
                 kinds = ",".join(type(part).__name__ for part in event.parts)
-                line = f"ToolResulted {event.call_id} {event.name} {event.is_error} [{kinds}] {result_text(event.parts)}"
+                line = (
+                    f"ToolResulted {event.call_id} {event.name} {event.is_error} [{kinds}] {result_text(event.parts)}"
+                )
             case ev.StepStarted() | ev.StepEnded():
                 line = f"{type(event).__name__} {event.name}"
             case ev.Custom():
                 line = f"Custom {event.name} {dumps(event.value).decode()}"
             case ev.Interrupted():
-                line = f"Interrupted {event.interrupt_id} {event.reason} {event.call_id} {dumps(event.payload).decode()}"
+                line = (
+                    f"Interrupted {event.interrupt_id} {event.reason} {event.call_id} {dumps(event.payload).decode()}"
+                )
             case ev.UsageReported():
                 line = f"UsageReported {event.input} {event.output} {event.cached}"
             case RunFailed():
