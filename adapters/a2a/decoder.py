@@ -8,10 +8,10 @@ artifact what a status said, and send tasks that hold what came before.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from bridge.codec import Context, Feature
-from bridge.codec.counts import is_count
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.jsontext import whole
 from bridge.dialects.a2a.errors import error_in, failure_of, task_failure
@@ -63,10 +63,10 @@ _ADK_COUNTS = {
     "reasoning": "thoughtsTokenCount",
 }
 PARTS_SAID = "said"
-TASK, CALL = "taskId", "call"
-"""Keys of what the decoder notes on a question: the task that waits, and the call as `[id, name]`.
+TASK, CALL, QUESTION = "taskId", "call", "question"
+"""Keys of what the decoder notes on a question: the task that waits, the call as `[id, name]`, the id of its message.
 
-`PARTS_SAID` has the length of the text of each artifact that the task had by then.
+`PARTS_SAID` has the length and a digest of the text of each artifact that the task had by then.
 """
 
 
@@ -110,6 +110,8 @@ class A2ADecoder(JsonDecoder):
         self._progress = back(context).progress
         self._artifacts: dict[str, _Artifact] = {}
         self._earlier = _earlier(context)
+        self._answers = context.request.resume if context.request is not None else []
+        self._began = False
         self._calls: set[str] = set()
         self._results: set[str] = set()
         self._shown: set[str] = set()
@@ -133,9 +135,10 @@ class A2ADecoder(JsonDecoder):
         if not isinstance(result, dict):
             return
         kind, value = _opened(result)
+        first, self._began = not self._began, True
         match kind:
             case "task":
-                self.task(value)
+                self._task(value, first=first)
             case "message":
                 self._message(value)
             case "status":
@@ -173,8 +176,8 @@ class A2ADecoder(JsonDecoder):
         self.task_id = self.task_id or task_id
         self.builder.begin(thread_id=context_id or None, extras=noted({TASK: task_id, "contextId": context_id}))
 
-    def task(self, value: Wire) -> None:
-        """A whole task: what is new of it."""
+    def _task(self, value: Wire, *, first: bool) -> None:
+        """A whole task: what is new of it. The `first` one may still ask what was just answered."""
         task = camel_keys(value)
         self._place({"taskId": task.get("id"), "contextId": task.get("contextId")})
         metadata = object_of(task.get("metadata"))
@@ -184,7 +187,14 @@ class A2ADecoder(JsonDecoder):
         status = object_of(task.get("status"))
         if state_of(status.get("state")) is State.COMPLETED and not self._answered:
             self._history(task.get("history"), object_of(status.get("message")))
-        self._status(status, metadata)
+        if not (first and self._is_answered(status)):
+            self._status(status, metadata)
+
+    def _is_answered(self, status: Wire) -> bool:
+        """Return whether this is the question that the request answers."""
+        asked = text_of(camel_keys(object_of(status.get("message"))).get("messageId"))
+        questions = [notes_of(answer).get(QUESTION) for answer in self._answers]
+        return state_of(status.get("state")) in WAITING and asked in questions
 
     def _history(self, history: object, last: Wire) -> None:
         """The agent's last messages, where a completed task has its answer nowhere else."""
@@ -298,7 +308,8 @@ class A2ADecoder(JsonDecoder):
             self._held = None
         self._release()
         reason = "auth_required" if state is State.AUTH_REQUIRED else "input_required"
-        notes = {TASK: self.task_id, PARTS_SAID: {key: each.length for key, each in self._artifacts.items()}}
+        said = {**self._earlier, **{key: [each.length, _digest(each.text)] for key, each in self._artifacts.items()}}
+        notes = {TASK: self.task_id, QUESTION: text_of(message.get("messageId")), PARTS_SAID: said}
         named = object_of(message.get("metadata")).get(INTERRUPTS)
         calls = [p for p in parts if isinstance(p, ToolCall)]
         for call in calls:
@@ -352,17 +363,17 @@ class A2ADecoder(JsonDecoder):
             known = self._artifacts[key] = _Artifact()
             parts = _behind(parts, self._earlier[key], known)
         elif known is not None and not append:
-            parts = self._replacing(parts, known)
+            parts = self._replacing(wire, parts, known)
         artifact = known or self._artifacts.setdefault(key, _Artifact())
         for part in parts:
             self._artifact_part(key, artifact, part)
 
-    def _replacing(self, parts: list[Part], known: _Artifact) -> list[Part]:
+    def _replacing(self, wire: Wire, parts: list[Part], known: _Artifact) -> list[Part]:
         """What is new of an artifact that is told once more as a whole; what was said cannot be taken back."""
         text = "".join(p.text for p in parts if isinstance(p, Text))
         others: list[Part] = [p for p in parts if not isinstance(p, (Text, Reasoning)) and repr(p) not in known.others]
         if text and not text.startswith(known.text):
-            self._lost.add(Feature.TEXT, "an artifact was replaced by another text; the first one stands")
+            self.builder.emit(Raw(NAME, {"type": "replaced artifact", "artifact": wire}))
             return others
         rest = text[known.length :]
         return [*others, Text(rest)] if rest else others
@@ -499,23 +510,25 @@ def _parts(message: Wire) -> list[Part]:
     return [p for each in (found if isinstance(found, list) else ()) if (p := read_part(each)) is not None]
 
 
-def _behind(parts: list[Part], length: int, known: _Artifact) -> list[Part]:
-    """What is new of an artifact of which an earlier turn has said so much text, and all other parts."""
+def _behind(parts: list[Part], earlier: list[Any], known: _Artifact) -> list[Part]:
+    """What is new of an artifact that an earlier turn of its task has told; all of it, if its text is another one."""
+    length, digest = earlier
     text = "".join(p.text for p in parts if isinstance(p, Text))
+    if _digest(text[:length]) != digest:
+        return parts
     known.add(text[:length])
-    rest = text[length:]
-    return [Text(rest)] if rest else []
+    return [Text(text[length:])] if len(text) > length else []
 
 
-def _earlier(context: Context) -> dict[str, int]:
-    """The artifacts that the task had when it asked, each with the length of its text."""
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _earlier(context: Context) -> dict[str, list[Any]]:
+    """The artifacts that the task had when it asked, as `PARTS_SAID` has them."""
     request = context.request
-    out: dict[str, int] = {}
-    for answer in request.resume if request is not None else ():
-        for key, length in object_of(notes_of(answer).get(PARTS_SAID)).items():
-            if is_count(length):
-                out[key] = length
-    return out
+    noted = [object_of(notes_of(answer).get(PARTS_SAID)) for answer in (request.resume if request is not None else ())]
+    return {key: said for each in noted for key, said in each.items() if isinstance(said, list) and list(map(type, said)) == [int, str]}
 
 
 def notes_of(answer: Resume) -> Wire:

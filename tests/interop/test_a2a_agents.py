@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.docs.helpers import Server, server
+from tests.interop.conftest import node_client
 from tests.pairs.people import PEOPLE, Person, leave, routes
 from tests.server.harness import ask, serving
 
@@ -61,6 +62,14 @@ def adk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     yield from agent(tmp_path_factory, "a2a-agents", "adk")
 
 
+@pytest.fixture(scope="module")
+def js(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = Path(__file__).parent / "a2a-js"
+    node_client(folder, "an agent on A2A's JavaScript SDK")
+    with server(tmp_path_factory.mktemp("js"), "node", str(folder / "agent.mjs"), "{port}") as running:
+        yield running
+
+
 @pytest.fixture
 async def opened(tmp_path: Path) -> AsyncIterator[Opened]:
     """Brings somebody at this frontend to the agent, through the bridge."""
@@ -77,6 +86,18 @@ async def opened(tmp_path: Path) -> AsyncIterator[Opened]:
 
 async def told(agent: Server) -> Any:
     return (await ask("GET", f"{agent.url}/seen")).json
+
+
+async def until_cancelled(person: Person, agent: Server) -> None:
+    """Somebody closes the window in the middle of an answer, and the agent is told to stop."""
+    before = len((await told(agent))["canceled"])
+    leaving = asyncio.create_task(person.say("slow"))
+    async with asyncio.timeout(30):
+        while not person.seen.text:
+            await asyncio.sleep(0.01)
+        await leave(leaving)
+        while len((await told(agent))["canceled"]) == before:
+            await asyncio.sleep(0.05)
 
 
 # ------------------------------------------------------------------ a2a-sdk 1.3.0
@@ -146,15 +167,7 @@ async def test_a_message_without_a_task(opened: Opened, sdk: Server, front: str)
 @ways
 @fronts
 async def test_a_client_that_leaves_ends_the_task(opened: Opened, sdk: Server, front: str, way: str) -> None:
-    person = await opened(front, sdk, **WAYS[way])
-    before = len((await told(sdk))["canceled"])
-    leaving = asyncio.create_task(person.say("slow"))
-    async with asyncio.timeout(30):
-        while not person.seen.text:
-            await asyncio.sleep(0.01)
-        await leave(leaving)
-        while len((await told(sdk))["canceled"]) == before:
-            await asyncio.sleep(0.05)
+    await until_cancelled(await opened(front, sdk, **WAYS[way]), sdk)
 
 
 async def test_a_picture_reaches_the_agent(opened: Opened, sdk: Server) -> None:
@@ -218,14 +231,30 @@ async def test_an_agent_of_the_old_protocol(opened: Opened, old: Server, front: 
 
 
 async def test_a_task_of_the_old_protocol_is_cancelled(opened: Opened, old: Server) -> None:
-    person = await opened("ag-ui", old)
-    leaving = asyncio.create_task(person.say("slow"))
-    async with asyncio.timeout(30):
-        while not person.seen.text:
-            await asyncio.sleep(0.01)
-        await leave(leaving)
-        while not (await told(old))["canceled"]:
-            await asyncio.sleep(0.05)
+    await until_cancelled(await opened("ag-ui", old), old)
+
+
+# ------------------------------------------------------------------ @a2a-js/sdk
+
+
+@fronts
+async def test_an_agent_on_the_javascript_sdk(opened: Opened, js: Server, front: str) -> None:
+    person = await opened(front, js)
+    seen = await person.say("hello")
+    assert (seen.error, seen.text) == (None, "You said: hello")
+    seen = await person.say("before")
+    assert (seen.error, seen.text) == (None, "Before that: hello")
+    assert (await person.say("ask")).text.startswith("Let me see. ")
+    # The stream begins with the task, and so with what it said before the question.
+    seen = await person.resume("Oslo")
+    assert (seen.error, seen.text) == (None, "You chose Oslo")
+    assert (await person.say("message")).text == "Just a message."
+    assert "The model is down." in str((await person.say("fail")).error)
+    assert (await (await opened(front, js)).say("break")).error is not None
+
+
+async def test_a_task_of_the_javascript_sdk_is_cancelled(opened: Opened, js: Server) -> None:
+    await until_cancelled(await opened("ag-ui", js), js)
 
 
 # ------------------------------------------------------------------ fasta2a

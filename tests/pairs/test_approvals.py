@@ -18,6 +18,8 @@ from tests.pairs.test_conversations import chat_stream
 from tests.pairs.test_memory import chat_sent
 from tests.server.harness import fake_backend, serving
 
+# One that names its talks itself is sent nothing of a talk that it knows but what is new.
+BACKS = [name for name in registry.names() if not registry.get(name).capabilities.names_threads]
 ASKED = {"id": "a1", "name": "transfer", "arguments": '{"to": "Bo"}', "server_label": "bank"}
 ANSWER = {"approve": True, "id": "a1", "approval_request_id": "a1", "reason": None}
 
@@ -40,7 +42,7 @@ def sent(back: str, talk: list[dict[str, Any]]) -> bytes:
     return Translator(back, "agentscope", model="m", run_id="run1").request(body, client="agentscope")
 
 
-@pytest.mark.parametrize("back", registry.names())
+@pytest.mark.parametrize("back", BACKS)
 def test_an_earlier_approval_is_told_to_every_backend_and_answers_nothing(back: str) -> None:
     body = sent(back, TALK)
     told = (b"Send it", b"transfer", b"Done.", b"And now?")

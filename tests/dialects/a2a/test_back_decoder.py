@@ -49,13 +49,13 @@ def test_an_artifact_that_comes_again_as_a_whole_is_said_once() -> None:
     assert read(artifact("Hel"), artifact("Hello"), artifact("Hello, you"), DONE).text == "Hello, you"
 
 
-def test_a_replaced_artifact_stands_and_the_loss_is_named() -> None:
-    request = asking("hi")
-    context = Context("run", options=BackOptions(), request=request)
-    decoder = dialect.decoder(context)
-    events = decoder.feed([rpc(artifact("Draft.")), rpc(artifact("Final.")), rpc(DONE)])
+def test_a_replaced_artifact_stands_and_the_other_text_is_kept_beside_it() -> None:
+    events = events_of(artifact("Draft."), artifact("Final."), DONE)
     assert fold(events).text == "Draft."
-    assert context.lost.names == ["text"]
+    replaced = {"artifactId": "a", "parts": [{"text": "Final."}]}
+    assert [(e.label, e.value["artifact"]) for e in events if isinstance(e, Raw)] == [
+        ("a2a replaced artifact", replaced)
+    ]
 
 
 def test_a_status_whose_text_an_artifact_repeats_is_not_progress() -> None:
@@ -169,6 +169,11 @@ def test_a_task_that_goes_on_does_not_repeat_what_it_said_before_its_question() 
         {"artifactId": "b", "parts": [{"text": "Oslo it is."}]},
     ]
     assert read(done, resume=answer).text == "Oslo it is."
+    # Its stream may begin with the task as it was; another question is one.
+    before = task("INPUT_REQUIRED", status=status("INPUT_REQUIRED", "Where?")["statusUpdate"]["status"])
+    assert read(before, artifact("Oslo."), DONE, resume=answer).text == "Oslo."
+    again = task("INPUT_REQUIRED", status=status("INPUT_REQUIRED", "When?")["statusUpdate"]["status"])
+    assert read(again, resume=answer).interrupts[0].payload == "When?"
     # Without the notes of that question all of it is new.
     assert read(done).text == "Let me see. Oslo it is."
 
