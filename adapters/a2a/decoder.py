@@ -528,7 +528,12 @@ def _earlier(context: Context) -> dict[str, list[Any]]:
     """The artifacts that the task had when it asked, as `PARTS_SAID` has them."""
     request = context.request
     noted = [object_of(notes_of(answer).get(PARTS_SAID)) for answer in (request.resume if request is not None else ())]
-    return {key: said for each in noted for key, said in each.items() if isinstance(said, list) and list(map(type, said)) == [int, str]}
+    return {
+        key: said
+        for each in noted
+        for key, said in each.items()
+        if isinstance(said, list) and list(map(type, said)) == [int, str]
+    }
 
 
 def notes_of(answer: Resume) -> Wire:
