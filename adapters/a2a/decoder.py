@@ -208,7 +208,7 @@ class A2ADecoder(JsonDecoder):
             self._say(message)
 
     def _message(self, value: Wire) -> None:
-        """A message is the whole answer, unless it is told of a task."""
+        """A message is the whole answer, unless it belongs to a task."""
         message = camel_keys(value)
         if role_of(message.get("role")) == "user":
             return
@@ -369,7 +369,7 @@ class A2ADecoder(JsonDecoder):
             self._artifact_part(key, artifact, part)
 
     def _replacing(self, wire: Wire, parts: list[Part], known: _Artifact) -> list[Part]:
-        """What is new of an artifact that is told once more as a whole; what was said cannot be taken back."""
+        """What is new of an artifact that comes once more as a whole; what was said cannot be taken back."""
         text = "".join(p.text for p in parts if isinstance(p, Text))
         others: list[Part] = [p for p in parts if not isinstance(p, (Text, Reasoning)) and _same(p) not in known.others]
         if text and not text.startswith(known.text):

@@ -56,7 +56,7 @@ _PATHS = {
 class Sender:
     """Writes the requests of one run. Raises `Unsupported` for what cannot be sent at all.
 
-    `task_id` is the task that waits for this message, and `context_id` the talk as the agent names it.
+    `task_id` is the task that waits for this message, and `context_id` the conversation as the agent names it.
     """
 
     def __init__(self, request: Request, context: Context) -> None:
