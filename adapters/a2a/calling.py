@@ -71,7 +71,6 @@ class Calling:
         self._options = back(context)
         self._memo = memo
         self._decoder = A2ADecoder(context)
-        self._streams = request.stream
         self._card: Card | None = None
         self._interface: Interface | None = None
         self._asked: _Asked | None = None
@@ -92,7 +91,7 @@ class Calling:
             assert self._interface is not None
             assert self._card is not None
             self._to_send, self._sent, self._asked = False, True, _Asked.MESSAGE
-            # A client that does not stream gets its answer faster so than by asking again and again.
+            # Also for a client that does not stream: a stream tells the task's id at once, by which it can be ended.
             self._open = self._card.streaming
             return Step(self._sender.send(self._interface, stream=self._open))
         if self._open or self._gave_up or not self._decoder.waits_for_task:

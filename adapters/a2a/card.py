@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from bridge.codec import WireRequest, WireResponse
 from bridge.codec.jsontext import read_json
@@ -17,6 +17,8 @@ _MAX_AGE = re.compile(r"max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
 _KEPT, _LONGEST = 60.0, 86400.0
 """Seconds for which a card is taken as it is: where its server does not say, and at the most."""
 _MEMO = "card"
+_PATH = "/%:@!$&'()*+,;=~"
+"""What may stand in a path as it is, beside letters, digits and `-._`."""
 _NAMES = {JSON_RPC.lower(): JSON_RPC, "json-rpc": JSON_RPC, "http+json": HTTP_JSON, "rest": HTTP_JSON}
 
 
@@ -129,7 +131,8 @@ def _interface(value: dict[str, Any]) -> Interface | None:
     except ValueError:
         return None
     # The host is the one that the operator named: a card cannot send requests, and keys, elsewhere.
-    return Interface(binding, version, parts.path or "/", tuple(parse_qsl(parts.query)), text_of(wire.get("tenant")))
+    path = quote(parts.path, safe=_PATH) or "/"
+    return Interface(binding, version, path, tuple(parse_qsl(parts.query)), text_of(wire.get("tenant")))
 
 
 def _lifetime(header: str) -> float:

@@ -371,7 +371,7 @@ class A2ADecoder(JsonDecoder):
     def _replacing(self, wire: Wire, parts: list[Part], known: _Artifact) -> list[Part]:
         """What is new of an artifact that comes once more as a whole; what was said cannot be taken back."""
         text = "".join(p.text for p in parts if isinstance(p, Text))
-        others: list[Part] = [p for p in parts if not isinstance(p, (Text, Reasoning)) and repr(p) not in known.others]
+        others: list[Part] = [p for p in parts if not isinstance(p, (Text, Reasoning)) and _same(p) not in known.others]
         if text and not text.startswith(known.text):
             self.builder.emit(Raw(NAME, {"type": "replaced artifact", "artifact": wire}))
             return others
@@ -392,7 +392,7 @@ class A2ADecoder(JsonDecoder):
                     self._end_flow(key, artifact, part.signature)
             case _:
                 self._end_flow(key, artifact)
-                artifact.others.add(repr(part))
+                artifact.others.add(_same(part))
                 self._part(part)
 
     def _compare_with_held(self, artifact: _Artifact, text: str) -> None:
@@ -437,7 +437,7 @@ class A2ADecoder(JsonDecoder):
             if isinstance(part, Text):
                 if not again:
                     self._text(part.text, part)
-            elif repr(part) not in self._shown:
+            elif _same(part) not in self._shown:
                 self._part(part)
 
     def _text(self, text: str, part: Text | None = None) -> None:
@@ -459,7 +459,7 @@ class A2ADecoder(JsonDecoder):
             case Reasoning():
                 pass
             case _:
-                self._shown.add(repr(part))
+                self._shown.add(_same(part))
                 self._answered = True
         self.builder.add(_ANSWER, part)
 
@@ -520,6 +520,11 @@ def _behind(parts: list[Part], earlier: list[Any], known: _Artifact) -> list[Par
     return [Text(text[length:])] if len(text) > length else []
 
 
+def _same(part: Part) -> str:
+    """What two parts that are alike have in common."""
+    return _digest(repr(part))
+
+
 def _digest(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -528,7 +533,12 @@ def _earlier(context: Context) -> dict[str, list[Any]]:
     """The artifacts that the task had when it asked, as `PARTS_SAID` has them."""
     request = context.request
     noted = [object_of(notes_of(answer).get(PARTS_SAID)) for answer in (request.resume if request is not None else ())]
-    return {key: said for each in noted for key, said in each.items() if isinstance(said, list) and list(map(type, said)) == [int, str]}
+    return {
+        key: said
+        for each in noted
+        for key, said in each.items()
+        if isinstance(said, list) and list(map(type, said)) == [int, str]
+    }
 
 
 def notes_of(answer: Resume) -> Wire:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
-from bridge.codec import ModesDialect, Operation, SessionDialect, ToolHostDialect, offers, served
+from bridge.codec import ModesDialect, Operation, SessionDialect, SteppedRunDialect, ToolHostDialect, offers, served
 from bridge.config.kinds import dialect_of, is_loopback
 from bridge.config.problems import Path, Problem, nearest, path_text
 from bridge.config.schema import Allowed, ApiKey, Config, FileKey
@@ -201,6 +201,9 @@ def _collisions(config: Config, show: Show) -> Iterator[Problem]:
 
 def _passthrough(config: Config, show: Show) -> Iterator[Problem]:
     for index, route in enumerate(config.routes):
+        if route.passthrough and isinstance(dialect_of(route.dialect), SteppedRunDialect):
+            what = f"does not go with dialect {route.dialect}, whose backends take several requests for one run"
+            yield Problem(("routes", index, "passthrough"), what)
         for name in route.backends if route.passthrough else ():
             if config.backends[name].dialect != route.dialect:
                 front = show(("routes", index, "dialect"), route.dialect)

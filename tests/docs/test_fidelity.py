@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from bridge.codec import registry
 from tests.docs.fidelity import PAGE, page
 from tests.docs.helpers import run
 from tests.docs.tables import dialects
@@ -20,12 +21,7 @@ def test_make_fidelity_writes_it() -> None:
 
 
 def test_every_pair_has_its_section_and_a_link_to_it() -> None:
-    pairs = [
-        (front, back)
-        for front in dialects()
-        if registry.get(front).served
-        for back in dialects()
-        if registry.get(back).called
-    ]
+    every = [registry.get(name) for name in dialects()]
+    pairs = [(front.name, back.name) for front in every if front.served for back in every if back.called]
     assert re.findall(r"^### (\S+) over (\S+)$", WRITTEN, re.MULTILINE) == pairs
     assert re.findall(r"\]\(#(\S+)-over-(\S+?)\)", WRITTEN) == pairs

@@ -42,6 +42,8 @@ def test_the_card_is_kept_and_asked_for_again_by_its_tag() -> None:
     moved = {**CARD, "supportedInterfaces": [{**CARD["supportedInterfaces"][0], "url": "http://inside:9/new?k=v"}]}
     third = Run(whole(moved), SAID, memo=memo, now=1062.0)
     assert (third.asked[1].path, third.asked[1].query) == ("/new", {"k": "v"})
+    odd = {**CARD, "supportedInterfaces": [{**CARD["supportedInterfaces"][0], "url": "http://inside:9/a b%20c\u00e9"}]}
+    assert Run(whole(odd), SAID).asked[1].path == "/a%20b%20c%C3%A9"
 
 
 def test_an_agent_without_a_card_is_called_at_its_url() -> None:

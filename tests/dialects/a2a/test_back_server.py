@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from bridge.engine import Bridge
+from bridge.errors import ConfigError
 from tests.pairs.people import PEOPLE, leave, routes
 from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, post, serving
 
@@ -169,3 +171,10 @@ async def test_what_an_agent_refuses_is_told_and_nothing_of_the_card() -> None:
         assert reply.status == 502
         assert "No pictures, please." in reply.json["error"]["message"]
         assert agent.others == []
+
+
+def test_a_route_that_passes_bytes_through_needs_one_request_for_one_run() -> None:
+    backends = {"it": {"dialect": "a2a", "url": "http://127.0.0.1:9"}}
+    route = {"dialect": "a2a", "path": "/a", "backend": "it", "passthrough": True}
+    with pytest.raises(ConfigError, match="several requests for one run"):
+        Bridge.from_config({"backends": backends, "routes": [route], "stores": {"history": "off"}})
