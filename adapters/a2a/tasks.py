@@ -14,7 +14,7 @@ from bridge.dialects.a2a.answer import TaskFolder, response, task_of
 from bridge.dialects.a2a.call import Call
 from bridge.dialects.a2a.encoder import A2AEncoder, named
 from bridge.dialects.a2a.refusals import refused
-from bridge.dialects.a2a.request import Notes
+from bridge.dialects.a2a.request import Notes, notes_of
 from bridge.dialects.a2a.wire import OVER, Method, Spelled, State, Version, state_of
 from bridge.errors import RequestError, shortened
 from bridge.model import FinishReason, Interrupted, Request, RunFailed, RunFinished
@@ -80,7 +80,7 @@ def continues(request: Request, runs: Sequence[TaskStatus]) -> Request:
     context, events = runs[-1].context, runs[-1].events
     task_id = runs[0].context.run_id
     thread = context.request.thread_id if context.request is not None else None
-    said = request.extra("a2a")["notes"]["context"]
+    said = notes_of(request).context
     if said and said != thread:
         text = f"contextId: task {shortened(task_id)!r} belongs to another context."
         raise refused(refusals.PARAMS, text, "message.contextId")
