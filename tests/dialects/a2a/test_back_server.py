@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import registry
 from bridge.engine import Bridge
 from bridge.errors import ConfigError
 from tests.pairs.people import PEOPLE, leave, routes
-from tests.pairs.test_owners import TALK, says, setup
+from tests.pairs.test_owners import setup
 from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, post, serving
 
 from .back import CARD, artifact, error, rpc, status, task
@@ -182,11 +181,14 @@ def test_a_route_that_passes_bytes_through_needs_one_request_for_one_run() -> No
         Bridge.from_config({"backends": backends, "routes": [route], "stores": {"history": "off"}})
 
 
-async def test_a_client_sees_its_own_name_of_the_thread(tmp_path: Path) -> None:
+async def test_a_client_that_names_no_thread_goes_on_with_the_one_that_it_sees(tmp_path: Path) -> None:
     async with fake_backend() as backend:
         agent = Agent(backend, lambda message: done("Hi.", message.get("contextId") or "c-7"))
+        body: dict[str, Any] = {"input": [{"role": "user", "content": [{"type": "text", "text": "one"}]}]}
+        headers = {"content-type": "application/json", "x-api-key": "key-of-ann"}
         async with serving(setup("a2a", agent.url, tmp_path)) as base:
-            for text in ("one", "two"):
-                reply = await says(base, registry.get("agentscope"), "ann", text)
-                assert json.loads(reply.body.split(b"\n\n")[0][6:])["session_id"] == TALK
+            for _ in range(2):
+                reply = await ask("POST", f"{base}/agentscope/process", json.dumps(body).encode(), headers)
+                body["session_id"] = json.loads(reply.body.split(b"\n\n")[0][6:])["session_id"]
+        assert body["session_id"] != "c-7"
         assert [message.get("contextId") for message in agent.asked] == [None, "c-7"]
