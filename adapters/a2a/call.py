@@ -56,8 +56,8 @@ def read_call(wire: WireRequest, context: Context) -> Call:
     call = _over_http(wire, context) if wire.path.strip("/") else _over_json_rpc(wire, context)
     if call.method in _PUSH:
         raise refused(refusals.NO_PUSH, "This agent sends no push notifications.")
-    if call.method is Method.EXTENDED_CARD:
-        raise refused(refusals.NO_EXTENDED_CARD, "This agent has no extended card.")
+    if call.method is Method.EXTENDED_CARD and not front(context).extended_card:
+        raise refused(refusals.UNSUPPORTED, "This agent has no extended card.")
     return call
 
 

@@ -116,6 +116,9 @@ class A2A(AgentTasksDialect, DescribedDialect, SteppedRunDialect):
     def encode_task_list(self, asked: TaskCall, page: TaskPage, shown: Sequence[Sequence[TaskStatus]]) -> WireResponse:
         return tasks.encode_task_list(asked, page, shown)
 
+    def encode_own_description(self, asked: TaskCall, agent: DescribedAgent) -> WireResponse:
+        return described.encode_extended_card(asked, agent)
+
     def watch(self, asked: TaskCall, runs: Sequence[TaskStatus]) -> tuple[list[FrameLike], Encoder]:
         return tasks.watch(asked, runs)
 

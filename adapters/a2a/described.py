@@ -5,8 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from bridge.codec import Capabilities, DescribedAgent, Feature, Support, WireResponse
+from bridge.codec import Capabilities, DescribedAgent, Feature, Support, TaskCall, WireResponse
+from bridge.dialects.a2a import refusals
+from bridge.dialects.a2a.answer import response
+from bridge.dialects.a2a.call import Call
 from bridge.dialects.a2a.options import FrontOptions
+from bridge.dialects.a2a.refusals import refused
+from bridge.dialects.a2a.request import Notes
 from bridge.dialects.a2a.wire import HTTP_JSON, JSON_RPC, Version, Wire, written
 
 _MAX_AGE = 60
@@ -25,12 +30,23 @@ def encode_card(agent: DescribedAgent) -> WireResponse:
     return WireResponse(200, {"content-type": "application/json", **headers}, body)
 
 
-def card(agent: DescribedAgent) -> Wire:
+def encode_extended_card(asked: TaskCall, agent: DescribedAgent) -> WireResponse:
+    """Return the card for callers who are known, with the skills that others do not see."""
+    call: Call = asked.sent
+    if not agent.secured:
+        raise refused(
+            refusals.NO_EXTENDED_CARD, "The extended card is for callers with a key, and this server asks for none."
+        )
+    return response(card(agent, extended=True), Notes(call.head.rest, call.head.id, call.version))
+
+
+def card(agent: DescribedAgent, *, extended: bool = False) -> Wire:
     """Return the card of an agent, for each version that its route serves."""
-    options = agent.options if isinstance(agent.options, FrontOptions) else FrontOptions()
+    options = _options(agent)
     name = options.name or agent.name
     description = options.description or f"The agent {name}."
-    skills = [skill.model_dump(exclude_defaults=True) for skill in options.skills] or [
+    known = (*options.skills, *(options.extended_skills if extended else ()))
+    skills = [skill.model_dump(exclude_defaults=True) for skill in known] or [
         {"id": "chat", "name": name, "description": description, "tags": ["chat"]}
     ]
     wire: Wire = {
@@ -43,7 +59,7 @@ def card(agent: DescribedAgent) -> Wire:
             for binding in options.bindings
             if version == "1.0" or binding == "jsonrpc"
         ],
-        "capabilities": {"streaming": True, "pushNotifications": False, "extendedAgentCard": False},
+        "capabilities": {"streaming": True, "pushNotifications": False, "extendedAgentCard": options.extended_card},
         "defaultInputModes": _input_modes(agent.backends),
         "defaultOutputModes": _output_modes(agent.backends),
         "skills": [{"tags": [], **skill} for skill in skills],
@@ -61,13 +77,17 @@ def card(agent: DescribedAgent) -> Wire:
     return {**wire, **_old_fields(agent)} if Version.OLD in options.versions else wire
 
 
+def _options(agent: DescribedAgent) -> FrontOptions:
+    return agent.options if isinstance(agent.options, FrontOptions) else FrontOptions()
+
+
 def _old_fields(agent: DescribedAgent) -> Wire:
     """The fields by which clients of 0.3 find the agent; those of 1.0 do not mind them."""
     wire: Wire = {
         "url": agent.url,
         "preferredTransport": JSON_RPC,
         "protocolVersion": "0.3.0",
-        "supportsAuthenticatedExtendedCard": False,
+        "supportsAuthenticatedExtendedCard": _options(agent).extended_card,
     }
     if agent.secured:
         wire["security"] = [{"bearer": []}, {"apiKey": []}]

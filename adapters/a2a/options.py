@@ -29,6 +29,10 @@ class FrontOptions(Options):
         (),
         description="The skills on the card: id, name, description, tags and examples of each; none = one skill, chat.",
     )
+    extended_card: bool = Field(
+        False, description="Offer a card with further skills to callers with a key (GetExtendedAgentCard)."
+    )
+    extended_skills: tuple[Skill, ...] = Field((), description="The skills that only the extended card shows.")
     provider_name: str = Field("", description="Who offers the agent, on its card, together with provider_url.")
     provider_url: str = Field("", description="The address of who offers the agent.")
     documentation_url: str = Field("", description="The address of the agent's documentation, on its card.")

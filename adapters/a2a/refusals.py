@@ -103,7 +103,7 @@ def encode_error(failure: Failure) -> WireResponse:
 
 
 def _by_http(failure: Failure, kind: Kind) -> bool:
-    """Return whether the failure's own status is told, as no status of the protocol's table says it."""
+    """Return whether the failure has a status of its own, which the protocol's table does not have."""
     return failure.code in _BY_HTTP or failure.status is not None or kind is INTERNAL
 
 

@@ -187,7 +187,7 @@ def _token(task: TaskSummary) -> str:
 
 
 def _place(params: Spelled) -> tuple[float, str] | None:
-    """Where the page begins: behind the task that the token names."""
+    """The place where the page begins: behind the task that the token names."""
     said = params.string("pageToken")
     if not said:
         return None

@@ -1,6 +1,6 @@
 """Events -> what a task tells of itself: its state, its artifacts, its questions.
 
-`Updates` decides what is told; subclasses write it as a stream (`encoder.py`) or put it together (`answer.py`).
+`Updates` decides what is sent; subclasses write it as a stream (`encoder.py`) or put it together (`answer.py`).
 """
 
 from __future__ import annotations

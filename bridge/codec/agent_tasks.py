@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.codec.context import Context
+from bridge.codec.described import DescribedAgent
 from bridge.codec.dialect import Dialect, Encoder
 from bridge.codec.surface import Operation
 from bridge.codec.tasks import TaskStatus
@@ -94,6 +95,10 @@ class AgentTasksDialect(Dialect):
 
     def encode_task_list(self, call: TaskCall, page: TaskPage, tasks: Sequence[Sequence[TaskStatus]]) -> WireResponse:
         """Return the response with one page of the list; `tasks` are the runs of each task on it."""
+        raise NotImplementedError
+
+    def encode_own_description(self, call: TaskCall, agent: DescribedAgent) -> WireResponse:
+        """Return the response that describes the agent to a caller who is known."""
         raise NotImplementedError
 
     def watch(self, call: TaskCall, runs: Sequence[TaskStatus]) -> tuple[list[FrameLike], Encoder]:

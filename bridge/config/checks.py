@@ -245,7 +245,8 @@ def _stored(config: Config) -> Iterator[Problem]:
             continue
         if config.stores.history is None and offers(dialect.surface, Operation.HISTORY):
             yield Problem(("stores", "history"), f"off, but the clients of routes[{index}] read their talks back")
-        if route.passthrough and offers(served(dialect.surface, route.durable), Operation.START):
+        kept = served(dialect.surface, route.durable)
+        if route.passthrough and (offers(kept, Operation.START) or offers(kept, Operation.TASKS)):
             yield Problem(("routes", index, "passthrough"), "does not go with a dialect whose runs are kept")
 
 

@@ -123,7 +123,7 @@ class State:
 
 
 STATE = web.AppKey("state", State)
-STREAMED = frozenset({Operation.SUBSCRIBE, Operation.RETRIEVE, Operation.SOCKET})
+STREAMED = frozenset({Operation.SUBSCRIBE, Operation.RETRIEVE, Operation.SOCKET, Operation.TASKS})
 """Operations behind GET whose answer may be a stream, which a HEAD would wait for."""
 UNKNOWN_PATH = "unknown_url"
 """The code of a 404 for a path, which is none for a model."""

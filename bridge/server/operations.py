@@ -12,7 +12,6 @@ from bridge.codec import (
     AgentTasksDialect,
     Context,
     CountingDialect,
-    DescribedAgent,
     DescribedDialect,
     ModelInfo,
     ModelsDialect,
@@ -20,7 +19,6 @@ from bridge.codec import (
     QueuedRunsDialect,
     ResumableDialect,
     StoredAnswersDialect,
-    WireRequest,
     require,
 )
 from bridge.engine import Caller, Route
@@ -38,6 +36,7 @@ from bridge.runs.server.responses import (
 )
 from bridge.runs.server.single_run import SessionLocks, StopHandler, serve_single_durable, single_run
 from bridge.runs.server.tasks import TaskStatusHandler, serve_task
+from bridge.server.descriptions import described
 from bridge.server.forwarding import serve_forward
 from bridge.server.handler import RouteHandler, Serve
 from bridge.server.limits import Rules
@@ -162,19 +161,9 @@ class RouteOperations:
         return response
 
     async def _describe(self, http: web.Request) -> web.StreamResponse:
-        route, server = self._route, self._bridge.config.server
-        dialect, backends = require(route.dialect, DescribedDialect), route.backends
-        base = server.public_url or f"{http.scheme}://{http.host}"
-        agent = DescribedAgent(
-            ", ".join(backend.name for backend in backends),
-            [backend.capabilities for backend in backends],
-            base.rstrip("/") + route.path.rstrip("/"),
-            route.options,
-            not self._state.identity.is_open,
-            route.durable,
-            WireRequest(http.method, http.path, http.headers, http.query),
-        )
-        return response_of(dialect.encode_description(agent))
+        secured = not self._state.identity.is_open
+        agent = described(self._bridge, self._route, http, secured=secured)
+        return response_of(require(self._route.dialect, DescribedDialect).encode_description(agent))
 
     async def _health(self, http: web.Request) -> web.StreamResponse:
         return response_of(self._route.dialect.encode_health(not self._state.draining))

@@ -6,7 +6,7 @@ import asyncio
 import re
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import web
 
@@ -14,9 +14,10 @@ from bridge import framing
 from bridge.codec import Context, Dialect, Framing, Operation, WireRequest, WireResponse
 from bridge.errors import Failure
 from bridge.framing import sse
-from bridge.model import Request
 from bridge.server.bodies import BODIES
 from bridge.server.browsers import check_json
+
+T = TypeVar("T")
 
 REQUEST_ID = web.RequestKey("request_id", str)
 USER = web.RequestKey("user", str)
@@ -82,7 +83,7 @@ async def read_request(http: web.Request, mount: str, max_body: int, seconds: fl
     )
 
 
-async def decoded(decode: Callable[[WireRequest, Context], Request], wire: WireRequest, context: Context) -> Request:
+async def decoded(decode: Callable[[WireRequest, Context], T], wire: WireRequest, context: Context) -> T:
     """Decodes a request. A large one is decoded in a thread: many small parts would hold the event loop for seconds.
 
     Codecs have no I/O and share nothing, so that any thread may run them.

@@ -29,9 +29,10 @@ from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished
 from bridge.runs import START, RunKey, RunPlan, RunRecord, RunState
 from bridge.runs.server.durable import read_on, stream_rest
 from bridge.runs.task_stream import STATES
+from bridge.server.descriptions import described
 from bridge.server.handler import RequestScope
 from bridge.server.runs import attend
-from bridge.server.wire import PERMIT, WHERE, response_of
+from bridge.server.wire import PERMIT, WHERE, decoded, response_of
 
 _CANCEL_SECONDS = 10.0
 """How long a request to cancel waits for the end of the run, which another, perhaps dead, process has to write."""
@@ -46,8 +47,11 @@ async def serve_task_call(scope: RequestScope) -> web.StreamResponse:
     where = scope.http[WHERE]
     scope.context.error_details.update(where)
     wire = await scope.read()
-    call = _dialect(scope).decode_call(wire, scope.context)
+    call = await decoded(_dialect(scope).decode_call, wire, scope.context)
     await scope.http[PERMIT](call.operation)
+    if call.operation is Operation.DESCRIBE:
+        agent = described(scope.bridge, scope.route, scope.http, secured=bool(scope.user))
+        return response_of(_dialect(scope).encode_own_description(call, agent))
     if not scope.route.durable:
         return await _without_store(scope, wire, call)
     match call.operation:

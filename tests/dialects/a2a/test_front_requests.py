@@ -226,7 +226,7 @@ def test_no_push_notifications() -> None:
 
 
 def test_no_extended_card() -> None:
-    assert refusal(call("GetExtendedAgentCard"))[1]["error"]["code"] == -32007
+    assert refusal(call("GetExtendedAgentCard"))[1]["error"]["code"] == -32004
 
 
 def test_the_same_over_plain_http() -> None:

@@ -10,13 +10,15 @@ import pytest
 from pydantic import ValidationError
 
 from bridge.codec import DescribedAgent, Support, WireRequest
+from bridge.config import parse
 from bridge.dialects.a2a import dialect
 from bridge.dialects.a2a.described import card
 from bridge.dialects.a2a.options import BackOptions, FrontOptions
 from bridge.dialects.gemini import dialect as gemini
+from bridge.errors import ConfigError
 from tests.server.harness import ask, serving
 
-from .front import DEMO, NEW, route, send
+from .front import DEMO, NEW, call, route, send
 
 PAGE = Path(__file__).parents[3] / "docs" / "dialects" / "a2a.md"
 CARD = "/.well-known/agent-card.json"
@@ -120,6 +122,25 @@ async def test_the_agent_card_has_the_public_address() -> None:
         assert {each["url"] for each in reply.json["supportedInterfaces"]} == {"https://agents.example/one"}
 
 
+async def test_the_extended_card_is_for_callers_with_a_key() -> None:
+    skill = {"id": "s", "name": "Secrets", "description": "Keeps them.", "tags": ["x"]}
+    options = {"extended_card": True, "extended_skills": [skill], "versions": ["1.0", "0.3"]}
+    config = {**DEMO, "routes": [route(options=options)], "server": {"auth": AUTH}}
+    known = {**NEW, "authorization": "Bearer client-key"}
+    async with serving(config) as base:
+        public = (await ask("GET", f"{base}/a2a{CARD}")).json
+        assert public["capabilities"]["extendedAgentCard"] is public["supportsAuthenticatedExtendedCard"] is True
+        assert [each["id"] for each in public["skills"]] == ["chat"]
+        assert (await ask("GET", f"{base}/a2a/extendedAgentCard", b"", NEW)).status == 401
+        extended = (await ask("GET", f"{base}/a2a/extendedAgentCard", b"", known)).json
+        assert extended["skills"] == [skill]
+        reply = await ask("POST", f"{base}/a2a", call("GetExtendedAgentCard"), known)
+        assert (reply.json["id"], reply.json["result"]) == (7, extended)
+    async with serving({**DEMO, "routes": [route(options=options)]}) as base:
+        said = (await ask("POST", f"{base}/a2a", call("GetExtendedAgentCard"), NEW)).json["error"]
+        assert said["code"] == -32007, "nobody is known here"
+
+
 # ---------------------------------------------------------------------- what HTTP tells
 
 
@@ -179,6 +200,22 @@ async def test_what_a_backend_cannot_take_is_refused_before_the_call() -> None:
             assert said["code"] == -32005
             assert "params.message.parts[1]" in said["message"]
             assert said["data"][0]["reason"] == "CONTENT_TYPE_NOT_SUPPORTED"
+
+
+def test_bytes_are_not_passed_through() -> None:
+    """An answer has the id of its call, and of a task that this bridge knows."""
+    config = {
+        "backends": {"it": {"dialect": "a2a", "url": "http://127.0.0.1:9"}},
+        "routes": [route(passthrough=True)],
+    }
+    with pytest.raises(ConfigError, match="does not go with a dialect whose runs are kept"):
+        parse(config)
+
+
+async def test_a_head_does_not_wait_for_a_stream() -> None:
+    async with serving({**DEMO, "routes": [route()]}) as base:
+        assert (await ask("HEAD", f"{base}/a2a/tasks/x:subscribe", b"", NEW)).status == 405
+        assert (await ask("HEAD", f"{base}/a2a{CARD}")).status == 200
 
 
 def test_its_example_is_a_call_of_its_own_version() -> None:

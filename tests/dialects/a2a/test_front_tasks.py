@@ -121,7 +121,7 @@ async def test_what_a_task_refuses(durable: str) -> None:
         ("GET", "/tasks?pageToken=x", 400, "INVALID_PARAMS"),
         ("GET", "/tasks?statusTimestampAfter=yesterday", 400, "INVALID_PARAMS"),
         ("GET", "/tasks?statusTimestampAfter=2026-01-01T00:00:00", 400, "INVALID_PARAMS"),
-        ("GET", "/extendedAgentCard", 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
+        ("GET", "/extendedAgentCard", 400, "UNSUPPORTED_OPERATION"),
         ("GET", "/tasks/nobody/pushNotificationConfigs", 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
         ("POST", "/tasks/nobody/pushNotificationConfigs", 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
         ("DELETE", "/tasks/nobody/pushNotificationConfigs/1", 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"),

@@ -12,8 +12,8 @@ import pytest
 from bridge.codec import Feature, Support
 from bridge.codec.jsontext import dumps
 from bridge.dialects.agentscope_service import dialect
-from bridge.dialects.agentscope_service.request import encode_request
 from bridge.dialects.agentscope_service.options import BackOptions
+from bridge.dialects.agentscope_service.request import encode_request
 from bridge.errors import ErrorCode
 from bridge.model import (
     Event,
