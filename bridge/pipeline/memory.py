@@ -463,11 +463,12 @@ class Memory:
     ) -> Turn | None:
         """Return the turn of this request, begun; None if nothing is stored.
 
-        A request without a conversation id, from a client that sends increments, is a conversation of its own. `keeper`
-        is the backend's name if others may answer the next request.
+        A request without a conversation id, from a client that sends increments, is a conversation of its own; it is
+        kept, under the run's id, where the backend has a name for it. `keeper` is the backend's name if others may
+        answer the next request.
         """
         delta = request.history is HistoryMode.DELTA
-        if delta and request.thread_id is None:
+        if delta and request.thread_id is None and not back.names_threads:
             return None
         kind = _joint(request.history, back)
         if kind is None and delta and keeper is not None:

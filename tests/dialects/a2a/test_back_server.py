@@ -13,6 +13,7 @@ import pytest
 from bridge.engine import Bridge
 from bridge.errors import ConfigError
 from tests.pairs.people import PEOPLE, leave, routes
+from tests.pairs.test_owners import setup
 from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, post, serving
 
 from .back import CARD, artifact, error, rpc, status, task
@@ -178,3 +179,16 @@ def test_a_route_that_passes_bytes_through_needs_one_request_for_one_run() -> No
     route = {"dialect": "a2a", "path": "/a", "backend": "it", "passthrough": True}
     with pytest.raises(ConfigError, match="several requests for one run"):
         Bridge.from_config({"backends": backends, "routes": [route], "stores": {"history": "off"}})
+
+
+async def test_a_client_that_names_no_thread_goes_on_with_the_one_that_it_sees(tmp_path: Path) -> None:
+    async with fake_backend() as backend:
+        agent = Agent(backend, lambda message: done("Hi.", message.get("contextId") or "c-7"))
+        body: dict[str, Any] = {"input": [{"role": "user", "content": [{"type": "text", "text": "one"}]}]}
+        headers = {"content-type": "application/json", "x-api-key": "key-of-ann"}
+        async with serving(setup("a2a", agent.url, tmp_path)) as base:
+            for _ in range(2):
+                reply = await ask("POST", f"{base}/agentscope/process", json.dumps(body).encode(), headers)
+                body["session_id"] = json.loads(reply.body.split(b"\n\n")[0][6:])["session_id"]
+        assert body["session_id"] != "c-7"
+        assert [message.get("contextId") for message in agent.asked] == [None, "c-7"]
