@@ -36,7 +36,7 @@ $(VENV)/%/.done: tests/interop/%.txt | $(BIN)/python
 	$(VENV)/$*/bin/pip install --quiet --disable-pip-version-check --no-deps -r $<
 	@touch $@
 
-# Clients that run in Node.js, or in pages that it bundles: of AG-UI, the AI SDK, Google's SDK. A desk without Node.js goes without; CI does not.
+# Clients that run in Node.js, or in pages that it bundles: of A2A, AG-UI, the AI SDK, Google's SDK. A desk without Node.js goes without; CI does not.
 tests/interop/%/node_modules/.stamp: tests/interop/%/package.json tests/interop/%/package-lock.json tests/interop/%/.npmrc
 	@if command -v npm >/dev/null; then cd tests/interop/$* && npm ci --silent && touch node_modules/.stamp; \
 	elif [ -z "$$CI" ]; then echo "NPM IS NOT INSTALLED: tests with the clients of tests/interop/$* will be skipped"; \
@@ -58,8 +58,9 @@ $(VENV)/.fuzz: $(VENV)/.dev
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
 	@touch $@
 
-OTHERS := $(patsubst %,$(VENV)/%/.done,agentscope agentscope2 ag-kit deploy genai langchain libraries pydantic-ai schemathesis) \
-	$(patsubst %,tests/interop/%/node_modules/.stamp,agui ai-sdk ai-sdk-ui agents axe genai-js react)
+OTHERS := $(patsubst %,$(VENV)/%/.done,a2a a2a-agents a2a-agents-old a2a-old agentscope agentscope2 ag-kit deploy genai langchain libraries \
+	pydantic-ai schemathesis) \
+	$(patsubst %,tests/interop/%/node_modules/.stamp,a2a-js agui ai-sdk ai-sdk-ui agents axe genai-js react)
 
 run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080; PORT=9000 for another port
 	$(BIN)/dialect-bridge serve $(CONFIG)$(if $(PORT), --port $(PORT))

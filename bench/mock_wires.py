@@ -25,7 +25,7 @@ from bridge.library import Translator
 OWN_ID = b"i" * 32  # stands for the ids of the run API, which must be those of the request
 WIRES = (
     *("agentscope-java", "ag-kit", "ag-ui", "agent-runs", "ai-sdk-ui"),
-    *("openai-responses", "anthropic-messages", "gemini"),
+    *("openai-responses", "anthropic-messages", "gemini", "a2a"),
 )
 PLAIN = ("openai-responses", "anthropic-messages")  # those with replies in one piece
 

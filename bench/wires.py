@@ -97,6 +97,17 @@ def _gemini_fault(events: list[Any]) -> str:
     return "" if ends == [len(events) - 1] else "finishReason is not in the last event, once"
 
 
+def _a2a_text(event: Any) -> str | None:
+    parts = event["result"].get("artifactUpdate", {}).get("artifact", {}).get("parts", [])
+    return parts[0].get("text") if parts else None
+
+
+def _a2a_fault(events: list[Any]) -> str:
+    states = [e["result"].get("statusUpdate", {}).get("status", {}).get("state") for e in events]
+    ends = [n for n, state in enumerate(states) if state == "TASK_STATE_COMPLETED"]
+    return "" if ends == [len(events) - 1] else "the completed status is not the last event, once"
+
+
 def _last(kind: str) -> Callable[[list[Any]], str]:
     """The stream must end with this event; once."""
 
@@ -144,6 +155,9 @@ DIALECTS = {
     "ai-sdk-ui": Dialect(
         _pattern(r'"type"~"text-delta"'), _pattern(r"data~\[DONE\]"), _typed("text-delta", "delta"), _last(DONE)
     ),
+    "a2a": Dialect(
+        _pattern(r'"parts"~\[\{[^{}]*"text"~"[^"]'), _pattern(r'"state"~"TASK_STATE_COMPLETED"'), _a2a_text, _a2a_fault
+    ),
     "ag-ui": AG_UI,
     "agent-runs": AG_UI,
     "ag-kit": Dialect(_pattern(r'"type"~"text"'), _pattern(r"data~\[DONE\]"), _typed("text", "content"), _last(DONE)),
@@ -183,6 +197,12 @@ BODIES: dict[str, dict[str, Any]] = {
     "ag-kit": {"conversationId": "__ID__", "messages": [{"role": "user", "content": "hi"}]},
     "ag-ui": _RUN_INPUT,
     "agent-runs": {**_RUN_INPUT, "forwardedProps": {"runtime_mode": "chat"}},
+    "a2a": {
+        "jsonrpc": "2.0",
+        "id": "1",
+        "method": "SendStreamingMessage",
+        "params": {"message": {"messageId": "__ID__", "role": "ROLE_USER", "parts": [{"text": "hi"}]}},
+    },
     "gemini": {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]},
     "ai-sdk-ui": {
         "id": "__ID__",

@@ -123,6 +123,9 @@ KEY_REFUSED = "The backend refused the bridge's credentials."
 """Replaces the backend's own message, which may repeat the key."""
 
 
+UNKNOWN_THREAD = "unknown_thread"
+"""Key in the details of a failure that is true if the backend does not know the conversation that it named before."""
+
 LONGEST_QUOTE = 200
 """The most characters of a foreign value that an error message repeats."""
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridge.codec import (
-    Capabilities,
     Context,
     Decoder,
+    DescribedAgent,
     DescribedDialect,
     Encoder,
     Endpoint,
@@ -61,8 +61,8 @@ class AGUI(DescribedDialect):
         data = b"".join(b"data: " + f + b"\n\n" for f in frames if not isinstance(f, Frame))
         return WireResponse(200, {"content-type": "text/event-stream"}, data)
 
-    def encode_description(self, name: str, backends: Sequence[Capabilities]) -> WireResponse:
-        return json_response(dumps(description(name, backends)))
+    def encode_description(self, agent: DescribedAgent) -> WireResponse:
+        return json_response(dumps(description(agent.name, agent.backends)))
 
     def encode_error(self, failure: Failure) -> WireResponse:
         return errors.encode_error(failure)

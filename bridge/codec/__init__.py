@@ -1,5 +1,6 @@
 """The codec contract: what a dialect is, what it promises, and how it is found."""
 
+from bridge.codec.agent_tasks import AgentTasksDialect, TaskCall, TaskPage, TaskSummary
 from bridge.codec.capabilities import (
     ANSWER_FEATURES,
     REQUEST_FEATURES,
@@ -12,8 +13,14 @@ from bridge.codec.capabilities import (
 )
 from bridge.codec.check import Node, body_of
 from bridge.codec.context import Context, Losses, StoredAnswer, StoredResponses
-from bridge.codec.contracts import CountingDialect, DescribedDialect, ModesDialect, ResumableDialect, SocketDialect
+from bridge.codec.contracts import (
+    CountingDialect,
+    ModesDialect,
+    ResumableDialect,
+    SocketDialect,
+)
 from bridge.codec.decoder import JsonDecoder
+from bridge.codec.described import DescribedAgent, DescribedDialect
 from bridge.codec.dialect import Decoder, Dialect, Encoder, Framing, Options, require
 from bridge.codec.models import ModelInfo, ModelsDialect
 from bridge.codec.objects import ObjectDialect
@@ -56,10 +63,12 @@ __all__ = [
     "KEEPALIVE",
     "REQUEST_FEATURES",
     "SCOPES",
+    "AgentTasksDialect",
     "Capabilities",
     "Context",
     "CountingDialect",
     "Decoder",
+    "DescribedAgent",
     "DescribedDialect",
     "Dialect",
     "Encoder",
@@ -107,10 +116,13 @@ __all__ = [
     "SubscribeRequest",
     "Support",
     "Surface",
+    "TaskCall",
     "TaskDialect",
+    "TaskPage",
     "TaskRequest",
     "TaskState",
     "TaskStatus",
+    "TaskSummary",
     "ToolHostDialect",
     "WireRequest",
     "WireResponse",

@@ -153,6 +153,10 @@ class Capabilities:
     """What its clients send of a conversation."""
     keeps_history: bool = False
     """Its backends remember the conversation by thread id."""
+    names_threads: bool = False
+    """Its backends name a conversation themselves: its first request names none, and `RunStarted.thread_id` is the name
+    that later ones carry.
+    """
     wants_whole: bool = False
     """Backends that remember are still sent all of it, and find what is new by message ids."""
     eager_start: bool = False

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar
 
-from bridge.codec.capabilities import Capabilities
+from bridge.codec.agent_tasks import AgentTasksDialect
 from bridge.codec.context import Context
+from bridge.codec.described import DescribedDialect
 from bridge.codec.dialect import Dialect, Options, require
 from bridge.codec.models import ModelsDialect
 from bridge.codec.queued_runs import QueuedRunsDialect
@@ -40,14 +41,6 @@ class CountingDialect(Dialect):
 
     def decode_count(self, wire: WireResponse) -> int:
         """Return the count in a backend's answer. Raises `BackendError` when there is none."""
-        raise NotImplementedError
-
-
-class DescribedDialect(Dialect):
-    """A dialect whose surface has `DESCRIBE`."""
-
-    def encode_description(self, name: str, backends: Sequence[Capabilities]) -> WireResponse:
-        """Return the response that describes an agent of this name, which each of these backends may be."""
         raise NotImplementedError
 
 
@@ -108,6 +101,7 @@ CONTRACTS: Mapping[Operation, type[Dialect]] = MappingProxyType({
     Operation.SOCKET: SocketDialect,
     Operation.STATUS: TaskDialect,
     Operation.STOP: SingleRunDialect,
+    Operation.TASKS: AgentTasksDialect,
     Operation.TRANSCRIBE: QueuedRunsDialect,
 })  # fmt: skip
 

@@ -55,6 +55,8 @@ SCOPES: dict[Operation, Scope | None] = {
     Operation.DEREGISTER: Scope.REGISTER,
     Operation.UPDATE: Scope.REGISTER,
     Operation.BEAT: Scope.REGISTER,
+    # Each request of a task says itself what it does; the server asks for the scope of that.
+    Operation.TASKS: None,
     Operation.HEALTH: None,
 }
 """The scope that each operation needs; None: any key or token will do."""

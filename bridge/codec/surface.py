@@ -38,6 +38,7 @@ class Operation(StrEnum):
     TRANSCRIBE = "transcribe"
     MODELS = "models"
     DESCRIBE = "describe"
+    TASKS = "tasks"
     FORWARD = "forward"
     HEALTH = "health"
     CALL = "call"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
-from bridge.codec import ModesDialect, Operation, SessionDialect, ToolHostDialect, offers, served
+from bridge.codec import ModesDialect, Operation, SessionDialect, SteppedRunDialect, ToolHostDialect, offers, served
 from bridge.config.kinds import dialect_of, is_loopback
 from bridge.config.problems import Path, Problem, nearest, path_text
 from bridge.config.schema.server import Allowed, ApiKey, FileKey
@@ -202,6 +202,9 @@ def _collisions(config: Config, show: Show) -> Iterator[Problem]:
 
 def _passthrough(config: Config, show: Show) -> Iterator[Problem]:
     for index, route in enumerate(config.routes):
+        if route.passthrough and isinstance(dialect_of(route.dialect), SteppedRunDialect):
+            what = f"does not go with dialect {route.dialect}, whose backends take several requests for one run"
+            yield Problem(("routes", index, "passthrough"), what)
         for name in route.backends if route.passthrough else ():
             if config.backends[name].dialect != route.dialect:
                 front = show(("routes", index, "dialect"), route.dialect)
@@ -247,7 +250,8 @@ def _stored(config: Config) -> Iterator[Problem]:
             known = [dialect_of(config.backends[name].dialect) for name in route.backends]
             if not all(d is not None and d.capabilities.takes_news for d in known):
                 yield Problem(("stores", "history"), f"off, but the clients of routes[{index}] send only what is new")
-        if route.passthrough and offers(served(dialect.surface, route.durable), Operation.START):
+        kept = served(dialect.surface, route.durable)
+        if route.passthrough and (offers(kept, Operation.START) or offers(kept, Operation.TASKS)):
             yield Problem(("routes", index, "passthrough"), "does not go with a dialect whose runs are kept")
 
 

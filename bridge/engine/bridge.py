@@ -25,6 +25,7 @@ from bridge.pipeline.places import places_of
 from bridge.pipeline.redirects import without_redirects
 from bridge.pipeline.retries import may_ask_elsewhere
 from bridge.pipeline.stored_responses import Answers
+from bridge.pipeline.task_index import TaskIndex
 from bridge.pipeline.tools import with_tools
 
 if TYPE_CHECKING:
@@ -243,7 +244,10 @@ class Bridge:
         turn = await self._turn(order, backend, group)
         request = turn.request if turn is not None else order.request
         info = order.info(backend, request)
-        request = self._with_own_thread(route, backend, request, info)
+        if turn is not None and backend.capabilities.names_threads:
+            info.shown_thread = order.request.thread_id or info.run_id
+        else:
+            request = self._with_own_thread(route, backend, request, info)
         if continued and (route.mid_stream_fallback != "continue" or backend.capabilities.keeps_history):
             # One that remembers by itself cannot be told what another one said.
             continued = ""
@@ -283,7 +287,7 @@ class Bridge:
         history, owner = self._memory.history, order.caller.owner
         if route.serves(Operation.HISTORY):
             options = route.options if isinstance(route.options, QueuedRunsOptions) else QueuedRunsOptions()
-            remembers = backend.capabilities.takes_news
+            remembers = backend.capabilities.takes_news and not backend.capabilities.names_threads
             turn = queued_runs.QueuedRunTurn(
                 history, owner, route.path, request, order.capabilities, remembers=remembers, options=options
             )
@@ -336,6 +340,10 @@ class Bridge:
             self._response_now, self.runs, owner, route.path, route.dialect, route.options
         )
         return self._memory.answers(owner, route.path, look)
+
+    def task_index(self, route: Route, owner: str) -> TaskIndex | None:
+        """The list of this owner's tasks on a route; None where no store keeps it."""
+        return self._memory.tasks(owner, route.path) if self._memory is not None else None
 
     async def _settle(self, key: RunKey, plan: RunPlan) -> None:
         from bridge.runs import settle

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from bridge.codec import Capabilities, Feature, Losses
-from bridge.errors import Failure
+from bridge.errors import UNKNOWN_THREAD, Failure
 from bridge.model import Event, Folder, Request, RunStarted
 from bridge.model.fold import Answer
 from bridge.pipeline.attached import LinkedMedia
@@ -64,8 +64,6 @@ class BackendAttempt:
         # What the client is shown is what it sends back.
         self._shown = _Recorder() if self._recorder is not None and configured else self._recorder
         self.stages: list[Stage] = []
-        if info.shown_thread is not None:
-            self.stages.append(_ShowThread(info.shown_thread))
         if continued:
             self.stages.append(ContinuedText(continued))
         if names is not None:
@@ -73,6 +71,9 @@ class BackendAttempt:
         if self._recorder is not None:
             # Before the configured stages: a conversation holds what the backend said, not what this client is shown.
             self.stages.append(self._recorder)
+        if info.shown_thread is not None:
+            # Behind the conversation, which keeps the name that the backend may have given it.
+            self.stages.append(_ShowThread(info.shown_thread))
         self.stages += configured
         if self._shown is not None and configured:
             self.stages.append(self._shown)
@@ -119,6 +120,17 @@ class BackendAttempt:
         if request is None:
             return False
         self.request = request
+        await self.again()
+        return True
+
+    async def in_new_thread(self, failure: Failure) -> bool:
+        """Make the next call with the whole conversation, if the backend does not know the one that it named."""
+        request = self.turn.anew() if self.turn is not None and failure.details.get(UNKNOWN_THREAD) else None
+        if request is None:
+            return False
+        self.request = self.request.copy()
+        self.request.messages, self.request.resume = request.messages, request.resume
+        self.request.thread_id = self.info.thread_id = None
         await self.again()
         return True
 

@@ -16,6 +16,7 @@ import orjson
 
 from bridge.errors import ErrorCode, RequestError, shortened
 from bridge.model import Interrupted, Message, Request, Resume, Text, result_text
+from bridge.model.parts import Extras
 from bridge.pipeline.conversation import results_in
 
 _TYPES: dict[type, frozenset[str]] = {
@@ -59,11 +60,14 @@ def settle(open_interrupts: Sequence[Interrupted], request: Request, new: list[M
     if not native:
         settled = _read_out(open_interrupts, new)
         return replace(settled, resume=_formed(open_interrupts, settled.resume))
-    answered = {r.call_id for m in new for r in results_in(m)}
+    # A result goes on as it came, unless the backend's dialect noted what it needs to know its question again.
+    resulted = _by_results([i for i in open_interrupts if _notes(i)], new)
+    new, answered = resulted.messages, {r.call_id for m in new for r in results_in(m)}
     waiting = [i for i in open_interrupts if i.call_id not in answered]
     settled = _by_words([i for i in waiting if _is_free(i)], new)
     unanswered = [*(i for i in waiting if not _is_free(i)), *settled.unanswered]
-    return replace(settled, resume=_formed(open_interrupts, settled.resume), unanswered=unanswered)
+    resume = _formed(open_interrupts, [*resulted.resume, *settled.resume])
+    return replace(settled, resume=resume, unanswered=unanswered)
 
 
 def _checked(open_interrupts: Sequence[Interrupted], answers: list[Resume], *, repeats: bool) -> list[Resume]:
@@ -87,8 +91,21 @@ def _checked(open_interrupts: Sequence[Interrupted], answers: list[Resume], *, r
 
 def _read_out(open_interrupts: Sequence[Interrupted], new: list[Message]) -> Settled:
     """The answers that a client without words for interrupts gave by a call's result and by what its user said."""
-    calls = {i.call_id: i for i in open_interrupts if i.call_id}
-    left = {i.interrupt_id: i for i in open_interrupts}
+    out = _by_results(open_interrupts, new)
+    told = _by_words(out.unanswered, out.messages)
+    others = [r for m in told.messages for r in results_in(m)]
+    if others and not told.resume:
+        # A call of the client's own, for which the agent waits without naming it. The agent may need both.
+        value = _value(result_text(others[-1].parts))
+        told.resume = [Resume(i.interrupt_id, "resolved", value) for i in told.unanswered if not i.call_id]
+        told.unanswered = [i for i in told.unanswered if i.call_id]
+    return replace(told, resume=[*out.resume, *told.resume])
+
+
+def _by_results(asked: Sequence[Interrupted], new: list[Message]) -> Settled:
+    """The answers that results of the calls in question give."""
+    calls = {i.call_id: i for i in asked if i.call_id}
+    left = {i.interrupt_id: i for i in asked}
     out = Settled()
     for message in new:
         results = [r for r in results_in(message) if r.call_id in calls]
@@ -99,14 +116,8 @@ def _read_out(open_interrupts: Sequence[Interrupted], new: list[Message]) -> Set
         rest = [p for p in message.parts if p not in results]
         if rest or not message.parts:
             out.messages.append(replace(message, parts=rest) if results else message)
-    told = _by_words(list(left.values()), out.messages)
-    others = [r for m in told.messages for r in results_in(m)]
-    if others and not told.resume:
-        # A call of the client's own, for which the agent waits without naming it. The agent may need both.
-        value = _value(result_text(others[-1].parts))
-        told.resume = [Resume(i.interrupt_id, "resolved", value) for i in told.unanswered if not i.call_id]
-        told.unanswered = [i for i in told.unanswered if i.call_id]
-    return replace(told, resume=[*out.resume, *told.resume])
+    out.unanswered = list(left.values())
+    return out
 
 
 def _by_words(asked: list[Interrupted], new: list[Message]) -> Settled:
@@ -135,11 +146,14 @@ def _is_free(asked: Interrupted) -> bool:
 
 def _formed(open_interrupts: Sequence[Interrupted], answers: list[Resume]) -> list[Resume]:
     """Return the answers, each in the form of its question's `responseSchema` (docs/dialects/ag-ui.md), or as the
-    decisions on its `action_requests`.
+    decisions on its `action_requests`, with the notes on the question.
     """
     asked = {i.interrupt_id: i.payload for i in open_interrupts if isinstance(i.payload, dict)}
+    notes = {i.interrupt_id: _notes(i) for i in open_interrupts}
     out = []
     for answer in answers:
+        if noted := notes.get(answer.interrupt_id):
+            answer = replace(answer, extras={**noted, **(answer.extras or {})})
         payload = asked.get(answer.interrupt_id, {})
         schema, actions = payload.get("responseSchema"), payload.get("action_requests")
         if isinstance(actions, list):
@@ -148,6 +162,11 @@ def _formed(open_interrupts: Sequence[Interrupted], answers: list[Resume]) -> li
             answer = replace(answer, payload=_form(answer, schema))
         out.append(answer)
     return out
+
+
+def _notes(asked: Interrupted) -> Extras:
+    """What the backend's dialect noted on its question under "notes", which comes back to it with the answer."""
+    return {name: {"notes": fields["notes"]} for name, fields in (asked.extras or {}).items() if "notes" in fields}
 
 
 def _decisions(answer: Resume, count: int) -> Any:

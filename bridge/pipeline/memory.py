@@ -14,7 +14,7 @@ import hashlib
 import logging
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 from bridge.codec import Capabilities, Feature, Support
 from bridge.codec.jsontext import dumps
@@ -27,7 +27,10 @@ from bridge.model import (
     Interrupted,
     Message,
     Request,
+    Resume,
     RunFinished,
+    RunStarted,
+    Text,
     ToolCall,
     unfold,
 )
@@ -48,6 +51,7 @@ from bridge.pipeline.conversation import (
 )
 from bridge.pipeline.interrupts import Settled, settle
 from bridge.pipeline.stored_responses import Answers, Look
+from bridge.pipeline.task_index import TaskIndex
 from bridge.stores.base import Conversation, ConversationStore, HeldConversation
 
 log = logging.getLogger("bridge.memory")
@@ -94,8 +98,11 @@ class Turn:
         *,
         whole: bool = False,
         keeper: str | None = None,
+        names_threads: bool = False,
     ) -> None:
-        """`whole`: the backend is sent everything, though it remembers. `keeper`: its name, where others may answer."""
+        """If `whole`, the backend is sent the whole conversation though it remembers it. `keeper` is the backend's
+        name if others may answer the next request of this conversation. `names_threads`: it names the conversation.
+        """
         self.request = request
         self.reply: list[Event] | None = None
         self.tells_context = False
@@ -108,6 +115,8 @@ class Turn:
         self._front = front
         self._wants_whole = whole
         self._keeper = keeper
+        self._names_threads = names_threads
+        self._named: str | None = None
         self._turn: AbstractAsyncContextManager[HeldConversation] | None = None
         self._held: HeldConversation | None = None
         self._conversation: Conversation  # known when it has begun
@@ -139,6 +148,8 @@ class Turn:
         Agents that wait for an answer and get another message stay silent (docs/dialects/ag-kit.md); then the question
         is asked again.
         """
+        if events and isinstance(events[0], RunStarted):
+            self._named = events[0].thread_id
         if not self._unanswered or not events or not isinstance(events[-1], RunFinished):
             return events
         if answer.messages or answer.interrupts or not CONTENT.isdisjoint(map(type, events)):
@@ -149,6 +160,20 @@ class Turn:
     def _waiting_calls(self) -> list[Event]:
         """Return the agent's own calls that unanswered questions are about, for clients that are not shown them."""
         return []
+
+    def anew(self) -> Request | None:
+        """Return the request for a conversation that is new to the backend, which does not know the one that it named;
+        None if that is not how this conversation is kept.
+        """
+        return None
+
+    def _new_thread(self, name: str) -> str | None:
+        """The name of a conversation that begins at the backend; None if the backend names it."""
+        return None if self._names_threads else name
+
+    def _thread_kept(self, thread: str | None) -> str | None:
+        """Return under which name the backend has the conversation that it was sent as `thread`."""
+        return self._named if self._names_threads else thread
 
     async def close(self) -> None:
         """Lets the next request of this conversation go on."""
@@ -251,13 +276,20 @@ class Follow(Expand):
         if conversation.backend_thread is not None and conversation.extra.get(_KEEPER) == self._keeper:
             request.messages = self._new
         else:
-            conversation.backend_thread = conversation.thread_id if conversation.version == 0 else run_id
+            name = conversation.thread_id if conversation.version == 0 else run_id
+            conversation.backend_thread = self._new_thread(name)
         self._thread = request.thread_id = conversation.backend_thread
         request.history = HistoryMode.DELTA
 
+    def anew(self) -> Request | None:
+        if self._thread is None:
+            return None
+        self._thread, self._conversation.open_interrupts = None, []
+        return _begun_anew(self.request, [*self._conversation.messages, *self._new], self.request.resume)
+
     def _keeps(self, answer: Answer) -> str | None:
         self._conversation.extra[_KEEPER] = self._keeper
-        return self._thread if finished(answer) else None
+        return self._thread_kept(self._thread) if finished(answer) else None
 
 
 class Trim(Turn):
@@ -287,7 +319,8 @@ class Trim(Turn):
         if position is None:
             # A new talk, an edited or regenerated one, or one whose backend side is not known for sure: it begins anew.
             self._known, position = 0, 0
-            self._conversation.backend_thread = thread if self._conversation.version == 0 else run_id
+            name = thread if self._conversation.version == 0 else run_id
+            self._conversation.backend_thread = self._new_thread(name)
             self._conversation.open_interrupts = []
         else:
             self._known = len(stored)
@@ -296,10 +329,18 @@ class Trim(Turn):
         digests = [str(d) for d in self._conversation.extra.get(_TOLD, ())]
         before = [m for m in self._whole[:position] if digest([m]) not in digests] if self._wants_whole else []
         self._digests = digests + [digest([m]) for m in self._new if m not in settled.messages]
+        self._said_aside = request.resume
         self.request = request = request.copy()
         request.messages, request.resume = [*before, *settled.messages], settled.resume
         request.thread_id = self._conversation.backend_thread
         request.history = HistoryMode.FULL if self._wants_whole else HistoryMode.DELTA
+
+    def anew(self) -> Request | None:
+        if self._conversation.backend_thread is None:
+            return None
+        self._conversation.backend_thread, self._conversation.open_interrupts = None, []
+        self._known, self._new, self._digests = 0, self._whole, []
+        return _begun_anew(self.request, self._whole, self._said_aside)
 
     async def keep(self, answer: Answer, shown: Answer) -> None:
         """Begin anew at the backend after a failed or canceled run, as it is unknown what the backend remembers."""
@@ -308,6 +349,7 @@ class Trim(Turn):
             await self._commit([], keep=self._known)
             return
         self._note_interrupts(answer)
+        self._conversation.backend_thread = self._thread_kept(self._conversation.backend_thread)
         self._ran += [r.call_id for r in answer.results]
         self._conversation.extra[_RAN] = self._ran[-_MOST_NOTED:]
         self._conversation.extra[_TOLD] = self._digests[-_MOST_NOTED:]
@@ -387,6 +429,18 @@ class Recall(Turn):
         await self._commit([], name=digest(seen) if seen else None)
 
 
+def _begun_anew(request: Request, messages: list[Message], resume: list[Resume]) -> Request:
+    """The request with the whole conversation, where the backend has nothing to resume: answers are said as words."""
+    request = request.copy()
+    told = [Message("user", [Text(words)]) for answer in resume if (words := _words(answer.payload))]
+    request.messages, request.resume, request.thread_id = [*messages, *told], [], None
+    return request
+
+
+def _words(payload: Any) -> str:
+    return payload if isinstance(payload, str) else "" if payload is None else dumps(payload).decode()
+
+
 def wants_memory(front: Capabilities, back: Capabilities) -> bool:
     """Return whether a conversation between these two needs the bridge's memory."""
     return _joint(front.history, back) is not None or _recalls(front, back)
@@ -396,7 +450,9 @@ def _joint(history: HistoryMode, back: Capabilities) -> type[Turn] | None:
     """Return what joins a client with this history mode and a backend; None where they agree."""
     if history is HistoryMode.FULL:
         return Trim if back.keeps_history else None
-    return None if back.takes_news else Expand
+    if back.takes_news:
+        return Follow if back.names_threads else None
+    return Expand
 
 
 def _recalls(front: Capabilities, back: Capabilities) -> bool:
@@ -439,11 +495,12 @@ class Memory:
     ) -> Turn | None:
         """Return the turn of this request, begun; None if nothing is stored.
 
-        A request without a conversation id, from a client that sends increments, is a conversation of its own. `keeper`
-        is the backend's name if others may answer the next request.
+        A request without a conversation id, from a client that sends increments, is a conversation of its own; it is
+        kept, under the run's id, where the backend has a name for it. `keeper` is the backend's name if others may
+        answer the next request.
         """
         delta = request.history is not HistoryMode.FULL
-        if delta and request.thread_id is None:
+        if delta and request.thread_id is None and not back.names_threads:
             return None
         kind = _joint(request.history, back)
         if kind is None and delta and keeper is not None:
@@ -452,9 +509,22 @@ class Memory:
             kind = Recall
         if kind is None:
             return None
-        turn = kind(self.history, owner, scope, request, front, whole=back.wants_whole, keeper=keeper)
+        turn = kind(
+            self.history,
+            owner,
+            scope,
+            request,
+            front,
+            whole=back.wants_whole,
+            keeper=keeper,
+            names_threads=back.names_threads,
+        )
         turn.tells_context = back.request(Feature.CONTEXT) is Support.DROP
         return await turn.begun(run_id)
+
+    def tasks(self, owner: str, scope: str) -> TaskIndex:
+        """The list of an owner's tasks on a route."""
+        return TaskIndex(self.history, owner, scope)
 
     def answers(self, owner: str, scope: str, look: Look | None = None) -> Answers:
         """The answers that this owner's clients may name by id."""

@@ -291,8 +291,12 @@ class Run:
     async def _next(self, failure: Failure) -> bool:
         """Goes on to the next try, here or at another backend; False when there is none."""
         self._report(failure)
-        pause = self._pause(failure)
         self._clock.between_tries(failure)
+        if await self._attempt.in_new_thread(failure):
+            self.retries += 1
+            self._clock.try_again()
+            return True
+        pause = self._pause(failure)
         if pause is not None:
             await asyncio.sleep(pause)
             await self._attempt.again()

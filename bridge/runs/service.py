@@ -10,22 +10,23 @@ import asyncio
 import hashlib
 import logging
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
 
 import orjson
 
-from bridge.codec import CONNECTIONS, Dialect
+from bridge.codec import CONNECTIONS, AgentTasksDialect, Dialect, TaskCall, TaskStatus
 from bridge.codec.redact import explained
 from bridge.errors import LOG_FACTS, BackendError, BridgeError, ErrorCode, Failure, log_unexpected
-from bridge.model import RunFailed
+from bridge.model import RunFailed, RunFinished
 from bridge.pipeline import Run
-from bridge.runs.log import LogReader
+from bridge.runs.log import LogReader, from_body
 from bridge.runs.plan import RunPlan
 from bridge.runs.recorder import PATIENCE
 from bridge.runs.responses import AnswerStream
 from bridge.runs.subscription import START, Cursor, Subscription
+from bridge.runs.task_stream import TaskStream
 from bridge.runs.worker import LOST, LOST_PLAN, Drive, RunWorker, write_failure
 from bridge.stores import LEASE, Ownership, RunKey, RunRecord, RunState, RunStore
 from bridge.stores.runs import NOBODY, Created, Full, Room
@@ -188,6 +189,25 @@ class Runs:
 
     async def status(self, key: RunKey) -> RunRecord | None:
         return await self._store.get(key)
+
+    async def latest(self, owner: str, scope: str, thread_id: str) -> RunRecord | None:
+        """Return the run of a thread that was made last; None if there is none."""
+        return await self._store.latest(owner, scope, thread_id)
+
+    async def end_of(self, record: RunRecord) -> RunFinished | RunFailed | None:
+        """Return the terminal event of a run; None while it goes on, and when it is not kept any more."""
+        if record.state is not RunState.ENDED or record.last is None or not record.whole:
+            return None
+        for entry in await self._store.read(record.key, record.last - 1):
+            last = from_body(entry.body).events[-1]
+            return last if isinstance(last, RunFinished | RunFailed) else None
+        return None
+
+    def watch(
+        self, key: RunKey, dialect: AgentTasksDialect, options: object, call: TaskCall, before: Sequence[TaskStatus]
+    ) -> TaskStream:
+        """Return the stream of a task whose last run this is, from its present state on."""
+        return TaskStream(self._store, key, dialect, options, call, before)
 
     async def running(self, owner: str, scope: str, thread_id: str) -> RunRecord | None:
         """Return the latest run of a thread; None if it has ended."""

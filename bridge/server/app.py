@@ -30,7 +30,7 @@ from bridge.server.operations import RouteOperations
 from bridge.server.page import Page
 from bridge.server.page.site import key_of
 from bridge.server.refusals import RefusalLog
-from bridge.server.wire import ADMIT, FAILURE, OWN_PAGE, REPORTED, USER, WHERE, error_of, request_id
+from bridge.server.wire import ADMIT, FAILURE, OWN_PAGE, PERMIT, REPORTED, USER, WHERE, error_of, request_id
 
 log = logging.getLogger("bridge.server")
 
@@ -107,7 +107,7 @@ class State:
 
 
 STATE = web.AppKey("state", State)
-STREAMED = frozenset({Operation.SUBSCRIBE, Operation.RETRIEVE, Operation.SOCKET})
+STREAMED = frozenset({Operation.SUBSCRIBE, Operation.RETRIEVE, Operation.SOCKET, Operation.TASKS})
 """Operations behind GET whose answer may be a stream, which a HEAD would wait for."""
 UNKNOWN_PATH = "unknown_url"
 """The code of a 404 for a path, which is none for a model."""
@@ -244,6 +244,13 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
                 raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
             await admit(http)
             http[ADMIT] = admit_again
+
+            async def permit(operation: Operation) -> None:
+                state.browsers.check_endpoint(http, kept=operation in KEPT)
+                if is_asked:
+                    await state.identity.user(visit_of(http, query_key), route.path, scope=SCOPES[operation])
+
+            http[PERMIT] = permit
             return await handler(http)
         except BridgeError as error:
             where = http[WHERE]

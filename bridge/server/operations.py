@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from aiohttp import web
 
 from bridge.codec import (
+    AgentTasksDialect,
     Context,
     CountingDialect,
     DescribedDialect,
@@ -24,6 +25,7 @@ from bridge.codec import (
 )
 from bridge.engine import Caller, Route
 from bridge.errors import BackendError, ConfigError, ErrorCode, RequestError
+from bridge.runs.server.agent_tasks import serve_task_call
 from bridge.runs.server.durable import serve_durable, serve_resume
 from bridge.runs.server.history import HistoryHandler
 from bridge.runs.server.queued import serve_cancel, serve_start, serve_subscribe
@@ -36,6 +38,7 @@ from bridge.runs.server.responses import (
 )
 from bridge.runs.server.single_run import SessionLocks, serve_single_durable, serve_stop, single_run
 from bridge.runs.server.tasks import serve_status, serve_task
+from bridge.server.descriptions import described
 from bridge.server.forwarding import serve_forward
 from bridge.server.handler import RouteHandler, Serve
 from bridge.server.limits import Rules
@@ -87,6 +90,8 @@ class RouteOperations:
 
     def _run(self) -> Serve:
         route = self._route
+        if isinstance(route.dialect, AgentTasksDialect):
+            return serve_task_call
         if route.serves(Operation.STOP):
             return serve_single_durable if route.durable else single_run(self._locks)
         if route.durable:
@@ -152,9 +157,9 @@ class RouteOperations:
         return response
 
     async def _describe(self, http: web.Request) -> web.StreamResponse:
-        dialect, backends = require(self._route.dialect, DescribedDialect), self._route.backends
-        name = ", ".join(backend.name for backend in backends)
-        return response_of(dialect.encode_description(name, [backend.capabilities for backend in backends]))
+        secured = not self._state.identity.is_open
+        agent = described(self._bridge, self._route, http, secured=secured)
+        return response_of(require(self._route.dialect, DescribedDialect).encode_description(agent))
 
     async def _health(self, http: web.Request) -> web.StreamResponse:
         return response_of(self._route.dialect.encode_health(not self._state.draining))
@@ -162,6 +167,7 @@ class RouteOperations:
 
 _MAKERS: dict[Operation, Callable[[RouteOperations], Handler]] = {
     Operation.RUN: lambda of: of._serves(of._run()),
+    Operation.TASKS: lambda of: of._serves(serve_task_call),
     Operation.SOCKET: lambda of: of._made(SocketHandler(of._bridge, of._route, of._limiter, of._rules)),
     Operation.STOP: lambda of: partial(serve_stop, of._bridge, of._route, of._locks),
     Operation.START: lambda of: of._serves(serve_task if of._route.serves(Operation.STATUS) else serve_start),

@@ -6,23 +6,26 @@ import asyncio
 import re
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import web
 
 from bridge import framing
-from bridge.codec import Context, Dialect, Framing, WireRequest, WireResponse
+from bridge.codec import Context, Dialect, Framing, Operation, WireRequest, WireResponse
 from bridge.errors import Failure
 from bridge.framing import arrays, sse
-from bridge.model import Request
 from bridge.server.bodies import BODIES
 from bridge.server.browsers import check_json
+
+T = TypeVar("T")
 
 REQUEST_ID = web.RequestKey("request_id", str)
 USER = web.RequestKey("user", str)
 """The user whom a request comes from (`bridge.server.identity`); the owner of all that is made with it."""
 ADMIT: web.RequestKey[Callable[[web.Request], Awaitable[None]]] = web.RequestKey("admit", None)
 """Identifies the user of a request and counts it; called again for each further request of a WebSocket connection."""
+PERMIT: web.RequestKey[Callable[[Operation], Awaitable[None]]] = web.RequestKey("permit", None)
+"""Checks that the user of a request may do what its body asks for."""
 WHERE: web.RequestKey[dict[str, Any]] = web.RequestKey("where", dict[str, Any])
 """The `operation` that a request asks for and its `path`, for dialects whose errors depend on them."""
 FAILURE = web.ResponseKey("failure", Failure)
@@ -82,7 +85,7 @@ async def read_request(http: web.Request, mount: str, max_body: int, seconds: fl
     )
 
 
-async def decoded(decode: Callable[[WireRequest, Context], Request], wire: WireRequest, context: Context) -> Request:
+async def decoded(decode: Callable[[WireRequest, Context], T], wire: WireRequest, context: Context) -> T:
     """Decodes a request. A large one is decoded in a thread: many small parts would hold the event loop for seconds.
 
     Codecs have no I/O and share nothing, so that any thread may run them.

@@ -168,6 +168,10 @@ class FakeBackend:
     async def _speak(self, exchange: Exchange, *, ended: bool = True) -> bool:
         """Without `ended` a run is left before its end; whether what was asked now was answered whole."""
         seen = exchange.seen
+        if seen.method == "GET" and self._queue is None:
+            # What some clients ask before their runs, such as an agent's card: this backend has nothing but runs.
+            await exchange.answer(404, b"{}")
+            return True
         if self._queue is not None:
             reply, ended = self._queue.reply(seen.method, seen.path, seen.headers, seen.body, ended=ended)
         else:

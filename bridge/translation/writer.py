@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from bridge import framing
-from bridge.codec import Context, Dialect, FrameLike
+from bridge.codec import Context, Dialect, Encoder, FrameLike
 from bridge.framing import arrays
 from bridge.model import Event, Heartbeat
 from bridge.model.events import TERMINAL
@@ -22,8 +22,9 @@ class Writer:
 
     __slots__ = ("_encoder", "after", "ended", "join")
 
-    def __init__(self, dialect: Dialect, context: Context) -> None:
-        self._encoder = dialect.encoder(context)
+    def __init__(self, dialect: Dialect, context: Context, encoder: Encoder | None = None) -> None:
+        """`encoder` has written the beginning of the stream; by default, a new one begins it."""
+        self._encoder = encoder or dialect.encoder(context)
         self.join: Callable[[Sequence[FrameLike]], bytes] = framing.of(dialect.framing).join
         self.after: tuple[FrameLike, ...] = ()
         if dialect.writes_array(context):

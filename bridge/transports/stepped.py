@@ -60,7 +60,7 @@ class SteppedCall:
     # ------------------------------------------------------------------ asking
 
     async def open(self) -> None:
-        while self._response is None and not self._first and not self._over:
+        while self._response is None and not self._first:
             self._first = await self._step()
 
     async def _step(self) -> list[Event]:
@@ -101,7 +101,7 @@ class SteppedCall:
         self.received += len(body)
         answer = self.whole = WireResponse(response.status, headers_of(response), body)
         try:
-            events = self._passed_on(self._run.whole(answer))
+            events = self._run.whole(answer)
         except BackendError as error:
             backend.explained(backend.secrets.hide(error.failure), wire, f"answered {response.status}")
             raise

@@ -27,7 +27,7 @@ def test_all_wires_are_measured_and_checked(tmp_path: Path) -> None:
     assert status == 0, said
     found = Measured.read(tmp_path / "performance.json")
     assert {r.target for r in found.rows} == {"aiohttp-raw", "bridge-asyncio"}
-    assert len(found.rows) == 11
+    assert len(found.rows) == 12
     for row in found.rows:
         assert row.wrong == {}
         assert row.median("cpu_us_per_event") is not None

@@ -18,7 +18,7 @@ from tests.dialects.agentscope_service.service import Service
 from tests.docs.helpers import EXAMPLES, ROOT
 from tests.pairs.agents import AGENTS, Say
 from tests.pairs.agents.runs import Runs
-from tests.server.harness import FakeBackend, ask, fake_backend, free_port, post, serving
+from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, free_port, post, serving
 from tests.server.issuer import Issuer, SigningKey
 
 pytestmark = pytest.mark.slow
@@ -268,6 +268,33 @@ async def test_gemini_clients_over_any_model_and_gemini_for_chat_clients() -> No
             google.answers(200, orjson.dumps(said))
             assert _said(await post(f"{url}/v1/chat/completions", _conversation("Hi", "gemini-x"))) == "Hello"
             assert google.seen[0].path == "/v1beta/models/gemini-x:generateContent"
+
+
+async def test_a2a_agents_and_clients() -> None:
+    said = {
+        "jsonrpc": "2.0",
+        "id": "1",
+        "result": {"message": {"messageId": "1", "role": "ROLE_AGENT", "parts": [{"text": "Hello"}]}},
+    }
+    asked = {"message": {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}}
+    async with fake_backend() as model, fake_backend() as agent:
+        variables = {"OPENAI_BASE_URL": f"{model.url}/v1", "A2A_URL": agent.url, "OPENAI_MODEL": "m"}
+        async with _recipe("a2a", **variables) as url:
+            card = (await ask("GET", f"{url}/a2a/.well-known/agent-card.json")).json
+            assert (card["name"], card["supportedInterfaces"][0]["url"]) == ("Helper", f"{url}/a2a")
+            model.streams(CHAT)
+            task = (await post(f"{url}/a2a/message:send", asked, a2a_version="1.0")).json["task"]
+            assert task["artifacts"][0]["parts"] == [{"text": "Hello"}]
+            found = await ask("GET", f"{url}/a2a/tasks/{task['id']}", headers={"a2a-version": "1.0"})
+            assert found.json == task
+
+            async def answer(exchange: Exchange) -> None:
+                interface = {"url": agent.url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+                is_card = exchange.seen.path == "/.well-known/agent-card.json"
+                await exchange.answer(200, orjson.dumps({"supportedInterfaces": [interface]} if is_card else said))
+
+            agent.plays(answer)
+            assert _said(await post(f"{url}/v1/chat/completions", _conversation("Hi"))) == "Hello"
 
 
 async def test_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,8 +45,9 @@ def back_of(front: str) -> str:
 
 
 def setup(front: str, back: str, url: str, **section: Any) -> dict[str, Any]:
-    """The bridge between the two. A backend that queues its runs is not asked again for their rest."""
-    options = {"options": {"reconnect": []}} if back == "agent-runs" else {}
+    """The bridge between the two. A backend that queues its runs is not asked again for their rest, nor for a card."""
+    known = {"agent-runs": {"reconnect": []}, "a2a": {"card": "none"}}
+    options = {"options": known[back]} if back in known else {}
     return {
         "backends": {"it": {"dialect": back, "url": url, "api_key": "backend-key", **options, **section}},
         "routes": [{"dialect": front, "path": "/it", "backend": "it"}],
@@ -73,6 +74,8 @@ async def broken(fault: Fault, back: str, heard: asyncio.Event) -> AsyncIterator
     async def script(exchange: Exchange) -> None:
         if back == "agent-runs" and exchange.seen.method == "POST":
             await queued(exchange)
+        elif back == "a2a" and exchange.seen.json["method"] != "SendStreamingMessage":
+            await exchange.answer(503, b"")  # of a task that broke off nothing more is known
         else:
             said = Said.of(back, dict(parse_qsl(urlsplit(exchange.seen.path).query)).get("runId"))
             said.heard = heard
@@ -108,7 +111,8 @@ async def backend_saw(backend: FakeBackend, fault: Fault, back: str) -> str:
         runs = [seen for seen in backend.seen if seen.path.endswith("/runs")]
         await soon(lambda: any("/cancel?" in seen.path for seen in backend.seen))
     else:
-        runs = backend.seen
+        # Beside its message, a caller of a2a asks what became of the task.
+        runs = [seen for seen in backend.seen if back != "a2a" or seen.json["method"] == "SendStreamingMessage"]
         for seen in () if fault.complete else runs:
             await soon(seen.gone.is_set)
     return f"{len(runs)} request" + "s" * (len(runs) != 1)

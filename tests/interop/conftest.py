@@ -65,6 +65,32 @@ def langchain() -> list[str]:
     return [str(python), str(Path(__file__).parent / "langchain" / "session.py")]
 
 
+def _a2a(name: str, script: str) -> list[str]:
+    python = Path(sys.prefix) / name / "bin" / "python"
+    assert python.exists(), "a2a-sdk is not installed: make interop"
+    return [str(python), str(Path(__file__).parent / "a2a" / script)]
+
+
+@pytest.fixture(scope="session")
+def a2a() -> list[str]:
+    """The same with A2A's Python SDK, which has a virtual environment of its own."""
+    return _a2a("a2a", "session.py")
+
+
+@pytest.fixture(scope="session")
+def a2a_old() -> list[str]:
+    """The same with the Python SDK of A2A 0.3."""
+    return _a2a("a2a-old", "session_old.py")
+
+
+@pytest.fixture(scope="session")
+def a2a_js() -> list[str]:
+    """The same with A2A's JavaScript SDK."""
+    folder = Path(__file__).parent / "a2a-js"
+    node_client(folder, "A2A's JavaScript SDK")
+    return ["node", str(folder / "session.mjs")]
+
+
 @pytest.fixture(scope="session")
 def genai() -> list[str]:
     """The same with Google's Python SDK, which has a virtual environment of its own."""

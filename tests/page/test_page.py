@@ -54,7 +54,9 @@ async def test_a_talk_in_every_dialect(tab: Tab, name: str) -> None:
     answer = await tab.ask("tool")
     assert await answer.locator(".text").all_inner_texts() == ["Let me look."]
     arguments = '{"city": "Paris"}' if registry.get(name).capabilities.exact_arguments else '{"city":"Paris"}'
-    assert (await answer.locator(".call").inner_text()).split("\n") == ["Tool call", "get_weather", arguments]
+    calls = [text.split("\n") for text in await answer.locator(".call").all_inner_texts()]
+    tells_calls = registry.get(name).capabilities.answers[Feature.TOOL_CALL].support is Support.EXACT
+    assert calls == ([["Tool call", "get_weather", arguments]] if tells_calls else [])
     assert f"POST /{name}" in await tab.column("front")
     names = registry.get(name).requires_model
     assert await tab.page.get_by_label("Model").is_visible() is names

@@ -19,7 +19,9 @@ from tests.server.harness import Reply, ask, fake_backend, serving
 TALK = "talk-1"
 USERS = ("ann", "bob")
 SPEAKING = [name for name in dialects() if registry.get(name).served and registry.get(name).framing == "sse"]
-REMEMBERING = [name for name in SPEAKING if travels(registry.get(name).capabilities)]
+# Agents that name their conversations themselves are told no name of ours: what is kept by owner is theirs.
+NAMING = [name for name in SPEAKING if registry.get(name).capabilities.names_threads]
+REMEMBERING = [name for name in SPEAKING if travels(registry.get(name).capabilities) and name not in NAMING]
 
 
 def setup(back: str, url: str, folder: Path, *, users: bool = True, **more: Any) -> dict[str, Any]:

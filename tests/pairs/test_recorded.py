@@ -96,8 +96,9 @@ def test_a_recorded_answer_arrives_as_the_cards_say(back: str, name: str, front:
         assert came.pop("calls") in ([], wanted.pop("calls"))
     assert came == wanted
     shown = {str(p.kind) for r in fold(meant(back, name)).results for p in r.parts if isinstance(p, Media)}
-    # AgentScope sends media of a result as text.
-    assert lost <= losable(target) | {"usage", "usage_details", "choices"} | shown
+    # AgentScope sends media of a result as text. What an agent takes back has been said.
+    taken_back = {"text"} if name.startswith("stream-replace") else set()
+    assert lost <= losable(target) | {"usage", "usage_details", "choices"} | shown | taken_back
 
 
 @pytest.mark.parametrize("back", DIALECTS)

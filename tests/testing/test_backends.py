@@ -22,7 +22,7 @@ from bridge import (
     decode,
     fold,
 )
-from bridge.codec import Operation, offers, registry
+from bridge.codec import Feature, Operation, Support, offers, registry
 from bridge.server import running
 from bridge.testing import Exchange, ScriptedAgent, ScriptedBackend, bridge_of, fake_backend, free_port
 from tests.server.harness import post
@@ -55,9 +55,10 @@ async def test_it_says_what_it_is_told_and_notes_what_it_was_asked(name: str) ->
     async with fake_backend(name) as backend, over(name, backend.url) as bridge:
         backend.says("Hello ", "world", ToolCall("c1", "get_weather", "{}"))
         answer = await bridge.complete(question())
-        assert (answer.text, [c.name for c in answer.calls]) == ("Hello world", ["get_weather"])
+        tells_calls = registry.get(name).capabilities.answer(Feature.TOOL_CALL) is Support.EXACT
+        assert (answer.text, [c.name for c in answer.calls]) == ("Hello world", ["get_weather"] if tells_calls else [])
         assert backend.requests[0].messages[-1].parts == [Text("hi")]
-        assert backend.seen[0].json
+        assert any(seen.json for seen in backend.seen if seen.body)
         backend.fails(BUSY)
         with pytest.raises(BridgeError):
             await bridge.complete(question())

@@ -1,0 +1,174 @@
+"""What a request asks for: its method, version, parameters and head, in both bindings."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.codec import Context, Operation, WireRequest
+from bridge.codec.agent_tasks import TaskCall
+from bridge.codec.jsontext import kind_of, need_json, read_body, read_json
+from bridge.dialects.a2a import refusals
+from bridge.dialects.a2a.options import front
+from bridge.dialects.a2a.refusals import DETAIL, Head, refused
+from bridge.dialects.a2a.wire import (
+    EXTENSIONS_HEADER,
+    OLD_EXTENSIONS_HEADER,
+    OLD_METHODS,
+    VERSION_HEADER,
+    Method,
+    Spelled,
+    Version,
+    camel_keys,
+)
+from bridge.errors import RequestError, shortened
+
+_NEW = re.compile(r"1(?:\.\d{1,9})?")
+_OPERATIONS = {
+    Method.SEND: Operation.RUN,
+    Method.STREAM: Operation.RUN,
+    Method.GET: Operation.RETRIEVE,
+    Method.LIST: Operation.ITEMS,
+    Method.CANCEL: Operation.CANCEL,
+    Method.SUBSCRIBE: Operation.SUBSCRIBE,
+    Method.EXTENDED_CARD: Operation.DESCRIBE,
+}
+_PUSH = frozenset({Method.SET_PUSH, Method.GET_PUSH, Method.LIST_PUSH, Method.DELETE_PUSH})
+_FOR_ONE = frozenset({Method.GET, Method.CANCEL, Method.SUBSCRIBE})
+_IN_QUERY = ("historyLength", "pageSize")
+_FLAGS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call as it was sent. `params` has the names of version 1.0, and their places in the client's body."""
+
+    method: Method
+    version: Version
+    params: Spelled
+    head: Head
+    extensions: tuple[str, ...] = ()
+
+
+def read_call(wire: WireRequest, context: Context) -> Call:
+    """Return the call of a request. Raises `RequestError`, with the head in `context.error_details`."""
+    call = _over_http(wire, context) if wire.path.strip("/") else _over_json_rpc(wire, context)
+    if call.method in _PUSH:
+        raise refused(refusals.NO_PUSH, "This agent sends no push notifications.")
+    if call.method is Method.EXTENDED_CARD and not front(context).extended_card:
+        raise refused(refusals.UNSUPPORTED, "This agent has no extended card.")
+    return call
+
+
+def decode_call(wire: WireRequest, context: Context) -> TaskCall:
+    """Return what a request asks for."""
+    call = read_call(wire, context)
+    params = call.params
+    if call.method in (Method.SEND, Method.STREAM):
+        message = params.need_object("message")
+        return TaskCall(Operation.RUN, message.string("taskId") or None, at_once=at_once(call), sent=call)
+    task_id = params.need_string("id") if call.method in _FOR_ONE else None
+    thread = params.string("contextId") if call.method is Method.LIST else None
+    return TaskCall(_OPERATIONS[call.method], task_id, thread or None, sent=call)
+
+
+def at_once(call: Call) -> bool:
+    """Return whether the client of a message wants its task without waiting for the answer."""
+    configuration = call.params.object("configuration")
+    if call.method is Method.STREAM or configuration is None:
+        return False
+    if call.version is Version.OLD:
+        return configuration.boolean("blocking") is False
+    return configuration.boolean("returnImmediately") is True
+
+
+# ------------------------------------------------------------------ JSON-RPC
+
+
+def _over_json_rpc(wire: WireRequest, context: Context) -> Call:
+    context.error_details[DETAIL] = Head()
+    need_json(wire)
+    body = _body(wire.body)
+    call_id = body.get("id")
+    if isinstance(call_id, bool) or not isinstance(call_id, str | int | float | None):
+        raise refused(refusals.REQUEST, f"id: expected a string or a number, got {kind_of(call_id)}.", "id")
+    head = context.error_details[DETAIL] = Head(id=call_id)
+    if body.get("jsonrpc") != "2.0":
+        raise refused(refusals.REQUEST, "jsonrpc: expected '2.0'.", "jsonrpc")
+    name = body.get("method")
+    if not isinstance(name, str):
+        raise refused(refusals.REQUEST, f"method: expected a string, got {kind_of(name)}.", "method")
+    old = OLD_METHODS.get(name)
+    if old is None and name not in list(Method):
+        raise refused(refusals.METHOD, f"There is no method {shortened(name)!r}.", "method")
+    version = _version(wire, context, Version.OLD if old is not None else Version.NEW)
+    params = body.get("params")
+    if params is None:
+        params = {}
+    if not isinstance(params, dict):
+        raise refused(refusals.PARAMS, f"params: expected an object, got {kind_of(params)}.", "params")
+    return Call(old or Method(name), version, Spelled(params, "params"), head, _extensions(wire))
+
+
+def _body(body: bytes) -> dict[str, Any]:
+    try:
+        return read_body(body)
+    except RequestError as error:
+        # What is JSON, but no call, is another error than what is none.
+        kind = refusals.PARSE if body.strip() and read_json(body) is None else refusals.REQUEST
+        raise refused(kind, error.message) from None
+
+
+def _version(wire: WireRequest, context: Context, named: Version) -> Version:
+    """Return the version of a call whose method is of version `named`. No header means 0.3."""
+    said = (wire.headers.get(VERSION_HEADER) or wire.query.get("A2A-Version") or "").strip()
+    version = Version.NEW if _NEW.fullmatch(said) else Version.OLD if said in ("", "0.3") else None
+    served = front(context).versions
+    if version is not named or version not in served:
+        what = shortened(said) if said else "0.3 (no A2A-Version)"
+        method = "" if version is None or version is named else f" for a method of {named}"
+        text = f"The version {what} is not served{method}; expected A2A-Version: {', '.join(served)}."
+        raise refused(refusals.VERSION, text, VERSION_HEADER)
+    return version
+
+
+def _extensions(wire: WireRequest) -> tuple[str, ...]:
+    said = wire.headers.get(EXTENSIONS_HEADER) or wire.headers.get(OLD_EXTENSIONS_HEADER) or ""
+    return tuple(uri for each in said.split(",") if (uri := each.strip()))
+
+
+# ------------------------------------------------------------------ HTTP+JSON
+
+
+def _over_http(wire: WireRequest, context: Context) -> Call:
+    head = context.error_details[DETAIL] = Head(rest=True)
+    method, params = _addressed(wire)
+    _version(wire, context, Version.NEW)
+    return Call(method, Version.NEW, Spelled(params), head, _extensions(wire))
+
+
+def _addressed(wire: WireRequest) -> tuple[Method, dict[str, Any]]:
+    """Return the method that an address names, with its parameters from the path, the query and the body."""
+    path = wire.path.rstrip("/")
+    if path in ("/message:send", "/message:stream"):
+        need_json(wire)
+        return (Method.SEND if path.endswith(":send") else Method.STREAM), _body(wire.body)
+    if path == "/extendedAgentCard":
+        return Method.EXTENDED_CARD, {}
+    if "/pushNotificationConfigs" in path:
+        return Method.SET_PUSH, {}
+    query = {name: _from_query(name, value) for name, value in camel_keys(dict(wire.query)).items()}
+    task, _, action = path.removeprefix("/tasks").removeprefix("/").partition(":")
+    if not path.startswith("/tasks") or action not in ("", "cancel", "subscribe"):
+        raise refused(refusals.METHOD, f"There is nothing at {shortened(wire.path)}.")
+    if not task:
+        return Method.LIST, query
+    method = {"cancel": Method.CANCEL, "subscribe": Method.SUBSCRIBE}.get(action, Method.GET)
+    return method, {**query, "id": task}
+
+
+def _from_query(name: str, value: str) -> Any:
+    if name in _IN_QUERY and value.isdecimal() and len(value) < 10:
+        return int(value)
+    return _FLAGS.get(value, value) if name == "includeArtifacts" else value

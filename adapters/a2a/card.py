@@ -1,0 +1,142 @@
+"""Agent cards, as a caller reads them: where and how the agent is called."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from bridge.codec import WireRequest, WireResponse
+from bridge.codec.jsontext import read_json
+from bridge.dialects.a2a.options import BackOptions
+from bridge.dialects.a2a.wire import CARD_PATH, HTTP_JSON, JSON_RPC, Version, camel_keys, object_of, text_of
+from bridge.errors import BackendError, ErrorCode, shortened
+
+_MAX_AGE = re.compile(r"max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
+_KEPT, _LONGEST = 60.0, 86400.0
+"""Seconds for which a card is taken as it is: where its server does not say, and at the most."""
+_MEMO = "card"
+_PATH = "/%:@!$&'()*+,;=~"
+"""What may stand in a path as it is, beside letters, digits and `-._`."""
+_NAMES = {JSON_RPC.lower(): JSON_RPC, "json-rpc": JSON_RPC, "http+json": HTTP_JSON, "rest": HTTP_JSON}
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """One way to call the agent. `path` is that of its address; None = the backend's own URL."""
+
+    binding: str
+    version: Version
+    path: str | None = None
+    query: tuple[tuple[str, str], ...] = ()
+    tenant: str = ""
+
+
+@dataclass(slots=True)
+class Card:
+    """What a card says of calling its agent, and until when it is taken as it is, in Unix seconds."""
+
+    interfaces: list[Interface]
+    streaming: bool
+    etag: str = ""
+    fresh_until: float = 0.0
+
+
+def assumed(options: BackOptions, now: float) -> Card:
+    """What is assumed of an agent without a card."""
+    binding = HTTP_JSON if options.binding == "http+json" else JSON_RPC
+    return Card([Interface(binding, Version(options.version or Version.NEW))], True, "", now + _KEPT)
+
+
+def remembered(memo: dict[str, Any]) -> Card | None:
+    """The card that a run has read before."""
+    found = memo.get(_MEMO)
+    return found if isinstance(found, Card) else None
+
+
+def remember(memo: dict[str, Any], card: Card) -> None:
+    """Keeps a card for other runs of the backend."""
+    memo[_MEMO] = card
+
+
+def question(known: Card | None) -> WireRequest:
+    """Asks for the card, or whether the known one has changed."""
+    headers = {"accept": "application/json", "a2a-version": str(Version.NEW)}
+    if known is not None and known.etag:
+        headers["if-none-match"] = known.etag
+    return WireRequest("GET", CARD_PATH, headers)
+
+
+def read_card(answer: WireResponse, known: Card | None, now: float) -> Card:
+    """Return the card in an answer. Raises `BackendError` for one that names no way to call the agent."""
+    until = now + _lifetime(answer.headers.get("cache-control", ""))
+    if answer.status == 304 and known is not None:
+        known.fresh_until = until
+        return known
+    value = read_json(answer.body)
+    if not isinstance(value, dict):
+        raise BackendError("The agent card is not a JSON object.", code=ErrorCode.BACKEND_PROTOCOL)
+    card = camel_keys(value)
+    interfaces = _interfaces(card)
+    if not interfaces:
+        raise BackendError(
+            f"The agent card ({CARD_PATH}) names no interface of JSONRPC or HTTP+JSON; without a card the agent can be "
+            "called with the option card: none.",
+            code=ErrorCode.BACKEND_PROTOCOL,
+        )
+    streaming = object_of(card.get("capabilities")).get("streaming") is True
+    return Card(interfaces, streaming, answer.headers.get("etag", ""), until)
+
+
+def chosen(card: Card, options: BackOptions, *, old: bool = False) -> Interface:
+    """Return the interface to call: the first of the binding and the version that the options name.
+
+    Without them JSON-RPC comes before HTTP+JSON, and 1.0 before 0.3; `old` asks for 0.3. Raises `BackendError`.
+    """
+    binding = {"jsonrpc": JSON_RPC, "http+json": HTTP_JSON}.get(options.binding or "")
+    version = Version.OLD if old else options.version
+    fits = [i for i in card.interfaces if binding in (None, i.binding) and version in (None, i.version)]
+    if not fits:
+        have = ", ".join(sorted({f"{i.binding} {i.version}" for i in card.interfaces}))
+        raise BackendError(
+            f"The agent card offers {shortened(have)}, which does not fit the options binding and version.",
+            code=ErrorCode.BACKEND_PROTOCOL,
+        )
+    return min(fits, key=lambda i: (i.version is not Version.NEW, i.binding != JSON_RPC))
+
+
+def _interfaces(card: dict[str, Any]) -> list[Interface]:
+    """Those of both forms of the card. HTTP+JSON of 0.3 is another wire, which is not spoken."""
+    listed = card.get("supportedInterfaces")
+    found = [_interface(each) for each in (listed if isinstance(listed, list) else ()) if isinstance(each, dict)]
+    if not any(found) and isinstance(card.get("url"), str):
+        others = card.get("additionalInterfaces")
+        first = {"url": card["url"], "transport": card.get("preferredTransport") or JSON_RPC}
+        spoken = card.get("protocolVersion") or Version.OLD
+        entries = [first, *(each for each in (others if isinstance(others, list) else ()) if isinstance(each, dict))]
+        found = [_interface({**each, "protocolVersion": spoken}) for each in entries]
+    return [i for i in found if i is not None and (i.binding, i.version) != (HTTP_JSON, Version.OLD)]
+
+
+def _interface(value: dict[str, Any]) -> Interface | None:
+    wire = camel_keys(value)
+    binding = _NAMES.get(text_of(wire.get("protocolBinding") or wire.get("transport")).lower())
+    url = text_of(wire.get("url"))
+    if binding is None or not url:
+        return None
+    version = Version.OLD if text_of(wire.get("protocolVersion")).startswith("0.") else Version.NEW
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    # The host is the one that the operator named: a card cannot send requests, and keys, elsewhere.
+    path = quote(parts.path, safe=_PATH) or "/"
+    return Interface(binding, version, path, tuple(parse_qsl(parts.query)), text_of(wire.get("tenant")))
+
+
+def _lifetime(header: str) -> float:
+    if "no-cache" in header.lower() or "no-store" in header.lower():
+        return 0.0
+    found = _MAX_AGE.search(header)
+    return min(float(found[1]), _LONGEST) if found else _KEPT

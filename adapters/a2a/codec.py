@@ -1,0 +1,149 @@
+"""The dialect `a2a`: messages to an agent, answered by tasks with artifacts, over JSON-RPC or plain HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bridge.codec import (
+    AgentTasksDialect,
+    Context,
+    Decoder,
+    DescribedAgent,
+    DescribedDialect,
+    Encoder,
+    Endpoint,
+    FrameLike,
+    Operation,
+    QueryParameter,
+    SteppedRun,
+    SteppedRunDialect,
+    TaskCall,
+    TaskPage,
+    TaskStatus,
+    TaskSummary,
+    WireRequest,
+    WireResponse,
+    json_request,
+)
+from bridge.codec.jsontext import dumps
+from bridge.dialects.a2a import answer, call, calling, described, refusals, request, tasks
+from bridge.dialects.a2a.capabilities import CAPABILITIES
+from bridge.dialects.a2a.decoder import A2ADecoder
+from bridge.dialects.a2a.encoder import A2AEncoder
+from bridge.dialects.a2a.options import BackOptions, FrontOptions
+from bridge.dialects.a2a.wire import CARD_PATH, EXTENSIONS_HEADER, NAME, VERSION_HEADER, Method, Version
+from bridge.errors import Failure, RequestError
+from bridge.model import Event, Request
+
+_TASK = "/tasks/{id:[^/:]+}"
+_CONFIGS = f"{_TASK}/pushNotificationConfigs"
+_HISTORY = QueryParameter("historyLength", "how many messages of the history are shown", type="integer", minimum=0)
+_LIST = (
+    QueryParameter("contextId", "the tasks of this context only"),
+    QueryParameter("status", "the tasks in this state only"),
+    QueryParameter("pageSize", "tasks of one page", type="integer", minimum=1, maximum=100, default=50),
+    QueryParameter("pageToken", "nextPageToken of the page before"),
+    QueryParameter("statusTimestampAfter", "the tasks that changed after this time only", format="date-time"),
+    QueryParameter("includeArtifacts", "whether the artifacts are shown", type="boolean"),
+    _HISTORY,
+)
+
+
+def _endpoint(method: str, path: str, *query: QueryParameter) -> Endpoint:
+    return Endpoint(method, path, Operation.TASKS, query=query)
+
+
+class A2A(AgentTasksDialect, DescribedDialect, SteppedRunDialect):
+    """Both sides of A2A."""
+
+    name = NAME
+    url = "http://127.0.0.1:9999"
+    capabilities = CAPABILITIES
+    event_ids = False
+    own_headers = (VERSION_HEADER, EXTENSIONS_HEADER)
+    surface = (
+        Endpoint("POST", "", Operation.RUN),
+        Endpoint("POST", "/message:send", Operation.RUN),
+        Endpoint("POST", "/message:stream", Operation.RUN),
+        _endpoint("GET", "/tasks", *_LIST),
+        _endpoint("GET", _TASK, _HISTORY),
+        _endpoint("POST", f"{_TASK}:cancel"),
+        _endpoint("POST", f"{_TASK}:subscribe"),
+        _endpoint("GET", f"{_TASK}:subscribe"),
+        _endpoint("POST", _CONFIGS),
+        _endpoint("GET", _CONFIGS),
+        _endpoint("GET", _CONFIGS + "/{config_id}"),
+        _endpoint("DELETE", _CONFIGS + "/{config_id}"),
+        _endpoint("GET", "/extendedAgentCard"),
+        Endpoint("GET", CARD_PATH, Operation.DESCRIBE, public=True),
+    )
+    front_options = FrontOptions
+    back_options = BackOptions
+
+    # ------------------------------------------------------------- as the front
+
+    def decode_call(self, wire: WireRequest, context: Context) -> TaskCall:
+        return call.decode_call(wire, context)
+
+    def decode_request(self, wire: WireRequest, context: Context) -> Request:
+        return request.decode_request(wire, context)
+
+    def encoder(self, context: Context) -> Encoder:
+        return A2AEncoder(context)
+
+    def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
+        return answer.assemble(events, context)
+
+    def encode_error(self, failure: Failure) -> WireResponse:
+        return refusals.encode_error(failure)
+
+    def encode_description(self, agent: DescribedAgent) -> WireResponse:
+        return described.encode_card(agent)
+
+    def continues(self, wanted: Request, runs: Sequence[TaskStatus]) -> Request:
+        return tasks.continues(wanted, runs)
+
+    def encode_task_now(self, asked: TaskCall, runs: Sequence[TaskStatus]) -> WireResponse:
+        return tasks.encode_task_now(asked, runs)
+
+    def not_cancelable(self, task_id: str) -> RequestError:
+        return tasks.not_cancelable(task_id)
+
+    def lists(self, asked: TaskCall, known: Sequence[TaskSummary]) -> TaskPage:
+        return tasks.lists(asked, known)
+
+    def encode_task_list(self, asked: TaskCall, page: TaskPage, shown: Sequence[Sequence[TaskStatus]]) -> WireResponse:
+        return tasks.encode_task_list(asked, page, shown)
+
+    def encode_own_description(self, asked: TaskCall, agent: DescribedAgent) -> WireResponse:
+        return described.encode_extended_card(asked, agent)
+
+    def watch(self, asked: TaskCall, runs: Sequence[TaskStatus]) -> tuple[list[FrameLike], Encoder]:
+        return tasks.watch(asked, runs)
+
+    def example_request(self, text: str, stream: bool = True) -> WireRequest:
+        message = {"messageId": "example", "role": "ROLE_USER", "parts": [{"text": text}]}
+        method = Method.STREAM if stream else Method.SEND
+        body = {"jsonrpc": "2.0", "id": "1", "method": method, "params": {"message": message}}
+        return json_request("", dumps(body), {VERSION_HEADER: Version.NEW})
+
+    # ------------------------------------------------------------- as the back
+
+    def encode_request(self, wanted: Request, context: Context) -> WireRequest:
+        return calling.encode_request(wanted, context)
+
+    def stepped(self, wanted: Request, context: Context, memo: dict[str, Any]) -> SteppedRun:
+        return calling.Calling(wanted, context, memo)
+
+    def decoder(self, context: Context) -> Decoder:
+        return A2ADecoder(context)
+
+    def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
+        return calling.parse_response(wire, context)
+
+    def decode_error(self, wire: WireResponse) -> Failure:
+        return calling.decode_error(wire)
+
+
+dialect = A2A()

@@ -1,0 +1,567 @@
+"""Answers of agents -> events: the objects of a stream, whole tasks and messages.
+
+What came is decided by what is there, in either version of the protocol and either binding: `kind` or a wrapper, with
+the envelope of JSON-RPC around it or without. Nothing is said twice: agents repeat an artifact as a whole, repeat in an
+artifact what a status said, and send tasks that hold what came before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from bridge.codec import Context, Feature
+from bridge.codec.decoder import JsonDecoder
+from bridge.codec.jsontext import whole
+from bridge.dialects.a2a.errors import error_in, failure_of, task_failure
+from bridge.dialects.a2a.options import back
+from bridge.dialects.a2a.wire import (
+    ADK_USAGE,
+    FINISH_REASON,
+    INTERRUPTS,
+    NAME,
+    USAGE,
+    WAITING,
+    State,
+    Wire,
+    camel_keys,
+    noted,
+    object_of,
+    own,
+    plain_numbers,
+    read_part,
+    role_of,
+    state_of,
+    text_of,
+)
+from bridge.model import (
+    Event,
+    FinishReason,
+    Interrupted,
+    Part,
+    PartKind,
+    Raw,
+    Reasoning,
+    Resume,
+    Text,
+    ToolCall,
+    ToolResult,
+    UsageReported,
+)
+
+_ANSWER = "answer"
+_WRAPPERS = {"task": "task", "message": "message", "statusUpdate": "status", "artifactUpdate": "artifact"}
+_KINDS = {"task": "task", "message": "message", "status-update": "status", "artifact-update": "artifact"}
+_REASONS = {"length": FinishReason.LENGTH, "content_filter": FinishReason.CONTENT_FILTER}
+_COUNTS = ("input", "output", "total", "cached", "reasoning")
+_ADK_COUNTS = {
+    "input": "promptTokenCount",
+    "output": "candidatesTokenCount",
+    "total": "totalTokenCount",
+    "cached": "cachedContentTokenCount",
+    "reasoning": "thoughtsTokenCount",
+}
+PARTS_SAID = "said"
+TASK, CALL, QUESTION = "taskId", "call", "question"
+"""Keys of what the decoder notes on a question: the task that waits, the call as `[id, name]`, the id of its message.
+
+`PARTS_SAID` has the length and a digest of the text of each artifact that the task had by then.
+"""
+
+
+@dataclass(slots=True)
+class _Artifact:
+    """What came of one artifact so far. `length` is that of its text."""
+
+    pieces: list[str] = field(default_factory=list)
+    length: int = 0
+    others: set[str] = field(default_factory=set)
+    flowing: PartKind | None = None
+
+    @property
+    def text(self) -> str:
+        """All of its text; joined once until more comes."""
+        if len(self.pieces) > 1:
+            self.pieces = ["".join(self.pieces)]
+        return self.pieces[0] if self.pieces else ""
+
+    def add(self, text: str) -> None:
+        self.pieces.append(text)
+        self.length += len(text)
+
+
+class A2ADecoder(JsonDecoder):
+    """One per run.
+
+    Attributes:
+        task_id: The task that the agent works on, once it has said so.
+        state: Its state, as far as it is known.
+        spoken: The agent answered by a message, without a task that goes on.
+    """
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.task_id = ""
+        self.state: State | None = None
+        self.spoken = False
+        self._context = context
+        self._lost = context.lost
+        self._progress = back(context).progress
+        self._artifacts: dict[str, _Artifact] = {}
+        self._earlier = _earlier(context)
+        self._answers = context.request.resume if context.request is not None else []
+        self._began = False
+        self._calls: set[str] = set()
+        self._results: set[str] = set()
+        self._shown: set[str] = set()
+        self._told: set[str] = set()
+        self._said: set[str] = set()
+        self._answered = False
+        # A text of a status that an artifact may repeat, and how much of it the artifact has said by now.
+        self._held: str | None = None
+        self._held_at = 0
+        self._last_progress = ""
+        self._usage: dict[str, UsageReported] = {}
+
+    # -------------------------------------------------------------- what came
+
+    def read(self, event: dict[str, Any], name: str | None) -> None:
+        error = error_in(event)
+        if error is not None:
+            self.fail(failure_of(error))
+            return
+        result = event.get("result") if "jsonrpc" in event or "result" in event else event
+        if not isinstance(result, dict):
+            return
+        kind, value = _opened(result)
+        first, self._began = not self._began, True
+        match kind:
+            case "task":
+                self._task(value, first=first)
+            case "message":
+                self._message(value)
+            case "status":
+                self._place(value)
+                self._status(object_of(value.get("status")), object_of(value.get("metadata")))
+            case "artifact":
+                self._place(value)
+                self._note_usage(object_of(value.get("metadata")))
+                self._artifact(object_of(value.get("artifact")), append=value.get("append") is True)
+                if value.get("lastChunk") is True:
+                    self._end_artifact(text_of(camel_keys(object_of(value.get("artifact"))).get("artifactId")))
+            case _:
+                self.builder.emit(Raw(NAME, result))
+
+    def read_error(self, value: Any) -> bool:
+        text = value if isinstance(value, str) and value else "The agent reported an error."
+        self.fail(failure_of({"message": text}))
+        return True
+
+    def answer(self, value: dict[str, Any]) -> list[Event]:
+        """The events of an answer in one piece; the task in it may go on."""
+        self.read(value, None)
+        return self.builder.take()
+
+    @property
+    def waits_for_task(self) -> bool:
+        """The agent works on a task, and has not said how it ended."""
+        return not (self.builder.done or self.spoken) and bool(self.task_id)
+
+    # -------------------------------------------------------------- tasks and messages
+
+    def _place(self, value: Wire) -> None:
+        """Notes of which task and context this is."""
+        task_id, context_id = text_of(value.get("taskId")), text_of(value.get("contextId"))
+        self.task_id = self.task_id or task_id
+        self.builder.begin(thread_id=context_id or None, extras=noted({TASK: task_id, "contextId": context_id}))
+
+    def _task(self, value: Wire, *, first: bool) -> None:
+        """A whole task: what is new of it. The `first` one may still ask what was just answered."""
+        task = camel_keys(value)
+        self._place({"taskId": task.get("id"), "contextId": task.get("contextId")})
+        metadata = object_of(task.get("metadata"))
+        for each in task["artifacts"] if isinstance(task.get("artifacts"), list) else ():
+            if isinstance(each, dict):
+                self._artifact(each, append=False)
+        status = object_of(task.get("status"))
+        if state_of(status.get("state")) is State.COMPLETED and not self._answered:
+            self._history(task.get("history"), object_of(status.get("message")))
+        if not (first and self._is_answered(status)):
+            self._status(status, metadata)
+
+    def _is_answered(self, status: Wire) -> bool:
+        """Return whether this is the question that the request answers."""
+        asked = text_of(camel_keys(object_of(status.get("message"))).get("messageId"))
+        questions = [notes_of(answer).get(QUESTION) for answer in self._answers]
+        return state_of(status.get("state")) in WAITING and asked in questions
+
+    def _history(self, history: object, last: Wire) -> None:
+        """The agent's last messages, where a completed task has its answer nowhere else."""
+        messages = [camel_keys(m) for m in history if isinstance(m, dict)] if isinstance(history, list) else []
+        if last or self._held or self._last_progress:
+            return
+        said = len(messages)
+        while said and role_of(messages[said - 1].get("role")) == "assistant":
+            said -= 1
+        for message in messages[said:]:
+            self._say(message)
+
+    def _message(self, value: Wire) -> None:
+        """A message is the whole answer, unless it belongs to a task."""
+        message = camel_keys(value)
+        if role_of(message.get("role")) == "user":
+            return
+        told_in_task = bool(self.task_id)
+        self.builder.begin(
+            thread_id=text_of(message.get("contextId")) or None,
+            extras=noted({"contextId": text_of(message.get("contextId"))}),
+        )
+        metadata = object_of(message.get("metadata"))
+        self._note_usage(metadata)
+        self._say(message)
+        if not told_in_task:
+            self.spoken = True
+            self._finish(metadata)
+
+    # -------------------------------------------------------------- status
+
+    def _status(self, status: Wire, metadata: Wire) -> None:
+        state = state_of(status.get("state"))
+        self._note_usage(metadata)
+        if state is None:
+            return
+        self.state = state
+        message = camel_keys(object_of(status.get("message")))
+        about = {**object_of(message.get("metadata")), **metadata}
+        if state in WAITING:
+            self._ask(state, message)
+        elif state is State.REJECTED and about.get(FINISH_REASON) == FinishReason.CONTENT_FILTER:
+            self._finish(about)  # how another bridge tells it
+        elif state in (State.FAILED, State.REJECTED):
+            self._release()
+            self._flush_usage()
+            said = "".join(p.text for p in _parts(message) if isinstance(p, Text))
+            self.fail(task_failure(said, about))
+        elif state is State.CANCELED:
+            self._release()
+            self._flush_usage()
+            self.builder.finish(FinishReason.CANCELED)
+            self.builder.end()
+        elif state is State.COMPLETED:
+            self._say(message)
+            self._finish(about)
+        else:
+            self._tell_progress(message, metadata)
+
+    def _finish(self, metadata: Wire) -> None:
+        """The run is complete; what only a status told is the answer where nothing else was."""
+        held, self._held = self._held, None
+        if not self._answered and (held or self._last_progress):
+            self._text(held or self._last_progress)
+        elif held is not None:
+            self._progress_text(held)
+        self._flush_usage()
+        self.builder.finish(_REASONS.get(text_of(metadata.get(FINISH_REASON)), FinishReason.STOP))
+        self.builder.end()
+
+    def _tell_progress(self, message: Wire, metadata: Wire) -> None:
+        """What a status says while the agent works. google-adk says its answer so, and again in an artifact."""
+        parts = _parts(message)
+        name = text_of(message.get("messageId"))
+        if not parts or name in self._told:
+            return  # nothing, or what an earlier snapshot of the task said
+        if name:
+            self._told.add(name)
+        self._release()
+        texts = [p.text for p in parts if isinstance(p, Text)]
+        for part in parts:
+            if not isinstance(part, Text):
+                self._part(part)
+        text = "".join(texts)
+        if text and any(key.startswith("adk_") for key in metadata):
+            self._held, self._held_at = text, 0
+        elif text:
+            self._last_progress = text
+            self._progress_text(text)
+
+    def _progress_text(self, text: str) -> None:
+        if self._progress == "reasoning":
+            self.builder.add(_ANSWER, Reasoning(text))
+        elif self._progress == "text":
+            self._text(text)
+        else:
+            self._lost.add(Feature.REASONING, "what the agent says while it works; option progress")
+
+    def _release(self) -> None:
+        """What was held back is progress: something else came, and not the same once more."""
+        held, self._held = self._held, None
+        if held is not None and held not in self._said:
+            self._progress_text(held)
+
+    def _ask(self, state: State, message: Wire) -> None:
+        """The task waits. The agent's words are the question; its calls are what it waits for."""
+        held = self._held
+        parts = _parts(message)
+        text = "".join(p.text for p in parts if isinstance(p, Text))
+        if held == text:
+            self._held = None
+        self._release()
+        reason = "auth_required" if state is State.AUTH_REQUIRED else "input_required"
+        said = {**self._earlier, **{key: [each.length, _digest(each.text)] for key, each in self._artifacts.items()}}
+        notes = {TASK: self.task_id, QUESTION: text_of(message.get("messageId")), PARTS_SAID: said}
+        named = object_of(message.get("metadata")).get(INTERRUPTS)
+        calls = [p for p in parts if isinstance(p, ToolCall)]
+        for call in calls:
+            self._part(call)
+        if isinstance(named, list) and named and all(isinstance(each, dict) for each in named):
+            for each in named:
+                interrupt_id = text_of(each.get("id")) or self.task_id
+                call_id = text_of(each.get("callId")) or None
+                self._interrupt(
+                    interrupt_id,
+                    text_of(each.get("reason")) or None,
+                    plain_numbers(each.get("payload")),
+                    next((c for c in calls if c.call_id == call_id), None),
+                    {**notes, "named": True},
+                    call_id,
+                )
+        elif calls:
+            for number, call in enumerate(calls):
+                interrupt_id = f"{self.task_id}:{number}" if number else self.task_id
+                self._interrupt(interrupt_id, reason, text or None, call, notes)
+        else:
+            self._interrupt(self.task_id, reason, _payload(text, parts), None, notes)
+        self._flush_usage()
+        self.builder.finish(FinishReason.INTERRUPTED)
+        self.builder.end()
+
+    def _interrupt(
+        self,
+        interrupt_id: str,
+        reason: str | None,
+        payload: Any,
+        call: ToolCall | None,
+        notes: Wire,
+        call_id: str | None = None,
+    ) -> None:
+        if call is not None:
+            notes = {**notes, CALL: [call.call_id, call.name]}
+            call_id = call.call_id
+        self.builder.interrupt(Interrupted(interrupt_id, reason, payload, call_id, noted({"notes": notes})))
+
+    # -------------------------------------------------------------- artifacts
+
+    def _artifact(self, value: Wire, *, append: bool) -> None:
+        wire = camel_keys(value)
+        key = text_of(wire.get("artifactId"))
+        self._note_usage(object_of(wire.get("metadata")))
+        known = self._artifacts.get(key)
+        raw = wire.get("parts")
+        parts = [p for each in (raw if isinstance(raw, list) else ()) if (p := read_part(each)) is not None]
+        if known is None and not append and key in self._earlier:
+            known = self._artifacts[key] = _Artifact()
+            parts = _behind(parts, self._earlier[key], known)
+        elif known is not None and not append:
+            parts = self._replacing(wire, parts, known)
+        artifact = known or self._artifacts.setdefault(key, _Artifact())
+        for part in parts:
+            self._artifact_part(key, artifact, part)
+
+    def _replacing(self, wire: Wire, parts: list[Part], known: _Artifact) -> list[Part]:
+        """What is new of an artifact that comes once more as a whole; what was said cannot be taken back."""
+        text = "".join(p.text for p in parts if isinstance(p, Text))
+        others: list[Part] = [p for p in parts if not isinstance(p, (Text, Reasoning)) and _same(p) not in known.others]
+        if text and not text.startswith(known.text):
+            self.builder.emit(Raw(NAME, {"type": "replaced artifact", "artifact": wire}))
+            return others
+        rest = text[known.length :]
+        return [*others, Text(rest)] if rest else others
+
+    def _artifact_part(self, key: str, artifact: _Artifact, part: Part) -> None:
+        match part:
+            case Text():
+                self._answered = True
+                self._compare_with_held(artifact, part.text)
+                artifact.add(part.text)
+                self._flow(key, artifact, PartKind.TEXT, part.text)
+            case Reasoning():
+                self._release()
+                self._flow(key, artifact, PartKind.REASONING, part.text)
+                if part.signature:
+                    self._end_flow(key, artifact, part.signature)
+            case _:
+                self._end_flow(key, artifact)
+                artifact.others.add(_same(part))
+                self._part(part)
+
+    def _compare_with_held(self, artifact: _Artifact, text: str) -> None:
+        """Forgets the text that is held back when an artifact has said it, and lets it out when one says another."""
+        if self._held is None:
+            return
+        at = self._held_at
+        if artifact.length != at or not self._held.startswith(text, at):
+            self._release()
+            return
+        self._held_at = at + len(text)
+        if self._held_at == len(self._held):
+            self._held = None
+
+    def _flow(self, key: str, artifact: _Artifact, kind: PartKind, text: str) -> None:
+        if artifact.flowing is not kind:
+            self._end_flow(key, artifact)
+            self.builder.open_part((key, kind), _ANSWER, kind, part_id=key or None)
+            artifact.flowing = kind
+        self.builder.delta((key, kind), text)
+
+    def _end_flow(self, key: str, artifact: _Artifact, signature: str | None = None) -> None:
+        if artifact.flowing is not None:
+            self.builder.end_part((key, artifact.flowing), signature=signature)
+            artifact.flowing = None
+
+    def _end_artifact(self, key: str) -> None:
+        if (artifact := self._artifacts.get(key)) is not None:
+            self._end_flow(key, artifact)
+
+    # -------------------------------------------------------------- parts
+
+    def _say(self, message: Wire) -> None:
+        """The parts of a message that is, or ends, the answer; not what an artifact has said already."""
+        parts = _parts(message)
+        text = "".join(p.text for p in parts if isinstance(p, Text))
+        artifacts = [each.text for each in self._artifacts.values() if each.length]
+        again = bool(text) and (text in artifacts or text == "".join(artifacts) or text in self._said)
+        if text and self._held == text:
+            self._held = None
+        for part in parts:
+            if isinstance(part, Text):
+                if not again:
+                    self._text(part.text, part)
+            elif _same(part) not in self._shown:
+                self._part(part)
+
+    def _text(self, text: str, part: Text | None = None) -> None:
+        self._answered = True
+        self._said.add(text)
+        self.builder.add(_ANSWER, part or Text(text))
+
+    def _part(self, part: Part) -> None:
+        """A whole part that is no text; calls and their results come in statuses and in artifacts, each once."""
+        match part:
+            case ToolCall():
+                if part.call_id in self._calls:
+                    return
+                self._calls.add(part.call_id)
+            case ToolResult():
+                if part.call_id in self._results:
+                    return
+                self._results.add(part.call_id)
+            case Reasoning():
+                pass
+            case _:
+                self._shown.add(_same(part))
+                self._answered = True
+        self.builder.add(_ANSWER, part)
+
+    # -------------------------------------------------------------- usage, the end
+
+    def _note_usage(self, metadata: Wire) -> None:
+        """Those of google-adk are of one model call each, which its event names; those of another bridge of the run."""
+        if isinstance(counts := metadata.get(ADK_USAGE), dict):
+            key = text_of(metadata.get("adk_event_id"))
+            self._usage["adk " + key] = _usage(counts, _ADK_COUNTS)
+        if isinstance(counts := metadata.get(USAGE), dict):
+            self._usage[USAGE] = _usage(counts, {name: name for name in _COUNTS})
+
+    def _flush_usage(self) -> None:
+        own_report = self._usage.get(USAGE)
+        reports = [own_report] if own_report is not None else list(self._usage.values())
+        if not reports:
+            return
+        total = UsageReported()
+        for name in _COUNTS:
+            counts = [n for each in reports if (n := getattr(each, name)) is not None]
+            setattr(total, name, sum(counts) if counts else None)
+        if any(getattr(total, name) is not None for name in _COUNTS):
+            self.builder.usage(total)
+
+    def flush(self) -> None:
+        self._release()
+        self._flush_usage()
+
+
+def _opened(result: Wire) -> tuple[str, Wire]:
+    """What a result is and its object, by its wrapper or its `kind`; a task by itself has neither in 1.0."""
+    kind = result.get("kind")
+    if isinstance(kind, str) and kind in _KINDS:
+        return _KINDS[kind], camel_keys(result)
+    wire = camel_keys(result)
+    for name, told in _WRAPPERS.items():
+        if isinstance(value := wire.get(name), dict):
+            return told, camel_keys(value)
+    if isinstance(wire.get("status"), dict) and "id" in wire:
+        return "task", wire
+    return "", wire
+
+
+def _parts(message: Wire) -> list[Part]:
+    """The parts of a message; version 0.3 of HTTP+JSON calls them `content`."""
+    found = message.get("parts", message.get("content"))
+    return [p for each in (found if isinstance(found, list) else ()) if (p := read_part(each)) is not None]
+
+
+def _behind(parts: list[Part], earlier: list[Any], known: _Artifact) -> list[Part]:
+    """What is new of an artifact that an earlier turn of its task has told; all of it, if its text is another one."""
+    length, digest = earlier
+    text = "".join(p.text for p in parts if isinstance(p, Text))
+    if _digest(text[:length]) != digest:
+        return parts
+    known.add(text[:length])
+    return [Text(text[length:])] if len(text) > length else []
+
+
+def _same(part: Part) -> str:
+    """What two parts that are alike have in common."""
+    return _digest(repr(part))
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _earlier(context: Context) -> dict[str, list[Any]]:
+    """The artifacts that the task had when it asked, as `PARTS_SAID` has them."""
+    request = context.request
+    noted = [object_of(notes_of(answer).get(PARTS_SAID)) for answer in (request.resume if request is not None else ())]
+    return {
+        key: said
+        for each in noted
+        for key, said in each.items()
+        if isinstance(said, list) and list(map(type, said)) == [int, str]
+    }
+
+
+def notes_of(answer: Resume) -> Wire:
+    """What was noted on the question that this answers."""
+    return object_of(own(answer.extras).get("notes"))
+
+
+def _payload(text: str, parts: list[Part]) -> Any:
+    """What a question asks: its text, with the schema of the answer if one came; else the data."""
+    values = [p.value for p in parts if hasattr(p, "value")]
+    schemas = [v["schema"] for v in values if isinstance(v, dict) and isinstance(v.get("schema"), dict)]
+    if schemas:
+        return {**({"question": text} if text else {}), "responseSchema": schemas[0]}
+    if values and not text:
+        return values[0] if len(values) == 1 else values
+    if values:
+        return {"question": text, "data": values[0] if len(values) == 1 else values}
+    return text or None
+
+
+def _usage(counts: Wire, names: dict[str, str]) -> UsageReported:
+    """Counts come as doubles where a Struct held them."""
+    report = UsageReported()
+    for name, said in names.items():
+        setattr(report, name, whole(counts.get(said)))
+    return report

@@ -1,0 +1,102 @@
+"""Events -> the stream of a task: the task, its states, its artifacts in pieces.
+
+Each frame is a whole JSON-RPC response, or over plain HTTP the bare event. Per token only the text is dumped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridge.codec import KEEPALIVE, Context, FrameLike
+from bridge.dialects.a2a.request import Notes
+from bridge.dialects.a2a.updates import ANSWER, Updates, history_of
+from bridge.dialects.a2a.wire import Version, Wire, part_said, written
+from bridge.model import Event
+
+_NEW_NAMES = {"status-update": "statusUpdate", "artifact-update": "artifactUpdate"}
+_SLOT = "\x00"
+"""Stands for the text of a piece in the frame around it: no dumped string holds it bare."""
+
+
+def enveloped(result: Wire, notes: Notes) -> Wire:
+    """Return what a client of this call gets for a result."""
+    return result if notes.rest else {"jsonrpc": "2.0", "id": notes.id, "result": result}
+
+
+def named(kind: str, value: Wire, version: Version) -> Wire:
+    """Return an object of the protocol in its place: as the field that names it, or with its `kind`."""
+    return {_NEW_NAMES.get(kind, kind): value} if version is Version.NEW else {"kind": kind, **value}
+
+
+class A2AEncoder(Updates):
+    """Writes each update as a frame. If `goes_on`, its reader was told of the task already."""
+
+    def __init__(self, context: Context, reader: Notes | None = None, *, goes_on: bool = False) -> None:
+        super().__init__(context, reader)
+        self._goes_on = goes_on
+        self._out: list[FrameLike] = []
+        self._around: tuple[str, bytes, bytes] = "", b"", b""
+
+    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
+        out = self._out = []
+        self.feed(events)
+        return out
+
+    def close(self) -> list[FrameLike]:
+        return []
+
+    def _write(self, kind: str, value: Wire) -> None:
+        self._out.append(self.frame(kind, value))
+
+    def frame(self, kind: str, value: Wire) -> bytes:
+        """Return the frame of an object of the protocol."""
+        return written(enveloped(named(kind, value, self.version), self.reader))
+
+    # ------------------------------------------------------------------ what is told
+
+    def begin(self, state: Wire) -> None:
+        if self._goes_on:
+            return
+        task: Wire = {"id": self.task_id, "contextId": self.context_id, "status": state}
+        if self.notes.history != 0 and (history := history_of(self.context, self.version)):
+            task["history"] = history
+        self._write("task", task)
+
+    def status(self, status: Wire, metadata: Wire, *, final: bool = False) -> None:
+        wire: Wire = {"taskId": self.task_id, "contextId": self.context_id, "status": status}
+        if self.version is Version.OLD:
+            wire["final"] = final
+        self._write("status-update", {**wire, "metadata": metadata} if metadata else wire)
+
+    def artifact(self, artifact: Wire) -> None:
+        self._write("artifact-update", self._piece(artifact, append=False, last=True))
+
+    def text(self, artifact_id: str, text: str, *, first: bool, metadata: Wire) -> None:
+        if first:
+            part = part_said({"text": text}, metadata, self.version)
+            artifact = {"artifactId": artifact_id, "name": ANSWER, "parts": [part]}
+            self._write("artifact-update", self._piece(artifact, append=False, last=False))
+            return
+        if self._around[0] != artifact_id:
+            self._around = self._frame_around(artifact_id, metadata)
+        _, before, after = self._around
+        self._out.append(before + written(text) + after)
+
+    def _frame_around(self, artifact_id: str, metadata: Wire) -> tuple[str, bytes, bytes]:
+        artifact = {"artifactId": artifact_id, "parts": [part_said({"text": _SLOT}, metadata, self.version)]}
+        frame = self.frame("artifact-update", self._piece(artifact, append=True, last=False))
+        before, _, after = frame.rpartition(written(_SLOT))
+        return artifact_id, before, after
+
+    def text_ended(self, artifact_id: str, metadata: Wire) -> None:
+        artifact = {"artifactId": artifact_id, "parts": [part_said({"text": ""}, metadata, self.version)]}
+        self._write("artifact-update", self._piece(artifact, append=True, last=True))
+
+    def _piece(self, artifact: Wire, *, append: bool, last: bool) -> Wire:
+        wire: Wire = {"taskId": self.task_id, "contextId": self.context_id, "artifact": artifact}
+        if self.version is Version.OLD:
+            return {**wire, "append": append, "lastChunk": last}
+        return {**wire, **({"append": True} if append else {}), **({"lastChunk": True} if last else {})}
+
+    def heartbeat(self) -> None:
+        self._out.append(KEEPALIVE)

@@ -1,0 +1,110 @@
+"""Errors of agents -> failures: the error object of JSON-RPC, and that of HTTP+JSON (docs/dialects/a2a.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.codec import WireResponse
+from bridge.codec.counts import is_count
+from bridge.codec.jsontext import read_json, whole
+from bridge.codec.ratelimits import passed_on
+from bridge.codec.redact import LONGEST_WORD, masked
+from bridge.dialects.a2a.wire import ADK_ERROR_CODE, text_of
+from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
+
+UNKNOWN_TASK, UNSUPPORTED, OTHER_VERSION, PARAMS = "-32001", "-32004", "-32009", "-32602"
+
+REASONS: dict[str, str] = {
+    "TASK_NOT_FOUND": UNKNOWN_TASK,
+    "TASK_NOT_CANCELABLE": "-32002",
+    "PUSH_NOTIFICATION_NOT_SUPPORTED": "-32003",
+    "UNSUPPORTED_OPERATION": UNSUPPORTED,
+    "CONTENT_TYPE_NOT_SUPPORTED": "-32005",
+    "INVALID_AGENT_RESPONSE": "-32006",
+    "VERSION_NOT_SUPPORTED": OTHER_VERSION,
+    "INVALID_PARAMS": PARAMS,
+    "INVALID_REQUEST": "-32600",
+    "METHOD_NOT_FOUND": "-32601",
+    "INTERNAL_ERROR": "-32603",
+}
+"""What HTTP+JSON calls a failure -> its number in JSON-RPC."""
+_BY_STATUS = {404: UNKNOWN_TASK}
+_OWN_CODES = frozenset(map(str, ErrorCode)) - {ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN, ErrorCode.INTERNAL}
+"""Words of ours that mean the same when another bridge says them: its key check and its crash are not ours."""
+_CODES = {
+    UNKNOWN_TASK: ErrorCode.NOT_FOUND,
+    OTHER_VERSION: ErrorCode.BACKEND_PROTOCOL,
+    "-32600": ErrorCode.BACKEND_PROTOCOL,
+    "-32601": ErrorCode.BACKEND_PROTOCOL,
+    "-32700": ErrorCode.BACKEND_PROTOCOL,
+}
+"""The rest is a failure of the agent: it is the bridge that wrote the request, not its client."""
+
+
+def error_in(value: Any) -> dict[str, Any] | None:
+    """The error that a JSON value tells of; None when it tells of none."""
+    error = value.get("error") if isinstance(value, dict) else None
+    if isinstance(error, str) and error:
+        return {"message": error}
+    return error if isinstance(error, dict) else None
+
+
+def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
+    """The failure that an error object means; `status` is the HTTP status, where it says more than 200."""
+    word = _number(error)
+    said = text_of(error.get("message"))
+    code = BY_STATUS.get(status) if status in (401, 403, 413, 429, 503, 504) else None
+    code = code or _own_code(error) or _CODES.get(word, ErrorCode.BACKEND_ERROR)
+    if code is ErrorCode.BACKEND_AUTH:
+        return Failure(code, KEY_REFUSED)
+    message = masked(said) or "The agent reported an error without a message."
+    return Failure(code, message, backend_code=masked(word, LONGEST_WORD) or None)
+
+
+def _number(error: dict[str, Any]) -> str:
+    """The number of JSON-RPC for an error of either binding."""
+    for detail in _details(error):
+        if (told := REASONS.get(text_of(detail.get("reason")))) is not None:
+            return told
+    code = error.get("code")
+    if is_count(code):
+        return _BY_STATUS.get(code, str(code))
+    number = whole(code)
+    return text_of(code) if number is None else str(number)
+
+
+def _own_code(error: dict[str, Any]) -> ErrorCode | None:
+    """The code that another bridge names in the details."""
+    words = (text_of(detail.get("reason")).lower() for detail in _details(error))
+    return next((ErrorCode(word) for word in words if word in _OWN_CODES), None)
+
+
+def _details(error: dict[str, Any]) -> list[dict[str, Any]]:
+    found = error.get("data") or error.get("details")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def decode_error(wire: WireResponse) -> Failure:
+    """Return the failure that a response with an error status means for the caller."""
+    error = error_in(read_json(wire.body))
+    if error is not None:
+        failure = failure_of(error, wire.status)
+    else:
+        code = BY_STATUS.get(wire.status, ErrorCode.BACKEND_ERROR)
+        if code in (ErrorCode.INVALID_REQUEST, ErrorCode.NOT_FOUND, ErrorCode.CONFLICT):
+            code = ErrorCode.BACKEND_ERROR  # a proxy's page says nothing of the request
+        text = KEY_REFUSED if code is ErrorCode.BACKEND_AUTH else f"The agent answered with status {wire.status}."
+        failure = Failure(code, text)
+    failure.headers = {**failure.headers, **passed_on(wire.headers)}
+    return failure
+
+
+def task_failure(said: str, metadata: dict[str, Any]) -> Failure:
+    """The failure of a task that ended so; `metadata` are those of its status and of the message in it."""
+    word = metadata.get(ADK_ERROR_CODE, metadata.get("code"))
+    word = str(word) if is_count(word) else text_of(word)
+    code = ErrorCode.RATE_LIMITED if word == "429" else ErrorCode.BACKEND_ERROR
+    if word in _OWN_CODES:
+        code = ErrorCode(word)
+    message = masked(said) or "The agent's task failed, and it did not say why."
+    return Failure(code, message, backend_code=masked(word, LONGEST_WORD) or None)

@@ -1,0 +1,44 @@
+// How the page speaks this dialect: the request it writes, and what it reads in the events of the answer.
+
+const textOf = (parts = []) => parts.map((part) => part.text ?? "").join("");
+
+export const request = (talk) => ({
+  path: "",
+  headers: { "A2A-Version": "1.0" },
+  body: {
+    jsonrpc: "2.0",
+    id: talk.run ?? "1",
+    method: "SendStreamingMessage",
+    params: {
+      message: {
+        messageId: talk.messages.at(-1).id,
+        contextId: talk.thread,
+        role: "ROLE_USER",
+        parts: [{ text: talk.messages.at(-1).text }],
+      },
+    },
+  },
+});
+
+export const reader = (turn) => {
+  const status = ({ state, message }, metadata = {}) => {
+    const { input, output } = metadata.usage ?? {};
+    if (metadata.usage) turn.usage(input, output);
+    const word = state.replace("TASK_STATE_", "").toLowerCase();
+    if (word === "failed") return turn.fail(textOf(message?.parts), metadata.code);
+    if (word === "working" || word === "submitted") return;
+    if (message) turn.note("question", textOf(message.parts));
+    turn.over(metadata.finishReason ?? word);
+  };
+  const part = (id, { text, raw, url, data, mediaType = "", filename }) => {
+    if (text !== undefined) return text && turn.text(id, text);
+    if (data !== undefined) return turn.note("data", data);
+    turn.media(mediaType.split("/")[0] || "file", url ?? `data:${mediaType};base64,${raw}`, filename);
+  };
+  return ({ data }) => {
+    const { result, error } = JSON.parse(data);
+    if (error) return turn.fail(error.message, error.code);
+    if (result.statusUpdate) return status(result.statusUpdate.status, result.statusUpdate.metadata);
+    for (const each of result.artifactUpdate?.artifact.parts ?? []) part(result.artifactUpdate.artifact.artifactId, each);
+  };
+};

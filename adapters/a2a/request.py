@@ -1,0 +1,175 @@
+"""Messages of clients -> requests."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from bridge.codec import Context, Node, WireRequest
+from bridge.codec.check import wrong
+from bridge.dialects.a2a import refusals
+from bridge.dialects.a2a.call import Call, read_call
+from bridge.dialects.a2a.refusals import refused
+from bridge.dialects.a2a.wire import (
+    ADK,
+    CONTENT,
+    INTERRUPT_ID,
+    NAME,
+    Method,
+    Spelled,
+    Version,
+    camel_keys,
+    object_of,
+    own,
+    read_part,
+    role_of,
+    text_of,
+)
+from bridge.errors import shortened
+from bridge.model import (
+    Data,
+    Extras,
+    HistoryMode,
+    Inline,
+    Media,
+    Message,
+    Part,
+    Reasoning,
+    Request,
+    Resume,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/\-_]*={0,2}")
+NOTES = "notes"
+"""The key of what only answers to this client depend on."""
+
+
+class Notes(NamedTuple):
+    """What an answer depends on beside the run. `task` is the task that the message continues."""
+
+    rest: bool = False
+    id: Any = None
+    version: Version = Version.NEW
+    task: str | None = None
+    message: str = ""
+    context: str | None = None
+    adk: bool = False
+    history: int | None = None
+    data: bool = True
+    """False if the client named the media types that it takes, and JSON is none of them."""
+
+
+def notes_of(request: Request | None) -> Notes:
+    """Return the notes that `decode_request` made; those of version 1.0 over JSON-RPC without it."""
+    noted = own(request.extras).get(NOTES) if request is not None else None
+    return Notes(**{**noted, "version": Version(noted["version"])}) if noted else Notes()
+
+
+def decode_request(wire: WireRequest, context: Context) -> Request:
+    """Return the run that a message asks for."""
+    call = read_call(wire, context)
+    if call.method not in (Method.SEND, Method.STREAM):
+        raise refused(refusals.UNSUPPORTED, f"{call.method} runs nothing.", "method")
+    params = call.params
+    message = params.need_object("message")
+    configuration = params.object("configuration") or Spelled({})
+    modes = _strings(configuration, "acceptedOutputModes")
+    if configuration.get("taskPushNotificationConfig") or configuration.get("pushNotificationConfig"):
+        raise refused(refusals.NO_PUSH, "This agent sends no push notifications.", configuration.at("pushConfig"))
+    notes = Notes(
+        call.head.rest,
+        call.head.id,
+        call.version,
+        message.string("taskId") or None,
+        message.string("messageId") or "",
+        message.string("contextId") or None,
+        ADK in (*call.extensions, *_strings(message, "extensions")),
+        configuration.integer("historyLength", least=0),
+        not modes or any(mode in ("*/*", "application/*", "application/json") for mode in modes),
+    )
+    extras: dict[str, Any] = {
+        NOTES: notes._asdict(),
+        "acceptedOutputModes": modes,
+        "referenceTaskIds": _strings(message, "referenceTaskIds"),
+        "tenant": params.string("tenant"),
+    }
+    request = _said(message, call, notes)
+    request.thread_id = notes.context or context.make_id("context")
+    request.stream = call.method is Method.STREAM
+    request.history = HistoryMode.DELTA
+    request.metadata = dict(object_of(params.get("metadata")))
+    kept: Extras = {NAME: {name: value for name, value in extras.items() if value}}
+    request.extras = kept
+    return request
+
+
+def _said(message: Spelled, call: Call, notes: Notes) -> Request:
+    """The message as one of the user, or as the answer to what its task waits for."""
+    message_id = message.need_string("messageId")
+    if not message_id:
+        wrong(message.at("messageId"), "a string that is not empty", message_id)
+    if role_of(message.get("role")) != "user":
+        word = "user" if call.version is Version.OLD else "ROLE_USER"
+        wrong(message.at("role"), word, message.get("role"), missing="role" not in message.value)
+    parts = _parts(message, notes)
+    metadata = dict(object_of(message.get("metadata")))
+    results = [(part, place) for part, place in parts if isinstance(part, ToolResult)]
+    rest = [(part, place) for part, place in parts if not isinstance(part, ToolResult)]
+    messages = [Message("tool", [part], places=(message.path, place)) for part, place in results]
+    places = (message.path, *(place for _, place in rest))
+    said = Message("user", [part for part, _ in rest], message_id, metadata=metadata, places=places)
+    if notes.task is None or results:
+        return Request([*messages, *([said] if rest else [])])
+    named = text_of(metadata.get(INTERRUPT_ID))
+    if named and len(said.parts) > 1:
+        # How another bridge answers: the answer, then what else is said.
+        answer = Resume(named, "resolved", _payload(said.parts[:1]), place=message.path)
+        said.parts, said.places = said.parts[1:], (said.places[0], *said.places[2:])
+        return Request([said], resume=[answer])
+    answer = Resume(named, "resolved", _payload(said.parts), place=message.path)
+    has_media = any(isinstance(part, Media) for part in said.parts)
+    return Request([said] if has_media else [], resume=[answer])
+
+
+def _payload(parts: list[Part]) -> Any:
+    """What a person answered: the one value that was sent, else the text."""
+    values = [part.value for part in parts if isinstance(part, Data)]
+    return values[0] if len(values) == 1 else "".join(part.text for part in parts if isinstance(part, Text))
+
+
+def _parts(message: Node, notes: Notes) -> list[tuple[Part, str]]:
+    """The parts, each with its place. Raises `RequestError` for one that is none."""
+    values = message.need_array("parts")
+    if not values:
+        wrong(message.at("parts"), "at least one part", values)
+    found = []
+    for index, value in enumerate(values):
+        place = f"{message.at('parts')}[{index}]"
+        part = read_part(value)
+        said = [name for name in CONTENT if name in camel_keys(object_of(value))]
+        if part is None or (len(said) > 1 and "kind" not in value):
+            wrong(place, "a part with one of text, raw, url and data", value)
+        if isinstance(part, Media) and isinstance(part.source, Inline) and not _BASE64.fullmatch(part.source.base64):
+            wrong(f"{place}.raw", "base64", part.source.base64)
+        found.append((_of_user(part, value, notes), place))
+    return found
+
+
+def _of_user(part: Part, value: dict[str, Any], notes: Notes) -> Part:
+    """A part as a user may say it: a thought is text, and a call is data, as is a result that no task waits for."""
+    if isinstance(part, Reasoning):
+        return Text(part.text)
+    if isinstance(part, ToolCall) or (isinstance(part, ToolResult) and notes.task is None):
+        return Data(value["data"])
+    return part
+
+
+def _strings(node: Node, name: str) -> list[str]:
+    values = node.array(name) or []
+    for index, value in enumerate(values):
+        if not isinstance(value, str):
+            wrong(f"{node.at(name)}[{index}]", "a string", shortened(str(value)))
+    return values

@@ -1,0 +1,280 @@
+"""`Request` -> the one message that an agent is sent, and the requests around a task."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from bridge.codec import Context, Feature, WireRequest
+from bridge.dialects.a2a.card import Interface
+from bridge.dialects.a2a.decoder import CALL, TASK, notes_of
+from bridge.dialects.a2a.options import BackOptions, back
+from bridge.dialects.a2a.wire import (
+    EXTENSIONS_HEADER,
+    HTTP_JSON,
+    INTERRUPT_ID,
+    NAME,
+    OLD_EXTENSIONS_HEADER,
+    VERSION_HEADER,
+    Method,
+    Version,
+    Wire,
+    message,
+    method_name,
+    part_said,
+    result_part,
+    write_part,
+    written,
+)
+from bridge.errors import Unsupported
+from bridge.model import (
+    Data,
+    HistoryMode,
+    Media,
+    Message,
+    Origin,
+    Part,
+    Reasoning,
+    Refusal,
+    Request,
+    Resume,
+    Sampling,
+    Text,
+    ToolCall,
+    ToolResult,
+    as_text,
+)
+
+_PATHS = {
+    Method.SEND: ("POST", "/message:send"),
+    Method.STREAM: ("POST", "/message:stream"),
+    Method.GET: ("GET", "/tasks/{id}"),
+    Method.CANCEL: ("POST", "/tasks/{id}:cancel"),
+}
+
+
+class Sender:
+    """Writes the requests of one run. Raises `Unsupported` for what cannot be sent at all.
+
+    `task_id` is the task that waits for this message, and `context_id` the conversation as the agent names it.
+    """
+
+    def __init__(self, request: Request, context: Context) -> None:
+        self._request = request
+        self._context = context
+        self._options: BackOptions = back(context)
+        self._lost = context.lost
+        self._is_own = bool(request.extra(NAME))
+        # A talk that comes whole, with what the agent said in it, is not the one that the agent may remember.
+        whole = request.history is HistoryMode.FULL and any(each.role == "assistant" for each in request.messages)
+        self.context_id = "" if whole else request.thread_id or ""
+        self.task_id = next((_task_of(answer) for answer in request.resume), "")
+        last = request.messages[-1] if request.messages else None
+        self._message_id = (last.id if last is not None else None) or f"msg-{context.run_id}"
+        self._record_losses()
+        self._parts(Version.NEW)  # what cannot be sent is refused now, not when the agent was asked
+
+    # ------------------------------------------------------------------ requests
+
+    def send(self, interface: Interface, *, stream: bool) -> WireRequest:
+        """The request with the message."""
+        version = interface.version
+        old = version is Version.OLD
+        sent = message(
+            self._message_id,
+            "user",
+            self._parts(version),
+            version,
+            context_id=self.context_id or None,
+            task_id=self.task_id or None,
+            metadata=self._metadata(),
+        )
+        extra = self._request.extra(NAME)
+        if references := extra.get("referenceTaskIds"):
+            sent["referenceTaskIds"] = references
+        modes = extra.get("acceptedOutputModes")
+        configuration: Wire = {"acceptedOutputModes": modes} if modes else {}
+        configuration |= {"blocking": True} if old and not stream else {}
+        params: Wire = {"message": sent, **({"configuration": configuration} if configuration else {})}
+        if self._is_own and self._request.metadata:
+            params["metadata"] = self._request.metadata
+        return self._asked(interface, Method.STREAM if stream else Method.SEND, params, "", stream)
+
+    def get(self, interface: Interface, task_id: str) -> WireRequest:
+        """Asks for the state of a task."""
+        return self._asked(interface, Method.GET, {"id": task_id}, task_id)
+
+    def cancel(self, interface: Interface, task_id: str) -> WireRequest:
+        """Asks for the end of a task."""
+        return self._asked(interface, Method.CANCEL, {"id": task_id}, task_id)
+
+    def _asked(
+        self, interface: Interface, method: Method, params: Wire, task_id: str, stream: bool = False
+    ) -> WireRequest:
+        version = interface.version
+        headers = {"content-type": "application/json", "accept": "text/event-stream" if stream else "application/json"}
+        if version is Version.NEW:
+            headers[VERSION_HEADER] = str(version)
+        if self._options.extensions:
+            name = EXTENSIONS_HEADER if version is Version.NEW else OLD_EXTENSIONS_HEADER
+            headers[name] = ", ".join(self._options.extensions)
+        if interface.tenant:
+            params = {**params, "tenant": interface.tenant}
+        path, verb, body = "", "POST", b""
+        if interface.binding == HTTP_JSON:
+            verb, path = _PATHS[method]
+            path = path.replace("{id}", _quoted(task_id))
+            if interface.tenant:
+                path = f"/{_quoted(interface.tenant)}{path}"
+            body = written({k: v for k, v in params.items() if k != "id"}) if verb == "POST" else b""
+        else:
+            envelope = {"jsonrpc": "2.0", "id": self._context.run_id, "method": method_name(method, version)}
+            body = written({**envelope, "params": params})
+        if interface.path is not None:
+            whole = interface.path.rstrip("/") + path if path else interface.path
+            return WireRequest(verb, whole, headers, dict(interface.query), body=body, rooted=True)
+        return WireRequest(verb, path, headers, body=body)
+
+    # ------------------------------------------------------------------ the message
+
+    def _metadata(self) -> Wire:
+        request = self._request
+        metadata: Wire = dict(request.messages[-1].metadata) if self._is_own and request.messages else {}
+        if self._options.metadata and not self._is_own:
+            metadata |= request.metadata
+        if self._options.metadata and request.user_id:
+            metadata["user_id"] = request.user_id
+        for answer in request.resume[:1] if self.task_id else ():
+            if notes_of(answer).get("named") or not notes_of(answer):
+                metadata[INTERRUPT_ID] = answer.interrupt_id
+        return metadata
+
+    def _parts(self, version: Version) -> list[Wire]:
+        parts = [self._answer(answer, version) for answer in self._request.resume]
+        parts += self._known(version) if self.context_id else self._anew(version)
+        return parts or [part_said({"text": ""}, {}, version)]
+
+    def _answer(self, answer: Resume, version: Version) -> Wire:
+        """The answer to a question: the result of the call that waits, a text, or a value."""
+        payload = answer.payload
+        call = notes_of(answer).get(CALL)
+        if isinstance(call, list) and len(call) == 2 and self.task_id:
+            if answer.decision != "resolved":
+                payload = {"status": "cancelled", "result": payload} if payload is not None else {"status": "cancelled"}
+            return result_part(str(call[0]), str(call[1]), payload, version)
+        if answer.decision != "resolved" and not isinstance(payload, str):
+            return part_said({"text": "cancelled"}, {}, version)
+        if payload is None or isinstance(payload, bool):
+            payload = "no" if payload is False else "yes"
+        if isinstance(payload, str):
+            return part_said({"text": payload}, {}, version)
+        wire = write_part(Data(payload), version)
+        assert wire is not None
+        return wire
+
+    def _known(self, version: Version) -> list[Wire]:
+        """What is new in a talk that the agent remembers; what it said itself it knows."""
+        out: list[Wire] = []
+        for index, each in enumerate(self._request.messages):
+            if each.role != "assistant":
+                out += self._said(each, index, version)
+        return out
+
+    def _anew(self, version: Version) -> list[Wire]:
+        """A talk that the agent does not know: what was said before as text, each turn with its role."""
+        messages = self._request.messages
+        answered = [index for index, each in enumerate(messages) if each.role == "assistant"]
+        start = answered[-1] + 1 if answered else 0
+        out: list[Wire] = []
+        for index, each in enumerate(messages[:start]):
+            self._note(each)
+            if text := "".join(_told(part) for part in each.parts):
+                role = "" if each.role in ("system", "developer") else f"{each.role}: "
+                out.append(part_said({"text": role + text}, {}, version))
+            out += self._media(each, index, version)
+        for index, each in enumerate(messages[start:], start):
+            out += self._said(each, index, version)
+        return out
+
+    def _said(self, said: Message, index: int, version: Version) -> list[Wire]:
+        """The parts of a message as they are; a tool's result that nothing waits for is text."""
+        self._note(said)
+        out: list[Wire] = []
+        for position, part in enumerate(said.parts):
+            if isinstance(part, (Text, Media, Data)):
+                out.append(self._written(part, index, position, version))
+            elif text := _told(part):
+                out.append(part_said({"text": text}, {}, version))
+        return out
+
+    def _media(self, said: Message, index: int, version: Version) -> list[Wire]:
+        """The media of an earlier turn, behind its text."""
+        found = [(n, part) for n, part in enumerate(said.parts) if isinstance(part, Media)]
+        return [self._written(part, index, n, version) for n, part in found]
+
+    def _written(self, part: Text | Media | Data, index: int, position: int, version: Version) -> Wire:
+        wire = write_part(part, version)
+        if wire is None:
+            place = f"messages[{index}].content[{position}]"
+            raise Unsupported(f"{place}: a2a cannot send a file by its id; expected its data or URL.", param=place)
+        return wire
+
+    # ------------------------------------------------------------------ losses
+
+    def _note(self, said: Message) -> None:
+        lost = self._lost
+        if said.name:
+            lost.add(Feature.MESSAGE_NAME)
+        if said.role in ("system", "developer"):
+            lost.add(Feature.SYSTEM, "a text part of the user's message")
+        for part in said.parts:
+            match part:
+                case Reasoning():
+                    lost.add(Feature.REASONING_HISTORY)
+                case Refusal():
+                    lost.add(Feature.REFUSAL_HISTORY, "a text part")
+                case ToolCall():
+                    lost.add(Feature.TOOL_HISTORY, "told as text")
+                    if part.origin is not Origin.FUNCTION:
+                        lost.add(Feature.TOOL_ORIGIN)
+                case ToolResult():
+                    lost.add(Feature.TOOL_HISTORY, "told as text")
+
+    def _record_losses(self) -> None:
+        request, lost = self._request, self._lost
+        if request.tools and self._options.tools == "refuse":
+            raise Unsupported("tools: agents run their own; the option tools refuses those of clients.", param="tools")
+        dropped: dict[Feature, Any] = {
+            Feature.TOOLS: request.tools,
+            Feature.TOOL_CHOICE: request.tool_choice,
+            Feature.PARALLEL_TOOL_CALLS: request.parallel_tool_calls is not None,
+            Feature.RESPONSE_FORMAT: request.response_format,
+            Feature.SAMPLING: request.sampling != Sampling(),
+            Feature.REASONING_EFFORT: request.reasoning_effort,
+            Feature.CONTEXT: request.context,
+            Feature.STATE: request.state,
+            Feature.METADATA: request.metadata and not (self._options.metadata or self._is_own),
+            Feature.USER_ID: request.user_id and not self._options.metadata,
+            Feature.THREAD_ID: request.thread_id and not self.context_id,
+            Feature.EXTRAS: request.has_fields_of_others(NAME),
+        }
+        for feature, said in dropped.items():
+            if said:
+                lost.add(feature)
+
+
+def _task_of(answer: Resume) -> str:
+    """The task that waits for this answer. A question that was not noted here is named like its task."""
+    named = notes_of(answer).get(TASK)
+    return named if isinstance(named, str) and named else answer.interrupt_id
+
+
+def _told(part: Part) -> str:
+    """A part of an earlier turn as text; thoughts are the agent's own, and media go as they are."""
+    if isinstance(part, (Reasoning, Media)):
+        return ""
+    return as_text(part)
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")

@@ -1,0 +1,198 @@
+"""Tasks that a route keeps: read, listed, watched, continued (docs/dialects/a2a.md)."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from bridge.codec import Context, FrameLike, TaskCall, TaskPage, TaskStatus, TaskSummary, WireResponse
+from bridge.codec.check import wrong
+from bridge.dialects.a2a import refusals
+from bridge.dialects.a2a.answer import TaskFolder, response, task_of
+from bridge.dialects.a2a.call import Call
+from bridge.dialects.a2a.encoder import A2AEncoder, named
+from bridge.dialects.a2a.refusals import refused
+from bridge.dialects.a2a.request import Notes, notes_of
+from bridge.dialects.a2a.wire import OVER, Method, Spelled, State, Version, state_of
+from bridge.errors import RequestError, shortened
+from bridge.model import FinishReason, Interrupted, Request, RunFailed, RunFinished
+
+_PAGE, _LARGEST_PAGE = 50, 100
+
+
+def _reader(call: TaskCall) -> tuple[Call, Notes]:
+    sent: Call = call.sent
+    return sent, Notes(sent.head.rest, sent.head.id, sent.version)
+
+
+def _folded(runs: Sequence[TaskStatus], reader: Notes) -> list[TaskFolder]:
+    folders = []
+    for run in runs:
+        folder = TaskFolder(run.context, reader)
+        folder.feed(run.events)
+        folders.append(folder)
+    return folders
+
+
+def _state(folder: TaskFolder) -> State:
+    return state_of(folder.state["state"]) or State.WORKING
+
+
+def _history(params: Spelled) -> int | None:
+    return params.integer("historyLength", least=0)
+
+
+# ------------------------------------------------------------------ one task
+
+
+def encode_task_now(call: TaskCall, runs: Sequence[TaskStatus]) -> WireResponse:
+    """The task: of a message as what it was answered by, else by itself."""
+    sent, reader = _reader(call)
+    is_message = sent.method in (Method.SEND, Method.STREAM)
+    params = (sent.params.object("configuration") or Spelled({})) if is_message else sent.params
+    task = task_of(_folded(runs, reader), _history(params))
+    is_wrapped = is_message or sent.version is Version.OLD
+    return response(named("task", task, sent.version) if is_wrapped else task, reader)
+
+
+def not_cancelable(task_id: str) -> RequestError:
+    return refused(refusals.NOT_CANCELABLE, f"Task {shortened(task_id)!r} is over and cannot be canceled.")
+
+
+def watch(call: TaskCall, runs: Sequence[TaskStatus]) -> tuple[list[FrameLike], A2AEncoder]:
+    """The task as it is now, and what writes the rest of its last run."""
+    sent, reader = _reader(call)
+    last = runs[-1]
+    context = replace(last.context)  # each counts the ids that it makes
+    folders = _folded(runs, reader)
+    if (state := _state(folders[-1])) in OVER:
+        text = f"Task {shortened(call.task_id or '')!r} is over ({state}): read it instead."
+        raise refused(refusals.UNSUPPORTED, text)
+    encoder = A2AEncoder(context, reader, goes_on=True)
+    encoder.encode(last.events)
+    return [encoder.frame("task", task_of(folders, _history(sent.params)))], encoder
+
+
+def continues(request: Request, runs: Sequence[TaskStatus]) -> Request:
+    """The request as the next run of its task: the answer to what the task waits for."""
+    context, events = runs[-1].context, runs[-1].events
+    task_id = runs[0].context.run_id
+    thread = context.request.thread_id if context.request is not None else None
+    said = notes_of(request).context
+    if said and said != thread:
+        text = f"contextId: task {shortened(task_id)!r} belongs to another context."
+        raise refused(refusals.PARAMS, text, "message.contextId")
+    end = events[-1] if events else None
+    if not isinstance(end, RunFinished | RunFailed):
+        raise refused(
+            refusals.UNSUPPORTED, f"Task {shortened(task_id)!r} still works; wait until it asks for something."
+        )
+    if isinstance(end, RunFailed) or end.reason is not FinishReason.INTERRUPTED:
+        raise refused(refusals.UNSUPPORTED, f"Task {shortened(task_id)!r} is over; begin a new one without a taskId.")
+    request = request.copy()
+    request.thread_id = thread
+    asked = [event for event in events if isinstance(event, Interrupted)]
+    known = {event.interrupt_id for event in asked}
+    for answer in request.resume:
+        if answer.interrupt_id and answer.interrupt_id not in known:
+            text = f"metadata.interruptId: task {shortened(task_id)!r} asks no such question."
+            raise refused(refusals.PARAMS, text, "message.metadata.interruptId")
+    return request
+
+
+# ------------------------------------------------------------------ lists
+
+
+def lists(call: TaskCall, tasks: Sequence[TaskSummary]) -> TaskPage:
+    """The tasks of one page, the one that changed last first."""
+    params = _reader(call)[0].params
+    size = _page_size(params)
+    wanted = _wanted_state(params)
+    after = _time(params, "statusTimestampAfter")
+    found = [
+        task
+        for task in sorted(tasks, key=_order)
+        if (wanted is None or _summary_state(task) is wanted) and (after is None or task.changed_at > after)
+    ]
+    start = _place(params)
+    rest = found if start is None else [task for task in found if _order(task) > start]
+    return TaskPage(rest[:size], len(found), len(rest) > size)
+
+
+def encode_task_list(call: TaskCall, shown: TaskPage, tasks: Sequence[Sequence[TaskStatus]]) -> WireResponse:
+    """One page of tasks; without artifacts unless they were asked for."""
+    sent, reader = _reader(call)
+    params = sent.params
+    artifacts = params.boolean("includeArtifacts") is True
+    history = _history(params)
+    page = {
+        "tasks": [task_of(_folded(runs, reader), history, artifacts=artifacts) for runs in tasks],
+        "nextPageToken": _token(shown.tasks[-1]) if shown.more else "",
+        "pageSize": _page_size(params),
+        "totalSize": shown.total,
+    }
+    return response(page, reader)
+
+
+def _order(task: TaskSummary) -> tuple[float, str]:
+    return -task.changed_at, task.task_id
+
+
+def _page_size(params: Spelled) -> int:
+    return params.integer("pageSize", least=1, most=_LARGEST_PAGE) or _PAGE
+
+
+def _wanted_state(params: Spelled) -> State | None:
+    said = params.string("status")
+    if not said or said == "TASK_STATE_UNSPECIFIED":
+        return None
+    state = state_of(said)
+    if state is None:
+        wrong(params.at("status"), "the state of a task, such as TASK_STATE_WORKING", said)
+    return state
+
+
+def _summary_state(task: TaskSummary) -> State:
+    match task.end:
+        case None:
+            return State.SUBMITTED if task.queued else State.WORKING
+        case RunFailed():
+            return State.FAILED
+        case RunFinished(reason=FinishReason.CANCELED):
+            return State.CANCELED
+    if not task.events:
+        return State.COMPLETED
+    folder = TaskFolder(Context(task.task_id))
+    folder.feed(task.events)
+    return _state(folder)
+
+
+def _time(params: Spelled, name: str) -> float | None:
+    said = params.string(name)
+    if not said:
+        return None
+    try:
+        found = datetime.fromisoformat(said)
+    except ValueError:
+        wrong(params.at(name), "a time such as 2026-01-31T12:00:00Z", said)
+    if found.tzinfo is None:
+        wrong(params.at(name), "a time with its zone, such as 2026-01-31T12:00:00Z", said)
+    return found.timestamp()
+
+
+def _token(task: TaskSummary) -> str:
+    return base64.urlsafe_b64encode(f"{task.changed_at!r} {task.task_id}".encode()).decode().rstrip("=")
+
+
+def _place(params: Spelled) -> tuple[float, str] | None:
+    """The place where the page begins: behind the task that the token names."""
+    said = params.string("pageToken")
+    if not said:
+        return None
+    try:
+        changed, _, task_id = base64.urlsafe_b64decode(said + "=" * (-len(said) % 4)).decode().partition(" ")
+        return -float(changed), task_id
+    except ValueError:
+        wrong(params.at("pageToken"), "the nextPageToken of an earlier answer", said)

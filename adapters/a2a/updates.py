@@ -1,0 +1,372 @@
+"""Events -> what a task tells of itself: its state, its artifacts, its questions.
+
+`Updates` decides what is sent; subclasses write it as a stream (`encoder.py`) or put it together (`answer.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bridge.codec import Context, Feature
+from bridge.codec.jsontext import input_of
+from bridge.codec.redact import masked
+from bridge.codec.sequencer import Sequencer
+from bridge.dialects.a2a.options import front
+from bridge.dialects.a2a.request import Notes, notes_of
+from bridge.dialects.a2a.wire import (
+    ADK_USAGE,
+    CODE,
+    FINISH_REASON,
+    INTERRUPTS,
+    USAGE,
+    State,
+    Version,
+    Wire,
+    call_part,
+    message,
+    part_said,
+    result_part,
+    thought_part,
+    timestamp,
+    write_part,
+)
+from bridge.model import (
+    Data,
+    FileRef,
+    FinishReason,
+    Media,
+    Origin,
+    PartKind,
+    Text,
+    ToolResult,
+    Url,
+    interrupt_text,
+    json_text,
+    result_text,
+)
+from bridge.model import events as ev
+from bridge.model.events import Event
+
+_FREE = (ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.Interrupted)
+_ASIDE = (ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom, ev.Raw)
+_TOLD_ENDS = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER, FinishReason.TOOL_CALLS})
+ANSWER = "answer"
+"""The name of an artifact that is text of an answer."""
+
+
+def task_id_of(context: Context) -> str:
+    """Return the id of the task that a run belongs to: the one that it continues, else its own."""
+    return notes_of(context.request).task or context.run_id
+
+
+def context_id_of(context: Context) -> str:
+    """Return the id of the context that a run belongs to."""
+    thread = context.request.thread_id if context.request is not None else None
+    return thread or context.thread_id or context.run_id
+
+
+class Updates:
+    """One per reader of a run. `reader` are the notes of its call, where it is not the one that began the run."""
+
+    def __init__(self, context: Context, reader: Notes | None = None) -> None:
+        self.context = context
+        self.notes = notes = notes_of(context.request)
+        self.reader = reader or notes
+        self.version = self.reader.version
+        self.task_id, self.context_id = task_id_of(context), context_id_of(context)
+        options = front(context)
+        self._thoughts = options.reasoning == "status"
+        self._tools = notes.adk or options.tools == "status"
+        self._sequencer = Sequencer(context.lost, _FREE, _ASIDE)
+        self._has_content = False
+        self._part: ev.PartStarted
+        self._texts: list[str] = []
+        self._told = False
+        self._calls: dict[str, tuple[str, Any]] = {}
+        self._interrupts: list[ev.Interrupted] = []
+        self._usage: ev.UsageReported | None = None
+
+    def feed(self, events: Sequence[Event]) -> None:
+        """Tell these events."""
+        self._sequencer.dispatch(events, self, _HANDLERS)
+
+    # ------------------------------------------------------------------ what a subclass does with it
+
+    def begin(self, state: Wire) -> None:
+        """The task was submitted."""
+        raise NotImplementedError
+
+    def status(self, status: Wire, metadata: Wire, *, final: bool = False) -> None:
+        """The task is in this status, which holds a message or not."""
+        raise NotImplementedError
+
+    def artifact(self, artifact: Wire) -> None:
+        """This artifact is complete."""
+        raise NotImplementedError
+
+    def text(self, artifact_id: str, text: str, *, first: bool, metadata: Wire) -> None:
+        """A text goes on, or begins if it is the `first` piece of its artifact."""
+        raise NotImplementedError
+
+    def text_ended(self, artifact_id: str, metadata: Wire) -> None:
+        """A text that began is complete."""
+
+    def heartbeat(self) -> None:
+        """Nothing happens."""
+
+    # ------------------------------------------------------------------ the run
+
+    def _run_started(self, event: ev.RunStarted) -> None:
+        if event.model:
+            self.context.lost.add(Feature.MODEL)
+        self.begin(self._state(State.SUBMITTED, self.context.created_at))
+        self.status(self._state(State.WORKING, self.context.created_at), {})
+
+    def _state(self, state: State, at: float | None, said: Wire | None = None) -> Wire:
+        wire: Wire = {"state": state.said(self.version)}
+        if said is not None:
+            wire["message"] = said
+        return {**wire, "timestamp": timestamp(at)} if at else wire
+
+    def _message(self, parts: list[Wire], metadata: Wire | None = None) -> Wire:
+        return message(
+            self.context.make_id("message"),
+            "assistant",
+            parts,
+            self.version,
+            context_id=self.context_id,
+            task_id=self.task_id,
+            metadata=metadata,
+        )
+
+    def _progress(self, part: Wire) -> None:
+        self.status(self._state(State.WORKING, None, self._message([part])), {})
+
+    # ------------------------------------------------------------------ parts
+
+    def _artifact_id(self, part_id: str) -> str:
+        """A part's id; of a later run of a task with what tells the runs apart."""
+        return part_id if self.notes.task is None else f"{self.context.run_id[:12]}-{part_id}"
+
+    def _part_started(self, event: ev.PartStarted) -> None:
+        self._part, self._texts, self._told = event, [], False
+        if event.kind is PartKind.REFUSAL:
+            self.context.lost.add(Feature.REFUSAL, "told as text")
+
+    def _text_delta(self, event: ev.TextDelta) -> None:
+        if event.text:
+            self.text(self._artifact_id(event.part_id), event.text, first=not self._told, metadata=self._marks())
+            self._told = self._has_content = True
+
+    def _marks(self) -> Wire:
+        return {"type": "refusal"} if self._part.kind is PartKind.REFUSAL else {}
+
+    def _held_delta(self, event: ev.ReasoningDelta | ev.ArgsDelta) -> None:
+        self._texts.append(event.text)
+
+    def _part_ended(self, event: ev.PartEnded) -> None:
+        match self._part.kind:
+            case PartKind.REASONING:
+                self._thought(event)
+            case PartKind.TOOL_CALL:
+                self._call()
+            case _ if self._told:
+                self.text_ended(self._artifact_id(event.part_id), self._marks())
+
+    def _thought(self, event: ev.PartEnded) -> None:
+        lost = self.context.lost
+        if event.redacted is not None:
+            lost.add(Feature.REASONING_SIGNATURE)
+        if self._thoughts:
+            self._progress(thought_part("".join(self._texts), event.signature, self.version))
+            return
+        lost.add(Feature.REASONING)
+        if event.signature:
+            lost.add(Feature.REASONING_SIGNATURE)
+
+    def _call(self) -> None:
+        part = self._part
+        call_id, name, args = part.call_id or "", part.name or "", input_of("".join(self._texts))
+        self._calls[call_id] = name, args
+        if part.origin is not Origin.FUNCTION:
+            self.context.lost.add(Feature.TOOL_ORIGIN)
+        if self._tools:
+            self._progress(call_part(call_id, name, args, self.version))
+        else:
+            self.context.lost.add(Feature.TOOL_CALL)
+
+    def _resulted(self, event: ev.ToolResulted) -> None:
+        if self._tools:
+            self._progress(result_part(event.call_id, event.name, _response(event), self.version))
+        else:
+            self.context.lost.add(Feature.TOOL_RESULT)
+
+    def _content(self, event: ev.ContentAdded) -> None:
+        part = event.part
+        if isinstance(part, Media) and isinstance(part.source, FileRef):
+            self.context.lost.add(Feature(str(part.kind)), "the id of a file in place of an address")
+            part = Media(part.kind, Url(part.source.file_id), part.mime, part.filename, part.extras)
+        elif isinstance(part, Data) and not self.notes.data:
+            part = Text(json_text(part.value))
+        wire = write_part(part, self.version) if isinstance(part, Text | Media | Data) else None
+        if wire is None:
+            return
+        self._has_content = True
+        name = part.filename if isinstance(part, Media) else None
+        artifact_id = self._artifact_id(self.context.make_id("artifact"))
+        self.artifact({"artifactId": artifact_id, **({"name": name} if name else {}), "parts": [wire]})
+
+    # ------------------------------------------------------------------ what is beside the answer
+
+    def _aside(self, feature: Feature) -> None:
+        self.context.lost.add(feature)
+
+    def _state_changed(self, event: ev.StateChanged) -> None:
+        self._aside(Feature.STATE)
+
+    def _step(self, event: ev.StepStarted | ev.StepEnded) -> None:
+        self._aside(Feature.STEP)
+
+    def _custom(self, event: ev.Custom) -> None:
+        self._aside(Feature.CUSTOM)
+
+    def _raw(self, event: ev.Raw) -> None:
+        self.context.lost.add_raw(event)
+
+    def _nothing(self, event: ev.MessageStarted | ev.MessageEnded) -> None:
+        """Messages have no borders: artifacts are what an answer is made of."""
+
+    def _usage_reported(self, event: ev.UsageReported) -> None:
+        self._usage = event
+
+    def _interrupted(self, event: ev.Interrupted) -> None:
+        self._interrupts.append(event)
+
+    def _heartbeat(self, event: ev.Heartbeat) -> None:
+        self.heartbeat()
+
+    # ------------------------------------------------------------------ the end
+
+    def _metadata(self, more: Wire) -> Wire:
+        usage = self._usage
+        if usage is None:
+            return more
+        counts = {
+            "input": usage.input,
+            "output": usage.output,
+            "total": usage.total,
+            "cached": usage.cached,
+            "reasoning": usage.reasoning,
+        }
+        total = usage.total if usage.total is not None else (usage.input or 0) + (usage.output or 0)
+        adk = {"promptTokenCount": usage.input, "candidatesTokenCount": usage.output, "totalTokenCount": total}
+        return {ADK_USAGE: _given(adk), USAGE: _given(counts), **more}
+
+    def _finished(self, event: ev.RunFinished) -> None:
+        reason, said = event.reason, None
+        more: Wire = {FINISH_REASON: str(reason)} if reason in _TOLD_ENDS else {}
+        match reason:
+            case FinishReason.CANCELED:
+                state = State.CANCELED
+            case FinishReason.INTERRUPTED:
+                state, said = self._question()
+            case FinishReason.CONTENT_FILTER if not self._has_content:
+                state = State.REJECTED
+            case _:
+                state = State.COMPLETED
+        self.status(self._state(state, event.ended_at, said), self._metadata(more), final=True)
+
+    def _question(self) -> tuple[State, Wire | None]:
+        """What the task waits for, and how it asks for that."""
+        if not self._interrupts:
+            return State.INPUT_REQUIRED, None
+        parts = [part for asked in self._interrupts for part in self._asked(asked)]
+        asked = [
+            _given({"id": i.interrupt_id, "reason": i.reason, "payload": i.payload, "callId": i.call_id})
+            for i in self._interrupts
+        ]
+        is_login = any(word in (i.reason or "").lower() for i in self._interrupts for word in ("auth", "login"))
+        return State.AUTH_REQUIRED if is_login else State.INPUT_REQUIRED, self._message(parts, {INTERRUPTS: asked})
+
+    def _asked(self, event: ev.Interrupted) -> list[Wire]:
+        parts = [part_said({"text": interrupt_text(event)}, {}, self.version)]
+        schema = event.payload.get("responseSchema") if isinstance(event.payload, dict) else None
+        if isinstance(schema, dict):
+            parts.append(part_said({"data": {"schema": schema}}, {}, self.version))
+        if self.notes.adk and event.call_id:
+            name, args = self._calls.get(event.call_id, ("", {}))
+            parts.append(call_part(event.call_id, name, args, self.version, waits=True))
+        return parts
+
+    def _failed(self, event: ev.RunFailed) -> None:
+        text = masked(event.error.message) or "The run failed."
+        said = self._message([part_said({"text": text}, {}, self.version)])
+        metadata = self._metadata({CODE: str(event.error.code)})
+        self.status(self._state(State.FAILED, event.ended_at, said), metadata, final=True)
+
+
+def history_of(context: Context, version: Version) -> list[Wire]:
+    """Return the message of a run's request as the task's history has it; nothing if there is none."""
+    request = context.request
+    if request is None or not (request.messages or request.resume):
+        return []
+    notes, parts = notes_of(request), list[Wire]()
+    said = [message for message in request.messages if message.role in ("user", "tool")]
+    for part in [part for each in said for part in each.parts]:
+        if isinstance(part, ToolResult):
+            parts.append(result_part(part.call_id, part.name, _response(part), version))
+        elif isinstance(part, Text | Media | Data) and (wire := write_part(part, version)) is not None:
+            parts.append(wire)
+    if not parts:
+        answers = [Text(a.payload) if isinstance(a.payload, str) else Data(a.payload) for a in request.resume]
+        parts = [wire for answer in answers if (wire := write_part(answer, version)) is not None]
+    known = notes.message or next((each.id for each in said if each.id), None)
+    return [
+        message(
+            known or f"message_{context.run_id}_0",
+            "user",
+            parts,
+            version,
+            context_id=context_id_of(context),
+            task_id=task_id_of(context),
+            metadata=next((each.metadata for each in said if each.metadata), None),
+        )
+    ]
+
+
+def _response(result: ev.ToolResulted | ToolResult) -> Any:
+    """A tool's result as an object, if it is one."""
+    if len(result.parts) == 1 and isinstance(result.parts[0], Data):
+        return result.parts[0].value
+    text = result_text(result.parts)
+    value = input_of(text) if text.lstrip().startswith("{") else text
+    return {"error": text} if result.is_error else value
+
+
+def _given(values: Wire) -> Wire:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+_HANDLERS: dict[type, Callable[[Updates, Any], None]] = {
+    ev.RunStarted: Updates._run_started,
+    ev.MessageStarted: Updates._nothing,
+    ev.MessageEnded: Updates._nothing,
+    ev.PartStarted: Updates._part_started,
+    ev.TextDelta: Updates._text_delta,
+    ev.ReasoningDelta: Updates._held_delta,
+    ev.ArgsDelta: Updates._held_delta,
+    ev.PartEnded: Updates._part_ended,
+    ev.ContentAdded: Updates._content,
+    ev.ToolResulted: Updates._resulted,
+    ev.UsageReported: Updates._usage_reported,
+    ev.StepStarted: Updates._step,
+    ev.StepEnded: Updates._step,
+    ev.StateChanged: Updates._state_changed,
+    ev.Interrupted: Updates._interrupted,
+    ev.Custom: Updates._custom,
+    ev.Raw: Updates._raw,
+    ev.Heartbeat: Updates._heartbeat,
+    ev.RunFinished: Updates._finished,
+    ev.RunFailed: Updates._failed,
+}

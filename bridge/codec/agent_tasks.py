@@ -1,0 +1,109 @@
+"""The optional contract of dialects whose runs are tasks: clients read, list, watch, continue and cancel them by id.
+
+A task is a chain of runs: the first one has the task's id, and each answer to a question of the agent adds one. On a
+durable route the server keeps the chain; elsewhere a task is gone with its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.codec.context import Context
+from bridge.codec.described import DescribedAgent
+from bridge.codec.dialect import Dialect, Encoder
+from bridge.codec.surface import Operation
+from bridge.codec.tasks import TaskStatus
+from bridge.codec.wire import FrameLike, WireRequest, WireResponse
+from bridge.errors import RequestError
+from bridge.model.events import Event, RunFailed, RunFinished
+from bridge.model.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCall:
+    """What a request asks for.
+
+    `operation` is `RUN` for a message, `RETRIEVE`, `ITEMS` (list), `SUBSCRIBE`, `CANCEL`, or `DESCRIBE` for what only
+    known callers may read of the agent. A message with a `task_id` continues that task; with `at_once` its client does
+    not wait for the answer. `thread_id` is the only thread whose tasks are listed. `sent` is what the dialect itself
+    wants to know of the request when it answers it.
+    """
+
+    operation: Operation
+    task_id: str | None = None
+    thread_id: str | None = None
+    at_once: bool = False
+    sent: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSummary:
+    """One task in a list. `changed_at` is in Unix seconds; `end` is how its last run ended, None while it goes on.
+
+    `events` is the whole run if it ended neither plainly nor by a failure.
+    """
+
+    task_id: str
+    changed_at: float
+    end: RunFinished | RunFailed | None
+    queued: bool = False
+    events: Sequence[Event] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPage:
+    """One page of a list. `total` is the number of tasks on all pages; `more`: there is a next one."""
+
+    tasks: Sequence[TaskSummary]
+    total: int
+    more: bool
+
+
+class AgentTasksDialect(Dialect):
+    """A dialect whose `RUN` endpoints also take the other operations of a `TaskCall`, as do those for `TASKS`."""
+
+    def decode_call(self, wire: WireRequest, context: Context) -> TaskCall:
+        """Return what a request asks for. Raises `RequestError`.
+
+        What its errors depend on is left in `context.error_details` in any case.
+        """
+        raise NotImplementedError
+
+    def continues(self, request: Request, runs: Sequence[TaskStatus]) -> Request:
+        """Return the request as the next run of the task with these runs.
+
+        Raises `RequestError` if it takes no message now, or none of this thread.
+        """
+        raise NotImplementedError
+
+    def encode_task_now(self, call: TaskCall, runs: Sequence[TaskStatus]) -> WireResponse:
+        """Return the response with a task as it is now."""
+        raise NotImplementedError
+
+    def not_cancelable(self, task_id: str) -> RequestError:
+        """Return the error for a call to cancel a task that is over."""
+        raise NotImplementedError
+
+    def lists(self, call: TaskCall, tasks: Sequence[TaskSummary]) -> TaskPage:
+        """Return those of an owner's tasks that are on the requested page.
+
+        Raises `RequestError` for a page that cannot be.
+        """
+        raise NotImplementedError
+
+    def encode_task_list(self, call: TaskCall, page: TaskPage, tasks: Sequence[Sequence[TaskStatus]]) -> WireResponse:
+        """Return the response with one page of the list; `tasks` are the runs of each task on it."""
+        raise NotImplementedError
+
+    def encode_own_description(self, call: TaskCall, agent: DescribedAgent) -> WireResponse:
+        """Return the response that describes the agent to a caller who is known."""
+        raise NotImplementedError
+
+    def watch(self, call: TaskCall, runs: Sequence[TaskStatus]) -> tuple[list[FrameLike], Encoder]:
+        """Return the task as it is now, as frames, and the encoder of what follows in its last run.
+
+        Raises `RequestError` for a task that is over.
+        """
+        raise NotImplementedError

@@ -1,0 +1,284 @@
+"""Tasks of agents: one endpoint takes messages, and what reads, lists, watches and cancels the tasks that they make.
+
+On a durable route a task is a thread of the run store, each run of which answers one message; the first run has the
+task's id. Elsewhere an answer is all that there is of a task. A task of another owner is not found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+from aiohttp import web
+
+from bridge.codec import (
+    AgentTasksDialect,
+    Operation,
+    TaskCall,
+    TaskState,
+    TaskStatus,
+    TaskSummary,
+    WireRequest,
+    require,
+)
+from bridge.engine import Caller
+from bridge.errors import BridgeError, ErrorCode, RequestError, shortened
+from bridge.framing import sse
+from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished
+from bridge.runs import START, RunKey, RunPlan, RunRecord, RunState
+from bridge.runs.server.durable import read_on, stream_rest
+from bridge.runs.task_stream import STATES
+from bridge.server.descriptions import described
+from bridge.server.handler import RequestScope
+from bridge.server.runs import attend
+from bridge.server.wire import PERMIT, WHERE, decoded, response_of
+
+_CANCEL_SECONDS = 10.0
+"""How long a request to cancel waits for the end of the run, which another, perhaps dead, process has to write."""
+_POLL = 15.0
+_PLAIN_ENDS = frozenset({FinishReason.STOP, FinishReason.CANCELED})
+_MOST_LISTED = 1000
+"""Older tasks are read by their ids, and are in no list."""
+
+
+async def serve_task_call(scope: RequestScope) -> web.StreamResponse:
+    """Answer a request by what it says of itself."""
+    where = scope.http[WHERE]
+    scope.context.error_details.update(where)
+    wire = await scope.read()
+    call = await decoded(_dialect(scope).decode_call, wire, scope.context)
+    await scope.http[PERMIT](call.operation)
+    if call.operation is Operation.DESCRIBE:
+        agent = described(scope.bridge, scope.route, scope.http, secured=bool(scope.user))
+        return response_of(_dialect(scope).encode_own_description(call, agent))
+    if not scope.route.durable:
+        return await _without_store(scope, wire, call)
+    match call.operation:
+        case Operation.RUN:
+            return await _run(scope, wire, call)
+        case Operation.ITEMS:
+            return await _list(scope, call)
+        case Operation.SUBSCRIBE:
+            return await _watch(scope, call)
+        case Operation.CANCEL:
+            return await _cancel(scope, call)
+        case _:
+            return response_of(_dialect(scope).encode_task_now(call, await Tasks(scope).load(call.task_id or "")))
+
+
+def _dialect(scope: RequestScope) -> AgentTasksDialect:
+    return require(scope.route.dialect, AgentTasksDialect)
+
+
+async def _without_store(scope: RequestScope, wire: WireRequest, call: TaskCall) -> web.StreamResponse:
+    if call.operation is Operation.ITEMS:
+        text = "This agent keeps no tasks that could be listed: its route is not durable."
+        raise RequestError(text, code=ErrorCode.CONFLICT)
+    if call.operation is not Operation.RUN:
+        raise _unknown(call.task_id or "")
+    try:
+        return await attend(scope, *await scope.decode(wire))
+    except RequestError as error:
+        if call.task_id is not None and error.code is ErrorCode.CONFLICT:
+            raise _unknown(call.task_id) from None  # nothing waits in this conversation
+        raise
+
+
+class Tasks:
+    """The tasks of a request's owner on its route."""
+
+    def __init__(self, scope: RequestScope) -> None:
+        self._runs = scope.bridge.runs
+        self._owner = scope.user
+        # A scope that cannot be a mount path, so that no thread is a task.
+        self._scope = f"{scope.route.path}#tasks"
+        self._options = scope.route.options
+
+    def key(self, task_id: str, run_id: str) -> RunKey:
+        return RunKey(self._owner, self._scope, task_id, run_id)
+
+    async def latest(self, task_id: str) -> RunRecord:
+        """Return the last run of a task. Raises `RequestError` (not_found)."""
+        record = await self._runs.latest(self._owner, self._scope, task_id)
+        if record is None or not record.whole:
+            raise _unknown(task_id)
+        return record
+
+    async def load(self, task_id: str) -> list[TaskStatus]:
+        """Return the runs of a task, the first one first. Raises `RequestError` (not_found)."""
+        record: RunRecord | None = await self.latest(task_id)
+        runs: list[TaskStatus] = []
+        while record is not None:
+            plan, status = await self._status(task_id, record)
+            runs.insert(0, status)
+            is_first = record.key.run_id == task_id
+            record = None if is_first else await self._runs.status(self.key(task_id, plan.previous or task_id))
+        return runs
+
+    async def _status(self, task_id: str, record: RunRecord) -> tuple[RunPlan, TaskStatus]:
+        reader, events = self._runs.follow(record.key), list[Event]()
+        try:
+            await reader.open()
+            while not reader.done and (found := await reader.read(0)):
+                events += [event for _, batch in found for event in batch.events]
+        except RequestError:
+            raise _unknown(task_id) from None  # its log has expired
+        if reader.plan is None:
+            raise _unknown(task_id)
+        state = TaskState.ENDED if reader.done else STATES[record.state]
+        return reader.plan, TaskStatus(state, record.created_at, reader.plan.context(self._options), events)
+
+    async def summaries(self, latest: str | None, thread_id: str | None) -> list[TaskSummary]:
+        """Return the newest tasks, from this one on, of all threads or of one."""
+        found: list[TaskSummary] = []
+        task_id, left = latest, _MOST_LISTED
+        while task_id is not None and left:
+            left -= 1
+            first = await self._runs.status(self.key(task_id, task_id))
+            if first is None or not first.whole:
+                break  # those before it have expired, too
+            plan = RunPlan.load(first.plan)
+            if thread_id in (None, plan.request.thread_id):
+                last = await self.latest(task_id)
+                changed = last.ended_at or last.created_at
+                end, events = await self._runs.end_of(last), list[Event]()
+                if isinstance(end, RunFinished) and end.reason not in _PLAIN_ENDS:
+                    _, status = await self._status(task_id, last)
+                    events += status.events
+                found.append(TaskSummary(task_id, changed, end, last.state is RunState.QUEUED, events))
+            task_id = plan.previous
+        return found
+
+
+def _unknown(task_id: str) -> RequestError:
+    """The same for a task of another owner: nobody learns which ids exist."""
+    return RequestError(f"Task {shortened(task_id)!r} not found.", code=ErrorCode.NOT_FOUND)
+
+
+# ------------------------------------------------------------------ messages
+
+
+async def _run(scope: RequestScope, wire: WireRequest, call: TaskCall) -> web.StreamResponse:
+    """Run what a message asks for, as a new task or as the next run of its task."""
+    request, caller = await scope.decode(wire)
+    tasks, run_id = Tasks(scope), scope.report.run_id
+    task_id, previous = run_id, None
+    if call.task_id is not None:
+        task_id = call.task_id
+        before = await tasks.load(task_id)
+        request = scope.context.request = _dialect(scope).continues(request, before)
+        scope.context.thread_id = request.thread_id
+        previous = before[-1].context.run_id
+    key, plan = tasks.key(task_id, run_id), _plan(scope, request, caller)
+    scope.report.about = key.facts
+    scope.report.back = scope.route.group_for(request).names
+    async with scope.limiter.reader_slot(caller.owner):
+        await _start(scope, key, plan, previous)
+        if request.stream:
+            return await read_on(scope, key, START)
+        if not call.at_once:
+            await _await_end(scope, key)
+        runs = await tasks.load(task_id)
+        if call.at_once:
+            scope.report.status = "queued"
+        return response_of(_dialect(scope).encode_task_now(call, runs), list(scope.report.lost))
+
+
+def _plan(scope: RequestScope, request: Request, caller: Caller) -> RunPlan:
+    """The backend streams in any case, so that readers see the answer grow."""
+    run_id, created_at = scope.report.run_id, scope.context.created_at
+    streamed = replace(request, stream=True)
+    _, plan = scope.bridge.plan(scope.route, streamed, caller, run_id=run_id, created_at=created_at)
+    return plan
+
+
+async def _start(scope: RequestScope, key: RunKey, plan: RunPlan, previous: str | None) -> None:
+    """Queue a run: `previous` is the one before it in its task. A new task joins the list of its owner."""
+    index = scope.bridge.task_index(scope.route, scope.user) if previous is None else None
+    plan.previous = previous
+    async with AsyncExitStack() as stack:
+        if index is not None:
+            plan.previous = await stack.enter_async_context(index.adding(key.run_id))
+        await scope.bridge.runs.start(key, plan, plan.run_id, alone=True)
+
+
+async def _await_end(scope: RequestScope, key: RunKey) -> None:
+    reader, lost = scope.bridge.runs.follow(key), dict[str, None]()
+    await reader.open()
+    while not reader.done:
+        for _, batch in await reader.read(_POLL):
+            lost.update(dict.fromkeys(batch.lost))
+    scope.report.lost = list(lost)
+
+
+# ------------------------------------------------------------------ reading
+
+
+async def _list(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
+    dialect, tasks = _dialect(scope), Tasks(scope)
+    index = scope.bridge.task_index(scope.route, scope.user)
+    if index is None:
+        raise RequestError("This agent keeps no list of its tasks: stores.history is off.", code=ErrorCode.CONFLICT)
+    known = await tasks.summaries(await index.latest(), call.thread_id)
+    page = dialect.lists(call, known)
+    return response_of(dialect.encode_task_list(call, page, [await tasks.load(task.task_id) for task in page.tasks]))
+
+
+async def _watch(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
+    """Stream a task: its present state, then what follows."""
+    tasks, task_id = Tasks(scope), call.task_id or ""
+    record = await tasks.latest(task_id)
+    before = (await tasks.load(task_id))[:-1]
+    scope.report.about = record.key.facts
+    stream = scope.bridge.runs.watch(record.key, _dialect(scope), scope.route.options, call, before)
+    try:
+        await stream.open()
+        async with scope.limiter.reader_slot(scope.user):
+            return await stream_rest(scope, stream, sse.join(await stream.read(0)))
+    finally:
+        scope.report.lost, scope.report.usage = stream.lost, stream.usage
+        scope.report.ended(stream.reason, stream.failure)
+
+
+# ------------------------------------------------------------------ canceling
+
+
+async def _cancel(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
+    """End a task. One that waits for an answer ends by a run that is canceled before it begins."""
+    dialect, tasks, task_id = _dialect(scope), Tasks(scope), call.task_id or ""
+    runs = await tasks.load(task_id)
+    key = tasks.key(task_id, runs[-1].context.run_id)
+    match _reason(runs[-1]):
+        case None:
+            await scope.bridge.runs.cancel(key)
+        case FinishReason.INTERRUPTED:
+            key = await _start_canceled(scope, tasks, task_id, runs)
+        case _:
+            raise dialect.not_cancelable(task_id)
+    if not await scope.bridge.runs.ended(key, _CANCEL_SECONDS):
+        raise BridgeError("The task does not end: the process that runs it does not answer.")
+    runs = await tasks.load(task_id)
+    if _reason(runs[-1]) is not FinishReason.CANCELED:
+        raise dialect.not_cancelable(task_id)  # it ended by itself in this moment
+    scope.report.status = "canceled"
+    return response_of(dialect.encode_task_now(call, runs))
+
+
+def _reason(run: TaskStatus) -> FinishReason | RunFailed | None:
+    """Return how a run ended; None while it goes on."""
+    end = run.events[-1] if run.events else None
+    if isinstance(end, RunFinished):
+        return end.reason
+    return end if isinstance(end, RunFailed) else None
+
+
+async def _start_canceled(scope: RequestScope, tasks: Tasks, task_id: str, runs: Sequence[TaskStatus]) -> RunKey:
+    context = runs[-1].context
+    assert context.request is not None
+    request = replace(context.request, messages=[], resume=[])
+    plan = _plan(scope, request, Caller(scope.user, scope.report.request_id))
+    key = tasks.key(task_id, plan.run_id)
+    await scope.bridge.runs.cancel(key)
+    await _start(scope, key, plan, context.run_id)
+    return key

@@ -1,0 +1,194 @@
+"""The bridge before an agent over real connections: who remembers which talk, and what ends when a client leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.engine import Bridge
+from bridge.errors import ConfigError
+from tests.pairs.people import PEOPLE, leave, routes
+from tests.pairs.test_owners import setup
+from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, post, serving
+
+from .back import CARD, artifact, error, rpc, status, task
+
+Answers = Callable[[dict[str, Any]], list[bytes] | bytes]
+CHAT = "/chat/v1/chat/completions"
+
+
+def done(text: str, context: str, task_id: str = "t1") -> list[bytes]:
+    """A whole stream of a task in this context."""
+    events = [task("SUBMITTED")["task"], artifact(text), status("COMPLETED")]
+    ids = json.dumps([{"task": events[0]}, *events[1:]]).replace('"c1"', f'"{context}"').replace('"t1"', f'"{task_id}"')
+    return [rpc(each) for each in json.loads(ids)]
+
+
+class Agent:
+    """Plays an agent with a card: `answers` gets each message. `asked` are the messages, `others` other methods."""
+
+    def __init__(self, backend: FakeBackend, answers: Answers) -> None:
+        self.backend = backend
+        self.dialect, self.url, self.options = "a2a", backend.url, dict[str, Any]()
+        self.asked: list[dict[str, Any]] = []
+        self.others: list[dict[str, Any]] = []
+        self.cards = 0
+        self._answers = answers
+        backend.plays(self._play)
+
+    async def _play(self, exchange: Exchange) -> None:
+        if exchange.seen.method == "GET":
+            self.cards += 1
+            await exchange.answer(200, json.dumps(CARD).encode(), cache_control="max-age=60")
+            return
+        body = exchange.seen.json
+        if body["method"] != "SendStreamingMessage":
+            self.others.append(body)
+            await exchange.answer(200, rpc(task("CANCELED")["task"]))
+            return
+        self.asked.append(body["params"]["message"])
+        said = self._answers(self.asked[-1])
+        if isinstance(said, bytes):
+            await exchange.answer(200, said)
+        else:
+            await exchange.stream(*(b"data: %b\n\n" % each for each in said))
+
+    def texts(self, index: int = -1) -> list[str]:
+        return [part["text"] for part in self.asked[index]["parts"]]
+
+
+@pytest.mark.parametrize("front", list(PEOPLE))
+async def test_the_agents_own_name_of_a_talk_is_kept(front: str, tmp_path: Path) -> None:
+    async with fake_backend() as backend:
+        agent = Agent(backend, lambda message: done("Hi.", message.get("contextId") or f"c-{len(agent.asked)}"))
+        async with serving(routes(agent, history=f"sqlite:///{tmp_path}/talks.db")) as base:
+            ann, bob = (PEOPLE[front](base, name) for name in ("thread-a", "thread-b"))
+            for person, text in ((ann, "I am Ann."), (bob, "I am Bob."), (ann, "Who am I?"), (bob, "And I?")):
+                seen = await person.say(text)
+                assert (seen.error, seen.text) == (None, "Hi.")
+        assert [message.get("contextId") for message in agent.asked] == [None, None, "c-1", "c-2"]
+        assert [agent.texts(n) for n in range(4)] == [["I am Ann."], ["I am Bob."], ["Who am I?"], ["And I?"]]
+        assert len({message["messageId"] for message in agent.asked}) == 4
+        assert agent.cards == 1
+
+
+@pytest.mark.parametrize("front", ["openai-chat", "ag-ui", "ag-kit", "agentscope"])
+async def test_a_talk_that_the_agent_forgot_is_told_anew(front: str, tmp_path: Path) -> None:
+    def answers(message: dict[str, Any]) -> list[bytes] | bytes:
+        if message.get("contextId") == "c-old":
+            return error(-32602, "Unknown context.")
+        return done("Ann.", "c-new") if len(agent.asked) > 1 else done("Hi.", "c-old")
+
+    async with fake_backend() as backend:
+        agent = Agent(backend, answers)
+        async with serving(routes(agent, history=f"sqlite:///{tmp_path}/talks.db")) as base:
+            person = PEOPLE[front](base, "thread-a")
+            await person.say("I am Ann.")
+            seen = await person.say("Who am I?")
+            assert (seen.error, seen.text) == (None, "Ann.")
+            await person.say("Thanks.")
+        assert [message.get("contextId") for message in agent.asked] == [None, "c-old", None, "c-new"]
+        assert agent.texts(2) == ["user: I am Ann.", "assistant: Hi.", "Who am I?"]
+        assert agent.texts(3) == ["Thanks."]
+
+
+async def test_two_users_who_name_their_threads_alike_have_two_talks(tmp_path: Path) -> None:
+    keys = [{"name": name, "key": f"key-of-{name}"} for name in ("ann", "bob")]
+    async with fake_backend() as backend:
+        agent = Agent(backend, lambda message: done("Hi.", message.get("contextId") or f"c-{len(agent.asked)}"))
+        config = {**routes(agent, history=f"sqlite:///{tmp_path}/talks.db"), "server": {"auth": {"keys": keys}}}
+        async with serving(config) as base:
+            for text in ("one", "two"):
+                for name in ("ann", "bob"):
+                    body = {
+                        "threadId": "same", "runId": f"{name}-{text}", "state": {}, "tools": [], "context": [],
+                        "forwardedProps": {}, "messages": [{"id": text, "role": "user", "content": text}],
+                    }  # fmt: skip
+                    if text == "two":
+                        body["messages"] = [
+                            {"id": "one", "role": "user", "content": "one"},
+                            {"id": "x", "role": "assistant", "content": "Hi."},
+                            *body["messages"],
+                        ]  # type: ignore[misc]
+                    reply = await post(f"{base}/agui", body, authorization=f"Bearer key-of-{name}")
+                    assert b'"threadId":"same"' in reply.body
+                    assert b"c-1" not in reply.body
+        assert [message.get("contextId") for message in agent.asked] == [None, None, "c-1", "c-2"]
+
+
+async def test_an_agent_that_names_no_context_is_told_the_talk_each_time(tmp_path: Path) -> None:
+    async with fake_backend() as backend:
+        said = {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "Hi."}]}}
+        agent = Agent(backend, lambda message: [rpc(said)])
+        async with serving(routes(agent, history=f"sqlite:///{tmp_path}/talks.db")) as base:
+            person = PEOPLE["ag-kit"](base, "thread-a")
+            await person.say("I am Ann.")
+            await person.say("Who am I?")
+        assert agent.texts() == ["user: I am Ann.", "assistant: Hi.", "Who am I?"]
+
+
+async def test_a_client_that_leaves_before_the_task_has_a_name_ends_it_all_the_same() -> None:
+    async with fake_backend() as backend:
+        begun, left, canceled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def play(exchange: Exchange) -> None:
+            if exchange.seen.method == "GET":
+                await exchange.answer(200, json.dumps(CARD).encode())
+            elif exchange.seen.json["method"] == "CancelTask":
+                assert exchange.seen.json["params"] == {"id": "t1"}
+                canceled.set()
+                await exchange.answer(200, rpc(task("CANCELED")["task"]))
+            else:
+                await exchange.head()
+                await exchange.send(b": ping\n\n")
+                begun.set()
+                await left.wait()
+                await exchange.send(b"data: %b\n\n" % rpc(task("SUBMITTED")))
+                await exchange.left()
+
+        backend.plays(play)
+        config = {"backends": {"it": {"dialect": "a2a", "url": backend.url}}, "routes": [
+            {"dialect": "openai-chat", "path": "/chat/v1", "backend": "it"}]}  # fmt: skip
+        async with serving(config) as base, asyncio.timeout(20):
+            body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+            asking = asyncio.create_task(post(base + CHAT, body))
+            await begun.wait()
+            await leave(asking)
+            left.set()
+            await canceled.wait()
+
+
+async def test_what_an_agent_refuses_is_told_and_nothing_of_the_card() -> None:
+    async with fake_backend() as backend:
+        agent = Agent(backend, lambda message: error(-32005, "No pictures, please."))
+        async with serving(routes(agent, history="off")) as base:
+            body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+            reply = await ask("POST", base + CHAT, json.dumps(body).encode(), {"content-type": "application/json"})
+        assert reply.status == 502
+        assert "No pictures, please." in reply.json["error"]["message"]
+        assert agent.others == []
+
+
+def test_a_route_that_passes_bytes_through_needs_one_request_for_one_run() -> None:
+    backends = {"it": {"dialect": "a2a", "url": "http://127.0.0.1:9"}}
+    route = {"dialect": "a2a", "path": "/a", "backend": "it", "passthrough": True}
+    with pytest.raises(ConfigError, match="several requests for one run"):
+        Bridge.from_config({"backends": backends, "routes": [route], "stores": {"history": "off"}})
+
+
+async def test_a_client_that_names_no_thread_goes_on_with_the_one_that_it_sees(tmp_path: Path) -> None:
+    async with fake_backend() as backend:
+        agent = Agent(backend, lambda message: done("Hi.", message.get("contextId") or "c-7"))
+        body: dict[str, Any] = {"input": [{"role": "user", "content": [{"type": "text", "text": "one"}]}]}
+        headers = {"content-type": "application/json", "x-api-key": "key-of-ann"}
+        async with serving(setup("a2a", agent.url, tmp_path)) as base:
+            for _ in range(2):
+                reply = await ask("POST", f"{base}/agentscope/process", json.dumps(body).encode(), headers)
+                body["session_id"] = json.loads(reply.body.split(b"\n\n")[0][6:])["session_id"]
+        assert body["session_id"] != "c-7"
+        assert [message.get("contextId") for message in agent.asked] == [None, "c-7"]

@@ -1,0 +1,106 @@
+"""A2A's own SDKs, unchanged, as clients: Python and JavaScript over both bindings, and the Python one of version 0.3.
+
+Each streams an answer, takes one whole, and answers a question. On a durable route it also reads its tasks again,
+watches one from a second place, and cancels.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.interop.test_frameworks import said_by
+from tests.server.harness import serving
+
+pytestmark = pytest.mark.interop
+
+ANSWER = "You said: hello Write help to see what else I can show."
+QUESTION = 'confirmation: delete_file({"path": "a.txt"})'
+PARTS = ["May I delete a.txt?", "You decided: resolved."]
+NAMES = {1: "SUBMITTED", 2: "WORKING", 3: "COMPLETED", 5: "CANCELED", 6: "INPUT_REQUIRED"}
+
+
+async def conversation(folder: Path, command: list[str], *more: str, durable: bool, **options: Any) -> Any:
+    """What the application saw."""
+    config = {
+        "backends": {"demo": {"dialect": "demo"}},
+        "routes": [{"dialect": "a2a", "path": "/a2a", "backend": "demo", "durable": durable, "options": options}],
+        "stores": {"history": f"sqlite:///{folder}/history.db", "runs": f"sqlite:///{folder}/runs.db"},
+    }
+    async with serving(config) as base:
+        return await said_by([*command, f"{base}/a2a", *more])
+
+
+def plain(state: Any) -> str:
+    """A state without what an SDK adds to its name."""
+    return NAMES[state] if isinstance(state, int) else state.removeprefix("TASK_STATE_")
+
+
+def judge_stream(seen: dict[str, Any], text: str, *states: str) -> None:
+    kinds = [kind.replace("_u", "U") for kind in seen["kinds"]]
+    assert kinds[0] == "task"
+    assert set(kinds[1:]) == {"statusUpdate", "artifactUpdate"}
+    assert kinds.count("artifactUpdate") >= 2, "it came in pieces"
+    assert list(map(plain, seen["states"])) == list(states)
+    assert seen["text"] == text
+
+
+def judge_talk(seen: dict[str, Any]) -> None:
+    judge_stream(seen["streamed"], ANSWER, "SUBMITTED", "WORKING", "COMPLETED")
+    judge_stream(seen["asked"], PARTS[0], "SUBMITTED", "WORKING", "INPUT_REQUIRED")
+    assert seen["asked"]["question"] == QUESTION
+    judge_stream(seen["answered"], PARTS[1], "SUBMITTED", "WORKING", "COMPLETED")
+
+
+def judge_tasks(seen: dict[str, Any]) -> None:
+    assert [plain(seen["kept"][0]), seen["kept"][1]] == ["COMPLETED", PARTS]
+    assert plain(seen["canceled"]) == "CANCELED"
+    assert seen["failures"] == ["TaskNotCancelableError", "TaskNotFoundError", "UnsupportedOperationError"]
+    same, first, *last = seen["watched"]
+    assert same, "who came later saw the same answer"
+    assert first in ("task", ["task", "artifact_update"])
+    assert list(map(plain, last)) == ["CANCELED", "CANCELED"]
+
+
+@pytest.mark.parametrize("durable", [False, True], ids=["live", "durable"])
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+async def test_the_python_sdk(binding: str, durable: bool, a2a: list[str], tmp_path: Path) -> None:
+    seen = await conversation(tmp_path, a2a, binding, *(["tasks"] if durable else []), durable=durable)
+    judge_talk(seen)
+    assert seen["whole"]["text"] == ANSWER
+    assert seen["usage"] == {"input": 12, "output": 34, "total": 46, "cached": 2, "reasoning": 5}
+    if durable:
+        judge_tasks(seen)
+        assert (seen["kept"][2], seen["brief"]) == (3, 0)
+        assert seen["listed"] == [[True], 1, ""]
+
+
+async def test_the_python_sdk_where_only_0_3_is_served(a2a: list[str], tmp_path: Path) -> None:
+    seen = await conversation(tmp_path, a2a, "JSONRPC", "tasks", "0.3", durable=True, versions=["0.3"])
+    judge_talk(seen)
+    judge_tasks(seen)
+
+
+@pytest.mark.parametrize("durable", [False, True], ids=["live", "durable"])
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+async def test_the_javascript_sdk(binding: str, durable: bool, a2a_js: list[str], tmp_path: Path) -> None:
+    seen = await conversation(tmp_path, a2a_js, binding, *(["tasks"] if durable else []), durable=durable)
+    judge_talk(seen)
+    assert [plain(seen["whole"][0]), seen["whole"][1]] == ["COMPLETED", [ANSWER]]
+    if durable:
+        judge_tasks(seen)
+
+
+async def test_the_python_sdk_of_0_3(a2a_old: list[str], tmp_path: Path) -> None:
+    """It finds its fields in the card of both versions."""
+    seen = await conversation(tmp_path, a2a_old, durable=True, versions=["1.0", "0.3"])
+    for name in ("streamed", "whole"):
+        assert seen[name][1:] == ["completed", [ANSWER], ""]
+    assert seen["streamed"][0][0] == "task"
+    assert seen["asked"][1:] == ["input-required", PARTS[:1], QUESTION]
+    assert seen["answered"][1:] == ["completed", PARTS[1:], ""]
+    assert seen["kept"] == [[], "completed", PARTS, ""]
+    assert seen["canceled"] == "canceled"
+    assert "code=-32002" in seen["failure"]
