@@ -22,6 +22,7 @@ class TaskFolder(Updates):
         self.state: Wire = {"state": State.SUBMITTED.said(self.version)}
         self.metadata: Wire = {}
         self.said: list[Wire] = []
+        self._last: list[str] = []
         self._pieces: dict[str, list[str]] = {}
         self._marked: dict[str, Wire] = {}
 
@@ -37,11 +38,13 @@ class TaskFolder(Updates):
     def artifact(self, artifact: Wire) -> None:
         self.artifacts[artifact["artifactId"]] = artifact
 
-    def text(self, artifact_id: str, text: str, *, first: bool, metadata: Wire) -> None:
-        if first:
-            self.artifacts[artifact_id] = {"artifactId": artifact_id, "name": ANSWER, "parts": []}
-            self._pieces[artifact_id], self._marked[artifact_id] = [], metadata
-        self._pieces[artifact_id].append(text)
+    def text_began(self, artifact_id: str, text: str, metadata: Wire) -> None:
+        self.artifacts[artifact_id] = {"artifactId": artifact_id, "name": ANSWER, "parts": []}
+        self._last = self._pieces[artifact_id] = [text]
+        self._marked[artifact_id] = metadata
+
+    def text_goes_on(self, text: str) -> None:
+        self._last.append(text)
 
     def folded(self) -> list[Wire]:
         """Return the artifacts so far, the pieces of each text as one part."""

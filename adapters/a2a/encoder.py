@@ -35,7 +35,8 @@ class A2AEncoder(Updates):
         super().__init__(context, reader)
         self._goes_on = goes_on
         self._out: list[FrameLike] = []
-        self._around: tuple[str, bytes, bytes] = "", b"", b""
+        self._text: tuple[str, Wire] = "", {}
+        self._before, self._after = b"", b""
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out = self._out = []
@@ -71,26 +72,25 @@ class A2AEncoder(Updates):
     def artifact(self, artifact: Wire) -> None:
         self._write("artifact-update", self._piece(artifact, append=False, last=True))
 
-    def text(self, artifact_id: str, text: str, *, first: bool, metadata: Wire) -> None:
-        if first:
-            part = part_said({"text": text}, metadata, self.version)
-            artifact = {"artifactId": artifact_id, "name": ANSWER, "parts": [part]}
-            self._write("artifact-update", self._piece(artifact, append=False, last=False))
-            return
-        if self._around[0] != artifact_id:
-            self._around = self._frame_around(artifact_id, metadata)
-        _, before, after = self._around
-        self._out.append(before + written(text) + after)
+    def text_began(self, artifact_id: str, text: str, metadata: Wire) -> None:
+        self._text = artifact_id, metadata
+        part = part_said({"text": text}, metadata, self.version)
+        artifact = {"artifactId": artifact_id, "name": ANSWER, "parts": [part]}
+        self._write("artifact-update", self._piece(artifact, append=False, last=False))
+        frame = self.frame("artifact-update", self._next(_SLOT, last=False))
+        self._before, _, self._after = frame.rpartition(written(_SLOT))
 
-    def _frame_around(self, artifact_id: str, metadata: Wire) -> tuple[str, bytes, bytes]:
-        artifact = {"artifactId": artifact_id, "parts": [part_said({"text": _SLOT}, metadata, self.version)]}
-        frame = self.frame("artifact-update", self._piece(artifact, append=True, last=False))
-        before, _, after = frame.rpartition(written(_SLOT))
-        return artifact_id, before, after
+    def text_goes_on(self, text: str) -> None:
+        self._out.append(self._before + written(text) + self._after)
 
-    def text_ended(self, artifact_id: str, metadata: Wire) -> None:
-        artifact = {"artifactId": artifact_id, "parts": [part_said({"text": ""}, metadata, self.version)]}
-        self._write("artifact-update", self._piece(artifact, append=True, last=True))
+    def text_ended(self) -> None:
+        self._write("artifact-update", self._next("", last=True))
+
+    def _next(self, text: str, *, last: bool) -> Wire:
+        """A further piece of the text that began last."""
+        artifact_id, metadata = self._text
+        artifact = {"artifactId": artifact_id, "parts": [part_said({"text": text}, metadata, self.version)]}
+        return self._piece(artifact, append=True, last=last)
 
     def _piece(self, artifact: Wire, *, append: bool, last: bool) -> Wire:
         wire: Wire = {"taskId": self.task_id, "contextId": self.context_id, "artifact": artifact}

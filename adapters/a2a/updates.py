@@ -105,12 +105,16 @@ class Updates:
         """This artifact is complete."""
         raise NotImplementedError
 
-    def text(self, artifact_id: str, text: str, *, first: bool, metadata: Wire) -> None:
-        """A text goes on, or begins if it is the `first` piece of its artifact."""
+    def text_began(self, artifact_id: str, text: str, metadata: Wire) -> None:
+        """An artifact begins with this piece of a text."""
         raise NotImplementedError
 
-    def text_ended(self, artifact_id: str, metadata: Wire) -> None:
-        """A text that began is complete."""
+    def text_goes_on(self, text: str) -> None:
+        """The next piece of the text that began last."""
+        raise NotImplementedError
+
+    def text_ended(self) -> None:
+        """The text that began last is complete."""
 
     def heartbeat(self) -> None:
         """Nothing happens."""
@@ -155,12 +159,14 @@ class Updates:
             self.context.lost.add(Feature.REFUSAL, "told as text")
 
     def _text_delta(self, event: ev.TextDelta) -> None:
-        if event.text:
-            self.text(self._artifact_id(event.part_id), event.text, first=not self._told, metadata=self._marks())
-            self._told = self._has_content = True
-
-    def _marks(self) -> Wire:
-        return {"type": "refusal"} if self._part.kind is PartKind.REFUSAL else {}
+        if not event.text:
+            return
+        if self._told:
+            self.text_goes_on(event.text)
+            return
+        self._told = self._has_content = True
+        marks = {"type": "refusal"} if self._part.kind is PartKind.REFUSAL else {}
+        self.text_began(self._artifact_id(event.part_id), event.text, marks)
 
     def _held_delta(self, event: ev.ReasoningDelta | ev.ArgsDelta) -> None:
         self._texts.append(event.text)
@@ -172,7 +178,7 @@ class Updates:
             case PartKind.TOOL_CALL:
                 self._call()
             case _ if self._told:
-                self.text_ended(self._artifact_id(event.part_id), self._marks())
+                self.text_ended()
 
     def _thought(self, event: ev.PartEnded) -> None:
         lost = self.context.lost
