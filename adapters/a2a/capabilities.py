@@ -5,31 +5,33 @@ from __future__ import annotations
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
 from bridge.model import HistoryMode
 
-_NO_FIELD = "the wire has no field for it"
-_BY_OPTION = "told by option"
+_NO_FIELD = "the protocol has no field for it"
+_REASONING = "dropped without option reasoning: status"
+_TOOLS = "dropped without option tools: status"
+_METADATA = "dropped without backend option metadata"
 
 CAPABILITIES = Capabilities(
     answers=entries(
         ANSWER_FEATURES,
-        text={Feature.REFUSAL: "a text part, marked in its metadata"},
+        text={Feature.REFUSAL: "a text part"},
         drop={
-            Feature.REASONING: _BY_OPTION,
-            Feature.REASONING_SIGNATURE: _BY_OPTION,
-            Feature.TOOL_CALL: _BY_OPTION,
+            Feature.REASONING: _REASONING,
+            Feature.REASONING_SIGNATURE: _REASONING,
+            Feature.TOOL_CALL: _TOOLS,
             Feature.TOOL_ORIGIN: _NO_FIELD,
-            Feature.TOOL_RESULT: _BY_OPTION,
+            Feature.TOOL_RESULT: _TOOLS,
             Feature.STATE: _NO_FIELD,
             Feature.STEP: _NO_FIELD,
             Feature.CUSTOM: _NO_FIELD,
-            Feature.RAW: "that of other dialects",
-            Feature.CHOICES: "one answer; choices above 0 are left out",
+            Feature.RAW: "events of other dialects",
+            Feature.CHOICES: "only the first choice is sent",
             Feature.MODEL: _NO_FIELD,
         },
     ),
     requests=entries(
         REQUEST_FEATURES,
         text={
-            Feature.SYSTEM: "a text part before the first of a new context",
+            Feature.SYSTEM: "a text part",
             Feature.REFUSAL_HISTORY: "a text part",
         },
         drop={
@@ -40,15 +42,15 @@ CAPABILITIES = Capabilities(
             Feature.RESPONSE_FORMAT: _NO_FIELD,
             Feature.SAMPLING: _NO_FIELD,
             Feature.REASONING_EFFORT: _NO_FIELD,
-            Feature.REASONING_HISTORY: "the agent remembers its own",
-            Feature.TOOL_HISTORY: "the agent remembers its own; a call that waits is answered",
+            Feature.REASONING_HISTORY: "the agent keeps its own",
+            Feature.TOOL_HISTORY: "the agent keeps its own; results of pending calls are sent",
             Feature.TOOL_ORIGIN: _NO_FIELD,
-            Feature.USER_ID: _BY_OPTION,
-            Feature.METADATA: _BY_OPTION,
+            Feature.USER_ID: _METADATA,
+            Feature.METADATA: _METADATA,
             Feature.CONTEXT: _NO_FIELD,
             Feature.STATE: _NO_FIELD,
         },
-        refuse={Feature.FILE_REF: "files have an address or are part of the message"},
+        refuse={Feature.FILE_REF: "files are sent by URL or inline"},
     ),
     history=HistoryMode.DELTA,
     keeps_history=True,

@@ -22,9 +22,9 @@ class Skill(Options):
 class FrontOptions(Options):
     """Options of a route whose clients speak A2A."""
 
-    name: str = Field("", description="The agent's name on its card; empty = the names of the backends.")
-    description: str = Field("", description="What the agent is for, on its card.")
-    agent_version: str = Field("1.0.0", min_length=1, description="The agent's own version, on its card.")
+    name: str = Field("", description="Name of the agent on its card; empty = the names of the backends.")
+    description: str = Field("", description="Description of the agent on its card.")
+    agent_version: str = Field("1.0.0", min_length=1, description="Version of the agent on its card.")
     skills: tuple[Skill, ...] = Field(
         (),
         description="The skills on the card: id, name, description, tags and examples of each; none = one skill, chat.",
@@ -32,10 +32,10 @@ class FrontOptions(Options):
     extended_card: bool = Field(
         False, description="Offer a card with further skills to callers with a key (GetExtendedAgentCard)."
     )
-    extended_skills: tuple[Skill, ...] = Field((), description="The skills that only the extended card shows.")
-    provider_name: str = Field("", description="Who offers the agent, on its card, together with provider_url.")
-    provider_url: str = Field("", description="The address of who offers the agent.")
-    documentation_url: str = Field("", description="The address of the agent's documentation, on its card.")
+    extended_skills: tuple[Skill, ...] = Field((), description="Further skills of the extended card.")
+    provider_name: str = Field("", description="Name of the provider on the card, together with provider_url.")
+    provider_url: str = Field("", description="URL of the provider on the card.")
+    documentation_url: str = Field("", description="URL of the documentation on the card.")
     bindings: tuple[Literal["jsonrpc", "http"], ...] = Field(
         ("jsonrpc", "http"),
         min_length=1,
@@ -46,13 +46,13 @@ class FrontOptions(Options):
     )
     reasoning: Literal["drop", "status"] = Field(
         "drop",
-        description="The model's reasoning: left out, since clients show all that an agent says as its answer, or as "
-        "messages of a WORKING status, marked as thoughts.",
+        description="Reasoning of the model: drop, or send it in messages of status WORKING, marked as thoughts. Most clients "
+        "show such messages as part of the answer.",
     )
     tools: Literal["drop", "status"] = Field(
         "drop",
-        description="Tool calls that the backend ran, with their results: left out, or as data parts in messages of a "
-        "WORKING status. Clients that ask for google-adk's extension get them in any case.",
+        description="Tool calls of the backend and their results: drop, or send them as data parts in messages of status "
+        "WORKING. Clients that request google-adk's extension always get them.",
     )
 
 
@@ -61,26 +61,26 @@ class BackOptions(Options):
 
     card: Literal["fetch", "none"] = Field(
         "fetch",
-        description="Where and how the agent is called: as its card below the url says, of whose addresses the path "
-        "counts; or at the url itself, for agents without a card.",
+        description="fetch: read the agent card below url; of its addresses only the path is used. none: call url itself, for "
+        "agents without a card.",
     )
     binding: Literal["jsonrpc", "http+json"] | None = Field(
-        None, description="How requests are written; null = JSON-RPC where the agent has it."
+        None, description="Binding of requests; null = JSON-RPC if the agent offers it."
     )
     version: Literal["1.0", "0.3"] | None = Field(
-        None, description="The version of the protocol; null = 1.0 where the agent has it."
+        None, description="Version of the protocol; null = 1.0 if the agent offers it."
     )
     progress: Literal["reasoning", "text", "drop"] = Field(
-        "reasoning", description="What the agent says of a task while it works on it: reasoning, text, or left out."
+        "reasoning", description="Messages of the agent while it works on a task: reasoning, text, or drop."
     )
     tools: Literal["drop", "refuse"] = Field(
-        "drop", description="Tools that a client offers, for which the wire has no place: left out, or refused."
+        "drop", description="Tools of the client, which the protocol has no field for: drop, or refuse the request."
     )
     metadata: bool = Field(
         False, description="Send the request's metadata, and its user as user_id, in the metadata of the message."
     )
     extensions: tuple[str, ...] = Field(
-        (), description="URIs of extensions that are named in A2A-Extensions, such as that of google-adk."
+        (), description="URIs for the header A2A-Extensions, such as that of google-adk."
     )
 
 

@@ -226,7 +226,7 @@ class Sender:
         if said.name:
             lost.add(Feature.MESSAGE_NAME)
         if said.role in ("system", "developer"):
-            lost.add(Feature.SYSTEM, "a text part of the user's message")
+            lost.add(Feature.SYSTEM, "a text part")
         for part in said.parts:
             match part:
                 case Reasoning():
@@ -234,11 +234,11 @@ class Sender:
                 case Refusal():
                     lost.add(Feature.REFUSAL_HISTORY, "a text part")
                 case ToolCall():
-                    lost.add(Feature.TOOL_HISTORY, "told as text")
+                    lost.add(Feature.TOOL_HISTORY, "sent as text")
                     if part.origin is not Origin.FUNCTION:
                         lost.add(Feature.TOOL_ORIGIN)
                 case ToolResult():
-                    lost.add(Feature.TOOL_HISTORY, "told as text")
+                    lost.add(Feature.TOOL_HISTORY, "sent as text")
 
     def _record_losses(self) -> None:
         request, lost = self._request, self._lost

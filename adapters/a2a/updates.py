@@ -156,7 +156,7 @@ class Updates:
     def _part_started(self, event: ev.PartStarted) -> None:
         self._part, self._texts, self._told = event, [], False
         if event.kind is PartKind.REFUSAL:
-            self.context.lost.add(Feature.REFUSAL, "told as text")
+            self.context.lost.add(Feature.REFUSAL, "sent as text")
 
     def _text_delta(self, event: ev.TextDelta) -> None:
         if not event.text:
@@ -211,7 +211,7 @@ class Updates:
     def _content(self, event: ev.ContentAdded) -> None:
         part = event.part
         if isinstance(part, Media) and isinstance(part.source, FileRef):
-            self.context.lost.add(Feature(str(part.kind)), "the id of a file in place of an address")
+            self.context.lost.add(Feature(str(part.kind)), "the file id in place of a URL")
             part = Media(part.kind, Url(part.source.file_id), part.mime, part.filename, part.extras)
         elif isinstance(part, Data) and not self.notes.data:
             part = Text(json_text(part.value))
