@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bridge.codec import TaskState, TaskStatus, WireRequest
 from bridge.dialects.a2a import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
@@ -22,9 +23,9 @@ from bridge.model import (
     UsageReported,
 )
 from bridge.model.builder import Builder
-from bridge.model.events import RunFinished
+from bridge.model.events import PartEnded, RunFinished
 
-from .front import ADK, NEW, OLD, artifacts, call, front, message, read, send, states, told, whole
+from .front import ADK, NEW, OLD, artifacts, call, front, message, read, send, states, told, unwrapped, whole
 
 
 def answer(*pieces: str, reason: FinishReason = FinishReason.STOP, **fields: Any) -> list[Event]:
@@ -263,3 +264,26 @@ def test_a_run_that_continues_a_task_has_its_id_and_artifacts_of_its_own() -> No
 def test_the_end_has_a_time_where_one_is_known() -> None:
     events = [*answer("a")[:-1], RunFinished(FinishReason.STOP, 1700000001.5)]
     assert told(events)[-1]["statusUpdate"]["status"]["timestamp"] == "2023-11-14T22:13:21.500Z"
+
+
+def test_a_watcher_gets_the_ids_that_the_stored_task_has() -> None:
+    builder = made()
+    builder.add(0, ToolCall("c1", "look", "{}"))
+    builder.interrupt(Interrupted("i-1", "input_required", "Which?"))
+    builder.finish(FinishReason.INTERRUPTED)
+    builder.end()
+    events = builder.take()
+    begun = next(n for n, event in enumerate(events) if isinstance(event, PartEnded)) + 1
+
+    def run(*seen: Event) -> TaskStatus:
+        return TaskStatus(TaskState.RUNNING, 0.0, front(read(send()), tools="status"), seen)
+
+    asked = dialect.decode_call(WireRequest("POST", "", NEW, body=call("SubscribeToTask", {"id": "run1"})), front())
+    frames, encoder = dialect.watch(asked, [run(*events[:begun])])
+    said = [unwrapped(json.loads(frame)) for frame in [*frames, *encoder.encode(events[begun:])] if frame]
+    stored = json.loads(dialect.encode_task_now(asked, [run(*events)]).body)["result"]
+    ids = [each["messageId"] for each in said[0]["task"]["history"]]
+    assert ids == [each["messageId"] for each in stored["history"]]
+    last = said[-1]["statusUpdate"]["status"]["message"]["messageId"]
+    assert last == stored["status"]["message"]["messageId"]
+    assert last not in ids
