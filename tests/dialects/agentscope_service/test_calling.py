@@ -490,7 +490,7 @@ def test_system_text_may_be_left_out() -> None:
     drive.gets({"session_id": "s1"}, 201)
     drive.opens()
     assert [b["text"] for m in drive.posted() for b in m["content"]] == ["Hi"]
-    assert drive.context.lost.details["system"] == "option system"
+    assert drive.context.lost.details["system"] == "backend option system"
 
 
 # ---------------------------------------------------------------------- errors
