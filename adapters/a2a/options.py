@@ -46,13 +46,13 @@ class FrontOptions(Options):
     )
     reasoning: Literal["drop", "status"] = Field(
         "drop",
-        description="Reasoning of the model: drop, or send it in messages of status WORKING, marked as thoughts. Most clients "
-        "show such messages as part of the answer.",
+        description="Reasoning of the model: drop, or send it in messages of status WORKING, marked as thoughts. "
+        "Most clients show such messages as part of the answer.",
     )
     tools: Literal["drop", "status"] = Field(
         "drop",
-        description="Tool calls of the backend and their results: drop, or send them as data parts in messages of status "
-        "WORKING. Clients that request google-adk's extension always get them.",
+        description="Tool calls of the backend and their results: drop, or send them as data parts in messages of "
+        "status WORKING. Clients that request google-adk's extension always get them.",
     )
 
 
@@ -61,8 +61,8 @@ class BackOptions(Options):
 
     card: Literal["fetch", "none"] = Field(
         "fetch",
-        description="fetch: read the agent card below url; of its addresses only the path is used. none: call url itself, for "
-        "agents without a card.",
+        description="fetch: read the agent card below url; of its addresses only the path is used. none: call url "
+        "itself, for agents without a card.",
     )
     binding: Literal["jsonrpc", "http+json"] | None = Field(
         None, description="Binding of requests; null = JSON-RPC if the agent offers it."

@@ -79,7 +79,8 @@ def repeated(kind: str, event: dict[str, Any], name: str) -> str | None:
     if event.get("delta") is True:
         return None
     if kind in PART_KINDS:
-        return event.get(name) or None
+        text = event.get(name)
+        return text if isinstance(text, str) and text else None
     return _written(payload_of(event) if kind == "unknown" else event, kind)
 
 

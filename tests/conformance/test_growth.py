@@ -106,7 +106,7 @@ def test_an_answer_of_many_pieces(role: Any, dialect: str, name: str) -> None:
 def test_an_answer_in_one_piece(dialect: str, name: str) -> None:
     spoken = registry.get(dialect)
     if type(spoken).assemble is Dialect.assemble:
-        with pytest.raises(Unsupported, match="one piece"):
+        with pytest.raises(Unsupported, match="only streamed answers"):
             spoken.assemble(sizes.calls(1), context(spoken.front_options()))
         return
     check_linear(lambda n: lambda: spoken.assemble(sizes.ANSWERS[name](n), context(spoken.front_options())))

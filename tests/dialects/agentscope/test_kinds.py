@@ -106,7 +106,7 @@ def test_and_one_of_the_java_form_and_back(name: str) -> None:
     assert [m["usage"] for m in out] == [m["usage"] for m in stream(name)[-1]["output"]]
 
 
-@pytest.mark.parametrize("front", registry.names())
+@pytest.mark.parametrize("front", registry.served())
 @pytest.mark.parametrize("name", KINDS)
 def test_every_message_comes_to_a_good_end_at_every_frontend(name: str, front: str) -> None:
     translator = Translator("agentscope", front, run_id="r")
@@ -173,3 +173,17 @@ def test_an_interrupt_of_another_dialect_comes_back_as_its_answer() -> None:
     body = json.dumps({"input": [shown, answer]}).encode()
     (resume,) = dialect.decode_request(WireRequest(body=body), context()).resume
     assert (resume.interrupt_id, resume.decision) == ("i1", "cancelled")
+
+
+def test_a_text_that_is_no_text_breaks_no_decoder() -> None:
+    """Contents without an index are compared with those before them, whatever their texts are."""
+    content = {"object": "content", "status": "completed", "type": "text", "msg_id": "a"}
+    frames = [
+        {"object": "message", "status": "in_progress", "id": "a", "type": "message", "role": "assistant"},
+        {**content, "index": 0, "text": "Hello"},
+        {**content, "text": ["a"]},
+        {**content, "text": {"a": 1}},
+        {**content, "text": "Hello"},
+        {"object": "response", "status": "completed", "id": "r"},
+    ]
+    assert fold(decode(wire(frames))).text == "Hello"
