@@ -159,7 +159,8 @@ async def test_bodies_that_are_none_are_refused_in_the_dialects_shape(front: str
             wire = asking(dialect)
             wire.body = body
             saw = await exchange(base, raw(wire, "/it"))
-            assert 400 <= saw.status < 500, (body[:40], saw)
+            # Errors of JSON-RPC are answers of HTTP.
+            assert saw.status == 200 if front == "a2a" else 400 <= saw.status < 500, (body[:40], saw)
             assert read(dialect, saw).failure is not None
         assert backend.seen == []
 

@@ -24,6 +24,7 @@ PYTHON = "python"
 BACKS = [*SPEAKING, AIP, PYTHON]
 FRONTS = [*SPEAKING, AIP]
 QUEUED = "agent-runs"
+STEPPED = "a2a"
 MOMENTS = ["before the head", "between events"]
 
 
@@ -38,12 +39,17 @@ class Behind:
 
     def over_http(self, name: str, backend: FakeBackend) -> None:
         self.section = {"dialect": name, "url": backend.url}
+        if name == STEPPED:
+            self.section["options"] = {"card": "none"}
 
         async def script(exchange: Exchange) -> None:
             if name == QUEUED and exchange.seen.method == "POST":
                 if "/cancel?" in exchange.seen.path:
                     self.gone.set()
                 await queued(exchange)
+                return
+            if name == STEPPED and b"CancelTask" in exchange.seen.body:
+                await exchange.answer(200, b'{"jsonrpc":"2.0","id":1,"result":{}}')
                 return
             if self.speaks:
                 await exchange.head()
