@@ -1,7 +1,7 @@
 """The dialect `ag-kit`: `send-message` of AG-Kit, later named CloudBase Agent, both sides, both generations.
 
-Generation 1 is written here. Generation 2 is AG-UI on the same path: `second.py` hands it to that dialect, which is
-found by name at run time, and adapts what differs.
+Generation 1 is written here. Generation 2 is AG-UI on the same path: `generation2.py` delegates to that
+dialect, which is looked up by name at run time, and adapts the differences.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from bridge.codec import (
 )
 from bridge.codec.dialect import Decoder as AnyDecoder
 from bridge.codec.jsontext import dumps, need_json, read_body, read_json
-from bridge.dialects.ag_kit import encoder, errors, request, second, writing
+from bridge.dialects.ag_kit import encoder, errors, generation2, request
+from bridge.dialects.ag_kit.body import HEADERS, encode_request
 from bridge.dialects.ag_kit.capabilities import CAPABILITIES
 from bridge.dialects.ag_kit.decoder import Decoder
 from bridge.dialects.ag_kit.generation import generation_in, generation_of
@@ -31,7 +32,7 @@ _JSON = "application/json"
 
 
 class AGKit(Dialect):
-    """Both sides of `send-message`; a client is answered in the generation in which it asked."""
+    """Both sides of `send-message`; a client is answered in the generation of its request."""
 
     name = NAME
     resumable = True
@@ -52,13 +53,13 @@ class AGKit(Dialect):
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         need_json(wire)
         body = read_body(wire.body)
-        asked = second.named(body)
-        if generation_of(asked, context) == 2:
-            return second.decode_request(wire, asked, context)
+        normalized = generation2.normalized(body)
+        if generation_of(normalized, context) == 2:
+            return generation2.decode_request(wire, normalized, context)
         return request.decode_request(body, context)
 
     def encoder(self, context: Context) -> Encoder:
-        return second.encoder(context) if generation_in(context) == 2 else encoder.Encoder(context)
+        return generation2.encoder(context) if generation_in(context) == 2 else encoder.Encoder(context)
 
     def encode_error(self, failure: Failure) -> WireResponse:
         return errors.encode_error(failure)
@@ -69,20 +70,20 @@ class AGKit(Dialect):
 
     def example_request(self, text: str, stream: bool = True) -> WireRequest:
         body = {"conversationId": "example", "messages": [{"role": "user", "content": text}]}
-        return WireRequest("POST", "/send-message", dict(writing.HEADERS), body=dumps(body))
+        return WireRequest("POST", "/send-message", dict(HEADERS), body=dumps(body))
 
     # ------------------------------------------------------------- as the back
 
     def encode_request(self, request: Request, context: Context) -> WireRequest:
         if back(context).generation == 2:
-            return second.encode_request(request, context)
-        return writing.encode_request(request, context)
+            return generation2.encode_request(request, context)
+        return encode_request(request, context)
 
     def decoder(self, context: Context) -> AnyDecoder:
-        return Decoder(context, second.decoder)
+        return Decoder(context, generation2.decoder)
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
-        """An answer that is no stream is no answer: an error told with status 200, or something else's page."""
+        """Read a response without a stream: an error sent with status 200, or the page of another server."""
         decoder = self.decoder(context)
         if wire.status >= 400:
             return decoder.close(self.decode_error(wire))
@@ -90,7 +91,7 @@ class AGKit(Dialect):
         if isinstance(body, dict) and (isinstance(body.get("type"), str) or body.get("error") is not None):
             return [*decoder.feed([wire.body]), *decoder.close()]
         if isinstance(body, dict) and body.get("detail"):
-            # FastAPI's error, with a status that somebody in between has changed: our client's request was not wrong.
+            # FastAPI's error, with a status changed by an intermediary: the client's request was not invalid.
             return decoder.close(self.decode_error(WireResponse(500, wire.headers, wire.body)))
         text = "The backend's answer is neither an event stream nor a JSON object with an error."
         return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))

@@ -1,7 +1,7 @@
 """Events -> generation 1's stream, for one run.
 
-Seven kinds of event, each one line of compact JSON, then `[DONE]`. The one client that could be had joins the field
-`content` of every event whatever its type, so that name stands on `text` and nowhere else.
+Seven kinds of event, each one line of compact JSON, then `[DONE]`. The available client joins the field
+`content` of all events, whatever their types, so only `text` events have that field.
 """
 
 from __future__ import annotations
@@ -14,108 +14,111 @@ from bridge.codec.cut_calls import CUT, CUT_CALL, CutCalls
 from bridge.codec.jsontext import dumps
 from bridge.codec.media import answer_feature, result_words
 from bridge.codec.sequencer import Sequencer
-from bridge.dialects.ag_kit.errors import CANCELED, error_text, told_error
+from bridge.dialects.ag_kit.errors import CANCELED, error_as_text, error_text
 from bridge.dialects.ag_kit.options import front
-from bridge.dialects.ag_kit.wire import DONE, NAME, notes, safe, write
+from bridge.dialects.ag_kit.wire import DONE, NAME, request_notes, safe, write
 from bridge.errors import ErrorCode
 from bridge.model import FinishReason, MessageStatus, Origin, PartKind, as_markdown
 from bridge.model import events as ev
 from bridge.model.events import Event
 
-_FREE = (
+_ANYWHERE = (
     ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.StateChanged,
     ev.StepStarted, ev.StepEnded, ev.Custom, ev.Interrupted,
 )  # fmt: skip
-# These interrupt a text, but no call: clients do better when a call is finished before anything else comes.
+# Events that may come inside a text but not inside a call: clients handle calls better when they are not interrupted.
 _INLINE = (ev.ToolResulted, ev.Raw)
-_WORDS = (PartKind.TEXT, PartKind.REFUSAL, PartKind.REASONING)
-_TEXT = b'{"type":"text","content":'
-_COUNTS = {
+_TEXT_KINDS = (PartKind.TEXT, PartKind.REFUSAL, PartKind.REASONING)
+_TEXT_PREFIX = b'{"type":"text","content":'
+_USAGE_FIELDS = {
     "input": "inputTokens",
     "output": "outputTokens",
     "total": "totalTokens",
     "cached": "cachedTokens",
     "reasoning": "reasoningTokens",
 }
-_FINISHES = {
+_FINISH_FEATURES = {
     FinishReason.LENGTH: Feature.FINISH_LENGTH,
     FinishReason.CONTENT_FILTER: Feature.FINISH_CONTENT_FILTER,
 }
 
 
 class Encoder:
-    """Trusts the grammar; every event becomes no, one or several payloads."""
+    """Encodes a valid sequence of events; each becomes zero or more payloads."""
 
     def __init__(self, context: Context) -> None:
         self._lost = context.lost
         self._options = front(context)
-        made = notes(context.request.extras).get("conversation") if context.request else None
-        # Appended to each event if the client does not know the id of its conversation yet.
-        self._tail = b',"conversationId":' + dumps(made) + b"}" if made else b""
+        conversation_id = request_notes(context.request.extras).get("conversation") if context.request else None
+        # Appended to each event if the request did not name its conversation.
+        self._conversation_suffix = b',"conversationId":' + dumps(conversation_id) + b"}" if conversation_id else b""
         self._cut_calls = CutCalls()
-        self._cut = False
-        self._sequencer = Sequencer(context.lost, _FREE, _INLINE, _WORDS)
-        self._out: list[FrameLike] = []
+        self._has_truncated_call = False
+        self._sequencer = Sequencer(context.lost, _ANYWHERE, _INLINE, _TEXT_KINDS)
+        self._frames: list[FrameLike] = []
         self._call: ev.PartStarted | None = None
-        self._piece = b""
-        self._argued = False
-        self._thinking: set[str] = set()
-        self._spoken = False
+        self._arguments_prefix = b""
+        self._has_arguments = False
+        self._open_reasoning: set[str] = set()
+        self._has_text = False
         self._interrupts: list[bytes] = []
-        self._more: dict[str, Any] = {}
+        self._final_fields: dict[str, Any] = {}
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
-        out = self._out = []
+        frames = self._frames = []
         self._sequencer.dispatch(self._cut_calls.feed(events), self, _HANDLERS)
-        if self._tail:
-            return [f[:-1] + self._tail if isinstance(f, bytes) and f != DONE else f for f in out]
-        return out
+        if self._conversation_suffix:
+            return [
+                frame[:-1] + self._conversation_suffix if isinstance(frame, bytes) and frame != DONE else frame
+                for frame in frames
+            ]
+        return frames
 
     def close(self) -> list[FrameLike]:
-        """Nothing: `[DONE]` goes out with the terminal event, in the same write."""
+        """Return no frames: `[DONE]` is sent with the terminal event."""
         return []
 
     # ------------------------------------------------------------------ text
 
     def _text(self, event: ev.TextDelta) -> None:
         if event.text:
-            self._say(event.text)
+            self._write_text(event.text)
 
-    def _say(self, text: str) -> None:
-        said = dumps(text)
-        self._out.append(_TEXT + (said if said.isascii() else safe(said)) + b"}")
+    def _write_text(self, text: str) -> None:
+        encoded = dumps(text)
+        self._frames.append(_TEXT_PREFIX + (encoded if encoded.isascii() else safe(encoded)) + b"}")
 
-    def _think(self, event: ev.ReasoningDelta) -> None:
+    def _reasoning(self, event: ev.ReasoningDelta) -> None:
         if not event.text:
             return
         if self._options.reasoning == "drop" and self._options.extra_fields:
-            self._out.append(write({"type": "text", "content": "", "reasoning": event.text}))
+            self._frames.append(write({"type": "text", "content": "", "reasoning": event.text}))
         elif self._options.reasoning == "drop":
             self._lost.add(Feature.REASONING)
-        elif event.part_id in self._thinking:
-            self._say(event.text)
+        elif event.part_id in self._open_reasoning:
+            self._write_text(event.text)
         else:
-            self._thinking.add(event.part_id)
-            self._say("<think>" + event.text)
+            self._open_reasoning.add(event.part_id)
+            self._write_text("<think>" + event.text)
 
-    def _add(self, event: ev.ContentAdded) -> None:
+    def _content(self, event: ev.ContentAdded) -> None:
         self._lost.add(answer_feature(event.part), "sent as text" if self._options.media == "text" else "dropped")
         if self._options.media == "text" and (text := as_markdown(event.part)):
-            self._say(text)
+            self._write_text(text)
 
     # ------------------------------------------------------------------ calls
 
-    def _start_run(self, event: ev.RunStarted) -> None:
+    def _run_started(self, event: ev.RunStarted) -> None:
         if event.model and self._options.extra_fields:
-            self._more["model"] = event.model
+            self._final_fields["model"] = event.model
         elif event.model:
             self._lost.add(Feature.MODEL)
 
-    def _start_part(self, event: ev.PartStarted) -> None:
+    def _part_started(self, event: ev.PartStarted) -> None:
         if event.kind is PartKind.TEXT:
-            if self._spoken:
+            if self._has_text:
                 self._lost.add(Feature.PART_BORDERS)
-            self._spoken = True
+            self._has_text = True
         elif event.kind is PartKind.REFUSAL:
             self._lost.add(Feature.REFUSAL, "sent as text")
         if event.kind is not PartKind.TOOL_CALL:
@@ -123,37 +126,37 @@ class Encoder:
         if event.origin is not Origin.FUNCTION:
             self._lost.add(Feature.TOOL_ORIGIN)
         call_id = event.call_id or ""
-        self._call, self._argued = event, False
-        self._out.append(write({"type": "tool-call-start", "toolCallId": call_id, "toolCallName": event.name or ""}))
-        self._piece = b'{"type":"tool-call-args","toolCallId":' + safe(dumps(call_id)) + b',"delta":'
+        self._call, self._has_arguments = event, False
+        self._frames.append(write({"type": "tool-call-start", "toolCallId": call_id, "toolCallName": event.name or ""}))
+        self._arguments_prefix = b'{"type":"tool-call-args","toolCallId":' + safe(dumps(call_id)) + b',"delta":'
 
-    def _argue(self, event: ev.ArgsDelta) -> None:
+    def _arguments(self, event: ev.ArgsDelta) -> None:
         if event.text:
-            self._argued = self._argued or not event.text.isspace()
-            said = dumps(event.text)
-            self._out.append(self._piece + (said if said.isascii() else safe(said)) + b"}")
+            self._has_arguments = self._has_arguments or not event.text.isspace()
+            encoded = dumps(event.text)
+            self._frames.append(self._arguments_prefix + (encoded if encoded.isascii() else safe(encoded)) + b"}")
 
-    def _end_part(self, event: ev.PartEnded) -> None:
+    def _part_ended(self, event: ev.PartEnded) -> None:
         if event.signature or event.redacted:
             self._lost.add(Feature.REASONING_SIGNATURE)
-        if event.part_id in self._thinking:
-            self._say("</think>\n\n")
+        if event.part_id in self._open_reasoning:
+            self._write_text("</think>\n\n")
         elif self._call is not None and event.part_id == self._call.part_id:
-            self._cut = self._cut or event.status is MessageStatus.INCOMPLETE
+            self._has_truncated_call = self._has_truncated_call or event.status is MessageStatus.INCOMPLETE
             if event.status is MessageStatus.COMPLETED:
-                if not self._argued:
-                    self._out.append(self._piece + b'"{}"}')
-                self._out.append(write({"type": "tool-call-end", "toolCallId": self._call.call_id or ""}))
+                if not self._has_arguments:
+                    self._frames.append(self._arguments_prefix + b'"{}"}')
+                self._frames.append(write({"type": "tool-call-end", "toolCallId": self._call.call_id or ""}))
             self._call = None
 
     def _result(self, event: ev.ToolResulted) -> None:
         result = result_words(event.parts, self._lost, answer_feature)
-        self._out.append(write({"type": "tool-result", "toolCallId": event.call_id, "result": result}))
+        self._frames.append(write({"type": "tool-result", "toolCallId": event.call_id, "result": result}))
 
     # ------------------------------------------------------------------ the end
 
-    def _interrupt(self, event: ev.Interrupted) -> None:
-        """Written last of all, and after the ends of all calls. The reason must be a string, said or not."""
+    def _interrupted(self, event: ev.Interrupted) -> None:
+        """Withhold the interrupt until the end, after all calls. A missing reason is sent as an empty string."""
         self._interrupts.append(
             write(
                 {
@@ -165,64 +168,64 @@ class Encoder:
             )
         )
 
-    def _finish(self, event: ev.RunFinished) -> None:
+    def _finished(self, event: ev.RunFinished) -> None:
         if event.reason is FinishReason.CANCELED:
             self._end(CANCELED, ErrorCode.CANCELED)
             return
-        if event.reason in _FINISHES:
-            self._lost.add(_FINISHES[event.reason])
-        # A client that waits for the end of a call learns why it does not come.
-        is_error = self._cut or (event.reason in CUT and self._options.finish_notice == "error")
+        if event.reason in _FINISH_FEATURES:
+            self._lost.add(_FINISH_FEATURES[event.reason])
+        # Tell a client that waits for the end of a truncated call why it is missing.
+        is_error = self._has_truncated_call or (event.reason in CUT and self._options.finish_notice == "error")
         self._end(CUT.get(event.reason, CUT_CALL) if is_error else None, event.reason)
 
-    def _fail(self, event: ev.RunFailed) -> None:
+    def _failed(self, event: ev.RunFailed) -> None:
         self._end(error_text(event.error), event.error.code)
 
     def _end(self, error: str | None, code: str | None = None) -> None:
-        """`code` goes to clients that read `extra_fields`."""
-        self._out += self._interrupts
-        more = self._more
+        """Write the end of the stream. `code` is sent with the option `extra_fields` only."""
+        self._frames += self._interrupts
+        fields = self._final_fields
         if error is not None:
             if self._options.errors == "text":
-                self._say(("\n\n" if self._spoken else "") + told_error(error))
-            more = {**more, "code": code} if self._options.extra_fields and code else more
-            self._out.append(write({"type": "error", "error": error, **more}))
-        elif more:
-            self._out.append(write({"type": "text", "content": "", **more}))
+                self._write_text(("\n\n" if self._has_text else "") + error_as_text(error))
+            fields = {**fields, "code": code} if self._options.extra_fields and code else fields
+            self._frames.append(write({"type": "error", "error": error, **fields}))
+        elif fields:
+            self._frames.append(write({"type": "text", "content": "", **fields}))
         if self._options.done_mark:
-            self._out.append(DONE)
+            self._frames.append(DONE)
 
     # ------------------------------------------------------------------ the rest
 
-    def _beat(self, event: ev.Heartbeat) -> None:
+    def _heartbeat(self, event: ev.Heartbeat) -> None:
         if self._options.keepalive == "comment":
-            self._out.append(KEEPALIVE)
+            self._frames.append(KEEPALIVE)
 
     def _raw(self, event: ev.Raw) -> None:
-        """An event that only a server of this dialect knows, as it came."""
+        """Write an event of this dialect that has no model event, unchanged."""
         if event.dialect == NAME and isinstance(event.value, dict):
-            self._out.append(write(event.value))
+            self._frames.append(write(event.value))
         else:
             self._lost.add_raw(event)
 
-    def _use(self, event: ev.UsageReported) -> None:
+    def _usage_reported(self, event: ev.UsageReported) -> None:
         if self._options.extra_fields:
-            counts = {_COUNTS[name]: getattr(event, name) for name in _COUNTS}
-            if found := {name: count for name, count in counts.items() if count is not None}:
-                self._more["usage"] = found
+            counts = {_USAGE_FIELDS[name]: getattr(event, name) for name in _USAGE_FIELDS}
+            if present := {name: count for name, count in counts.items() if count is not None}:
+                self._final_fields["usage"] = present
             return
         self._lost.add(Feature.USAGE)
         if event.cached is not None or event.reasoning is not None:
             self._lost.add(Feature.USAGE_DETAILS)
 
-    def _nothing(self, event: ev.MessageStarted | ev.MessageEnded) -> None:
-        """Messages have no borders on this wire."""
+    def _ignore(self, event: ev.MessageStarted | ev.MessageEnded) -> None:
+        """Write nothing: the protocol does not delimit messages."""
 
-    def _lose(self, event: Event) -> None:
-        self._lost.add(_LOST[type(event)])
+    def _record_loss(self, event: Event) -> None:
+        self._lost.add(_LOST_FEATURES[type(event)])
 
 
-_LOST: dict[type, Feature] = {
+_LOST_FEATURES: dict[type, Feature] = {
     ev.StateChanged: Feature.STATE,
     ev.StepStarted: Feature.STEP,
     ev.StepEnded: Feature.STEP,
@@ -231,21 +234,21 @@ _LOST: dict[type, Feature] = {
 
 # Functions of the class, not methods bound to each encoder, which would tie every encoder to itself.
 _HANDLERS: dict[type, Callable[[Encoder, Any], None]] = {
-    ev.RunStarted: Encoder._start_run,
-    ev.MessageStarted: Encoder._nothing,
-    ev.MessageEnded: Encoder._nothing,
+    ev.RunStarted: Encoder._run_started,
+    ev.MessageStarted: Encoder._ignore,
+    ev.MessageEnded: Encoder._ignore,
     ev.TextDelta: Encoder._text,
-    ev.ReasoningDelta: Encoder._think,
-    ev.ArgsDelta: Encoder._argue,
-    ev.PartStarted: Encoder._start_part,
-    ev.PartEnded: Encoder._end_part,
-    ev.ContentAdded: Encoder._add,
+    ev.ReasoningDelta: Encoder._reasoning,
+    ev.ArgsDelta: Encoder._arguments,
+    ev.PartStarted: Encoder._part_started,
+    ev.PartEnded: Encoder._part_ended,
+    ev.ContentAdded: Encoder._content,
     ev.ToolResulted: Encoder._result,
-    ev.Interrupted: Encoder._interrupt,
-    ev.RunFailed: Encoder._fail,
-    ev.RunFinished: Encoder._finish,
-    ev.Heartbeat: Encoder._beat,
+    ev.Interrupted: Encoder._interrupted,
+    ev.RunFailed: Encoder._failed,
+    ev.RunFinished: Encoder._finished,
+    ev.Heartbeat: Encoder._heartbeat,
     ev.Raw: Encoder._raw,
-    ev.UsageReported: Encoder._use,
-    **dict.fromkeys(_LOST, Encoder._lose),
+    ev.UsageReported: Encoder._usage_reported,
+    **dict.fromkeys(_LOST_FEATURES, Encoder._record_loss),
 }

@@ -1,4 +1,4 @@
-"""Which generation a request is of: both come on the same path, and the body tells."""
+"""Detection of a request's generation by its body, since both use the same path."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.dialects.ag_kit.options import Generation, front
-from bridge.dialects.ag_kit.wire import notes
+from bridge.dialects.ag_kit.wire import request_notes
 
 
 def generation_of(body: dict[str, Any], context: Context) -> Generation:
-    """A body with the key of neither generation begins a conversation of the route's generation, by default 1."""
+    """Return the generation of a request body; the route's option, by default 1, if it has the keys of neither."""
     first = body.get("conversationId") is not None
     second = body.get("threadId") is not None or body.get("runId") is not None
     if first and second:
@@ -21,7 +21,7 @@ def generation_of(body: dict[str, Any], context: Context) -> Generation:
 
 
 def generation_in(context: Context) -> Generation:
-    """The generation of the request of this run; without a request, what the front's option says."""
+    """Return the generation of this run's request; without a request, that of the front's option."""
     if context.request is not None:
-        return 2 if notes(context.request.extras).get("generation") == 2 else 1
+        return 2 if request_notes(context.request.extras).get("generation") == 2 else 1
     return front(context).generation or 1

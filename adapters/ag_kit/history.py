@@ -1,8 +1,8 @@
 """Messages of the model -> generation 1's `messages` (docs/dialects/ag-kit.md).
 
-The reference server breaks off on assistant messages with `toolCalls`, so a finished tool round becomes plain text of
-the assistant. Only a round whose results the server has still to answer keeps its form: the one at the end of the
-request, and results of calls that the request does not hold, since then the server holds them.
+The reference server fails on assistant messages with `toolCalls`, so completed tool calls and their results become
+assistant text. Only calls whose results the server has yet to answer stay structured: those at the end of the request,
+and results of calls that are not in the request, since then the server has stored them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from bridge.codec import Context, Feature
 from bridge.codec.media import request_feature, result_words
 from bridge.dialects.ag_kit.options import BackOptions
-from bridge.dialects.ag_kit.wire import unknown
+from bridge.dialects.ag_kit.wire import unknown_fields
 from bridge.errors import Unsupported
 from bridge.model import (
     Data,
@@ -33,25 +33,25 @@ _Wire = dict[str, Any]
 _ROLES = {"developer": "system"}
 
 
-class Writer:
-    """Writes the messages of one request; what cannot be said is recorded in the context."""
+class MessageWriter:
+    """Writes the messages of one request and records losses in the context."""
 
     def __init__(self, context: Context, options: BackOptions) -> None:
         self._context = context
         self._lost = context.lost
         self._options = options
         self._results: dict[str, str] = {}
-        self._held: set[str] = set()
-        self._native: set[str] = set()
-        self._out: list[_Wire] = []
-        self._folded = False
-        self._folds: list[str] = []  # the lines of the message that ends the output so far
+        self._request_calls: set[str] = set()
+        self._structured_calls: set[str] = set()
+        self._messages: list[_Wire] = []
+        self._accepts_lines = False
+        self._appended_lines: list[str] = []  # to be appended to the last message's content
 
     def write(self, request: Request) -> list[_Wire]:
-        turns = _turns(request.messages)
-        self._look(turns)
-        for place, message in turns:
-            path = f"messages[{place}]"
+        turns = _join_turns(request.messages)
+        self._index_calls(turns)
+        for position, message in turns:
+            path = f"messages[{position}]"
             if message.name and message.role != "tool":
                 self._lost.add(Feature.MESSAGE_NAME)
             for part in message.parts:
@@ -60,17 +60,17 @@ class Writer:
             if message.role == "assistant":
                 self._assistant(message)
             elif message.role != "tool" and (not message.parts or not _only_results(message)):
-                self._said(message, path)
-        self._unfold()
-        return self._out
+                self._text_message(message, path)
+        self._flush_lines()
+        return self._messages
 
-    def _unfold(self) -> None:
-        if self._folds:
-            self._out[-1]["content"] = "\n".join([self._out[-1]["content"], *self._folds])
-            self._folds = []
+    def _flush_lines(self) -> None:
+        if self._appended_lines:
+            self._messages[-1]["content"] = "\n".join([self._messages[-1]["content"], *self._appended_lines])
+            self._appended_lines = []
 
-    def _look(self, turns: list[tuple[int, Message]]) -> None:
-        """Which calls are in the request, what their results are, and which of them keep their form."""
+    def _index_calls(self, turns: list[tuple[int, Message]]) -> None:
+        """Collect the calls in the request, their results, and the calls that stay structured."""
         answering: set[str] = set()
         for _, message in reversed(turns):
             if not _only_results(message):
@@ -78,26 +78,26 @@ class Writer:
             answering.update(p.call_id for p in message.parts if isinstance(p, ToolResult))
         for _, message in turns:
             calls = {p.call_id for p in message.parts if isinstance(p, ToolCall)}
-            self._held |= calls
+            self._request_calls |= calls
             if calls & answering:
-                self._native |= calls
+                self._structured_calls |= calls
             for part in message.parts:
                 if isinstance(part, ToolResult):
-                    words = result_words(part.parts, self._lost, request_feature)
-                    self._results.setdefault(part.call_id, words)
+                    text = result_words(part.parts, self._lost, request_feature)
+                    self._results.setdefault(part.call_id, text)
 
     # ------------------------------------------------------------------ one message
 
-    def _add(self, wire: _Wire, *, folded: bool = False) -> None:
-        self._unfold()
-        self._out.append(wire)
-        self._folded = folded
+    def _add(self, wire: _Wire, *, accepts_lines: bool = False) -> None:
+        self._flush_lines()
+        self._messages.append(wire)
+        self._accepts_lines = accepts_lines
 
-    def _said(self, message: Message, path: str) -> None:
-        """A system's or user's message: one string."""
-        texts = [self._part(part, f"{path}.content[{place}]") for place, part in enumerate(message.parts)]
+    def _text_message(self, message: Message, path: str) -> None:
+        """Write a system or user message, whose content is one string."""
+        texts = [self._part(part, f"{path}.content[{position}]") for position, part in enumerate(message.parts)]
         role = _ROLES.get(message.role, message.role)
-        self._add({**unknown(message.extras), "role": role, "content": "".join(texts)})
+        self._add({**unknown_fields(message.extras), "role": role, "content": "".join(texts)})
 
     def _part(self, part: Part, path: str | None) -> str:
         """Return a part as text. `path` is its position, or None in an assistant's message."""
@@ -116,7 +116,7 @@ class Writer:
         return as_text(part)
 
     def _media(self, media: Media, path: str | None) -> str:
-        """An assistant's parts are never refused: they become text, as in our answers."""
+        """Return media as text. Assistant messages are never refused for them, others by option."""
         if path is None:
             self._lost.add(request_feature(media), "in an assistant's message, sent as text")
         elif self._options.unsupported_media == "refuse":
@@ -131,9 +131,11 @@ class Writer:
     def _result(self, result: ToolResult, message: Message) -> None:
         if result.is_error:
             self._lost.add(Feature.TOOL_HISTORY, "the mark that a result is an error")
-        if result.call_id in self._native or result.call_id not in self._held:
+        if result.call_id in self._structured_calls or result.call_id not in self._request_calls:
             content = result_text(result.parts)
-            self._add({**unknown(message.extras), "role": "tool", "content": content, "toolCallId": result.call_id})
+            self._add(
+                {**unknown_fields(message.extras), "role": "tool", "content": content, "toolCallId": result.call_id}
+            )
 
     # ------------------------------------------------------------------ assistants
 
@@ -142,28 +144,28 @@ class Writer:
         text = "".join(self._part(p, None) for p in message.parts if not isinstance(p, ToolCall))
         if any(c.origin is not Origin.FUNCTION for c in calls):
             self._lost.add(Feature.TOOL_ORIGIN)
-        native = any(c.call_id in self._native for c in calls)
-        if calls and not native:
+        structured = any(c.call_id in self._structured_calls for c in calls)
+        if calls and not structured:
             self._lost.add(Feature.TOOL_HISTORY, "completed tool calls are sent as text")
-            text = "\n".join([*([text] if text else []), *(self._told(c) for c in calls)])
+            text = "\n".join([*([text] if text else []), *(self._call_text(c) for c in calls)])
         elif not text and not calls and any(not isinstance(p, Text) for p in message.parts):
             return
-        if self._folded and not native:
-            self._folds.append(text)
-            self._folded = bool(calls)
+        if self._accepts_lines and not structured:
+            self._appended_lines.append(text)
+            self._accepts_lines = bool(calls)
             return
         wire: _Wire = {
-            **unknown(message.extras),
+            **unknown_fields(message.extras),
             "role": "assistant",
-            # The reference server refuses an assistant's message without an id.
+            # The reference server refuses assistant messages without an id.
             "id": message.id or self._context.make_id("msg"),
-            "content": text or (None if native else ""),
+            "content": text or (None if structured else ""),
         }
-        if native:
+        if structured:
             wire["toolCalls"] = [_call(c) for c in calls]
-        self._add(wire, folded=bool(calls) and not native)
+        self._add(wire, accepts_lines=bool(calls) and not structured)
 
-    def _told(self, call: ToolCall) -> str:
+    def _call_text(self, call: ToolCall) -> str:
         result = self._results.get(call.call_id)
         return as_text(call) if result is None else f"{as_text(call)} -> {result}"
 
@@ -177,29 +179,29 @@ def _only_results(message: Message) -> bool:
     return bool(message.parts) and all(isinstance(p, ToolResult) for p in message.parts)
 
 
-def _turns(messages: list[Message]) -> list[tuple[int, Message]]:
-    """The messages with their places; calls that follow an assistant's message become part of it.
+def _join_turns(messages: list[Message]) -> list[tuple[int, Message]]:
+    """Return the messages with their positions; calls that follow an assistant message are joined to it.
 
-    Other wires tell every call in a message of its own, here all calls of a turn stand in one.
+    Some protocols use one message per call; here one message has all calls of a turn.
     """
-    out: list[tuple[int, Message]] = []
+    turns: list[tuple[int, Message]] = []
     joined = False
-    for place, message in enumerate(messages):
-        last = out[-1][1] if out else None
-        if last is not None and _is_calls(message) and (joined or _is_turn(last)):
+    for position, message in enumerate(messages):
+        last = turns[-1][1] if turns else None
+        if last is not None and _is_calls(message) and (joined or _is_assistant_turn(last)):
             if not joined:
                 parts, joined = [*last.parts], True
                 last = Message("assistant", parts, last.id, last.name, last.metadata, last.extras)
-                out[-1] = (out[-1][0], last)
+                turns[-1] = (turns[-1][0], last)
             last.parts += message.parts
             last.id = last.id or message.id
         else:
-            out.append((place, message))
+            turns.append((position, message))
             joined = False
-    return out
+    return turns
 
 
-def _is_turn(message: Message) -> bool:
+def _is_assistant_turn(message: Message) -> bool:
     return message.role == "assistant" and not any(isinstance(p, ToolResult) for p in message.parts)
 
 

@@ -1,4 +1,4 @@
-"""Generation 1's body -> Request, checked in one walk."""
+"""Generation 1's body -> Request, validated in one pass."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from bridge.errors import RequestError
 from bridge.model import HistoryMode, Message, Part, Request, Resume, Text, Tool, ToolCall, ToolResult
 
 _FIELDS = frozenset({"conversationId", "messages", "tools", "resume"})
-_JSON = frozenset('"{[tfn-0123456789')
-"""The first characters of JSON texts."""
+_JSON_STARTS = frozenset('"{[tfn-0123456789')
+"""The characters with which a JSON text can begin."""
 _ROLES = ("system", "user", "assistant", "tool")
 
 
 def decode_request(value: dict[str, Any], context: Context) -> Request:
-    """The messages are what is new; the server is meant to keep the rest. Unknown fields travel in `extras`.
+    """Decode a request. Its messages are the new ones; the server stores the history. Unknown fields go to `extras`.
 
-    A request without a conversation begins one. The encoder sends its id to the client.
+    A request without a conversation id begins a conversation, whose id the encoder sends to the client.
     """
     body = Node(value)
     resume = body.object("resume")
@@ -40,10 +40,15 @@ def decode_request(value: dict[str, Any], context: Context) -> Request:
 
 
 def resume_of(interrupt_id: str, payload: Any) -> Resume:
-    """The answer to an interrupt. AG-Kit's web client sends `JSON.stringify(answer)`: other dialects get the answer,
-    AG-Kit servers the string.
+    """Return the answer to an interrupt.
+
+    AG-Kit's web client sends `JSON.stringify(answer)`: other dialects get the parsed answer, AG-Kit servers the string.
     """
-    if isinstance(payload, str) and payload[:1] in _JSON and not may_nest(payload.encode("utf-8", "surrogatepass")):
+    if (
+        isinstance(payload, str)
+        and payload[:1] in _JSON_STARTS
+        and not may_nest(payload.encode("utf-8", "surrogatepass"))
+    ):
         try:
             return Resume(interrupt_id, "resolved", loads(payload), {NAME: {"payload": payload}})
         except ValueError:
@@ -52,7 +57,7 @@ def resume_of(interrupt_id: str, payload: Any) -> Resume:
 
 
 def _message(node: Node) -> Message:
-    """One message; a parts array is refused, since generation 1 has no multimodal input."""
+    """Decode one message. An array of parts is refused, since generation 1 has no multimodal input."""
     role = node.need_one_of("role", _ROLES)
     if role == "assistant":
         return _assistant(node)
@@ -68,8 +73,8 @@ def _assistant(node: Node) -> Message:
     content = node.string("content")
     calls: list[Part] = [_call(call) for call in node.objects("toolCalls")]
     parts: list[Part] = [Text(content)] if content or (content is not None and not calls) else []
-    wanted = node.get("id")
-    message_id = wanted if isinstance(wanted, str) and wanted else None
+    wire_id = node.get("id")
+    message_id = wire_id if isinstance(wire_id, str) and wire_id else None
     rest = node.rest({"role", "content", "toolCalls", "id"})
     return Message("assistant", [*parts, *calls], message_id, extras=noted(rest))
 
@@ -87,21 +92,21 @@ def _tool(node: Node) -> Tool:
 
 
 def _schema(node: Node) -> dict[str, Any]:
-    """The parameters: a string that holds a JSON Schema, or, as the reference also takes it, the object itself."""
-    path, said = node.at("parameters"), node.get("parameters")
-    if isinstance(said, dict):
-        return said
+    """Return the parameters: a string that holds a JSON Schema or, as the reference also accepts, an object."""
+    path, value = node.at("parameters"), node.get("parameters")
+    if isinstance(value, dict):
+        return value
     expected = "a string that holds a JSON object"
-    if not isinstance(said, str):
-        wrong(path, expected, said, missing="parameters" not in node.value)
-    if not said.strip():
+    if not isinstance(value, str):
+        wrong(path, expected, value, missing="parameters" not in node.value)
+    if not value.strip():
         return dict(EMPTY_SCHEMA)
     try:
-        schema = loads(said)
+        schema = loads(value)
     except ValueError:
         raise RequestError(f"{path}: expected {expected}, got one that is not valid JSON.", param=path) from None
     if not isinstance(schema, dict):
         raise RequestError(f"{path}: expected {expected}, got one that holds something else.", param=path)
-    if may_nest(said.encode(), MAX_DEPTH) and deeper_than(schema, MAX_DEPTH):
+    if may_nest(value.encode(), MAX_DEPTH) and deeper_than(schema, MAX_DEPTH):
         raise RequestError(f"{path}: nested deeper than {MAX_DEPTH} levels.", param=path)
     return schema

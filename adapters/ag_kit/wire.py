@@ -1,4 +1,4 @@
-"""Words and small readers that both directions of the wire share."""
+"""Constants and helpers shared by both directions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAME = "ag-kit"
 DONE = b"[DONE]"
 
 EMPTY_SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
-"""The parameters of a tool that describes none."""
+"""The parameters of a tool without any."""
 
 
 def own(extras: Extras | None) -> dict[str, Any]:
@@ -19,32 +19,32 @@ def own(extras: Extras | None) -> dict[str, Any]:
     return extras.get(NAME) or {} if extras else {}
 
 
-def notes(extras: Extras | None) -> dict[str, Any]:
-    """How a client's request came: its `generation`, and the id of a `conversation` that was made for it."""
+def request_notes(extras: Extras | None) -> dict[str, Any]:
+    """Return the notes on a request: its `generation` and, if generated for it, its `conversation` id."""
     return own(extras).get("notes") or {}
 
 
 def noted(fields: dict[str, Any]) -> Extras | None:
-    """`extras` with the unknown fields of an object, for routes with this dialect on both sides."""
+    """Return `extras` with the unknown fields of an object, for routes with this dialect on both sides."""
     return {NAME: {"fields": fields}} if fields else None
 
 
-def unknown(extras: Extras | None) -> dict[str, Any]:
-    """The unknown fields that `noted` kept."""
+def unknown_fields(extras: Extras | None) -> dict[str, Any]:
+    """Return the unknown fields stored by `noted`."""
     fields = own(extras).get("fields")
     return fields if isinstance(fields, dict) else {}
 
 
 def write(event: dict[str, Any]) -> bytes:
-    """The payload of one event: compact JSON in one line."""
+    """Return the payload of one event: compact JSON on one line."""
     return safe(dumps(event))
 
 
 def safe(payload: bytes) -> bytes:
-    """Writes U+0085, U+2028 and U+2029 as escapes.
+    """Return the payload with U+0085, U+2028 and U+2029 escaped.
 
-    The reference leaves them raw, and readers that split "all line breaks" then lose the event; escapes are equally
-    legal. In valid UTF-8 these bytes stand for nothing else, and in JSON only inside strings.
+    The reference leaves them unescaped, and readers that split at all Unicode line breaks then lose the event. In valid
+    UTF-8 these bytes encode nothing else, and in JSON they occur inside strings only.
     """
     if payload.isascii():
         return payload

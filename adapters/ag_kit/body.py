@@ -1,4 +1,4 @@
-"""Request -> generation 1's body: what is asked of a backend."""
+"""Request -> generation 1's body."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from urllib.parse import quote
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
 from bridge.codec.tools import supported
-from bridge.dialects.ag_kit.history import Writer
+from bridge.dialects.ag_kit.history import MessageWriter
 from bridge.dialects.ag_kit.options import BackOptions, back
-from bridge.dialects.ag_kit.wire import EMPTY_SCHEMA, NAME, notes, own, unknown
+from bridge.dialects.ag_kit.wire import EMPTY_SCHEMA, NAME, own, request_notes, unknown_fields
 from bridge.errors import Unsupported
 from bridge.model import Request, Resume, Tool, ToolMode, json_text
 
@@ -18,14 +18,14 @@ HEADERS = {"content-type": "application/json", "accept": "text/event-stream"}
 
 
 def encode_request(request: Request, context: Context) -> WireRequest:
-    """Record as lost what the body has no place for, and refuse what would change the answer's meaning."""
+    """Encode a request. Records losses; raises `Unsupported` for what must not be left out."""
     options = back(context)
-    refuse(request)
+    check_supported(request)
     record_losses(request, context)
     body: dict[str, Any] = {
-        **unknown(request.extras),
+        **unknown_fields(request.extras),
         "conversationId": conversation_of(request, context),
-        "messages": Writer(context, options).write(request),
+        "messages": MessageWriter(context, options).write(request),
     }
     tools = _tools(request, context)
     if tools is not None:
@@ -36,20 +36,20 @@ def encode_request(request: Request, context: Context) -> WireRequest:
 
 
 def path_of(options: BackOptions) -> str:
-    """The path below the base URL: a hosted agent has one of its own."""
+    """Return the path below the base URL, which for a hosted agent contains its id."""
     return options.path if options.bot_id is None else f"/v1/aibot/bots/{quote(options.bot_id, safe='')}/send-message"
 
 
 def conversation_of(request: Request, context: Context) -> str:
-    """The conversation's id. An empty one is a conversation to AG-Kit, and "none" to everybody else."""
+    """Return the conversation's id. An empty id is valid in AG-Kit; in other dialects it means none."""
     thread = context.thread_id if context.thread_id is not None else request.thread_id
-    if thread or (thread == "" and notes(request.extras).get("generation") == 1):
+    if thread or (thread == "" and request_notes(request.extras).get("generation") == 1):
         return thread
     return context.run_id
 
 
-def refuse(request: Request) -> None:
-    """Raises `Unsupported` for what cannot be asked and must not be left out."""
+def check_supported(request: Request) -> None:
+    """Raise `Unsupported` for what the protocol does not support and must not be left out."""
     n = request.sampling.n
     if n is not None and n > 1:
         raise Unsupported(f"n: this backend gives one answer, but {n} were requested.", param="n")
@@ -59,11 +59,11 @@ def refuse(request: Request) -> None:
 
 
 def record_losses(request: Request, context: Context) -> None:
-    """Notes what has no field on this wire."""
+    """Record what has no field in the protocol."""
     choice, sampling = request.tool_choice, request.sampling
-    said = [name for name in sampling.__slots__ if getattr(sampling, name) is not None and name != "n"]
-    if said:
-        context.lost.add(Feature.SAMPLING, ", ".join(said))
+    dropped = [name for name in sampling.__slots__ if getattr(sampling, name) is not None and name != "n"]
+    if dropped:
+        context.lost.add(Feature.SAMPLING, ", ".join(dropped))
     losses = {
         Feature.TOOL_CHOICE: choice is not None and (choice.mode is ToolMode.REQUIRED or bool(choice.names)),
         Feature.PARALLEL_TOOL_CALLS: request.parallel_tool_calls is not None,
@@ -81,7 +81,7 @@ def record_losses(request: Request, context: Context) -> None:
 
 
 def _tools(request: Request, context: Context) -> list[dict[str, Any]] | None:
-    """Absent, empty and filled lists mean three things: keep the last list, offer none, offer these."""
+    """Return the tools: None keeps the conversation's earlier list, an empty list offers none."""
     if request.tools is None or (request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE):
         return None
     return [_tool(t) for t in supported(request, NAME, context.lost)]
@@ -90,7 +90,7 @@ def _tools(request: Request, context: Context) -> list[dict[str, Any]] | None:
 def _tool(tool: Tool) -> dict[str, Any]:
     schema = EMPTY_SCHEMA if tool.parameters is None else tool.parameters
     return {
-        **unknown(tool.extras),
+        **unknown_fields(tool.extras),
         "name": tool.name,
         "description": tool.description or "",
         "parameters": json_text(schema),
@@ -98,14 +98,14 @@ def _tool(tool: Tool) -> dict[str, Any]:
 
 
 def _resume(answer: Resume) -> dict[str, Any]:
-    """The payload is text, as it is or JSON: not every server takes more."""
+    """Return the answer to an interrupt. The payload is sent as a string, which every server accepts."""
     payload = payload_of(answer)
     text = payload if isinstance(payload, str) else json_text(payload)
     return {"interruptId": answer.interrupt_id, "payload": text}
 
 
 def payload_of(answer: Resume) -> Any:
-    """The payload, any JSON. A cancelled interrupt without one must not look like a consent."""
-    if (sent := own(answer.extras).get("payload")) is not None:
-        return sent
+    """Return the payload, any JSON value. A cancelled interrupt without one must not look like consent."""
+    if (original := own(answer.extras).get("payload")) is not None:
+        return original
     return "cancelled" if answer.payload is None and answer.decision == "cancelled" else answer.payload
