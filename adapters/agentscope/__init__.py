@@ -87,14 +87,14 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home: Any
+    module: Any
     if name.endswith("Builder"):
-        from bridge.dialects.agentscope import sdk as home
+        from bridge.dialects.agentscope import sdk as module
     elif name in ("AgentScope", "AgentScopeJava", "dialect", "java"):
-        from bridge.dialects.agentscope import codec as home
+        from bridge.dialects.agentscope import codec as module
     else:
-        from bridge.dialects.agentscope.sdk import schemas as home
-    value = globals()[name] = getattr(home, name)
+        from bridge.dialects.agentscope.sdk import schemas as module
+    value = globals()[name] = getattr(module, name)
     return value
 
 

@@ -1,7 +1,7 @@
 """Interrupts <-> approval requests and their answers: the confirm and cancel buttons of the web frontend.
 
-An interrupt of another dialect becomes an approval request, too. Its reason and payload are kept beside it: in the
-message's metadata, or inside `data` where a written form has no metadata.
+Interrupts of other dialects become approval requests, too. Their reason and payload are sent in the message's metadata,
+or inside `data` in forms without metadata.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bridge.dialects.agentscope.notes import NAME
+from bridge.dialects.agentscope.extras import NAME
 from bridge.model import Interrupted, Resume, json_text
 
 
 def approval_data(event: Interrupted) -> tuple[dict[str, Any], dict[str, Any]]:
-    """`data` of an approval request, and the note that keeps what it cannot say."""
+    """Return `data` of an approval request, and metadata with what has no field in it."""
     payload = event.payload if isinstance(event.payload, dict) else {}
-    looks = isinstance(payload.get("name"), str) and "arguments" in payload
-    if looks and event.reason == "approval" and payload.get("id") == event.interrupt_id:
+    is_call = isinstance(payload.get("name"), str) and "arguments" in payload
+    if is_call and event.reason == "approval" and payload.get("id") == event.interrupt_id:
         return payload, {}
-    arguments = payload["arguments"] if looks else event.payload
+    arguments = payload["arguments"] if is_call else event.payload
     data: dict[str, Any] = {
         "id": event.interrupt_id,
-        "name": payload["name"] if looks else event.reason or "interrupt",
+        "name": payload["name"] if is_call else event.reason or "interrupt",
         "arguments": arguments if isinstance(arguments, str) else json_text(arguments),
         "server_label": payload.get("server_label") or "",
     }
@@ -32,25 +32,25 @@ def approval_data(event: Interrupted) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def interrupted(
-    data: dict[str, Any], metadata: dict[str, Any], beside: dict[str, Any], make_id: Callable[[str], str]
+    data: dict[str, Any], metadata: dict[str, Any], own_extras: dict[str, Any], make_id: Callable[[str], str]
 ) -> Interrupted:
-    """Return the interrupt in an approval request. `beside` holds fields for frontends of the same dialect."""
-    said, call_id = data.get("id"), data.get("call_id")
-    noted = metadata.get("interrupt") or data.get("interrupt")
-    if not isinstance(noted, dict):
-        noted = {"reason": "approval", "payload": data}
-    reason = noted.get("reason")
+    """Return the interrupt of an approval request. `own_extras`: extras for frontends of the same dialect."""
+    wire_id, call_id = data.get("id"), data.get("call_id")
+    interrupt = metadata.get("interrupt") or data.get("interrupt")
+    if not isinstance(interrupt, dict):
+        interrupt = {"reason": "approval", "payload": data}
+    reason = interrupt.get("reason")
     return Interrupted(
-        said if isinstance(said, str) and said else make_id("interrupt"),
+        wire_id if isinstance(wire_id, str) and wire_id else make_id("interrupt"),
         reason if isinstance(reason, str) else None,
-        noted.get("payload"),
+        interrupt.get("payload"),
         call_id if isinstance(call_id, str) else None,
-        {NAME: beside},
+        {NAME: own_extras},
     )
 
 
 def answer_data(resume: Resume) -> dict[str, Any]:
-    """`data` of the answer to an approval request."""
+    """Return `data` of the answer to an approval request."""
     payload = resume.payload if isinstance(resume.payload, dict) else {}
     reason = payload.get("reason")
     return {

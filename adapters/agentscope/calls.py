@@ -8,8 +8,8 @@ from typing import Any
 from bridge.codec import Feature, Losses
 from bridge.codec.jsontext import loads
 from bridge.codec.media import result_words
-from bridge.dialects.agentscope.notes import NAME, own
-from bridge.dialects.agentscope.spelling import text_of
+from bridge.dialects.agentscope.extras import NAME, own
+from bridge.dialects.agentscope.normalization import text_of
 from bridge.model import Origin, Part, Text, ToolCall, ToolResult, ToolResulted, json_text
 
 ORIGINS: dict[str, Origin] = {
@@ -23,54 +23,56 @@ OUTPUTS = frozenset(f"{name}_output" for name in ORIGINS)
 _TYPES = {origin: name for name, origin in ORIGINS.items()}
 
 
-def call_type(origin: Origin, extras: dict[str, dict[str, Any]] | None, ordinary: str, *, noted: bool = True) -> str:
-    """The message type of a call: what an AgentScope backend called it, else by origin; of a function, `ordinary`.
+def call_type(
+    origin: Origin, extras: dict[str, dict[str, Any]] | None, default_type: str, *, has_metadata: bool = True
+) -> str:
+    """Return the message type of a call: that of an AgentScope backend, else by origin; for functions, `default_type`.
 
-    `noted`: whether the message's metadata can tell an origin that the type does not.
+    `has_metadata`: an origin other than the type's can be sent in metadata.
     """
-    said = own(extras).get("type")
-    if isinstance(said, str) and said in CALLS and (noted or ORIGINS[said] is origin):
-        return said
-    return ordinary if origin is Origin.FUNCTION else _TYPES[origin]
+    sent_type = own(extras).get("type")
+    if isinstance(sent_type, str) and sent_type in CALLS and (has_metadata or ORIGINS[sent_type] is origin):
+        return sent_type
+    return default_type if origin is Origin.FUNCTION else _TYPES[origin]
 
 
-def origin_note(origin: Origin, kind: str) -> dict[str, Any]:
-    """Metadata that keeps an origin which the message type does not tell (a function written as plugin_call)."""
+def origin_metadata(origin: Origin, kind: str) -> dict[str, Any]:
+    """Return metadata with the origin, if the message type implies another (a function sent as plugin_call)."""
     return {} if ORIGINS[kind] is origin else {"origin": str(origin)}
 
 
 def origin_of(kind: str, metadata: object) -> Origin:
-    noted = metadata.get("origin") if isinstance(metadata, dict) else None
-    return next((o for o in Origin if o == noted), ORIGINS[kind])
+    stored = metadata.get("origin") if isinstance(metadata, dict) else None
+    return next((o for o in Origin if o == stored), ORIGINS[kind])
 
 
 def call_data(kind: str, call_id: str, name: str, arguments: str, server_label: str | None) -> dict[str, Any]:
-    """`data` of a call, keys in the order of the real server."""
+    """Return `data` of a call, with keys in the order of the real server."""
     if kind == "mcp_call":
         return {"call_id": call_id, "arguments": arguments, "name": name, "server_label": server_label}
     return {"call_id": call_id, "name": name, "arguments": arguments}
 
 
 def arguments_of(value: object) -> str:
-    """The arguments as the string they should be; some senders put the object itself."""
+    """Return the arguments as a string; some senders send an object."""
     if isinstance(value, str):
         return value
     return "" if value is None else json_text(value)
 
 
 def output_data(call_id: str, name: str | None, output: str) -> dict[str, Any]:
-    """`data` of an output."""
+    """Return `data` of an output."""
     return {"call_id": call_id, "name": name or None, "output": output}
 
 
 def output_of(result: ToolResult | ToolResulted, lost: Losses, feature_of: Callable[[Part], Feature]) -> str:
-    """The output string: byte-equal where an AgentScope peer wrote one, else the parts as text."""
+    """Return the output string: that of an AgentScope peer unchanged, else the parts as text."""
     raw = own(result.extras).get("output")
     return raw if isinstance(raw, str) else result_words(result.parts, lost, feature_of)
 
 
 def output_parts(raw: str) -> list[Part]:
-    """The parts of an output string: texts joined when it is a JSON list of text blocks."""
+    """Return the parts of an output string; the texts of a JSON list of text blocks are joined."""
     joined = _joined(raw) if raw.lstrip()[:1] == "[" else None
     return [Text(raw if joined is None else joined)]
 
@@ -88,7 +90,7 @@ def _joined(raw: str) -> str | None:
 
 
 def call_of(kind: str, data: dict[str, Any], metadata: object, call_id: str) -> ToolCall:
-    """The call that a finished `data` content describes."""
+    """Return the call in a finished `data` content."""
     return ToolCall(
         call_id,
         text_of(data.get("name")),
@@ -100,7 +102,7 @@ def call_of(kind: str, data: dict[str, Any], metadata: object, call_id: str) -> 
 
 
 def result_of(kind: str, data: dict[str, Any], metadata: object, call_id: str) -> ToolResult:
-    """The result that a finished `data` content describes; the string itself is kept for the same dialect."""
+    """Return the result in a finished `data` content; extras keep the string itself."""
     raw = arguments_of(data.get("output"))
     failed = data.get("is_error") is True or (isinstance(metadata, dict) and metadata.get("is_error") is True)
     extras = {NAME: {"type": kind, "output": raw}}

@@ -1,6 +1,6 @@
 """The dialects `agentscope` and `agentscope-java`: AgentScope Runtime's agent API in its two documented forms.
 
-Both read every form there is; the name decides what is written.
+Both read all written forms; the name selects the form that is written.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from bridge.codec import (
 )
 from bridge.codec.jsontext import MAX_DEPTH, deeper_than, dumps, may_nest
 from bridge.dialects.agentscope import errors, services
+from bridge.dialects.agentscope.body import encode_request, encode_stop
 from bridge.dialects.agentscope.capabilities import CAPABILITIES, JAVA_CAPABILITIES
 from bridge.dialects.agentscope.decoder import Decoder
 from bridge.dialects.agentscope.encoder import Encoder
-from bridge.dialects.agentscope.fields import read_any, status_of
+from bridge.dialects.agentscope.extras import own
+from bridge.dialects.agentscope.fields import read_json_unpaired, status_of
 from bridge.dialects.agentscope.forms import JAVA, PYTHON, Form
-from bridge.dialects.agentscope.notes import own
+from bridge.dialects.agentscope.normalization import normalized
 from bridge.dialects.agentscope.options import BackOptions, FrontOptions, JavaBackOptions, JavaFrontOptions, back, front
 from bridge.dialects.agentscope.request import decode_request
-from bridge.dialects.agentscope.spelling import plain
-from bridge.dialects.agentscope.writing import encode_request, encode_stop
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed
 
@@ -44,7 +44,7 @@ class AgentScope(SingleRunDialect, TaskDialect):
     resumable = True
     url = "http://127.0.0.1:8090"
     capabilities = CAPABILITIES
-    # The documents show events so.
+    # The documentation shows events as JSON lines.
     streams_json_lines = True
     form: Form = PYTHON
     surface = (
@@ -89,9 +89,9 @@ class AgentScope(SingleRunDialect, TaskDialect):
         return Encoder(context, self._form(options), options)
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
-        """The terminal response object, which holds the whole answer; a failed run is its error response.
+        """Return the terminal response object, which holds the whole answer; for a failed run, an error response.
 
-        How a backend of this dialect said that it failed is passed on, with the HTTP status of the failure.
+        The status and code that a backend of this dialect sent are passed on, with the HTTP status of the failure.
         """
         last = events[-1]
         failure = last.error if isinstance(last, RunFailed) else None
@@ -107,8 +107,8 @@ class AgentScope(SingleRunDialect, TaskDialect):
         return errors.encode_error(failure)
 
     def encode_health(self, alive: bool) -> WireResponse:
-        said = ("healthy", "ready") if alive else ("unhealthy", "not_ready")
-        body = {"status": said[0], "mode": "daemon_thread", "runner": said[1]}
+        status, runner = ("healthy", "ready") if alive else ("unhealthy", "not_ready")
+        body = {"status": status, "mode": "daemon_thread", "runner": runner}
         return json_response(dumps(body), 200 if alive else 503)
 
     def example_request(self, text: str, stream: bool = True) -> WireRequest:
@@ -131,11 +131,11 @@ class AgentScope(SingleRunDialect, TaskDialect):
         return Decoder(context)
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
-        """A JSON body is the terminal response, whatever its status says."""
+        """Read a JSON body as the terminal response, also without a status in it."""
         decoder = self.decoder(context)
         if wire.status >= 400:
             return decoder.close(self.decode_error(wire))
-        body = read_any(wire.body)
+        body = read_json_unpaired(wire.body)
         if not isinstance(body, dict):
             text = "The backend's answer is neither an event stream nor a JSON object."
             return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))
@@ -143,7 +143,7 @@ class AgentScope(SingleRunDialect, TaskDialect):
             return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is nested too deep."))
         if "detail" in body and "output" not in body:
             return decoder.close(self.decode_error(WireResponse(502, wire.headers, wire.body)))
-        response = plain(body)
+        response = normalized(body)
         if "output" in response and not status_of(response):
             response = {**response, "status": "completed"}
         return [*decoder.feed([dumps(response)]), *decoder.close()]
@@ -166,14 +166,14 @@ class AgentScopeJava(AgentScope):
     back_options = JavaBackOptions
 
     def _form(self, options: FrontOptions | BackOptions) -> Form:
-        """The Java enumeration has no constant for reasoning; a client that knows no other wants it as a message."""
+        """Return the Java form. Its enumeration has no type for reasoning; by option it is sent as messages."""
         if getattr(options, "reasoning", "reasoning") == "message":
             return replace(JAVA, types={**JAVA.types, "reasoning": "message"})
         return JAVA
 
 
 dialect = AgentScope()
-"""The dialect as the registry finds it."""
+"""The dialect, as an entry point of the registry."""
 
 java = AgentScopeJava()
-"""Its Java form, as the registry finds it."""
+"""Its Java form, as an entry point of the registry."""

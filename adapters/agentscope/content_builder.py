@@ -1,4 +1,4 @@
-"""Contents written by hand: `ContentBuilder`, made by a `MessageBuilder`."""
+"""`ContentBuilder`, which a `MessageBuilder` creates."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Protocol
 from bridge.codec.jsontext import dumps, kind_of
 from bridge.dialects.agentscope.forms import PYTHON, Form
 from bridge.dialects.agentscope.merge import MEDIA_FIELDS, join_media, merge
+from bridge.dialects.agentscope.normalization import CONTENT_TYPES
 from bridge.dialects.agentscope.objects import content_object
-from bridge.dialects.agentscope.spelling import CONTENT_TYPES
 
-# What a content of each type says, with the values of one that says nothing yet.
+# The payload fields of each content type, with their initial values.
 PAYLOADS: dict[str, dict[str, Any]] = {
     "text": {"text": None},
     "refusal": {"refusal": None},
@@ -25,9 +25,9 @@ PAYLOADS: dict[str, dict[str, Any]] = {
 
 
 class Snapshot(dict[str, Any]):
-    """One event as it was when it was made: the fields of the wire, in their order and in the Python form.
+    """An event at the time of its creation: its fields in the order of the protocol, in the Python form.
 
-    What the builders do later does not show in it. The fields are attributes, too, and objects in them are snapshots.
+    Later calls of the builders do not change it. The fields are attributes, too, and objects in them are snapshots.
     """
 
     __slots__ = ("form",)
@@ -35,9 +35,9 @@ class Snapshot(dict[str, Any]):
 
     @classmethod
     def of(cls, event: Mapping[str, Any], form: Form = PYTHON) -> Snapshot:
-        made = cls({name: _nested(value, form) for name, value in event.items()})
-        object.__setattr__(made, "form", form)
-        return made
+        snapshot = cls({name: _nested(value, form) for name, value in event.items()})
+        object.__setattr__(snapshot, "form", form)
+        return snapshot
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -64,7 +64,7 @@ class Snapshot(dict[str, Any]):
         return self.form.write(self).decode()
 
     def sse(self) -> bytes:
-        """The event as it stands in a `text/event-stream`."""
+        """The event as a frame of a `text/event-stream`."""
         return b"data: " + self.form.write(self) + b"\n\n"
 
 
@@ -82,28 +82,28 @@ def _plain(value: Any, exclude_none: bool) -> Any:
     return value
 
 
-class Dumps(Protocol):
-    """An object like those of pydantic, such as the runtime's contents and messages."""
+class ModelLike(Protocol):
+    """An object with pydantic's `model_dump()`, such as the runtime's contents and messages."""
 
     def model_dump(self) -> dict[str, Any]: ...
 
 
-Fields = Mapping[str, Any] | Dumps
+Fields = Mapping[str, Any] | ModelLike
 
 
-def fields_of(value: Fields, what: str) -> dict[str, Any]:
-    """The fields of a content or message. Raises `ValueError` for anything but a mapping or a model."""
+def fields_of(value: Fields, parameter: str) -> dict[str, Any]:
+    """Return the fields of a content or message. Raises `ValueError` for anything but a mapping or a model."""
     if isinstance(value, Mapping):
         return dict(value)
     dump = getattr(value, "model_dump", None)
     if dump is None:
-        raise ValueError(f"{what}: expected a mapping or an object with model_dump(), got {type(value).__name__}.")
+        raise ValueError(f"{parameter}: expected a mapping or an object with model_dump(), got {type(value).__name__}.")
     fields: dict[str, Any] = dump()
     return fields
 
 
-class Holder(Protocol):
-    """The message in which a content stands."""
+class ParentMessage(Protocol):
+    """The message that holds a content."""
 
     @property
     def id(self) -> str: ...
@@ -122,7 +122,7 @@ class ContentBuilder:
     Raises `ValueError` for a method or a value that is not of its type.
     """
 
-    def __init__(self, message: Holder, content_type: str, index: int) -> None:
+    def __init__(self, message: ParentMessage, content_type: str, index: int) -> None:
         if content_type not in CONTENT_TYPES:
             known = ", ".join(sorted(CONTENT_TYPES))
             raise ValueError(f"content_type: expected one of {known}, got {content_type!r}.")
@@ -130,7 +130,7 @@ class ContentBuilder:
         self.index = index
         self._message = message
         self._payload = dict(PAYLOADS[content_type])
-        self._begun = False
+        self._started = False
         self._completed: Snapshot | None = None
 
     @property
@@ -141,13 +141,13 @@ class ContentBuilder:
 
     def add_text_delta(self, text: str | None) -> Snapshot:
         """A piece of text; None counts as an empty one."""
-        self._need("add_text_delta", "text")
+        self._require_type("add_text_delta", "text")
         return self.add_payload_delta({"text": "" if text is None else text})
 
     add_delta = add_text_delta
 
     def set_text(self, text: str | None) -> Snapshot:
-        """The text so far, in place of what was said before."""
+        """Replace the text so far."""
         return self._set("set_text", "text", {"text": text})
 
     def set_refusal(self, text: str | None) -> Snapshot:
@@ -159,13 +159,13 @@ class ContentBuilder:
         return self._set("set_data", "data", {"data": data})
 
     def update_data(self, key: str, value: Any) -> Snapshot:
-        """One key of the data anew; the event holds all that was said so far."""
-        self._need("update_data", "data")
+        """Set one key of the data; the event holds all data so far."""
+        self._require_type("update_data", "data")
         return self._set("update_data", "data", {"data": {**(self._payload["data"] or {}), key: value}})
 
     def add_data_delta(self, data: dict[str, Any]) -> Snapshot:
-        """Joined to what is there key by key: text, numbers, lists and objects grow, all else is replaced."""
-        self._need("add_data_delta", "data")
+        """Merge data key by key: texts, lists and objects are joined, numbers added, other values replaced."""
+        self._require_type("add_data_delta", "data")
         return self.add_payload_delta({"data": data})
 
     # ------------------------------------------------------------------ media
@@ -195,47 +195,47 @@ class ContentBuilder:
     # ------------------------------------------------------------------ the end
 
     def complete(self) -> Snapshot:
-        """The whole content, which is part of the message from now on. Again: the same event."""
+        """Complete the content, which adds it to the message. Further calls return the same event."""
         if self._completed is None:
             self._message.changed()
             self._completed = self._event("completed", False, self._payload)
         return self._completed
 
     def get_content_data(self) -> Snapshot:
-        """The content as it stands."""
+        """The content in its present state."""
         return self._completed or self._event("in_progress", False, self._payload)
 
-    # ------------------------------------------------------------------ whatever the type
+    # ------------------------------------------------------------------ any type
 
     def add_payload_delta(self, payload: dict[str, Any]) -> Snapshot:
         """A piece of any type: text and addresses are appended, data is merged."""
-        payload = _checked(self.type, payload)
-        self._begin()
+        payload = _checked_copy(self.type, payload)
+        self._start()
         self._payload.update(_joined(self.type, self._payload, payload))
         return self._event("in_progress", True, {**PAYLOADS[self.type], **payload})
 
     def set_payload(self, payload: dict[str, Any]) -> Snapshot:
-        """The whole value so far.
+        """Replace the whole value so far.
 
-        The first event of a second or later content is a delta: the web frontend lays anything else over the content
-        before it.
+        The first event of a second or later content is a delta: the web frontend overwrites the previous content
+        otherwise.
         """
-        payload = _checked(self.type, payload)
-        first = self._begin()
+        payload = _checked_copy(self.type, payload)
+        first = self._start()
         self._payload.update(payload)
         return self._event("in_progress", first and self.index > 0, self._payload)
 
     def _set(self, action: str, kind: str, payload: dict[str, Any]) -> Snapshot:
-        self._need(action, kind)
+        self._require_type(action, kind)
         return self.set_payload(payload)
 
-    def _begin(self) -> bool:
-        """True before the first event of the content."""
+    def _start(self) -> bool:
+        """Mark the content as changed. Returns True before its first event."""
         self._message.changed()
-        first, self._begun, self._completed = not self._begun, True, None
+        first, self._started, self._completed = not self._started, True, None
         return first
 
-    def _need(self, action: str, kind: str) -> None:
+    def _require_type(self, action: str, kind: str) -> None:
         if self.type != kind:
             raise ValueError(f"{action}(): expected a content of type {kind}, this one is {self.type}.")
 
@@ -244,7 +244,7 @@ class ContentBuilder:
         return Snapshot.of(event, self._message.form)
 
 
-def _checked(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
+def _checked_copy(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
     """Return a private copy of the payload. Raises `ValueError` for a value that its field cannot have."""
     for name, value in payload.items():
         if kind == "data":
@@ -255,7 +255,7 @@ def _checked(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_data(value: Any) -> None:
-    """Found out here, and not when the event is written: a dict that JSON can say."""
+    """Raise `ValueError` for data that is not a JSON object, before an event is written."""
     if not isinstance(value, dict):
         raise ValueError(f"data: expected a dict, got {kind_of(value)}.")
     try:

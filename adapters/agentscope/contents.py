@@ -1,7 +1,6 @@
 """Contents <-> parts: text, data and media inside messages, the same in requests and answers.
 
-Everything that reads takes any JSON value and gives None or a default for what makes no sense; requests are
-checked before they come here.
+Readers accept any JSON value and return None or a default for invalid ones; requests are validated before.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bridge.dialects.agentscope.spelling import text_of
+from bridge.dialects.agentscope.normalization import text_of
 from bridge.model import (
     Data,
     FileRef,
@@ -30,7 +29,7 @@ from bridge.model import (
 
 
 def content_of(part: Part, *, request: bool = False) -> tuple[str, dict[str, Any]]:
-    """Content type and payload fields of a part that is neither call, result nor reasoning."""
+    """Return content type and payload fields of a part that is not a call, result or reasoning."""
     match part:
         case Text():
             return "text", {"text": part.text}
@@ -39,7 +38,7 @@ def content_of(part: Part, *, request: bool = False) -> tuple[str, dict[str, Any
         case Data(value=dict() as value):
             return "data", {"data": value}
         case Data(value=value):
-            # The schema knows objects only; `wrapped` tells our own reader that this one is not the value itself.
+            # The schema allows objects only; `wrapped` marks for our own reader that the value is inside.
             return "data", {"data": {"value": value}, "wrapped": True}
         case Media():
             return str(part.kind), _media(part, request)
@@ -59,21 +58,21 @@ def _media(media: Media, request: bool) -> dict[str, Any]:
             return {**_audio(media), **reference}
         case MediaKind.FILE:
             url = url_of(media)
-            # Table 18 names file_data, but the real agent looks at file_url only: a request says both.
+            # Table 18 of the documentation has file_data, but the real agent reads file_url only: requests send both.
             data = url if request and isinstance(media.source, Inline) else None
             return {"file_url": url, "file_id": None, "filename": media.filename, "file_data": data, **reference}
 
 
 def _audio(media: Media) -> dict[str, Any]:
-    """Bare base64 with a short format where that says everything, otherwise one URL.
+    """Return base64 with a short format if that is sufficient, otherwise one URL.
 
-    The agent makes `audio/<format>` of a format, so a full media type would be doubled there.
+    The agent prepends `audio/` to a format, so it must not be a full media type.
     """
     mime = mime_of(media)
     if isinstance(media.source, Inline) and mime:
-        short = "mp3" if mime == "audio/mpeg" else mime.removeprefix("audio/")
-        if "/" not in short and _audio_type(short) == mime:
-            return {"data": media.source.base64, "format": short}
+        format_name = "mp3" if mime == "audio/mpeg" else mime.removeprefix("audio/")
+        if "/" not in format_name and _audio_type(format_name) == mime:
+            return {"data": media.source.base64, "format": format_name}
     return {"data": url_of(media), "format": None if isinstance(media.source, Inline) else media.mime}
 
 
@@ -81,7 +80,7 @@ def _audio(media: Media) -> dict[str, Any]:
 
 
 def part_of(content: dict[str, Any]) -> Part | None:
-    """The part of a whole content; None when its payload is absent or no content type fits."""
+    """Return the part of a whole content; None if its payload is missing or its type unknown."""
     reader = _READERS.get(text_of(content.get("type")).lower() or "text")
     return reader(content) if reader else None
 
@@ -111,8 +110,8 @@ def _read_audio(content: dict[str, Any]) -> Part | None:
     if not data:
         return _medium(MediaKind.AUDIO, None, content)
     if _is_url(data):
-        source, said = source_of(data)
-        return Media(MediaKind.AUDIO, source, said or mime)
+        source, url_mime = source_of(data)
+        return Media(MediaKind.AUDIO, source, url_mime or mime)
     return Media(MediaKind.AUDIO, Inline(data), mime)
 
 
@@ -141,7 +140,7 @@ def _is_url(data: str) -> bool:
 
 
 def _filename(content: dict[str, Any]) -> str | None:
-    """The web frontend writes `file_name`, the schema `filename`."""
+    """Return the file name: `filename` in the schema, `file_name` from the web frontend."""
     return text_of(content.get("filename")) or text_of(content.get("file_name")) or None
 
 

@@ -1,4 +1,4 @@
-"""Failures in AgentScope's words and back, before a stream and inside one."""
+"""Translate failures to AgentScope errors and back, before a stream and inside one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
-# Our code -> AgentScope's word. What is not here is said as the last resort below.
-_WORDS: dict[ErrorCode, str] = {
+# Our code -> AgentScope's code; the default below for all others.
+_WIRE_CODES: dict[ErrorCode, str] = {
     ErrorCode.INVALID_REQUEST: "INVALID_PARAMETER",
     ErrorCode.UNSUPPORTED: "INVALID_PARAMETER",
     ErrorCode.TOO_LARGE: "INVALID_PARAMETER",
@@ -32,10 +32,10 @@ _WORDS: dict[ErrorCode, str] = {
     ErrorCode.RUN_TIMEOUT: "TIMEOUT",
     ErrorCode.CANCELED: "CANCELED",
 }
-_UNKNOWN = "AGENT_UNKNOWN_ERROR"
+_DEFAULT_WIRE_CODE = "AGENT_UNKNOWN_ERROR"
 
-# AgentScope's word -> our code; every other word, the Java runtime's "500" among them, is an error of the backend.
-# AUTH_FAILED and its like speak of what the agent called, so they are never the client's 401.
+# AgentScope's code -> our code; all others, such as the Java runtime's "500", are errors of the backend.
+# AUTH_FAILED and similar codes refer to services that the agent called, so they are never a 401 for the client.
 _CODES: dict[str, ErrorCode] = {
     "MODEL_TIMEOUT": ErrorCode.BACKEND_TIMEOUT,
     "TIMEOUT": ErrorCode.BACKEND_TIMEOUT,
@@ -53,38 +53,40 @@ _CODES: dict[str, ErrorCode] = {
     "PARAMETER_VALIDATION": ErrorCode.INVALID_REQUEST,
     "CANCELED": ErrorCode.CANCELED,
 }
-# A status that says why says it also of an error whose word is unknown.
-_BY_STATUS = {"rejected": ErrorCode.CONTENT_FILTER, "canceled": ErrorCode.CANCELED}
-_STATUSES = {**BY_STATUS, 499: ErrorCode.CANCELED}
+# A status that implies a code, for errors with an unknown one.
+_CODES_BY_STATUS = {"rejected": ErrorCode.CONTENT_FILTER, "canceled": ErrorCode.CANCELED}
+_CODES_BY_HTTP_STATUS = {**BY_STATUS, 499: ErrorCode.CANCELED}
 _OWN_CODES = frozenset(map(str, ErrorCode))
 
 
 # ------------------------------------------------------------------ inside a stream
 
 
-def error_object(failure: Failure, word: str | None = None, status: str = "failed") -> dict[str, Any]:
-    """`error` of a response with this status. `word` is what an AgentScope backend called it.
+def error_object(failure: Failure, wire_code: str | None = None, status: str = "failed") -> dict[str, Any]:
+    """Return `error` of a response with this status. `wire_code` is the code of an AgentScope backend.
 
-    Where the word says less than we know, `reason` names our own code; clients read `code` and `message` only.
+    If the code sent does not identify ours, `reason` does; clients read `code` and `message` only.
     """
-    chosen = word if word and _code_of(word, status) is failure.code else None
+    chosen = wire_code if wire_code and _code_of(wire_code, status) is failure.code else None
     if chosen is None and failure.code is ErrorCode.NOT_FOUND and failure.backend_code == "model_not_found":
         chosen = "MODEL_NOT_FOUND"
-    chosen = masked(chosen, LONGEST_WORD) if chosen else _WORDS.get(failure.code, _UNKNOWN)
+    chosen = masked(chosen, LONGEST_WORD) if chosen else _WIRE_CODES.get(failure.code, _DEFAULT_WIRE_CODE)
     error = {"code": chosen, "message": masked(failure.message)}
     if _code_of(chosen, status) is not failure.code:
         error["reason"] = str(failure.code)
     return error
 
 
-def _code_of(word: str | None, status: object) -> ErrorCode:
-    """Return our code for AgentScope's word; for an unknown one, what the status says."""
-    default = _BY_STATUS.get(status, ErrorCode.BACKEND_ERROR) if isinstance(status, str) else ErrorCode.BACKEND_ERROR
-    return _CODES.get(word or "", default)
+def _code_of(wire_code: str | None, status: object) -> ErrorCode:
+    """Return our code for AgentScope's; for an unknown one, the code implied by the status."""
+    default = (
+        _CODES_BY_STATUS.get(status, ErrorCode.BACKEND_ERROR) if isinstance(status, str) else ErrorCode.BACKEND_ERROR
+    )
+    return _CODES.get(wire_code or "", default)
 
 
 def has_error(error: object) -> bool:
-    """Return whether an `error` says anything: a text, or an object whose values are not all null."""
+    """Return whether an `error` is not empty: a text, or an object whose values are not all null."""
     return any(v is not None for v in error.values()) if isinstance(error, dict) else bool(error)
 
 
@@ -94,35 +96,36 @@ def failure_of(error: object, fallback: str = "The backend reported an error.", 
     `status` is that of the object with the error.
     """
     if isinstance(error, dict):
-        word, text, own = error.get("code"), error.get("message"), error.get("reason")
+        wire_code, text, reason = error.get("code"), error.get("message"), error.get("reason")
     else:
-        word, text, own = None, error, None
-    word = str(word) if isinstance(word, (str, int)) and not isinstance(word, bool) else None
-    code = _code_of(word, status)
-    if isinstance(own, str) and own in _OWN_CODES:
-        code = ErrorCode(own)
+        wire_code, text, reason = None, error, None
+    wire_code = str(wire_code) if isinstance(wire_code, (str, int)) and not isinstance(wire_code, bool) else None
+    code = _code_of(wire_code, status)
+    if isinstance(reason, str) and reason in _OWN_CODES:
+        code = ErrorCode(reason)
     message = masked(text) if isinstance(text, str) and text else fallback
-    return unwrapped(Failure(code, message, backend_code=word and masked(word, LONGEST_WORD)))
+    return unwrapped(Failure(code, message, backend_code=wire_code and masked(wire_code, LONGEST_WORD)))
 
 
 # ------------------------------------------------------------------ before a stream
 
 
 def encode_error(failure: Failure) -> WireResponse:
-    """FastAPI's shape, which is the real server's. Invalid requests are 422 as there."""
+    """Return a response in the real server's shape, that of FastAPI; invalid requests are 422."""
     return detail_response(failure, masked(failure.message))
 
 
 def decode_error(wire: WireResponse) -> Failure:
-    """Return the failure that an error status means. A refused key gets our own message; an HTML page is not
-    repeated.
+    """Return the failure of an error response.
+
+    A refused key gets our own message; HTML pages are not quoted.
     """
     headers = passed_on(wire.headers)
     if wire.status in (401, 403):
         return Failure(ErrorCode.BACKEND_AUTH, KEY_REFUSED, headers=headers)
     text, kind = told_in(read_json(wire.body))
     default = ErrorCode.BACKEND_ERROR if wire.status >= 500 else ErrorCode.INVALID_REQUEST
-    code = _STATUSES.get(wire.status, default)
+    code = _CODES_BY_HTTP_STATUS.get(wire.status, default)
     if kind in _OWN_CODES:
         code = ErrorCode(kind)
     message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."

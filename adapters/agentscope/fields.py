@@ -1,4 +1,4 @@
-"""The meaning of single fields of an event, where servers leave them out or write them in their own way."""
+"""Values of single fields of an event, which servers omit or write in different ways."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from bridge.codec.jsontext import loads, loads_unpaired
 from bridge.codec.redact import masked
 from bridge.dialects.agentscope.errors import error_object, failure_of, has_error
-from bridge.dialects.agentscope.spelling import message_type
+from bridge.dialects.agentscope.normalization import message_type
 from bridge.errors import Failure
 from bridge.model import FinishReason, MessageStatus
 
@@ -18,27 +18,27 @@ ENDS: dict[str, MessageStatus] = {
     "rejected": MessageStatus.FAILED,
     "canceled": MessageStatus.CANCELED,
 }
-"""The statuses with which a response, a message or a content is over."""
+"""The statuses with which a response, a message or a content ends."""
 
 REASONS: dict[str, FinishReason] = {
     "rejected": FinishReason.CONTENT_FILTER,
     "canceled": FinishReason.CANCELED,
     "incomplete": FinishReason.LENGTH,
 }
-"""The reasons that a status tells."""
+"""The finish reasons implied by a status."""
 
 FINISHES: dict[str, FinishReason] = {
     "length": FinishReason.LENGTH,
     "content_filter": FinishReason.CONTENT_FILTER,
 }
-"""The reasons that stand in a message's metadata, or in its code."""
+"""The finish reasons in a message's metadata or code."""
 
 
 def object_of(event: dict[str, Any]) -> str:
-    """Which object an event is; inferred where the field is missing (rule 2)."""
-    said = event.get("object")
-    if isinstance(said, str) and said:
-        return said
+    """Return the `object` of an event; inferred if the field is missing (rule 2)."""
+    object_type = event.get("object")
+    if isinstance(object_type, str) and object_type:
+        return object_type
     if "output" in event or "created_at" in event:
         return "response"
     if "msg_id" in event or "delta" in event:
@@ -50,7 +50,7 @@ def object_of(event: dict[str, Any]) -> str:
 
 
 def bare_failure(event: dict[str, Any]) -> Failure:
-    """A bare error: `{"error": "<text>"}`, with `code` and `message` beside it where a bridge wrote it."""
+    """Return the failure of a bare error: `{"error": "<text>"}`, from a bridge also with `code` and `message`."""
     error = event.get("error")
     if not isinstance(error, dict) and ("code" in event or "message" in event):
         error = {"code": event.get("code"), "message": event.get("message") or error}
@@ -58,7 +58,7 @@ def bare_failure(event: dict[str, Any]) -> Failure:
 
 
 def kind_of(event: dict[str, Any]) -> str:
-    """The type of a message; current Java sends results as approval answers."""
+    """Return the type of a message; current Java sends results as approval answers."""
     kind = message_type(event.get("type"))
     if kind != "mcp_approval_response":
         return kind
@@ -76,13 +76,13 @@ def role_of(event: dict[str, Any]) -> str:
 
 
 def status_of(event: dict[str, Any]) -> str:
-    """The status of a final event; empty for any other."""
+    """Return the status of a final event; empty for any other."""
     status = event.get("status")
     return status if isinstance(status, str) and status in ENDS else ""
 
 
 def end_of(event: dict[str, Any]) -> Failure | FinishReason | None:
-    """Return what a message or a content says of its own end: an error, another reason than completion, or nothing."""
+    """Return the end of a message or content other than completion: a failure or finish reason, else None."""
     status, error, code = status_of(event), event.get("error"), event.get("code")
     if has_error(error):
         return failure_of(error, status=status)
@@ -93,21 +93,21 @@ def end_of(event: dict[str, Any]) -> Failure | FinishReason | None:
     return failure_of(event, status=status) if code is not None else REASONS.get(status) or failure_of(None)
 
 
-def said_of_end(event: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields by which a message or a content tells its end, for frontends of the same dialect."""
+def end_fields(event: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of an end other than completion, for frontends of the same dialect."""
     if end_of(event) is None:
         return {}
     status = status_of(event)
-    said: dict[str, Any] = {"status": "failed" if status in ("", "completed") else status}
+    fields: dict[str, Any] = {"status": "failed" if status in ("", "completed") else status}
     if has_error(event.get("error")):
         failure = failure_of(event["error"], status=status)
-        said["error"] = error_object(failure, failure.backend_code, status)
-    words = {name: event.get(name) for name in ("code", "message")}
-    return {**said, **{name: masked(str(w)) for name, w in words.items() if isinstance(w, (str, int))}}
+        fields["error"] = error_object(failure, failure.backend_code, status)
+    texts = {name: event.get(name) for name in ("code", "message")}
+    return {**fields, **{name: masked(str(text)) for name, text in texts.items() if isinstance(text, (str, int))}}
 
 
-def read_any(body: bytes) -> Any:
-    """The JSON of a whole answer, half surrogates allowed; None when it is none."""
+def read_json_unpaired(body: bytes) -> Any:
+    """Return the parsed JSON of a body, in which unpaired surrogates are allowed; None if invalid."""
     for reader in (loads, loads_unpaired):
         try:
             return reader(body)

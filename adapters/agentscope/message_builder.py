@@ -1,4 +1,4 @@
-"""Messages written by hand: `MessageBuilder`, made by a `ResponseBuilder`."""
+"""`MessageBuilder`, which a `ResponseBuilder` creates."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bridge.dialects.agentscope.objects import WireMessage
 _ROLES = ("assistant", "user", "system", "tool")
 
 
-class Holder(Protocol):
-    """The response in which a message stands."""
+class ParentResponse(Protocol):
+    """The response that holds a message."""
 
     @property
     def form(self) -> Form: ...
@@ -28,7 +28,7 @@ class MessageBuilder:
     value.
     """
 
-    def __init__(self, response: Holder, role: str = "assistant", message_type: str = "message") -> None:
+    def __init__(self, response: ParentResponse, role: str = "assistant", message_type: str = "message") -> None:
         if role not in _ROLES:
             raise ValueError(f"role: expected one of {', '.join(_ROLES)}, got {role!r}.")
         if not isinstance(message_type, str) or not message_type:
@@ -138,17 +138,17 @@ class MessageBuilder:
         return self._ended or self.snapshot(status)
 
     def snapshot(self, status: str) -> Snapshot:
-        """The message with this status. Contents that are not complete stand in it only when it was cut."""
+        """The message with this status. Incomplete contents are in it only if it was cut off."""
         self._wire.status = status
         parts = [self._parts[index] for index in sorted(self._parts)]
         if status in ("in_progress", "completed"):
             parts = [part for part in parts if part.done]
         self._wire.contents = [{**p.get_content_data(), **({} if p.done else {"status": status})} for p in parts]
-        going_on = status == "in_progress" and not parts
-        return Snapshot.of(self._wire.opening(None) if going_on else self._wire.closing(None), self.form)
+        is_opening = status == "in_progress" and not parts
+        return Snapshot.of(self._wire.opening(None) if is_opening else self._wire.closing(None), self.form)
 
     def changed(self) -> None:
-        """A content of the message has changed: it is not complete any more."""
+        """Record the change of a content: the message is no longer complete."""
         self._ended = None
 
     # ------------------------------------------------------------------ inside
@@ -164,7 +164,7 @@ class MessageBuilder:
 
     @staticmethod
     def _payload(content: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """The type of a content and the fields that belong to it."""
+        """Return the type of a content and its payload fields."""
         kind = content.get("type")
         if kind not in PAYLOADS:
             raise ValueError(f"type: expected one of {', '.join(sorted(PAYLOADS))}, got {kind!r}.")

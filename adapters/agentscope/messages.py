@@ -1,4 +1,4 @@
-"""The decoder's state of the messages and contents that it has seen."""
+"""The decoder's state: messages and contents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from bridge.dialects.agentscope.calls import CALLS, OUTPUTS
 from bridge.dialects.agentscope.merge import MEDIA_FIELDS
-from bridge.dialects.agentscope.spelling import CONTENT_TYPES, payload_of, plain
+from bridge.dialects.agentscope.normalization import CONTENT_TYPES, normalized, payload_of
 from bridge.model import PartKind
 from bridge.model.surrogates import mend
 
@@ -17,13 +17,13 @@ _PLAIN_KINDS = frozenset({"message", "reasoning", "mcp_approval_request"})
 PART_KINDS = {"text": PartKind.TEXT, "refusal": PartKind.REFUSAL, "reasoning": PartKind.REASONING}
 
 
-def content_type(said: str) -> str:
-    """The type of a content in the Python form; an unknown one stays as it came."""
-    return name if (name := said.lower()) in CONTENT_TYPES else said
+def content_type(value: str) -> str:
+    """Return the type of a content in the Python form; unknown types are unchanged."""
+    return name if (name := value.lower()) in CONTENT_TYPES else value
 
 
 def is_known(kind: str) -> bool:
-    """Return whether messages of this type are decoded; others pass as a whole."""
+    """Return whether messages of this type are decoded; others are passed on whole."""
     return kind in _PLAIN_KINDS or kind in CALLS or kind in OUTPUTS
 
 
@@ -31,10 +31,9 @@ def is_known(kind: str) -> bool:
 class Content:
     """One content; the object itself is the builder's key of its part.
 
-    `kind` is what it becomes: text, refusal, reasoning, call, output, media, data, approval, or unknown. `pieces` is
-    what was passed on, `value` what was accumulated of anything but text, `opened` whether a part was opened for it,
-    `final` whether the wire said that the value is whole, `done` that nothing more is to be told of it. `end` has the
-    fields by which the wire told an end other than completion.
+    `kind`: text, refusal, reasoning, call, output, media, data, approval, or unknown. `pieces`: the emitted text.
+    `value`: the accumulated value of anything but text. `opened`: a part was opened for it. `final`: the value is
+    complete. `done`: everything was emitted. `end`: the fields of an end other than completion.
     """
 
     type: str
@@ -49,24 +48,24 @@ class Content:
 
     @property
     def streams(self) -> bool:
-        """True if further pieces of text can go straight to the builder."""
+        """True if further text deltas can be passed to the builder directly."""
         return self.opened and self.type == "text" and not self.done
 
     @property
-    def whole(self) -> bool:
-        """True if all of it was passed on, so that a content without an index cannot continue it."""
+    def is_complete(self) -> bool:
+        """True if it has ended, so that a content without an index cannot continue it."""
         return self.done or self.final
 
     @property
-    def told(self) -> str | None:
-        """What a finished content said, in a form in which repetitions are found; None if it said nothing."""
+    def repetition_key(self) -> str | None:
+        """A key that equals the one of a repetition of this content; None if it is empty."""
         if self.kind in PART_KINDS:
             return "".join(self.pieces) or None
-        return _written(self.value if self.kind in ("unknown", "media") else {"data": self.value}, self.kind)
+        return _key_of_value(self.value if self.kind in ("unknown", "media") else {"data": self.value}, self.kind)
 
 
-def _written(value: Any, kind: str) -> str:
-    """A value, or of media and data what of an event is one, as text that is the same for equal values."""
+def _key_of_value(value: Any, kind: str) -> str:
+    """Return a text that is equal for equal values; of media and data, only the payload counts."""
     if kind == "media":
         value = [value.get(name) for name in MEDIA_FIELDS]
     elif kind != "unknown":
@@ -74,31 +73,31 @@ def _written(value: Any, kind: str) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def repeated(kind: str, event: dict[str, Any], name: str) -> str | None:
-    """What an event without an index would repeat of a finished content of this kind."""
+def event_repetition_key(kind: str, event: dict[str, Any], name: str) -> str | None:
+    """Return the key of an event without an index, if it may repeat a finished content of this kind."""
     if event.get("delta") is True:
         return None
     if kind in PART_KINDS:
         text = event.get(name)
         return text if isinstance(text, str) and text else None
-    return _written(payload_of(event) if kind == "unknown" else event, kind)
+    return _key_of_value(payload_of(event) if kind == "unknown" else event, kind)
 
 
 @dataclass(slots=True)
-class _Told:
-    """The contents of one type in order: how many of them are finished for good, and what these said first where."""
+class _TypedContents:
+    """The indexes of contents of one type, the number of finished ones, and their indexes by repetition key."""
 
-    places: list[int] = field(default_factory=list)
-    count: int = 0
-    said: dict[str, int] = field(default_factory=dict)
+    indexes: list[int] = field(default_factory=list)
+    finished: int = 0
+    index_by_key: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
 class Message:
-    """One message of the wire; the object itself is the builder's key of the message.
+    """One message of the stream; the object itself is the builder's key of the message.
 
-    `implied` says that only contents of it were seen, so that its kind is a guess. `end` has the fields by which it
-    told an end other than completion.
+    `implied`: only contents of it were received, so that its kind is inferred. `end`: the fields of an end other than
+    completion.
     """
 
     id: str | None
@@ -111,15 +110,15 @@ class Message:
     end: dict[str, Any] = field(default_factory=dict)
     done: bool = False
     implied: bool = False
-    told: dict[str, _Told] = field(default_factory=dict)
-    free: int = 0
+    by_type: dict[str, _TypedContents] = field(default_factory=dict)
+    next_index: int = 0
 
     @property
     def known(self) -> bool:
         return is_known(self.kind)
 
     def content(self, event: dict[str, Any]) -> Content | None:
-        """The content that an event speaks of; None when it has no type or the message passes as a whole."""
+        """Return the content of an event; None without a type, or if the message is passed on whole."""
         if not self.known:
             self.raw.append(event)
             return None
@@ -129,54 +128,57 @@ class Message:
         kind, index = content_type(kind), event.get("index")
         if not isinstance(index, int) or isinstance(index, bool):
             # A call in one piece and all of langgraph come without an index (capture `langgraph_tool`).
-            index = self._place_of(kind, event)
-        elif self.id is None and (index, kind) in self.contents and self.contents[index, kind].whole:
-            # Contents without a message all say index 0.
-            index = self._place_of(kind, event)
-        return self._at(index, kind, event)
+            index = self._index_of(kind, event)
+        elif self.id is None and (index, kind) in self.contents and self.contents[index, kind].is_complete:
+            # Contents without a message all have index 0.
+            index = self._index_of(kind, event)
+        return self._content_at(index, kind, event)
 
-    def _at(self, index: int, kind: str, event: dict[str, Any]) -> Content:
-        found = self.contents.get((index, kind))
-        if found is None:
-            found = self.contents[index, kind] = Content(kind, self._role_of(kind, event.get("data")))
-            self.told.setdefault(kind, _Told()).places.append(index)
-            self.free = max(self.free, index + 1)
-        return found
+    def _content_at(self, index: int, kind: str, event: dict[str, Any]) -> Content:
+        content = self.contents.get((index, kind))
+        if content is None:
+            content = self.contents[index, kind] = Content(kind, self._content_kind(kind, event.get("data")))
+            self.by_type.setdefault(kind, _TypedContents()).indexes.append(index)
+            self.next_index = max(self.next_index, index + 1)
+        return content
 
-    def _place_of(self, kind: str, event: dict[str, Any]) -> int:
-        """Return the content that one without an index belongs to: an incomplete one, or one with the same value."""
-        told = self.told.get(kind)
-        if told is None:
-            return self.free
-        while told.count < len(told.places) and (content := self.contents[told.places[told.count], kind]).whole:
-            if (said := content.told) is not None:
-                told.said.setdefault(said, told.places[told.count])
-            told.count += 1
-        role = self.contents[told.places[0], kind].kind
-        place = told.said.get(repeated(role, event, kind) or "")
-        if place is not None:
-            return place
-        return told.places[told.count] if told.count < len(told.places) else self.free
+    def _index_of(self, kind: str, event: dict[str, Any]) -> int:
+        """Return the index for an event without one: of an incomplete content, or of one with the same value."""
+        typed = self.by_type.get(kind)
+        if typed is None:
+            return self.next_index
+        while (
+            typed.finished < len(typed.indexes)
+            and (content := self.contents[typed.indexes[typed.finished], kind]).is_complete
+        ):
+            if (key := content.repetition_key) is not None:
+                typed.index_by_key.setdefault(key, typed.indexes[typed.finished])
+            typed.finished += 1
+        content_kind = self.contents[typed.indexes[0], kind].kind
+        index = typed.index_by_key.get(event_repetition_key(content_kind, event, kind) or "")
+        if index is not None:
+            return index
+        return typed.indexes[typed.finished] if typed.finished < len(typed.indexes) else self.next_index
 
-    def retold(self, items: object) -> Iterator[tuple[Content, dict[str, Any]]]:
-        """The contents that the object of a known message repeats, with what it says of each.
+    def repeated_contents(self, items: object) -> Iterator[tuple[Content, dict[str, Any]]]:
+        """Yield the contents in the object of a known message, with their normalized objects.
 
-        Those without an index (capture `plugin_call`) are the first, second ... of their type.
+        Those without an index (capture `plugin_call`) are matched by their order within their type.
         """
         counts: dict[str, int] = {}
-        known = {kind: sorted(told.places) for kind, told in self.told.items()}
+        known = {kind: sorted(typed.indexes) for kind, typed in self.by_type.items()}
         for item in items if isinstance(items, list) else ():
             if not isinstance(item, dict) or not isinstance(item.get("type"), str) or not item["type"]:
                 continue
-            said = plain(item)
-            kind, index = content_type(said["type"]), said.get("index")
-            nth = counts[kind] = counts.get(kind, -1) + 1
+            normalized_item = normalized(item)
+            kind, index = content_type(normalized_item["type"]), normalized_item.get("index")
+            position = counts[kind] = counts.get(kind, -1) + 1
             if not isinstance(index, int) or isinstance(index, bool):
-                same = known.get(kind, [])
-                index = same[nth] if nth < len(same) else self.free
-            yield self._at(index, kind, said), said
+                indexes = known.get(kind, [])
+                index = indexes[position] if position < len(indexes) else self.next_index
+            yield self._content_at(index, kind, normalized_item), normalized_item
 
-    def takes(self, event: dict[str, Any]) -> bool:
+    def accepts(self, event: dict[str, Any]) -> bool:
         """Return whether a content without a message id may belong to this message, the last that was opened."""
         kind, data = event.get("type"), event.get("data")
         if kind == "data" and isinstance(data, dict):
@@ -186,15 +188,15 @@ class Message:
                 return self.kind in OUTPUTS
         return self.kind == "message" or (self.kind == "reasoning" and kind == "text")
 
-    def repeated_by(self, event: dict[str, Any]) -> bool:
+    def is_repeated_by(self, event: dict[str, Any]) -> bool:
         """Return whether a completed message may be the one that contents without `msg_id` belong to."""
         sent = next(("".join(c.pieces) for c in self.contents.values() if c.type == "text"), "")
         items = event.get("content")
         texts = [i.get("text") for i in items if isinstance(i, dict)] if isinstance(items, list) else []
-        said = next((t for t in texts if isinstance(t, str)), "")
-        return not said or said.startswith(mend(sent))
+        text = next((t for t in texts if isinstance(t, str)), "")
+        return not text or text.startswith(mend(sent))
 
-    def _role_of(self, kind: str, data: object) -> str:
+    def _content_kind(self, kind: str, data: object) -> str:
         if kind not in CONTENT_TYPES:
             return "unknown"
         if kind == "text":
@@ -207,6 +209,6 @@ class Message:
             return "call"
         if self.kind in OUTPUTS:
             return "output"
-        # Contents without a message of their own (null msg_id) tell by their keys what they are.
+        # The kind of contents without a message (null msg_id) is inferred from their keys.
         keys = data if isinstance(data, dict) and self.id is None else {}
         return "call" if "arguments" in keys else "output" if "output" in keys else "data"

@@ -1,11 +1,11 @@
-"""The three objects of the wire with all their fields in order, and usage."""
+"""The three objects of the protocol with all fields in order, and usage."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.dialects.agentscope.spelling import number_of
+from bridge.dialects.agentscope.normalization import number_of
 from bridge.model import UsageReported
 
 
@@ -34,7 +34,7 @@ def content_object(
 
 @dataclass(slots=True)
 class WireMessage:
-    """A message on the wire while it is written. `owner` is the message of ours whose parts it carries."""
+    """A message that is being written. `owner`: the id of the model's message whose parts it holds."""
 
     id: str
     kind: str
@@ -106,7 +106,7 @@ class WireResponse:
 
 
 def usage_object(report: UsageReported) -> dict[str, Any] | None:
-    """`usage`: what the web frontend shows, and details spelled as the OpenAI Responses API spells them."""
+    """Return `usage`: what the web frontend shows, with details named as in the OpenAI Responses API."""
     total = report.total
     if total is None and report.input is not None and report.output is not None:
         total = report.input + report.output
@@ -120,7 +120,7 @@ def usage_object(report: UsageReported) -> dict[str, Any] | None:
 
 
 def usage_report(usage: object) -> UsageReported | None:
-    """Token counts in any spelling; None when there are none."""
+    """Return token counts from any spelling; None if there are none."""
     if not isinstance(usage, dict):
         return None
     report = UsageReported(

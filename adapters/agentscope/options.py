@@ -8,14 +8,14 @@ from pydantic import Field, field_validator
 
 from bridge.codec import Context, Options, SingleRunOptions
 
-Call = Literal["plugin_call", "function_call"]
+CallType = Literal["plugin_call", "function_call"]
 _REASONING = "Type of reasoning messages: REASONING, which the documented enumeration lacks, or MESSAGE."
 
 
 class FrontOptions(SingleRunOptions):
     """Options of a route that speaks AgentScope to its clients."""
 
-    call_type: Call = Field(
+    call_type: CallType = Field(
         "plugin_call", description="Message type of ordinary tool calls; the web frontend shows only plugin_call."
     )
     arguments: Literal["completed", "deltas", "snapshots"] = Field(
@@ -47,7 +47,7 @@ class FrontOptions(SingleRunOptions):
 
     @field_validator("keepalive", mode="before")
     @classmethod
-    def _off(cls, value: Any) -> Any:
+    def _yaml_off(cls, value: Any) -> Any:
         """YAML reads a bare `off` as false."""
         return "off" if value is False else value
 
@@ -55,7 +55,7 @@ class FrontOptions(SingleRunOptions):
 class JavaFrontOptions(FrontOptions):
     """Options of a route that speaks the Java form: it has no metadata, so statuses and types tell what they can."""
 
-    call_type: Call = Field("function_call", description="Message type of calls of function tools.")
+    call_type: CallType = Field("function_call", description="Message type of calls of function tools.")
     length: Literal["completed"] = Field(
         "completed",
         description="Status of an answer that reached its token limit; this version has no other status for it.",
@@ -75,13 +75,13 @@ class BackOptions(Options):
         description="Path below the base URL at which a canceled run is stopped, in addition to closing the "
         "connection.",
     )
-    call_type: Call = Field("plugin_call", description="Message type of ordinary tool calls in the history.")
+    call_type: CallType = Field("plugin_call", description="Message type of ordinary tool calls in the history.")
 
 
 class JavaBackOptions(BackOptions):
     """Options of a backend that speaks the Java form."""
 
-    call_type: Call = Field("function_call", description="Message type of calls of function tools in the history.")
+    call_type: CallType = Field("function_call", description="Message type of calls of function tools in the history.")
     reasoning: Literal["reasoning", "message"] = Field("reasoning", description=_REASONING)
 
 

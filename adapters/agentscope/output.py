@@ -1,7 +1,7 @@
-"""The output of one answer: numbered events, the open message, and the list that the end repeats.
+"""The output of one answer: numbered events, the open message, and the list of messages for the terminal event.
 
-One message is open at a time, until the next one opens or the run ends: only then are its status, the finish reason and
-the usage known.
+One message is open at a time, until the next one opens or the run ends: its status, the finish reason and the usage are
+not known before.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Feature, FrameLike, Losses
-from bridge.dialects.agentscope.fields import said_of_end
+from bridge.dialects.agentscope.fields import end_fields
 from bridge.dialects.agentscope.forms import Form
+from bridge.dialects.agentscope.normalization import payload_of
 from bridge.dialects.agentscope.objects import WireMessage, WireResponse, content_object
-from bridge.dialects.agentscope.spelling import payload_of
 
-# What a message without metadata cannot say.
-_NOTED = {
+# Features lost by messages without metadata.
+_METADATA_FEATURES = {
     "origin": Feature.TOOL_ORIGIN,
     "signature": Feature.REASONING_SIGNATURE,
     "redacted": Feature.REASONING_SIGNATURE,
@@ -35,9 +35,9 @@ class Output:
         self._lost = lost
         self._messages: list[dict[str, Any]] = []
         self._ids: set[str] = set()
-        self._last: dict[str, int] = {}
+        self._last_suffixes: dict[str, int] = {}
 
-    def next(self) -> int:
+    def next_number(self) -> int:
         number = self.number
         self.number = number + 1
         return number
@@ -47,60 +47,60 @@ class Output:
 
     # ------------------------------------------------------------------ messages
 
-    def open(self, owner: str, kind: str, role: str, note: dict[str, Any] | None = None) -> WireMessage:
-        """Opens a message of its own, after closing the one that was open."""
+    def open(self, owner: str, kind: str, role: str, metadata: dict[str, Any] | None = None) -> WireMessage:
+        """Close the open message and open a new one."""
         self.close()
         message = self.message = WireMessage(self._new_id(owner), kind, role, owner)
         if kind == "reasoning" and self.form.types.get(kind):
             self._lost.add(Feature.REASONING, "as text")
-        self.note(note or {})
-        self.write(message.opening(self.next()))
+        self.add_metadata(metadata or {})
+        self.write(message.opening(self.next_number()))
         return message
 
     def close(self) -> None:
         message = self.message
         if message is not None:
-            closed = message.closing(self.next())
+            closed = message.closing(self.next_number())
             self._messages.append(closed)
             self.write(closed)
             self.message = None
 
-    def note(self, note: dict[str, Any]) -> None:
-        """Metadata of the open message; where the form has none, what that loses is recorded."""
+    def add_metadata(self, metadata: dict[str, Any]) -> None:
+        """Add metadata to the open message; records a loss if the form has no metadata."""
         assert self.message is not None
-        self.message.metadata.update(note)
+        self.message.metadata.update(metadata)
         if self.form.exact:
-            for name in note.keys() & _NOTED.keys():
-                self._lost.add(_NOTED[name])
+            for name in metadata.keys() & _METADATA_FEATURES.keys():
+                self._lost.add(_METADATA_FEATURES[name])
 
     def _new_id(self, wanted: str) -> str:
-        """The id itself for the first message, `<id>-<n>` for those that have to be added to it."""
-        chosen, n = wanted, self._last.get(wanted, 0)
+        """Return a unique id: the wanted one, or `<id>-<n>` for further messages of that id."""
+        chosen, n = wanted, self._last_suffixes.get(wanted, 0)
         while chosen in self._ids:
             n += 1
             chosen = f"{wanted}-{n}"
         self._ids.add(chosen)
-        self._last[wanted] = n  # a thousand calls of one message must not each try all before it
+        self._last_suffixes[wanted] = n  # so that many calls of one message take linear time
         return chosen
 
     # ------------------------------------------------------------------ contents
 
     def content(self, kind: str, index: int, delta: bool, payload: dict[str, Any]) -> None:
-        """A content event of the open message, which is not the content's last."""
+        """Write an event of a content in progress of the open message."""
         assert self.message is not None
-        self.write(content_object(self.next(), "in_progress", kind, index, delta, self.message.id, payload))
+        self.write(content_object(self.next_number(), "in_progress", kind, index, delta, self.message.id, payload))
 
     def end_content(self, kind: str, payload: dict[str, Any], end: dict[str, Any]) -> None:
-        """The last event of the next content. `end`: its status, if that is not `completed`, and its error."""
+        """Write the last event of the next content. `end`: its status, if not `completed`, and its error."""
         message = self.message
         assert message is not None
         status, error, index = end.get("status", "completed"), end.get("error"), len(message.contents)
-        content = content_object(self.next(), status, kind, index, False, message.id, payload, error)
+        content = content_object(self.next_number(), status, kind, index, False, message.id, payload, error)
         message.contents.append(content)
         self.write(content)
 
-    def whole(self, kind: str, payload: dict[str, Any], end: dict[str, Any]) -> None:
-        """A content at once: first as a delta, since the frontend lays anything else over the content before it."""
+    def complete_content(self, kind: str, payload: dict[str, Any], end: dict[str, Any]) -> None:
+        """Write a whole content: first as a delta, since the web frontend overwrites the previous content otherwise."""
         assert self.message is not None
         self.content(kind, len(self.message.contents), True, payload)
         self.end_content(kind, payload, end)
@@ -115,12 +115,12 @@ class Output:
         event = content_object(0, "in_progress", kind, index, True, self.message.id, {kind: ""})
         return self.form.write(event)[len(self.head) + 1 : -3]
 
-    def copy(self, content: dict[str, Any]) -> None:
-        """A content as another server wrote it, as one of this stream."""
+    def copy_content(self, content: dict[str, Any]) -> None:
+        """Write a content of another server's stream."""
         kind = content.get("type")
-        self.end_content(kind if isinstance(kind, str) else "data", payload_of(content), said_of_end(content))
+        self.end_content(kind if isinstance(kind, str) else "data", payload_of(content), end_fields(content))
 
-    def told(self, owner: str) -> bool:
+    def has_message(self, owner: str) -> bool:
         """Return whether a message of this owner was opened."""
         return owner in self._ids
 
@@ -128,15 +128,17 @@ class Output:
 
     def begin(self, response_id: str, created_at: float, session_id: str) -> None:
         self.response = WireResponse(response_id, self.form.time(created_at), session_id)
-        self.write(self.response.event(self.next(), "created"))
-        self.write(self.response.event(self.next(), "in_progress"))
+        self.write(self.response.event(self.next_number(), "created"))
+        self.write(self.response.event(self.next_number(), "in_progress"))
 
     def end(
         self, status: str, *, usage: dict[str, Any] | None, ended_at: float | None, error: dict[str, Any] | None = None
     ) -> None:
-        """The terminal event, which repeats every message. `ended_at` is in Unix seconds; None: it did not complete."""
+        """Write the terminal event with all messages. `ended_at`: Unix seconds, or None if not completed."""
         self.close()
         output = self._messages if self._messages or error is None else None
         done = None if ended_at is None else self.form.time(ended_at)
         response = self.response
-        self.write(response.event(self.next(), status, output=output, usage=usage, completed_at=done, error=error))
+        self.write(
+            response.event(self.next_number(), status, output=output, usage=usage, completed_at=done, error=error)
+        )

@@ -1,4 +1,4 @@
-"""AgentRequest -> Request: the body of `POST /process`, checked in one walk."""
+"""AgentRequest -> Request: the body of `POST /process`, validated in one pass."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ from bridge.codec.check import Node
 from bridge.codec.jsontext import need_json, read_body
 from bridge.dialects.agentscope.calls import CALLS, OUTPUTS, call_of, result_of
 from bridge.dialects.agentscope.contents import part_of
-from bridge.dialects.agentscope.notes import NAME, reasoning_of
+from bridge.dialects.agentscope.extras import NAME, reasoning_of
+from bridge.dialects.agentscope.normalization import (
+    CAMEL_CASE,
+    CONTENT_TYPES,
+    message_type,
+    normalized,
+    text_of,
+    unwrap_data,
+)
 from bridge.dialects.agentscope.options import front
-from bridge.dialects.agentscope.spelling import CAMEL, CONTENT_TYPES, message_type, plain, text_of, unwrapped
 from bridge.model import (
     HistoryMode,
     Interrupted,
@@ -30,11 +37,11 @@ from bridge.model import (
 )
 
 _ROLES = frozenset({"user", "assistant", "system", "tool"})
-# What only this dialect's own agents understand, or what a model has no use for; passed on to them as it came.
-_ASIDE = frozenset({"mcp_approval_request", "mcp_approval_response", "mcp_list_tools", "heartbeat", "error"})
-_ASIDE_PREFIX = "a2ui_"
-# Types that a role, a call or a reasoning says again; any other travels with its message.
-_ORDINARY = frozenset({"message", "reasoning"}) | CALLS | OUTPUTS
+# Messages for agents of this dialect only, or of no use to a model; passed through unchanged.
+_PASSED_THROUGH = frozenset({"mcp_approval_request", "mcp_approval_response", "mcp_list_tools", "heartbeat", "error"})
+_PASSED_THROUGH_PREFIX = "a2ui_"
+# Types implied by the role or the parts of a message; others are stored in its extras.
+_IMPLIED_TYPES = frozenset({"message", "reasoning"}) | CALLS | OUTPUTS
 _MESSAGE_FIELDS = frozenset(
     {
         "role", "type", "content", "id", "metadata", "name", "object", "status", "code", "message", "usage", "error",
@@ -63,10 +70,10 @@ _KNOWN_CONTENT_FIELDS = _CONTENT_FIELDS | _PAYLOADS
 
 
 def decode_request(wire: WireRequest, context: Context) -> Request:
-    """Unknown top-level fields travel in `extras`; the frontend sends what is new, so the history is a DELTA."""
+    """Decode a request. Unknown fields go to `extras`; clients send new messages only, so the history is a DELTA."""
     need_json(wire)
-    body = _Spelled(read_body(wire.body))
-    reader = _Reader()
+    body = _NormalizedNode(read_body(wire.body))
+    reader = _InputReader()
     reader.read(body)
     streams = body.boolean("stream") is not False or not front(context).honour_stream
     rest = body.rest(_FIELDS)
@@ -83,25 +90,25 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     )
     _tools(body, request, rest)
     if rest:
-        _openai_fields(rest, request)
-    if reader.aside:
-        rest["input"] = reader.aside
+        _read_openai_fields(rest, request)
+    if reader.passed_through:
+        rest["input"] = reader.passed_through
     request.extras = {NAME: rest} if rest else None
     return request
 
 
-class _Spelled(Node):
-    """Return an object in the Python form. Errors use the names that the client used."""
+class _NormalizedNode(Node):
+    """An object normalized to the Python form. Errors have the client's field names."""
 
-    __slots__ = ("_said",)
+    __slots__ = ("_original",)
 
     def __init__(self, value: dict[str, Any], path: str = "") -> None:
-        super().__init__(plain(value), path)
-        self._said = value
+        super().__init__(normalized(value), path)
+        self._original = value
 
     def at(self, name: str) -> str:
-        camel = CAMEL.get(name, name)
-        return super().at(camel if camel in self._said else name)
+        camel = CAMEL_CASE.get(name, name)
+        return super().at(camel if camel in self._original else name)
 
 
 def _sampling(body: Node) -> Sampling:
@@ -120,7 +127,7 @@ def _sampling(body: Node) -> Sampling:
 
 
 def _tools(body: Node, request: Request, rest: dict[str, Any]) -> None:
-    """Functions in OpenAI's shape; any other object is kept for the same dialect, as the real server keeps it."""
+    """Read tools in OpenAI's shape; other objects are kept in extras, as the real server keeps them."""
     tools, others = [], []
     for node in body.objects("tools"):
         function = node.get("function")
@@ -147,17 +154,17 @@ def _function(function: dict[str, Any]) -> Tool | None:
     )
 
 
-# ------------------------------------------------------------------ fields that agents know from OpenAI
+# ------------------------------------------------------------------ fields of OpenAI's API
 
 
-def _openai_fields(rest: dict[str, Any], request: Request) -> None:
-    """Fields that this protocol has no word for and keeps; in another shape they stay as they came."""
-    choice, wanted = _tool_choice(rest.get("tool_choice")), _format(rest.get("response_format"))
+def _read_openai_fields(rest: dict[str, Any], request: Request) -> None:
+    """Read OpenAI's fields, which this protocol passes on; those of another shape stay in `rest`."""
+    choice, response_format = _tool_choice(rest.get("tool_choice")), _format(rest.get("response_format"))
     if choice is not None:
         request.tool_choice = choice
         del rest["tool_choice"]
-    if wanted is not None:
-        request.response_format = wanted
+    if response_format is not None:
+        request.response_format = response_format
         del rest["response_format"]
     if isinstance(rest.get("parallel_tool_calls"), bool):
         request.parallel_tool_calls = rest.pop("parallel_tool_calls")
@@ -175,13 +182,13 @@ def _tool_choice(value: object) -> ToolChoice | None:
     if value.get("type") == "allowed_tools" and isinstance(value.get("allowed_tools"), dict):
         allowed = value["allowed_tools"]
         tools, mode = allowed.get("tools"), allowed.get("mode")
-        names = [n for n in map(_named, tools) if n] if isinstance(tools, list) else []
+        names = [n for n in map(_function_name, tools) if n] if isinstance(tools, list) else []
         return ToolChoice(ToolMode(mode), names) if mode in ("auto", "required") and names else None
-    name = _named(value)
+    name = _function_name(value)
     return ToolChoice(ToolMode.REQUIRED, [name]) if name else None
 
 
-def _named(value: object) -> str | None:
+def _function_name(value: object) -> str | None:
     function = value.get("function") if isinstance(value, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
     return name if isinstance(name, str) and name else None
@@ -192,14 +199,18 @@ def _format(value: object) -> ResponseFormat | None:
         return None
     if value.get("type") in ("text", "json_object"):
         return ResponseFormat("json" if value["type"] == "json_object" else "text")
-    said = value.get("json_schema")
-    if value.get("type") != "json_schema" or not isinstance(said, dict) or not isinstance(said.get("schema"), dict):
+    json_schema = value.get("json_schema")
+    if (
+        value.get("type") != "json_schema"
+        or not isinstance(json_schema, dict)
+        or not isinstance(json_schema.get("schema"), dict)
+    ):
         return None
-    name, strict, description = said.get("name"), said.get("strict"), said.get("description")
+    name, strict, description = json_schema.get("name"), json_schema.get("strict"), json_schema.get("description")
     return ResponseFormat(
         "json_schema",
         name if isinstance(name, str) else None,
-        said["schema"],
+        json_schema["schema"],
         strict if isinstance(strict, bool) else None,
         description if isinstance(description, str) else None,
     )
@@ -208,108 +219,110 @@ def _format(value: object) -> ResponseFormat | None:
 # ------------------------------------------------------------------ input
 
 
-class _Reader:
-    """Walks `input` once; every mistake is named with its place."""
+class _InputReader:
+    """Reads `input` in one pass; errors name their path."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.resume: list[Resume] = []
-        self.aside: list[dict[str, Any]] = []
+        self.passed_through: list[dict[str, Any]] = []
         self._calls: dict[str, ToolCall] = {}
-        self._nameless: list[ToolCall] = []
+        self._without_id: list[ToolCall] = []
         self._unanswered: set[str] = set()
-        # What came aside since the last ordinary message: what else comes decides whether an answer is one to this run.
-        self._last: list[tuple[str, dict[str, Any], list[Node]]] = []
+        # Messages to pass through since the last ordinary one: only approvals not followed by one resume the run.
+        self._pending: list[tuple[str, dict[str, Any], list[Node]]] = []
 
     def read(self, body: Node) -> None:
-        for place, value in enumerate(body.need_array("input")):
-            path = f"input[{place}]"
+        for position, value in enumerate(body.need_array("input")):
+            path = f"input[{position}]"
             Node.of(value, path)
-            self._message(_Spelled(value, path))
-        for _, message, contents in self._last:
-            self._put_aside(message)
+            self._message(_NormalizedNode(value, path))
+        for _, message, contents in self._pending:
+            self._pass_through(message)
             if message["type"] == "mcp_approval_response":
                 for content in contents:
-                    self._answer(Node(_data(content), f"{content.path}.data"))
-        for entry in self.aside:
-            # Counted from the end: a stored history is put in front of what came.
+                    self._add_resume(Node(_data(content), f"{content.path}.data"))
+        for entry in self.passed_through:
+            # Counted from the end, since stored history is inserted before the request's messages.
             entry["followed_by"] = len(self.messages) - entry.pop("after")
 
     def _message(self, node: Node) -> None:
-        role, said = node.one_of("role", _ROLES), node.string("type")
-        if role is None and said is not None and said.lower() in _ROLES:
-            # The document writes the role as the type, and Java has USER and SYSTEM as types.
-            role = said.lower()
-        kind, metadata = message_type(said), node.object("metadata")
+        role, wire_type = node.one_of("role", _ROLES), node.string("type")
+        if role is None and wire_type is not None and wire_type.lower() in _ROLES:
+            # The documentation has the role as the type, and Java has USER and SYSTEM as types.
+            role = wire_type.lower()
+        kind, metadata = message_type(wire_type), node.object("metadata")
         name = node.string("name") or _string(metadata.get("original_name") if metadata else None)
-        java = said is not None and said != said.lower()
+        java = wire_type is not None and wire_type != wire_type.lower()
         contents = [_content(c, java) for c in node.objects("content")]
         if kind == "mcp_approval_response" and (role == "tool" or any("output" in _data(c) for c in contents)):
             kind = "mcp_call_output"
-        if kind in _ASIDE or kind.startswith(_ASIDE_PREFIX):
-            whole = {**node.value, "type": kind, "content": [c.value for c in contents]}
-            self._last.append((node.path, whole, contents))
+        if kind in _PASSED_THROUGH or kind.startswith(_PASSED_THROUGH_PREFIX):
+            original = {**node.value, "type": kind, "content": [c.value for c in contents]}
+            self._pending.append((node.path, original, contents))
             return
-        self._pass()
-        notes = metadata.value if metadata else {}
-        parts, places = self._parts(kind, contents, notes, java)
+        self._flush_pending()
+        fields = metadata.value if metadata else {}
+        parts, places = self._parts(kind, contents, fields, java)
         if kind in CALLS or kind == "reasoning":
             role = "assistant"
         elif kind in OUTPUTS:
             role = "tool"
         rest = node.rest(_MESSAGE_FIELDS)
-        mine = {**({"fields": rest} if rest else {}), **({} if kind in _ORDINARY else {"type": kind})}
-        extras = {NAME: mine} if mine else None
-        message = Message(role or "assistant", parts, node.string("id"), name, notes, extras, (node.path, *places))
+        own_extras = {**({"fields": rest} if rest else {}), **({} if kind in _IMPLIED_TYPES else {"type": kind})}
+        extras = {NAME: own_extras} if own_extras else None
+        message = Message(role or "assistant", parts, node.string("id"), name, fields, extras, (node.path, *places))
         self.messages.append(message)
 
-    def _pass(self) -> None:
-        """An ordinary message follows what came aside, so that approvals in there are history: the run went on.
+    def _flush_pending(self) -> None:
+        """Process pending messages before an ordinary one: approvals among them are history, since the run continued.
 
-        Other dialects get them as text. While calls are open nothing may come between them and their outputs, which
-        tell the decision.
+        Other dialects get them as text. While calls are open, nothing may come between them and their outputs, which
+        show the decision.
         """
-        for place, message, contents in self._last:
+        for path, message, contents in self._pending:
             data = _data(contents[0]) if contents else {}
             if message["type"] == "mcp_approval_request" and not self._unanswered:
-                self._history(place, message, "assistant", interrupt_text(Interrupted("", "approval", data)))
+                self._add_history(path, message, "assistant", interrupt_text(Interrupted("", "approval", data)))
             elif message["type"] == "mcp_approval_response" and not self._unanswered:
-                said = "Approved" if data.get("approve") is True else "Not approved"
-                self._history(place, message, "user", ": ".join(filter(None, (said, text_of(data.get("reason"))))))
+                decision = "Approved" if data.get("approve") is True else "Not approved"
+                self._add_history(
+                    path, message, "user", ": ".join(filter(None, (decision, text_of(data.get("reason")))))
+                )
             else:
-                self._put_aside(message)
-        self._last.clear()
+                self._pass_through(message)
+        self._pending.clear()
 
-    def _history(self, place: str, message: dict[str, Any], role: str, text: str) -> None:
-        self.messages.append(Message(role, [Text(text)], extras={NAME: {"whole": message}}, places=(place,)))
+    def _add_history(self, path: str, message: dict[str, Any], role: str, text: str) -> None:
+        self.messages.append(Message(role, [Text(text)], extras={NAME: {"whole": message}}, places=(path,)))
 
-    def _put_aside(self, message: dict[str, Any]) -> None:
-        self.aside.append({"after": len(self.messages), "message": message})
+    def _pass_through(self, message: dict[str, Any]) -> None:
+        self.passed_through.append({"after": len(self.messages), "message": message})
 
-    def _answer(self, data: Node) -> None:
-        wanted = data.string("approval_request_id") or data.need_string("id")
+    def _add_resume(self, data: Node) -> None:
+        request_id = data.string("approval_request_id") or data.need_string("id")
         decision = "resolved" if data.boolean("approve") else "cancelled"
-        self.resume.append(Resume(wanted, decision, data.value, place=data.path))
+        self.resume.append(Resume(request_id, decision, data.value, place=data.path))
 
     def _parts(
         self, kind: str, contents: list[Node], metadata: dict[str, Any], java: bool
     ) -> tuple[list[Part], list[str]]:
-        """The parts, and where each stands."""
-        told = [(self._part(kind, content, metadata, java), content.path) for content in contents]
-        parts = [(part, path) for part, path in told if part is not None]
-        # The web frontend puts a text first even when it is empty, and some backends refuse empty texts.
-        kept = [(p, path) for p, path in parts if not isinstance(p, Text) or p.text] or parts[:1]
-        return [part for part, _ in kept], [path for _, path in kept]
+        """Return the parts and their paths."""
+        read = [(self._part(kind, content, metadata, java), content.path) for content in contents]
+        parts = [(part, path) for part, path in read if part is not None]
+        # The web frontend always sends a text first, even an empty one, and some backends refuse empty texts.
+        non_empty = [(p, path) for p, path in parts if not isinstance(p, Text) or p.text] or parts[:1]
+        return [part for part, _ in non_empty], [path for _, path in non_empty]
 
     def _part(self, kind: str, content: Node, metadata: dict[str, Any], java: bool) -> Part | None:
         is_data = content.get("type") == "data" and "wrapped" not in content.value
         if is_data and (kind in CALLS or kind in OUTPUTS):
             data = Node(_data(content), f"{content.path}.data")
-            # The agent needs a call id; only the Java form leaves it out.
+            # The agent requires a call id; only the Java form omits it.
             call_id = data.string("call_id") if java else data.need_string("call_id")
             if kind in CALLS:
                 return self._call(kind, data, metadata, call_id)
-            result = result_of(kind, data.value, metadata, self._partner(call_id))
+            result = result_of(kind, data.value, metadata, self._answered_call_id(call_id))
             self._unanswered.discard(result.call_id)
             return result
         if kind == "reasoning" and content.get("type") == "text":
@@ -324,27 +337,27 @@ class _Reader:
         self._calls[call.call_id] = call
         self._unanswered.add(call.call_id)
         if not call_id:
-            self._nameless.append(call)
+            self._without_id.append(call)
         return call
 
-    def _partner(self, said: str | None) -> str:
-        """The call that an output answers. One that came without an id takes its output's, if that has one."""
-        if said and said in self._calls:
-            return said
-        if self._nameless:
-            call = self._nameless.pop(0)
+    def _answered_call_id(self, wire_id: str | None) -> str:
+        """Return the call id of an output. A call without an id gets that of its output, if there is one."""
+        if wire_id and wire_id in self._calls:
+            return wire_id
+        if self._without_id:
+            call = self._without_id.pop(0)
             self._unanswered.discard(call.call_id)
-            call.call_id = said or call.call_id
+            call.call_id = wire_id or call.call_id
             return call.call_id
-        return said or f"call_{len(self._calls) + 1}"
+        return wire_id or f"call_{len(self._calls) + 1}"
 
 
-def _content(said: Node, java: bool) -> Node:
-    """A content in the Python form. It needs a type that is known, and strings where strings belong."""
-    content = _Spelled(said.value, said.path)
+def _content(node: Node, java: bool) -> Node:
+    """Return a content in the Python form. Raises `RequestError` for an unknown type or an invalid field."""
+    content = _NormalizedNode(node.value, node.path)
     content.value = {**content.value, "type": content.need_string("type").lower()}
     if java and content.value["type"] == "data":
-        content.value = unwrapped(content.value)
+        content.value = unwrap_data(content.value)
     content.one_of("type", CONTENT_TYPES)
     for name in content.value:
         if name in _PAYLOADS:

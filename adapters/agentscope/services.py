@@ -1,4 +1,4 @@
-"""The endpoints beside `/process`: stream tasks, stopping a session and reconnecting to it."""
+"""The endpoints besides `/process`: stream tasks, stopping a session and reconnecting to it."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from bridge.codec import (
 )
 from bridge.codec.check import Node, body_of, wrong
 from bridge.codec.jsontext import dumps, read_json
-from bridge.dialects.agentscope.notes import NAME
+from bridge.dialects.agentscope.extras import NAME
+from bridge.dialects.agentscope.normalization import normalized
 from bridge.dialects.agentscope.request import decode_request
-from bridge.dialects.agentscope.spelling import plain
 from bridge.errors import ErrorCode
 from bridge.model import RunFailed
 
 _QUEUE = "stream_query"
-# What ended these was not the agent, who could have said more: the real server calls only such tasks failed.
-_OURS = frozenset({ErrorCode.RUN_TIMEOUT, ErrorCode.RUN_LOST})
-_LONGEST = 80
+# Failures not caused by the agent: the real server reports only such tasks as failed.
+_BRIDGE_CODES = frozenset({ErrorCode.RUN_TIMEOUT, ErrorCode.RUN_LOST})
+_MAX_ID_LENGTH = 80
 
 # ------------------------------------------------------------------ tasks
 
 
 def decode_task(wire: WireRequest, context: Context) -> TaskRequest:
-    """The body of `/process` with `timeout` in seconds beside it, which is not the agent's."""
-    said = body_of(wire)
-    limit = said.number("timeout", convert=True)
-    if limit is not None and limit <= 0:
-        wrong("timeout", "a number of seconds over 0", said.get("timeout"))
+    """Decode the body of `/process` with a field `timeout` in seconds, which is not passed to the agent."""
+    body = body_of(wire)
+    timeout = body.number("timeout", convert=True)
+    if timeout is not None and timeout <= 0:
+        wrong("timeout", "a number of seconds over 0", body.get("timeout"))
     request = decode_request(wire, context)
-    beside = {name: value for name, value in request.extra(NAME).items() if name != "timeout"}
-    request.extras = {NAME: beside} if beside else None
-    return TaskRequest(request, None if limit is None else float(limit))
+    own_extras = {name: value for name, value in request.extra(NAME).items() if name != "timeout"}
+    request.extras = {NAME: own_extras} if own_extras else None
+    return TaskRequest(request, None if timeout is None else float(timeout))
 
 
 def encode_submitted(task_id: str) -> WireResponse:
@@ -49,36 +49,36 @@ def encode_submitted(task_id: str) -> WireResponse:
     return json_response(dumps({"task_id": task_id, "status": "submitted", "queue": _QUEUE, "message": text}))
 
 
-def encode_task(task_id: str, seen: TaskStatus | None, dialect: Dialect) -> WireResponse:
-    """`result` is the last event of the stream. An unknown task gets status 200, as at the real server."""
+def encode_task(task_id: str, status: TaskStatus | None, dialect: Dialect) -> WireResponse:
+    """Return a task's status; `result` is the last event. An unknown task gets 200, as in the real server."""
     body: dict[str, Any]
-    if seen is None:
-        body = {"error": f"Task {task_id[:_LONGEST]} not found"}
-    elif seen.state is TaskState.ENDED:
-        return _ended(seen, dialect)
-    elif seen.state is TaskState.RUNNING:
-        body = {"status": "running", "started_at": seen.since, "result": None}
+    if status is None:
+        body = {"error": f"Task {task_id[:_MAX_ID_LENGTH]} not found"}
+    elif status.state is TaskState.ENDED:
+        return _ended(status, dialect)
+    elif status.state is TaskState.RUNNING:
+        body = {"status": "running", "started_at": status.since, "result": None}
     else:
         body = {"status": "pending", "result": None}
     return json_response(dumps(body))
 
 
-def _ended(seen: TaskStatus, dialect: Dialect) -> WireResponse:
-    last = seen.events[-1]
-    if isinstance(last, RunFailed) and last.error.code in _OURS:
+def _ended(status: TaskStatus, dialect: Dialect) -> WireResponse:
+    last = status.events[-1]
+    if isinstance(last, RunFailed) and last.error.code in _BRIDGE_CODES:
         return json_response(dumps({"status": "error", "result": last.error.message}))
-    frame = dialect.encoder(seen.context).encode(seen.events)[-1]
-    said = frame if isinstance(frame, bytes) else frame.data
-    return json_response(b'{"status":"finished","result":%b}' % said)
+    frame = dialect.encoder(status.context).encode(status.events)[-1]
+    result = frame if isinstance(frame, bytes) else frame.data
+    return json_response(b'{"status":"finished","result":%b}' % result)
 
 
 # ------------------------------------------------------------------ sessions
 
 
 def busy(session: SessionRef) -> str:
-    """The real server's own words. It says them in a stream with status 200, which its own client drops unread."""
-    user = str(session.user_id)[:_LONGEST]
-    return f"Task {user}:{session.session_id[:_LONGEST]} is already in RUNNING state."
+    """Return the real server's message. That server sends it in a stream with status 200, which its client ignores."""
+    user = str(session.user_id)[:_MAX_ID_LENGTH]
+    return f"Task {user}:{session.session_id[:_MAX_ID_LENGTH]} is already in RUNNING state."
 
 
 SESSION_IN_QUERY = (
@@ -88,7 +88,7 @@ SESSION_IN_QUERY = (
 
 
 def decode_stop(wire: WireRequest) -> SessionRef:
-    """`session_id` and perhaps `user_id`, as they stood in the request that runs; or `chat_id` in the query."""
+    """Decode `session_id` and an optional `user_id`, equal to those of the request; or `chat_id` in the query."""
     chat = wire.query.get("chat_id")
     if chat:
         return SessionRef(chat, wire.query.get("user_id"))
@@ -96,7 +96,7 @@ def decode_stop(wire: WireRequest) -> SessionRef:
 
 
 def encode_stopped(wire: WireRequest, stopped: bool) -> WireResponse:
-    """The documented answer is the same when nothing was running; the one to a `chat_id` says it."""
+    """Return the answer to a stop: the documented one or, for a `chat_id`, whether a run was stopped."""
     if wire.query.get("chat_id"):
         return json_response(dumps({"stopped": stopped}))
     return json_response(dumps({"status": "success", "message": "Interrupt signal broadcasted."}))
@@ -110,5 +110,5 @@ def decode_reconnect(wire: WireRequest) -> SessionRef | None:
 
 
 def _session(body: dict[str, Any]) -> SessionRef:
-    said = Node(plain(body))
-    return SessionRef(said.need_string("session_id"), said.string("user_id"))
+    node = Node(normalized(body))
+    return SessionRef(node.need_string("session_id"), node.string("user_id"))

@@ -1,4 +1,4 @@
-"""Contents on the wire -> events, each fact once."""
+"""Contents of the stream -> events, without repetitions."""
 
 from __future__ import annotations
 
@@ -8,64 +8,64 @@ from typing import Any
 
 from bridge.dialects.agentscope.calls import CALLS, OUTPUTS, arguments_of, call_of, origin_of, result_of
 from bridge.dialects.agentscope.contents import part_of
-from bridge.dialects.agentscope.fields import said_of_end, status_of
+from bridge.dialects.agentscope.extras import NAME, choice_of, message_extras, own, reasoning_of
+from bridge.dialects.agentscope.fields import end_fields, status_of
 from bridge.dialects.agentscope.merge import join_media, merge
 from bridge.dialects.agentscope.messages import PART_KINDS, Content, Message
-from bridge.dialects.agentscope.notes import NAME, beside, choice_of, own, reasoning_of
-from bridge.dialects.agentscope.spelling import payload_of, plain
+from bridge.dialects.agentscope.normalization import normalized, payload_of
 from bridge.model import Builder, Extras, PartKind, Raw
 from bridge.model.surrogates import mend
 
-_ONCE = ("call_id", "name", "server_label", "id")
+_NEVER_JOINED = ("call_id", "name", "server_label", "id")
 
 
-class Writer:
-    """Tells the builder what contents say, each fact once."""
+class ContentReader:
+    """Passes contents to the builder, without repetitions."""
 
     def __init__(self, builder: Builder, make_id: Callable[[str], str]) -> None:
         self.make_id = make_id
         self._builder = builder
-        self.spoken = 0
-        """The number of pieces of an answer that went out: an error reported before one was not the end."""
-        self._held: dict[Content, Message] = {}
+        self.output_count = 0
+        """The number of pieces of the answer emitted so far: an error followed by output did not end the run."""
+        self._pending: dict[Content, Message] = {}
         self._calls: set[str] = set()
-        self._given: deque[str] = deque()  # ids that we had to make, of calls that nothing answered yet
-        self._loose: set[tuple[str, str]] = set()
+        self._generated_ids: deque[str] = deque()  # generated ids of calls without a result so far
+        self._without_message: set[tuple[str, str]] = set()
 
-    def tell(self, message: Message, content: Content, event: dict[str, Any], unpaired: str | None) -> None:
-        """One content event: a delta, a snapshot, or the final value."""
+    def read(self, message: Message, content: Content, event: dict[str, Any], unpaired: str | None) -> None:
+        """Read one content event: a delta, a snapshot, or the final value."""
         if content.done:
             return
-        content.end = content.end or said_of_end(event)
+        content.end = content.end or end_fields(event)
         final = bool(content.end) or (bool(status_of(event)) and event.get("delta") is not True)
         if content.kind in PART_KINDS:
             self._text(message, content, event, final, unpaired)
         else:
             self._accumulate(content, event)
             if content.kind == "call":
-                self._call_piece(message, content, event)
+                self._call_delta(message, content, event)
             content.final = content.final or final
-            # What the message says beside an output, its end tells: usage, metadata, whether the tool failed.
-            waits = content.kind == "output" and message.id is not None and not message.implied
-            if final and not waits:
-                self._whole(message, content)
+            # Usage, metadata and a failure of the tool come with the end of an output's message.
+            waits_for_message = content.kind == "output" and message.id is not None and not message.implied
+            if final and not waits_for_message:
+                self._complete(message, content)
             else:
-                self._held[content] = message
+                self._pending[content] = message
 
     def finish(self, message: Message, *, complete: bool) -> None:
-        """The message is over: what its contents hold back is their value, unless it failed."""
+        """End a message: emits its pending contents with their present values, unless it failed."""
         for content in message.contents.values():
             if content.kind in PART_KINDS:
                 content.done = True
                 self._end_text(message, content)
             elif not content.done and (complete or content.final or content.kind in ("media", "unknown")):
-                self._whole(message, content)
+                self._complete(message, content)
 
-    def flush_held(self) -> None:
-        """Pictures whose completion never comes (capture `text_and_image`) go out when something else begins."""
-        for content, message in list(self._held.items()):
+    def flush_pending(self) -> None:
+        """Emit pending contents that are not completed (capture `text_and_image`), when another message begins."""
+        for content, message in list(self._pending.items()):
             if (content.final or content.kind in ("media", "data", "unknown")) and not content.done:
-                self._whole(message, content)
+                self._complete(message, content)
 
     # ------------------------------------------------------------------ text
 
@@ -75,38 +75,38 @@ class Writer:
         text = event.get(content.type)
         text = text if isinstance(text, str) else ""
         if event.get("delta") is True:
-            self._pass(message, content, text, unpaired)
+            self._add_text(message, content, text, unpaired)
             return
-        # A snapshot or the final value replaces what came before: only what it adds can still be told.
-        self._rest(message, content, text)
+        # A snapshot or the final value replaces earlier text: only what it appends can be emitted.
+        self._add_rest(message, content, text)
         if final:
             content.done = True
             if content.kind != "reasoning":
                 self._end_text(message, content)
 
     def _end_text(self, message: Message, content: Content) -> None:
-        """Reasoning ends with its message, whose metadata may hold the signature that belongs to it."""
-        note = reasoning_of("", message.metadata if content.kind == "reasoning" else None)
-        if content.end or note.signature is not None or note.redacted is not None:
+        """End a text. Reasoning ends with its message, whose metadata may hold its signature."""
+        reasoning = reasoning_of("", message.metadata if content.kind == "reasoning" else None)
+        if content.end or reasoning.signature is not None or reasoning.redacted is not None:
             self._open_text(message, content)
-        extras = _ending(content)
-        self._builder.end_part(content, signature=note.signature, redacted=note.redacted, extras=extras)
+        extras = _end_extras(content)
+        self._builder.end_part(content, signature=reasoning.signature, redacted=reasoning.redacted, extras=extras)
 
-    def _rest(self, message: Message, content: Content, text: str) -> None:
+    def _add_rest(self, message: Message, content: Content, text: str) -> None:
         sent = "".join(content.pieces)
         content.pieces[:] = [sent]
         if 2 * len(text) < len(sent):
-            return  # not even if halves of surrogate pairs become one
+            return  # too short even if unpaired surrogates were joined
         if not text.startswith(sent):
             sent = mend(sent)
         if text.startswith(sent):
-            self._pass(message, content, text[len(sent) :], None)
+            self._add_text(message, content, text[len(sent) :], None)
 
-    def _pass(self, message: Message, content: Content, text: str, unpaired: str | None) -> None:
+    def _add_text(self, message: Message, content: Content, text: str, unpaired: str | None) -> None:
         if not text:
             return
         self._open_text(message, content)
-        self.spoken += content.kind != "reasoning"
+        self.output_count += content.kind != "reasoning"
         content.pieces.append(text if unpaired is None else unpaired)
         if unpaired is None:
             self._builder.delta(content, text)
@@ -120,20 +120,20 @@ class Writer:
             self._builder.open_part(content, message, PART_KINDS[content.kind])
 
     def open_message(self, message: Message) -> None:
-        """Opens a message that nothing has opened yet."""
+        """Open a message in the builder, if it is not open yet."""
         self._builder.message(message, message_id=message.id, role=message.role, choice=choice_of(message.metadata))
 
     # ------------------------------------------------------------------ calls, outputs, data, media
 
     def _accumulate(self, content: Content, event: dict[str, Any]) -> None:
-        """Deltas are merged, everything else replaces; media are kept as the whole content.
+        """Merge deltas into the value, replace it by anything else; of media the whole content is stored.
 
-        Of a call and an output each field is replaced apart, since some servers complete them with less than all.
+        Fields of calls and outputs are replaced separately, since some servers omit some of them at the end.
         """
         delta = event.get("delta") is True
         if content.kind == "unknown":
-            told = payload_of(event)
-            content.value = merge(content.value, told) if delta and content.value else told
+            payload = payload_of(event)
+            content.value = merge(content.value, payload) if delta and content.value else payload
             return
         if content.kind == "media":
             content.value = join_media(content.value, event) if delta and content.value else dict(event)
@@ -143,14 +143,16 @@ class Writer:
             content.value = data.get("value")
             content.wrapped = True
         elif delta and isinstance(content.value, dict) and isinstance(data, dict):
-            content.value = merge(content.value, data, once=_ONCE if content.kind in ("call", "output") else ())
+            content.value = merge(
+                content.value, data, unjoined=_NEVER_JOINED if content.kind in ("call", "output") else ()
+            )
         elif content.kind in ("call", "output") and isinstance(content.value, dict) and isinstance(data, dict):
             content.value = {**content.value, **{k: v for k, v in data.items() if v not in (None, "")}}
         elif data is not None:
             content.value = data
 
-    def _call_piece(self, message: Message, content: Content, event: dict[str, Any]) -> None:
-        """True argument deltas go on at once; snapshots wait, since one need not begin the next."""
+    def _call_delta(self, message: Message, content: Content, event: dict[str, Any]) -> None:
+        """Emit argument deltas at once; snapshots wait, since one need not be a prefix of the next."""
         if event.get("delta") is not True or not isinstance(content.value, dict):
             return
         arguments, sent = arguments_of(content.value.get("arguments")), "".join(content.pieces)
@@ -161,20 +163,20 @@ class Writer:
                 self._builder.delta(content, content.pieces[-1])
 
     def _open_call(self, message: Message, content: Content) -> None:
-        """Opens the call's part. A call without an id gets one, which the next lonely output shares."""
+        """Open the call's part. A call without an id gets a generated one, also used for the next output without id."""
         if content.opened:
             return
         content.opened = True
         kind = message.kind if message.kind in CALLS else "plugin_call"
         data = content.value if isinstance(content.value, dict) else {}
-        said = data.get("call_id")
-        call_id = said if isinstance(said, str) and said else self.make_id("call")
+        wire_id = data.get("call_id")
+        call_id = wire_id if isinstance(wire_id, str) and wire_id else self.make_id("call")
         if call_id not in self._calls:
             self._calls.add(call_id)
-            if call_id != said:
-                self._given.append(call_id)
+            if call_id != wire_id:
+                self._generated_ids.append(call_id)
         if message.id is None:
-            self._loose.add(("call", call_id))
+            self._without_message.add(("call", call_id))
         call = call_of(kind, data, message.metadata, call_id)
         self.open_message(message)
         self._builder.open_part(
@@ -182,41 +184,41 @@ class Writer:
             origin=origin_of(kind, message.metadata), server_label=call.server_label, extras=call.extras,
         )  # fmt: skip
 
-    def _whole(self, message: Message, content: Content) -> None:
+    def _complete(self, message: Message, content: Content) -> None:
         content.done = True
-        self._held.pop(content, None)
+        self._pending.pop(content, None)
         match content.kind:
             case "call":
                 self._end_call(message, content)
             case "output":
                 self._output(message, content)
             case "media":
-                self._add(message, content, content.value)
+                self._add_part(message, content, content.value)
             case "data":
                 wrapped = {"data": {"value": content.value}, "wrapped": True}
-                self._add(
+                self._add_part(
                     message, content, {"type": "data", **(wrapped if content.wrapped else {"data": content.value})}
                 )
             case "unknown":
-                self._pass_whole(message, content)
+                self._add_unknown(message, content)
             case _:
                 pass
 
-    def _add(self, message: Message, content: Content, value: dict[str, Any]) -> None:
-        part = part_of(plain(value))
+    def _add_part(self, message: Message, content: Content, value: dict[str, Any]) -> None:
+        part = part_of(normalized(value))
         if part is not None:
-            self.spoken += 1
+            self.output_count += 1
             self.open_message(message)
-            part.extras = _ending(content)
+            part.extras = _end_extras(content)
             self._builder.add(message, part)
 
-    def _pass_whole(self, message: Message, content: Content) -> None:
-        """A content of a type that nobody here understands."""
-        self.spoken += 1
+    def _add_unknown(self, message: Message, content: Content) -> None:
+        """Emit a content of an unknown type."""
+        self.output_count += 1
         owner = self._builder.message(message, message_id=message.id, role=message.role)
-        beside = {"type": message.kind, "role": message.role}
-        said = {"object": "content", "type": content.type, "msg_id": owner, **content.end, **content.value}
-        self._builder.emit(Raw(NAME, said, {NAME: beside}))
+        message_fields = {"type": message.kind, "role": message.role}
+        value = {"object": "content", "type": content.type, "msg_id": owner, **content.end, **content.value}
+        self._builder.emit(Raw(NAME, value, {NAME: message_fields}))
 
     def _end_call(self, message: Message, content: Content) -> None:
         self._open_call(message, content)
@@ -224,42 +226,42 @@ class Writer:
         arguments, sent = arguments_of(data.get("arguments")), "".join(content.pieces)
         if arguments.startswith(sent):
             self._builder.delta(content, arguments[len(sent) :])
-        self._builder.end_part(content, extras=_ending(content))
+        self._builder.end_part(content, extras=_end_extras(content))
 
     def _output(self, message: Message, content: Content) -> None:
         data = content.value if isinstance(content.value, dict) else {}
         kind = message.kind if message.kind in OUTPUTS else "plugin_call_output"
-        result = result_of(kind, data, message.metadata, self._partner(data.get("call_id")))
+        result = result_of(kind, data, message.metadata, self._answered_call_id(data.get("call_id")))
         if message.id is None:
-            self._loose.add(("output", result.call_id))
+            self._without_message.add(("output", result.call_id))
         end = {"end": content.end} if content.end else {}
         self._builder.result(
             result.call_id, result.parts, name=result.name, is_error=result.is_error or bool(content.end),
             message_id=message.id,
-            extras={NAME: {**own(result.extras), **beside(message.metadata, message.usage), **end}},
+            extras={NAME: {**own(result.extras), **message_extras(message.metadata, message.usage), **end}},
         )  # fmt: skip
 
-    def _partner(self, said: object) -> str:
-        """The call that an output answers: its own id, else the oldest call to which we had to give one."""
-        named = said if isinstance(said, str) and said else None
-        if named in self._calls:
-            return str(named)
-        while self._given and not self._builder.is_unanswered(self._given[0]):
-            self._given.popleft()
-        oldest = self._given[0] if self._given else named or self._builder.oldest_call
+    def _answered_call_id(self, wire_id: object) -> str:
+        """Return the call id of an output: its own, else the oldest generated one."""
+        call_id = wire_id if isinstance(wire_id, str) and wire_id else None
+        if call_id in self._calls:
+            return str(call_id)
+        while self._generated_ids and not self._builder.is_unanswered(self._generated_ids[0]):
+            self._generated_ids.popleft()
+        oldest = self._generated_ids[0] if self._generated_ids else call_id or self._builder.oldest_call
         return oldest or self.make_id("call")
 
-    def knows(self, kind: str, item: dict[str, Any]) -> bool:
+    def was_read(self, kind: str, item: dict[str, Any]) -> bool:
         """Return whether contents without a message already brought the calls or outputs of a message object."""
         if kind not in CALLS and kind not in OUTPUTS:
             return False
-        what = "call" if kind in CALLS else "output"
+        side = "call" if kind in CALLS else "output"
         contents = item.get("content")
         data = [c.get("data") for c in contents if isinstance(c, dict)] if isinstance(contents, list) else []
         ids = [d.get("call_id") for d in data if isinstance(d, dict)]
-        return bool(ids) and all(isinstance(i, str) and (what, i) in self._loose for i in ids)
+        return bool(ids) and all(isinstance(i, str) and (side, i) in self._without_message for i in ids)
 
 
-def _ending(content: Content) -> Extras | None:
-    """Extras that bring a content's end to a frontend of the same dialect."""
+def _end_extras(content: Content) -> Extras | None:
+    """Return extras with a content's end, for frontends of the same dialect."""
     return {NAME: content.end} if content.end else None

@@ -1,6 +1,6 @@
-"""Foreign spellings of this protocol, read as the Python form.
+"""Normalization of the written forms to the Python form.
 
-Inside this package every object has the names of the Python form. `forms.py` writes the other forms.
+This package handles objects with the names of the Python form only. `forms.py` writes the other forms.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from typing import Any
 
 CONTENT_TYPES = frozenset({"text", "refusal", "data", "image", "audio", "video", "file"})
 
-PLACE = frozenset({"sequence_number", "object", "status", "error", "type", "index", "delta", "msg_id"})
+ENVELOPE_FIELDS = frozenset({"sequence_number", "object", "status", "error", "type", "index", "delta", "msg_id"})
 """The fields that every content has; the others are its payload."""
 
-CAMEL: dict[str, str] = {
+CAMEL_CASE: dict[str, str] = {
     "sequence_number": "sequenceNumber",
     "created_at": "createdAt",
     "completed_at": "completedAt",
@@ -31,42 +31,42 @@ CAMEL: dict[str, str] = {
     "frequency_penalty": "frequencyPenalty",
     "presence_penalty": "presencePenalty",
 }
-_SNAKE = {camel: snake for snake, camel in CAMEL.items()}
-# By-products of Java getters (capture `java_camelcase_text`): they repeat the content.
-_NOISE = frozenset({"textContent", "imageContent"})
-_FOREIGN = frozenset(_SNAKE) | _NOISE
+_SNAKE_CASE = {camel: snake for snake, camel in CAMEL_CASE.items()}
+# By-products of Java getters (capture `java_camelcase_text`), which repeat the content.
+_REDUNDANT_FIELDS = frozenset({"textContent", "imageContent"})
+_FIELDS_TO_NORMALIZE = frozenset(_SNAKE_CASE) | _REDUNDANT_FIELDS
 
 _TYPES: dict[str, str] = {
     "mcp_tool_call": "mcp_call",
     "mcp_tool_call_output": "mcp_call_output",
-    # The document writes roles where the software writes `message`; CHUNK stands in the Java enumeration.
+    # The documentation has roles where the software sends `message`; CHUNK is in the Java enumeration.
     "assistant": "message",
     "user": "message",
     "system": "message",
     "chunk": "message",
     "": "message",
 }
-# What has no class in Java stands in a `data` content under its own type; only with these fields.
-STAND_INS: dict[str, frozenset[str]] = {
+# Types without a class in Java are sent as `data` contents with these fields.
+JAVA_DATA_FIELDS: dict[str, frozenset[str]] = {
     "image": frozenset({"file_id"}),
     "audio": frozenset({"data", "format", "file_id"}),
     "video": frozenset({"video_url", "file_id"}),
     "file": frozenset({"file_url", "file_id", "filename", "file_data"}),
 }
 # Seconds stay below this until the year 5138; milliseconds have been above it since 1973.
-_MILLISECONDS = 10**11
+_MIN_MILLISECONDS = 10**11
 
 
-def plain(value: dict[str, Any]) -> dict[str, Any]:
-    """The object with the Python form's field names; the very same object when it has them already."""
-    if _FOREIGN.isdisjoint(value):
+def normalized(value: dict[str, Any]) -> dict[str, Any]:
+    """Return the object with the Python form's field names; the same object if it has them already."""
+    if _FIELDS_TO_NORMALIZE.isdisjoint(value):
         return value
-    named = {_SNAKE.get(key, key): item for key, item in value.items() if key not in _NOISE}
-    return unwrapped(named) if named.get("type") == "data" else named
+    renamed = {_SNAKE_CASE.get(key, key): item for key, item in value.items() if key not in _REDUNDANT_FIELDS}
+    return unwrap_data(renamed) if renamed.get("type") == "data" else renamed
 
 
-def unwrapped(content: dict[str, Any]) -> dict[str, Any]:
-    """A `data` content of the camelCase form as what it stands for; any other content as it is."""
+def unwrap_data(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the content wrapped in a `data` content of the camelCase form; other contents unchanged."""
     data = content.get("data")
     kind = data.get("type") if isinstance(data, dict) else None
     if not isinstance(data, dict) or not isinstance(kind, str):
@@ -74,37 +74,37 @@ def unwrapped(content: dict[str, Any]) -> dict[str, Any]:
     fields = data.keys() - {"type"}
     if kind == "data" and fields == {"value"}:
         return {**content, "data": {"value": data["value"]}, "wrapped": True}
-    if fields and fields <= STAND_INS.get(kind, frozenset()):
+    if fields and fields <= JAVA_DATA_FIELDS.get(kind, frozenset()):
         return {**{k: v for k, v in content.items() if k != "data"}, **data}
     return content
 
 
 def payload_of(content: dict[str, Any]) -> dict[str, Any]:
-    """What a content says, without its place in the stream."""
-    return {name: value for name, value in content.items() if name not in PLACE}
+    """Return the fields of a content without those that every content has."""
+    return {name: value for name, value in content.items() if name not in ENVELOPE_FIELDS}
 
 
 def message_type(value: object) -> str:
-    """The type of a message in the Python form; an unknown type is only lower-cased."""
+    """Return the type of a message in the Python form; unknown types are only lower-cased."""
     name = value.lower() if isinstance(value, str) else ""
     return _TYPES.get(name, name)
 
 
 def seconds(value: object) -> float | None:
-    """A timestamp in Unix seconds, whichever unit it came in; None for what is no time."""
+    """Return a timestamp in Unix seconds, from seconds or milliseconds; None if invalid."""
     number = number_of(value)
     if number is None or not 0 < number < 10**15:
         return None
-    return number / 1000 if number > _MILLISECONDS else number
+    return number / 1000 if number > _MIN_MILLISECONDS else number
 
 
 def number_of(value: object) -> float | None:
-    """A number, also one that is written as a string of digits; None for anything else."""
+    """Return a number, also from a string of digits; None for anything else."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         return int(value)
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def text_of(value: object) -> str:
-    """The value when it is a string, otherwise an empty one."""
+    """Return the value if it is a string, else an empty string."""
     return value if isinstance(value, str) else ""

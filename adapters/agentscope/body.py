@@ -1,4 +1,4 @@
-"""Request -> AgentRequest: what is asked of a backend of this dialect."""
+"""Request -> AgentRequest, the body of `POST /process`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from bridge.codec.jsontext import dumps
 from bridge.codec.media import request_feature
 from bridge.codec.tools import supported
 from bridge.dialects.agentscope.approvals import answer_data
-from bridge.dialects.agentscope.calls import call_data, call_type, origin_note, output_data, output_of
+from bridge.dialects.agentscope.calls import call_data, call_type, origin_metadata, output_data, output_of
 from bridge.dialects.agentscope.contents import content_of
+from bridge.dialects.agentscope.extras import NAME, own, reasoning_metadata
 from bridge.dialects.agentscope.forms import PYTHON, Form
-from bridge.dialects.agentscope.notes import NAME, own, reasoning_note
 from bridge.dialects.agentscope.options import BackOptions, back
 from bridge.errors import Unsupported
 from bridge.model import (
@@ -39,15 +39,15 @@ _EMPTY_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 def encode_request(
     request: Request, context: Context, form: Form = PYTHON, options: BackOptions | None = None
 ) -> WireRequest:
-    """The session id is always sent: two anonymous requests at once collide in the real server.
+    """Encode a request. The session id is always sent: concurrent requests without one collide in the real server.
 
-    Raises `Unsupported` for a number of answers that the protocol does not know.
+    Raises `Unsupported` for a number of answers that the protocol does not support.
     """
     n = request.sampling.n
     if n is not None and not 1 <= n <= 5:
         raise Unsupported(f"n: expected a number from 1 to 5, got {n}.", param="n")
     options = options or back(context)
-    _lose(request, form, context.lost)
+    _record_losses(request, form, context.lost)
     body: dict[str, Any] = {"input": _input(request, options.call_type, form, context.lost), "stream": True}
     fields = {
         "response_id" if form.exact else "id": request.run_id,
@@ -64,7 +64,7 @@ def encode_request(
 
 
 def encode_stop(request: Request, context: Context, form: Form, options: BackOptions) -> WireRequest | None:
-    """Names the session as the request did: the agent takes the pair as it was sent."""
+    """Encode a stop, with the session and user of the request: the agent matches the pair."""
     if options.stop_path is None:
         return None
     body: dict[str, Any] = {"input": [], "session_id": session_of(request, context)}
@@ -75,17 +75,17 @@ def encode_stop(request: Request, context: Context, form: Form, options: BackOpt
 
 
 def session_of(request: Request, context: Context) -> str:
-    """A session is always named: requests without one collide in the real server."""
+    """Return the session id, which is never empty: requests without one collide in the real server."""
     return context.thread_id or request.thread_id or context.run_id
 
 
-def _lose(request: Request, form: Form, lost: Losses) -> None:
-    """Records what has no field. A form whose parsers refuse unknown fields has none of those that others only keep."""
-    said: list[tuple[Feature, object]] = [(Feature.CONTEXT, request.context)]
+def _record_losses(request: Request, form: Form, lost: Losses) -> None:
+    """Record what has no field. Exact forms do not support the fields that other forms pass on unread."""
+    dropped: list[tuple[Feature, object]] = [(Feature.CONTEXT, request.context)]
     if form.exact:
-        # "none" is said by offering no tools.
+        # "none" is expressed by sending no tools.
         choice = request.tool_choice if request.tool_choice and request.tool_choice.mode is not ToolMode.NONE else None
-        said += [
+        dropped += [
             (Feature.TOOL_CHOICE, choice),
             (Feature.RESPONSE_FORMAT, request.response_format),
             (Feature.REASONING_EFFORT, request.reasoning_effort),
@@ -96,7 +96,7 @@ def _lose(request: Request, form: Form, lost: Losses) -> None:
                 own(request.extras).keys() - {"input"} | (request.shared or {}).keys() & set(_CARRIED),
             ),
         ]
-    for feature, value in said:
+    for feature, value in dropped:
         if value:
             lost.add(feature)
     if request.state not in (None, {}):  # AG-UI clients always send one
@@ -108,7 +108,7 @@ def _lose(request: Request, form: Form, lost: Losses) -> None:
 def _extra(request: Request) -> dict[str, Any]:
     """Return fields that the protocol passes on unread, and those of a frontend of this dialect."""
     shared = request.shared or {}
-    same = {k: v for k, v in own(request.extras).items() if k not in ("input", "tools")}
+    own_fields = {k: v for k, v in own(request.extras).items() if k not in ("input", "tools")}
     return {
         "tool_choice": _choice(request.tool_choice),
         "parallel_tool_calls": request.parallel_tool_calls,
@@ -116,14 +116,18 @@ def _extra(request: Request) -> dict[str, Any]:
         "reasoning_effort": request.reasoning_effort,
         "metadata": request.metadata or None,
         **{name: shared[name] for name in _CARRIED if name in shared},
-        **same,
+        **own_fields,
     }
 
 
 def _tools(request: Request, form: Form, context: Context) -> list[dict[str, Any]] | None:
     if form.exact:
-        barred = request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE
-        return [_tool(t, strict=False) for t in supported(request, NAME, context.lost)] or None if not barred else None
+        is_excluded = request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE
+        return (
+            [_tool(t, strict=False) for t in supported(request, NAME, context.lost)] or None
+            if not is_excluded
+            else None
+        )
     others = own(request.extras).get("tools")
     tools = [_tool(t) for t in supported(request, NAME, context.lost)] + (others if isinstance(others, list) else [])
     return tools or None
@@ -151,70 +155,70 @@ def _choice(choice: ToolChoice | None) -> Any:
     return {"type": "allowed_tools", "allowed_tools": {"mode": str(choice.mode), "tools": named}}
 
 
-def _format(wanted: ResponseFormat | None) -> dict[str, Any] | None:
-    if wanted is None:
+def _format(response_format: ResponseFormat | None) -> dict[str, Any] | None:
+    if response_format is None:
         return None
-    if wanted.kind != "json_schema":
-        return {"type": "json_object" if wanted.kind == "json" else "text"}
-    schema: dict[str, Any] = {"name": wanted.name or "answer", "schema": wanted.schema or {}}
-    if wanted.strict is not None:
-        schema["strict"] = wanted.strict
-    if wanted.description is not None:
-        schema["description"] = wanted.description
+    if response_format.kind != "json_schema":
+        return {"type": "json_object" if response_format.kind == "json" else "text"}
+    schema: dict[str, Any] = {"name": response_format.name or "answer", "schema": response_format.schema or {}}
+    if response_format.strict is not None:
+        schema["strict"] = response_format.strict
+    if response_format.description is not None:
+        schema["description"] = response_format.description
     return {"type": "json_schema", "json_schema": schema}
 
 
 # ------------------------------------------------------------------ input
 
 
-def _input(request: Request, ordinary: str, form: Form, lost: Losses) -> list[dict[str, Any]]:
-    """The messages, with what a frontend of this dialect sent beside them put back in its place."""
+def _input(request: Request, default_type: str, form: Form, lost: Losses) -> list[dict[str, Any]]:
+    """Return the messages, with the stored ones of a frontend of this dialect at their original positions."""
     names: dict[str, str] = {}
-    blocks = [_Writer(message, names, ordinary, form, lost).write() for message in request.messages]
-    aside = own(request.extras).get("input")
-    entries = aside if isinstance(aside, list) else []
-    out: list[dict[str, Any]] = []
-    for place in range(len(blocks) + 1):
-        out += [e["message"] for e in entries if e["followed_by"] == len(blocks) - place]
-        if place < len(blocks):
-            out += blocks[place]
+    blocks = [_MessageWriter(message, names, default_type, form, lost).write() for message in request.messages]
+    stored = own(request.extras).get("input")
+    entries = stored if isinstance(stored, list) else []
+    messages: list[dict[str, Any]] = []
+    for position in range(len(blocks) + 1):
+        messages += [e["message"] for e in entries if e["followed_by"] == len(blocks) - position]
+        if position < len(blocks):
+            messages += blocks[position]
     if not entries:
-        out += [_approval(answer_data(r)) for r in request.resume]
-    return [form.message(m) for m in out]
+        messages += [_approval(answer_data(r)) for r in request.resume]
+    return [form.message(m) for m in messages]
 
 
 def _approval(data: dict[str, Any]) -> dict[str, Any]:
     return {"type": "mcp_approval_response", "role": "user", "content": [{"type": "data", "data": data}]}
 
 
-class _Writer:
-    """One message of ours as one or several of theirs: reasoning, calls and outputs have their own."""
+class _MessageWriter:
+    """Writes one model message as one or several wire messages: reasoning, calls and outputs have their own."""
 
-    def __init__(self, message: Message, names: dict[str, str], ordinary: str, form: Form, lost: Losses) -> None:
+    def __init__(self, message: Message, names: dict[str, str], default_type: str, form: Form, lost: Losses) -> None:
         self._message = message
         self._names = names
-        self._ordinary = ordinary
+        self._default_type = default_type
         self._form = form
         self._lost = lost
-        self._out: list[dict[str, Any]] = []
+        self._messages: list[dict[str, Any]] = []
         self._contents: list[dict[str, Any]] | None = None
 
     def write(self) -> list[dict[str, Any]]:
-        whole = own(self._message.extras).get("whole")
-        if isinstance(whole, dict):
-            return [whole]
+        original = own(self._message.extras).get("whole")
+        if isinstance(original, dict):
+            return [original]
         for part in self._message.parts:
             self._part(part)
-        if not self._out and self._message.role != "tool":
+        if not self._messages and self._message.role != "tool":
             # `content: null` breaks the agent; an empty list does not.
             self._start(self._kind, self._role, [])
-        return self._out
+        return self._messages
 
     @property
     def _kind(self) -> str:
-        """The type of an ordinary message; one that only this dialect knows was kept beside it."""
-        said = own(self._message.extras).get("type")
-        return said if isinstance(said, str) else "message"
+        """The type of an ordinary message; types specific to this dialect are stored in its extras."""
+        stored_type = own(self._message.extras).get("type")
+        return stored_type if isinstance(stored_type, str) else "message"
 
     @property
     def _role(self) -> str:
@@ -229,52 +233,52 @@ class _Writer:
                 self._result(part)
             case Reasoning():
                 text = [{"type": "text", "text": part.text}]
-                self._start("reasoning", "assistant", text, reasoning_note(part.signature, part.redacted))
+                self._start("reasoning", "assistant", text, reasoning_metadata(part.signature, part.redacted))
             case _:
                 self._content(part)
 
     def _content(self, part: Part) -> None:
         if self._contents is None:
-            # Only a result may stand under role tool; a stray text there is the user's side of the talk.
+            # Role tool is for results only; other text of that role is sent as the user's.
             role = "user" if self._role == "tool" else self._role
             self._contents = self._start(self._kind, role, [])
         kind, payload = content_of(Text(part.text) if isinstance(part, Refusal) else part, request=True)
-        said = {k: v for k, v in payload.items() if v is not None}
-        self._contents.append({"type": kind, **said, **own(part.extras)})
+        fields = {k: v for k, v in payload.items() if v is not None}
+        self._contents.append({"type": kind, **fields, **own(part.extras)})
 
     def _call(self, call: ToolCall) -> None:
-        kind = call_type(call.origin, call.extras, self._ordinary, noted=not self._form.exact)
+        kind = call_type(call.origin, call.extras, self._default_type, has_metadata=not self._form.exact)
         self._names[call.call_id] = f"{kind} {call.name}"
         data = call_data(kind, call.call_id, call.name, call.arguments or "{}", call.server_label)
-        self._start(kind, "assistant", [{"type": "data", "data": data}], origin_note(call.origin, kind))
+        self._start(kind, "assistant", [{"type": "data", "data": data}], origin_metadata(call.origin, kind))
         self._contents = None
 
     def _result(self, result: ToolResult) -> None:
-        kind, _, name = self._names.get(result.call_id, f"{self._ordinary} ").partition(" ")
-        said = own(result.extras).get("type") if result.call_id not in self._names else None
-        kind = said if isinstance(said, str) else f"{kind}_output"
-        data, note = self._form.beside(
+        kind, _, name = self._names.get(result.call_id, f"{self._default_type} ").partition(" ")
+        stored_type = own(result.extras).get("type") if result.call_id not in self._names else None
+        kind = stored_type if isinstance(stored_type, str) else f"{kind}_output"
+        data, metadata = self._form.place_metadata(
             output_data(result.call_id, result.name or name, output_of(result, self._lost, request_feature)),
             {"is_error": True} if result.is_error else {},
         )
-        self._start(kind, "tool", [{"type": "data", "data": data}], note)
+        self._start(kind, "tool", [{"type": "data", "data": data}], metadata)
         self._contents = None
 
     def _start(
-        self, kind: str, role: str, contents: list[dict[str, Any]], note: dict[str, Any] | None = None
+        self, kind: str, role: str, contents: list[dict[str, Any]], extra_metadata: dict[str, Any] | None = None
     ) -> list[dict[str, Any]]:
-        """Adds a wire message. Ids differ: the agent joins messages that share one."""
+        """Add a wire message. Ids are unique, since the agent joins messages with equal ids."""
         message: dict[str, Any] = {"type": kind, "role": role, "content": contents}
-        if not self._out:
+        if not self._messages:
             message.update(own(self._message.extras).get("fields") or {})
-        ours, metadata = self._message, {**self._message.metadata, **(note or {})}
-        if ours.id:
-            message["id"] = f"{ours.id}-{len(self._out)}" if self._out else ours.id
-        if ours.name:
-            message["name"] = ours.name
-            metadata["original_name"] = ours.name
+        source, metadata = self._message, {**self._message.metadata, **(extra_metadata or {})}
+        if source.id:
+            message["id"] = f"{source.id}-{len(self._messages)}" if self._messages else source.id
+        if source.name:
+            message["name"] = source.name
+            metadata["original_name"] = source.name
         if metadata:
             message["metadata"] = metadata
-        self._out.append(message)
+        self._messages.append(message)
         self._contents = None
         return contents
