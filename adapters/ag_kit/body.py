@@ -21,7 +21,7 @@ def encode_request(request: Request, context: Context) -> WireRequest:
     """Encode a request. Records losses; raises `Unsupported` for what must not be left out."""
     options = back(context)
     check_supported(request)
-    record_losses(request, context)
+    _record_losses(request, context)
     body: dict[str, Any] = {
         **unknown_fields(request.extras),
         "conversationId": conversation_of(request, context),
@@ -58,7 +58,7 @@ def check_supported(request: Request) -> None:
         raise Unsupported(f"{place}: this backend accepts the answer to one interrupt at a time.", param=place)
 
 
-def record_losses(request: Request, context: Context) -> None:
+def _record_losses(request: Request, context: Context) -> None:
     """Record what has no field in the protocol."""
     choice, sampling = request.tool_choice, request.sampling
     dropped = [name for name in sampling.__slots__ if getattr(sampling, name) is not None and name != "n"]

@@ -25,7 +25,7 @@ _Wire = dict[str, Any]
 
 
 class Decoder(JsonDecoder):
-    """One per run. `make_generation2` creates the decoder of generation 2 when needed; it may raise `BridgeError`."""
+    """Decodes one run. `make_generation2` creates the decoder of generation 2; it may raise `BridgeError`."""
 
     def __init__(self, context: Context, make_generation2: Callable[[Context], AnyDecoder]) -> None:
         super().__init__(context)

@@ -140,7 +140,7 @@ class ContentBuilder:
     # ------------------------------------------------------------------ text
 
     def add_text_delta(self, text: str | None) -> Snapshot:
-        """A piece of text; None counts as an empty one."""
+        """Append text; None counts as empty."""
         self._require_type("add_text_delta", "text")
         return self.add_payload_delta({"text": "" if text is None else text})
 
@@ -208,7 +208,7 @@ class ContentBuilder:
     # ------------------------------------------------------------------ any type
 
     def add_payload_delta(self, payload: dict[str, Any]) -> Snapshot:
-        """A piece of any type: text and addresses are appended, data is merged."""
+        """Add a delta of any type: text and addresses are appended, data is merged."""
         payload = _checked_copy(self.type, payload)
         self._start()
         self._payload.update(_joined(self.type, self._payload, payload))

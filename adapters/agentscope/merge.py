@@ -11,7 +11,8 @@ _MERGE_DEPTH = 50
 def join_media(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Return media with a delta joined: a URL with a scheme replaces the present one, anything else is appended.
 
-    The Python client always appends, the web frontend always replaces."""
+    The Python client always appends, the web frontend always replaces.
+    """
     joined = {**old, **{k: v for k, v in new.items() if v is not None}}
     for name in MEDIA_FIELDS:
         before, after = old.get(name), new.get(name)

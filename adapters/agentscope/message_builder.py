@@ -44,7 +44,7 @@ class MessageBuilder:
 
     @property
     def message(self) -> Snapshot:
-        """The message as it stands."""
+        """The message in its present state."""
         return self.get_message_data()
 
     @property
@@ -58,7 +58,7 @@ class MessageBuilder:
     # ------------------------------------------------------------------ contents
 
     def create_content_builder(self, content_type: str = "text", index: int | None = None) -> ContentBuilder:
-        """A content at this index, in place of the one there; without an index behind the others."""
+        """A builder of the content at this index, which replaces the present one; without an index it is appended."""
         if index is None:
             index = max(self._parts, default=-1) + 1
         elif not isinstance(index, int) or isinstance(index, bool) or index < 0:
@@ -68,10 +68,10 @@ class MessageBuilder:
         return part
 
     def add_delta_content(self, content: Fields) -> Snapshot:
-        """A piece: of a new content when `index` is absent, else of the content at that index.
+        """Add a delta to the content at its `index`, without one to a new content.
 
         `content`, a mapping or an object with `model_dump()`, has a `type` and the fields of that type (`text`, `data`,
-        `image_url` ...). Only a piece can join what is there: a content with an `index` needs `delta` true.
+        `image_url` ...). A content with an `index` needs `delta` true.
         """
         content = fields_of(content, "content")
         kind, payload = self._payload(content)
@@ -87,11 +87,11 @@ class MessageBuilder:
         return part.add_payload_delta(payload)
 
     def content_completed(self, index: int) -> Snapshot:
-        """The content at this index, whole."""
+        """Complete the content at this index."""
         return self._part(index).complete()
 
     def add_content(self, content: Fields) -> Snapshot:
-        """A whole content, a mapping or an object with `model_dump()`: a new one, or the one at its `index` anew."""
+        """Add a whole content, a mapping or an object with `model_dump()`; with an `index`, in its place."""
         content = fields_of(content, "content")
         kind, payload = self._payload(content)
         part = self.create_content_builder(kind, content.get("index"))
@@ -113,11 +113,11 @@ class MessageBuilder:
     # ------------------------------------------------------------------ the message
 
     def get_message_data(self) -> Snapshot:
-        """The message as it stands; before its first content, the event that opens it."""
+        """The message in its present state; before its first content, the event that opens it."""
         return self._ended or self.snapshot("in_progress")
 
     def complete(self, *, usage: dict[str, Any] | None = None, metadata: dict[str, Any] | None = None) -> Snapshot:
-        """The whole message: its contents that are complete. Again: the same event.
+        """Complete the message, with its complete contents. Further calls return the same event.
 
         `usage`: `{"input_tokens", "output_tokens", "total_tokens"}`.
         """
@@ -128,7 +128,7 @@ class MessageBuilder:
         return self._ended
 
     def failed(self, code: str, message: str) -> Snapshot:
-        """The message as one that reports an error, which ends it; with the type `error` it says nothing else."""
+        """End the message with an error. Messages of type `error` have no other content."""
         self._wire.extra = {"code": str(code), "message": str(message)}
         self._ended = self.snapshot("failed")
         return self._ended

@@ -53,7 +53,7 @@ class FrontOptions(SingleRunOptions):
 
 
 class JavaFrontOptions(FrontOptions):
-    """Options of a route that speaks the Java form: it has no metadata, so statuses and types tell what they can."""
+    """Options of a route that speaks the Java form: it has no metadata, only statuses and types."""
 
     call_type: CallType = Field("function_call", description="Message type of calls of function tools.")
     length: Literal["completed"] = Field(

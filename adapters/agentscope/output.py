@@ -73,15 +73,15 @@ class Output:
             for name in metadata.keys() & _METADATA_FEATURES.keys():
                 self._lost.add(_METADATA_FEATURES[name])
 
-    def _new_id(self, wanted: str) -> str:
-        """Return a unique id: the wanted one, or `<id>-<n>` for further messages of that id."""
-        chosen, n = wanted, self._last_suffixes.get(wanted, 0)
-        while chosen in self._ids:
+    def _new_id(self, owner: str) -> str:
+        """Return a unique id: that of the owner, or `<id>-<n>` for its further messages."""
+        message_id, n = owner, self._last_suffixes.get(owner, 0)
+        while message_id in self._ids:
             n += 1
-            chosen = f"{wanted}-{n}"
-        self._ids.add(chosen)
-        self._last_suffixes[wanted] = n  # so that many calls of one message take linear time
-        return chosen
+            message_id = f"{owner}-{n}"
+        self._ids.add(message_id)
+        self._last_suffixes[owner] = n  # so that many calls of one message take linear time
+        return message_id
 
     # ------------------------------------------------------------------ contents
 
