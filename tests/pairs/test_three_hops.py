@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Interrupted, Origin, Reasoning, Text, ToolCall, UsageReported
+from bridge.model import Interrupted, Origin, Reasoning, Text, ToolCall, ToolResulted, UsageReported
 from bridge.testing.script import ScriptedBackend
 from tests.pairs.people import leave
 from tests.server.harness import Exchange, FakeBackend, fake_backend, post, serving
@@ -209,6 +209,31 @@ async def test_an_approval_without_a_call(chat: Chat, agent: FakeBackend, agrees
     assert len(sessions(agent)) == 1
 
 
+# ---------------------------------------------------------------------- tools
+
+
+async def test_a_call_that_the_client_runs(chat: Chat, agent: FakeBackend) -> None:
+    """A2A has no word for a client's tools: the agent is not told of them, and gets a result as the user's text."""
+    agent.turns([ToolCall("k1", "clock", '{"zone":"UTC"}')], [Text("It is noon.")], [Text("Bye.")])
+    chunks = await chat.say("What time is it?", tools=TOOLS)
+    assert b"clock" not in agent.seen[-1].body
+    assert of(chunks, "tool-input-available")[0]["input"] == {"zone": "UTC"}
+    assert end(chunks) == "tool-calls"
+    chunks = await chat.settle({"state": "output-available", "output": "12:00"}, tools=TOOLS)
+    assert (spoken(chunks), end(chunks)) == ("It is noon.", "stop")
+    assert told(agent) == [("message", "12:00")]
+    await chat.say("thanks")
+    assert told(agent) == [("message", "thanks")]
+    assert len(sessions(agent)) == 1
+
+
+async def test_a_tool_that_the_agent_runs(chat: Chat, agent: FakeBackend) -> None:
+    agent.says(ToolCall("k1", "weather", "{}", Origin.PLUGIN), ToolResulted("k1", [Text("sunny")]), Text("Sun."))
+    chunks = await chat.say("How is it?")
+    assert [c["output"] for c in of(chunks, "tool-output-available")] == [{"result": "sunny"}], "an object, as google-adk has them"
+    assert (spoken(chunks), end(chunks)) == ("Sun.", "stop")
+
+
 # ---------------------------------------------------------------------- the end
 
 
@@ -241,6 +266,4 @@ async def test_a_client_that_leaves_ends_the_run_of_the_agent(chat: Chat, agent:
 
     agent.plays(wait)
     await chat.leave_in_the_middle("wait")
-    start = asyncio.get_running_loop().time()
     await asyncio.wait_for(left.wait(), 30)
-    print('TOOK', asyncio.get_running_loop().time() - start)
