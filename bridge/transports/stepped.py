@@ -212,8 +212,8 @@ class SteppedCall:
                     wire = self._run.cancel()
             if wire is not None:
                 await backend.whole_answer(self._addressed(wire), _LAST_EVENTS)
-                for pause in _CANCEL_AGAIN if response is not None and self._run.misses_cancels else ():
-                    if await self._told_end(response, pause):
+                for pause in _CANCEL_AGAIN if self._run.misses_cancels else ():
+                    if response is None or await self._told_end(response, pause):
                         break
                     await backend.whole_answer(self._addressed(wire), _LAST_EVENTS)
         except (aiohttp.ClientError, OSError, BridgeError) as error:

@@ -230,7 +230,8 @@ async def test_a_call_that_the_client_runs(chat: Chat, agent: FakeBackend) -> No
 async def test_a_tool_that_the_agent_runs(chat: Chat, agent: FakeBackend) -> None:
     agent.says(ToolCall("k1", "weather", "{}", Origin.PLUGIN), ToolResulted("k1", [Text("sunny")]), Text("Sun."))
     chunks = await chat.say("How is it?")
-    assert [c["output"] for c in of(chunks, "tool-output-available")] == [{"result": "sunny"}], "an object, as google-adk has them"
+    # The form of google-adk, in which a result is an object.
+    assert [c["output"] for c in of(chunks, "tool-output-available")] == [{"result": "sunny"}]
     assert (spoken(chunks), end(chunks)) == ("Sun.", "stop")
 
 
