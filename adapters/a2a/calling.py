@@ -209,6 +209,10 @@ class Calling:
         state = self._decoder.state
         return self._sent and not (self._decoder.spoken or state in OVER or state in WAITING)
 
+    @property
+    def misses_cancels(self) -> bool:
+        return False
+
     def cancel(self) -> WireRequest | None:
         if not (self.working and self._decoder.task_id and self._interface is not None):
             return None

@@ -369,6 +369,11 @@ class Calling:
         return bool(self._session) and (self._gone or (self._started and not self._ended))
 
     @property
+    def misses_cancels(self) -> bool:
+        # An interrupt that comes while the service stores or publishes an event has no effect (2.0.11).
+        return not self._gone
+
+    @property
     def _gone(self) -> bool:
         """The session is of no use to anybody when the run is over."""
         return self._alone and not self._waits

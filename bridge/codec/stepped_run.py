@@ -72,6 +72,11 @@ class SteppedRun(Protocol):
         """The backend may be at work on the run, or keep what was made for it alone."""
         ...
 
+    @property
+    def misses_cancels(self) -> bool:
+        """The backend may accept `cancel` and go on all the same: it is sent again until the stream tells the end."""
+        ...
+
 
 class SteppedRunDialect(Dialect):
     """A dialect whose backends are asked so. `encode_request` is the request that carries the messages."""

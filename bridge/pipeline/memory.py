@@ -61,7 +61,7 @@ _PRUNE_EVERY = 3600.0
 """Seconds."""
 
 _RAN = "ran"
-"""Key of the calls that the backend ran itself: their results are not new to it."""
+"""Key of the calls that the backend ran or was told to run: their results are not new to it."""
 
 _TOLD = "told"
 """Key of the messages that answered interrupts: the backend has them as answers, not as messages."""
@@ -326,6 +326,11 @@ class Trim(Turn):
             self._known = len(stored)
         self._new = self._whole[position:]
         settled = self._settle(self._new)
+        # A call that a person agreed or refused to is the backend's from then on. Clients that show no result of it may
+        # make one up in later requests.
+        resumed = {answer.interrupt_id for answer in settled.resume}
+        asked = self._conversation.open_interrupts
+        self._decided = [i.call_id for i in asked if i.call_id and i.interrupt_id in resumed]
         digests = [str(d) for d in self._conversation.extra.get(_TOLD, ())]
         before = [m for m in self._whole[:position] if digest([m]) not in digests] if self._wants_whole else []
         self._digests = digests + [digest([m]) for m in self._new if m not in settled.messages]
@@ -350,7 +355,7 @@ class Trim(Turn):
             return
         self._note_interrupts(answer)
         self._conversation.backend_thread = self._thread_kept(self._conversation.backend_thread)
-        self._ran += [r.call_id for r in answer.results]
+        self._ran += [*self._decided, *(r.call_id for r in answer.results)]
         self._conversation.extra[_RAN] = self._ran[-_MOST_NOTED:]
         self._conversation.extra[_TOLD] = self._digests[-_MOST_NOTED:]
         if self.tells_context:

@@ -23,6 +23,8 @@ _LAST_EVENTS = 5.0
 """Seconds in which a run that is given up may still tell its name, and then may end by itself."""
 _LAST_WORDS = 2.0
 """Seconds that the next request of a conversation waits for that."""
+_CANCEL_AGAIN = (0.2, 0.4, 0.8)
+"""Seconds without the end of a run before it is cancelled again: less than `_LAST_WORDS`, for the next run's sake."""
 
 
 class SteppedBackend(HttpBackend):
@@ -210,12 +212,27 @@ class SteppedCall:
                     wire = self._run.cancel()
             if wire is not None:
                 await backend.whole_answer(self._addressed(wire), _LAST_EVENTS)
+                for pause in _CANCEL_AGAIN if self._run.misses_cancels else ():
+                    if response is None or await self._told_end(response, pause):
+                        break
+                    await backend.whole_answer(self._addressed(wire), _LAST_EVENTS)
         except (aiohttp.ClientError, OSError, BridgeError) as error:
             log.debug("backend %s: a run was not cancelled: %s", backend.name, type(error).__name__)
         finally:
             # Also when the backend is closed meanwhile: nobody else knows of this connection.
             if response is not None:
                 await drain(response)
+
+    async def _told_end(self, response: aiohttp.ClientResponse, within: float) -> bool:
+        """Return whether the stream tells the end of a cancelled run, or ends, in so many seconds."""
+        try:
+            async with asyncio.timeout(within):
+                while data := await response.content.read(AT_ONCE):
+                    if _ends(self._run.feed(self._splitter.feed(data))):
+                        break
+        except TimeoutError:
+            return False
+        return True
 
 
 def _ends(events: list[Event]) -> bool:

@@ -1,11 +1,13 @@
-"""A2A's own SDKs, unchanged, as clients: Python and JavaScript over both bindings, and the Python one of version 0.3.
+"""A2A's own SDKs, unchanged, as clients: Python and JavaScript over both bindings, and the Python one of version 0.3;
+and agents of other projects that call agents: AgentScope's `A2AAgent` and google-adk's `RemoteA2aAgent`.
 
-Each streams an answer, takes one whole, and answers a question. On a durable route it also reads its tasks again,
+Each SDK streams an answer, takes one whole, and answers a question. On a durable route it also reads its tasks again,
 watches one from a second place, and cancels.
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +106,49 @@ async def test_the_python_sdk_of_0_3(a2a_old: list[str], tmp_path: Path) -> None
     assert seen["kept"] == [[], "completed", PARTS, ""]
     assert seen["canceled"] == "canceled"
     assert "code=-32002" in seen["failure"]
+
+
+# ---------------------------------------------------------------------- agents that call agents
+
+SAID = ["hello", "reasoning", "interrupt", "yes", "hello"]
+
+
+def agents(venv: str, script: str) -> list[str]:
+    python = Path(sys.prefix) / venv / "bin" / "python"
+    assert python.exists(), f"{venv} is not installed: make interop"
+    return [str(python), str(Path(__file__).parent / "a2a" / script)]
+
+
+async def test_agentscope_as_a_client(tmp_path: Path) -> None:
+    """What it streams is what it keeps, one block for each text, in one context."""
+    seen = await conversation(tmp_path, agents("agentscope2", "agentscope_client.py"), *SAID, durable=True)
+    hello, thought, asked, answered, again = seen
+    assert [hello["blocks"], again["blocks"]] == [[ANSWER]] * 2
+    assert len(thought["blocks"]) == 1
+    assert [asked["blocks"], asked["waits"]] == [[PARTS[0], QUESTION], True]
+    assert [answered["blocks"], answered["waits"]] == [[PARTS[1]], False]
+    assert len({each["context"] for each in seen}) == 1
+    for each in seen:
+        assert [each["streamed"], each["reason"]] == ["".join(each["blocks"]), "completed"]
+
+
+async def test_agentscope_as_a_client_of_a_route_that_is_not_durable(tmp_path: Path) -> None:
+    """It asks for the task that waits before it answers; only durable routes have one (docs/dialects/a2a.md)."""
+    command = agents("agentscope2", "agentscope_client.py")
+    seen = await conversation(tmp_path, command, "hello", "hello", "interrupt", "yes", durable=False)
+    assert [each["blocks"] for each in seen] == [[ANSWER], [ANSWER], [PARTS[0], QUESTION], [QUESTION]]
+    assert len({each["context"] for each in seen}) == 1
+
+
+@pytest.mark.parametrize("durable", [False, True], ids=["live", "durable"])
+async def test_google_adk_as_a_client(durable: bool, tmp_path: Path) -> None:
+    """Pieces of an artifact are partial events; the last one, which has no text, is not."""
+    seen = await conversation(tmp_path, agents("a2a-agents", "adk_client.py"), *SAID, durable=durable)
+    hello, thought, asked, answered, again = seen
+    assert [hello["streamed"], again["streamed"]] == [ANSWER] * 2
+    assert thought["streamed"]
+    assert asked["streamed"] == PARTS[0]
+    assert asked["asked"] == [["mock_function_call_for_required_user_input", {"input_required": QUESTION}]]
+    assert answered["streamed"] == PARTS[1]
+    for each in seen:
+        assert [each["errors"], each["whole"]] == [[], ""]

@@ -22,13 +22,25 @@ def reply_of(*words: str, end: bool = True) -> list[dict[str, Any]]:
 
 
 class Service:
-    """`plays` are the events of each run, the last ones again and again; `log` is what it was asked."""
+    """`plays` are the events of each run, the last ones again and again; `log` is what it was asked.
 
-    def __init__(self, *plays: list[dict[str, Any]], status: str = "idle", busy: int = 0, breaks: int = 0) -> None:
+    Where `missed` is given, so many interrupts have no effect, and the next one ends the run.
+    """
+
+    def __init__(
+        self,
+        *plays: list[dict[str, Any]],
+        status: str = "idle",
+        busy: int = 0,
+        breaks: int = 0,
+        missed: int | None = None,
+    ) -> None:
         self.plays = list(plays) or [reply_of(*WORDS)]
         self.status = status
         self.busy = busy
         self.breaks = breaks
+        self.missed = missed
+        self.interrupted = asyncio.Event()
         self.log: list[str] = []
         self.made: list[dict[str, Any]] = []
         self.posted: list[Any] = []
@@ -60,6 +72,11 @@ class Service:
                 await exchange.answer(201, dumps({"session_id": f"s{len(self.made) - 1}"}))
             case "GET", ["sessions", session, "stream"]:
                 await self._stream(exchange, session)
+            case "POST", ["sessions", _, "interrupt"] if self.missed is not None:
+                self.missed -= 1
+                if self.missed < 0:
+                    self.interrupted.set()
+                await exchange.answer(202, b"{}")
             case "GET", ["sessions", _, "messages"]:
                 history = [{"role": "user", "content": []}]
                 await exchange.answer(200, dumps({"messages": history, "event_cursor": "1-0"}))
@@ -95,4 +112,8 @@ class Service:
             await exchange.send(b"data: " + dumps({**name, **event}) + b"\n\n")
         self.said.set()
         started.clear()
+        if self.missed is not None:
+            await self.interrupted.wait()
+            end = {"type": "REPLY_END", "id": "end", "reply_id": f"reply{number:03}", "finished_reason": "interrupted"}
+            await exchange.send(b"data: " + dumps(end) + b"\n\n")
         await exchange.left()

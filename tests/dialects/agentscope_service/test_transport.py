@@ -111,6 +111,22 @@ async def test_a_client_that_leaves_ends_the_run(path: str, end: str, tmp_path: 
                 await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize("missed", [0, 1, 2])
+async def test_an_interrupt_that_the_service_misses_is_sent_again(missed: int, tmp_path: Path) -> None:
+    service = Service(reply_of(*WORDS, end=False), missed=missed)
+    async with service.listening(), bridge(service, tmp_path) as base:
+        async with aiohttp.ClientSession() as http, http.post(f"{base}/agui", json=agui("Hi")):
+            await asyncio.wait_for(service.said.wait(), 20)
+        await asyncio.wait_for(service.interrupted.wait(), 20)
+        # The next run of the session begins when the one before has told its end.
+        service.missed = None
+        async with aiohttp.ClientSession() as http, http.post(f"{base}/agui", json=agui("Again")):
+            async with asyncio.timeout(20):
+                while service.log.count("POST /chat/") < 2:
+                    await asyncio.sleep(0.01)
+            assert service.log.count("POST /sessions/s0/interrupt") == missed + 1
+
+
 async def test_a_service_that_is_not_there_is_named_as_such(tmp_path: Path) -> None:
     async with Service().listening() as service:
         pass
