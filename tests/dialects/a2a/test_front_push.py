@@ -140,13 +140,16 @@ async def test_a_config_gets_what_comes_after_it(tmp_path: Path, receiver: Recei
     go = asyncio.Event()
 
     async def answer(exchange: Exchange) -> None:
-        await exchange.sse()
-        await exchange.write(CHUNK % b"early")
+        await exchange.head()
+        await exchange.send(CHUNK % b"early")
         await go.wait()
-        await exchange.write(CHUNK % b"late" + END)
+        await exchange.send(CHUNK % b"late")
+        await exchange.send(END)
+        await exchange.end()
 
-    async with fake_backend(answer) as at:
-        backends = {"it": {"dialect": "openai-chat", "url": at, "model": "m"}}
+    async with fake_backend() as backend:
+        backend.plays(answer)
+        backends = {"it": {"dialect": "openai-chat", "url": backend.url, "model": "m"}}
         async with serving(config(tmp_path, f"localhost:{receiver.port}", backends=backends)) as base:
             url = f"{base}/a2a"
             reply = await ask("POST", url, send("hi", configuration={"returnImmediately": True}), NEW)
