@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import NamedTuple, TypeVar
 
 from yarl import URL
 
-from bridge.codec import AgentTasksDialect, PushTarget
-from bridge.errors import BridgeError, log_unexpected
+from bridge.codec import AgentTasksDialect, Encoder, PushTarget
+from bridge.errors import BridgeError, ErrorCode, log_unexpected
 from bridge.pipeline.push_targets import PushTargets
 from bridge.runs.plan import RunPlan
 from bridge.runs.service import Runs
@@ -22,6 +23,8 @@ from bridge.stores import RunKey
 from bridge.transports.fetch import CallFailed, OutsideClient
 
 log = logging.getLogger("bridge.runs")
+
+T = TypeVar("T")
 
 TRIES = 4
 PAUSE = 0.5
@@ -32,14 +35,29 @@ REST = 60.0
 """Seconds after the end of a run in which its last notifications have to arrive."""
 _POLL = 0.5
 """Seconds between two looks for targets that came or went."""
+_AWAY = 2.0
+"""Seconds between two tries of a store that is not available."""
+_ANSWER = 2**16
+"""Bytes of an answer that are read, so that its connection can be used again."""
 _AGAIN = frozenset({408, 425, 429})
+
+
+class _Notification(NamedTuple):
+    """What one target gets of one run: from entry `since` of its log on, written by `encoder`."""
+
+    target: PushTarget
+    headers: dict[str, str]
+    encoder: Encoder
+    since: int
 
 
 class Pusher(OutsideClient):
     """Sends the notifications of one route."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
-        super().__init__(hosts, connections=0)
+        super().__init__(hosts, connections=0, keep_alive=True)
+        self._last: dict[tuple[str, str, str, str], asyncio.Task[None]] = {}
+        """Of each target of a task, what sends the events of its last run."""
 
     async def push(
         self,
@@ -56,17 +74,18 @@ class Pusher(OutsideClient):
         try:
             over = False
             while True:
-                known = await targets.load()
+                known = await _patiently(targets.load)
                 for target in sending.keys() - set(known):
                     sending.pop(target).cancel()
                 for target in known:
                     if target not in sending:
                         since = max(after, target.position if target.run == key.run_id else 0)
-                        send = partial(self._send, runs, key, plan, dialect, options, target, since)
-                        sending[target] = asyncio.create_task(send(), name="push")
+                        encoder = dialect.push_encoder(plan.context(options), target)
+                        notification = _Notification(target, dialect.push_headers(target), encoder, since)
+                        sending[target] = self._begin(runs, key, notification)
                 if over:
                     break
-                over = await runs.ended(key, _POLL)
+                over = await _patiently(partial(runs.ended, key, _POLL))
             if sending:
                 await asyncio.wait(sending.values(), timeout=REST)
         finally:
@@ -74,25 +93,32 @@ class Pusher(OutsideClient):
                 task.cancel()
             await asyncio.gather(*sending.values(), return_exceptions=True)
 
+    def _begin(self, runs: Runs, key: RunKey, notification: _Notification) -> asyncio.Task[None]:
+        place = key.owner, key.scope, key.thread_id, notification.target.id
+        task = asyncio.create_task(self._send(runs, key, notification, self._last.get(place)), name="push")
+        self._last[place] = task
+
+        def forget(done: asyncio.Task[None]) -> None:
+            if self._last.get(place) is done:
+                del self._last[place]
+
+        task.add_done_callback(forget)
+        return task
+
     async def _send(
-        self,
-        runs: Runs,
-        key: RunKey,
-        plan: RunPlan,
-        dialect: AgentTasksDialect,
-        options: object,
-        target: PushTarget,
-        since: int,
+        self, runs: Runs, key: RunKey, notification: _Notification, before: asyncio.Task[None] | None
     ) -> None:
-        reader = runs.follow(key)
-        encoder, headers = dialect.push_encoder(plan.context(options), target), dialect.push_headers(target)
+        """Send a run's events to one target, behind those of the run `before`."""
+        target, reader = notification.target, runs.follow(key)
         try:
-            await reader.open()
+            if before is not None:
+                await asyncio.wait({before})
+            await _patiently(reader.open)
             while not reader.done:
-                for _, batch in await reader.read(_POLL):
-                    for frame in encoder.encode(batch.events):
-                        if batch.position >= since and isinstance(frame, bytes):
-                            await self._post(target.url, headers, frame)
+                for _, batch in await _patiently(partial(reader.read, _POLL)):
+                    for frame in notification.encoder.encode(batch.events):
+                        if batch.position >= notification.since and isinstance(frame, bytes):
+                            await self._post(target.url, notification.headers, frame)
         except CallFailed as error:
             # Of the URL only the host: the rest may hold a secret.
             log.warning("push notifications to %s end: %s", URL(target.url).host, error.reason)
@@ -111,6 +137,7 @@ class Pusher(OutsideClient):
             try:
                 async with asyncio.timeout(TIME), self.call("POST", url, headers=headers, body=body) as response:
                     status = response.status
+                    await response.content.read(_ANSWER)
             except TimeoutError:
                 failure = CallFailed(f"it did not answer within {TIME:g} seconds")
             except CallFailed as error:
@@ -122,3 +149,14 @@ class Pusher(OutsideClient):
             if failure.refused:
                 break
         raise failure
+
+
+async def _patiently(work: Callable[[], Awaitable[T]]) -> T:
+    """Do this as soon as the store is available."""
+    while True:
+        try:
+            return await work()
+        except BridgeError as error:
+            if error.code is not ErrorCode.STORE_UNAVAILABLE:
+                raise
+        await asyncio.sleep(_AWAY)

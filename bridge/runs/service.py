@@ -42,7 +42,7 @@ Drove = Callable[[RunPlan, Run], None]
 Begun = Callable[[RunKey, RunPlan, int], Awaitable[None]]
 """Is told when this process begins to drive a run, or buries one, and how many entries its log has by then.
 
-The run does not wait for it; an orderly stop does.
+The run does not wait for it, and a stop only for a moment.
 """
 
 
@@ -91,6 +91,8 @@ _WAIT = 5.0
 """Seconds of one wait at the queue, and the longest pause while the store is not available."""
 _STOP_SECONDS = 10.0
 """Seconds that runs have to end when the process stops."""
+_BESIDE_SECONDS = 2.0
+"""Seconds that what goes on beside the runs has left then."""
 STOPPED = Failure(ErrorCode.RUN_LOST, "The server that ran this was stopped.")
 
 
@@ -135,6 +137,7 @@ class Runs:
         self._workers: dict[RunKey, RunWorker] = {}
         self._readers: dict[str, tuple[str, int]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._beside: set[asyncio.Task[None]] = set()
         self._troubles: set[str] = set()
         self._taking: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -169,7 +172,9 @@ class Runs:
         await self.retire()
         await _stop(self._keeping)
         self._keeping = None
-        for task in list(self._tasks):
+        if self._beside:
+            await asyncio.wait(self._beside, timeout=_BESIDE_SECONDS)
+        for task in [*self._tasks, *self._beside]:
             await _stop(task)
         await self._store.close()
 
@@ -370,7 +375,7 @@ class Runs:
 
     def _call_begun(self, record: RunRecord, plan: RunPlan) -> None:
         if self._begun is not None:
-            self._spawn(self._begun(record.key, plan, record.entries))
+            self._spawn(self._begun(record.key, plan, record.entries), self._beside)
 
     async def _call_ended(self, key: RunKey, plan: RunPlan) -> None:
         if self._ended is not None:
@@ -392,10 +397,11 @@ class Runs:
             del self._workers[worker.key]
             release()
 
-    def _spawn(self, work: Awaitable[None]) -> None:
+    def _spawn(self, work: Awaitable[None], among: set[asyncio.Task[None]] | None = None) -> None:
+        tasks = self._tasks if among is None else among
         task = asyncio.create_task(self._guarded(work), name="runs-work")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     async def _guarded(self, work: Awaitable[None]) -> None:
         try:

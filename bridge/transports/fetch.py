@@ -56,7 +56,8 @@ def is_public(address: Address) -> bool:
 
 class OutsideClient:
     """Calls URLs that clients chose. `hosts`: names, `*.name` for every name below, `:port` where it is not the
-    scheme's own. `connections` is how many are open at once; 0 is no limit. `start` before use, `close` after.
+    scheme's own. `connections` is how many are open at once, 0 is no limit; `keep_alive`: they are used again. `start`
+    before use, `close` after.
     """
 
     def __init__(
@@ -66,8 +67,10 @@ class OutsideClient:
         permit: Callable[[Address], bool] | None = None,
         resolver: AbstractResolver | None = None,
         connections: int = 100,
+        keep_alive: bool = False,
     ) -> None:
         self._connections = connections
+        self._keep_alive = keep_alive
         self._hosts = [host.lower() for host in hosts]
         self._permit = permit or is_public
         self._resolver = resolver
@@ -78,7 +81,7 @@ class OutsideClient:
             limit=self._connections,
             resolver=_Checked(self._resolver or ThreadedResolver(), self._permit),
             use_dns_cache=False,
-            force_close=True,
+            force_close=not self._keep_alive,
         )
         self._session = aiohttp.ClientSession(
             connector=connector,

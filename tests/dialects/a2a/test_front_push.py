@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,12 @@ from aiohttp import web
 
 from bridge.config import parse
 from bridge.errors import ConfigError
-from bridge.runs import push
+from bridge.model import MessageStarted, PartKind, PartStarted, RunStarted, TextDelta
+from bridge.model.dump import dump
+from bridge.runs import RunPlan, push
+from bridge.runs.log import to_body
+from bridge.stores import open_runs
+from bridge.stores.rows import write
 from bridge.transports import fetch
 from tests.server.harness import Exchange, ask, bound_socket, fake_backend, serving
 
@@ -196,6 +202,47 @@ async def test_a_client_of_0_3_gets_its_own_objects(agent: str, receiver: Receiv
     gone = await rpc(agent, f"{names}delete", {"id": task, "pushNotificationConfigId": "b"}, OLD)
     assert gone["result"] is None
     assert (await rpc(agent, f"{names}list", {"id": task}, OLD))["result"] == [first]
+
+
+async def test_the_answer_to_a_question_comes_behind_the_question(
+    agent: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A receiver that is behind gets the events of the next run when it has those before."""
+    monkeypatch.setattr(push, "PAUSE", 0.5)
+    receiver.answers = [503]
+    reply = await ask("POST", agent, send("interrupt", configuration=with_push(receiver.url)), NEW)
+    await say(agent, "yes", taskId=reply.json["result"]["task"]["id"], messageId="m-2")
+    said = await receiver.until("COMPLETED")
+    both = ["SUBMITTED", "WORKING", "INPUT_REQUIRED", "SUBMITTED", "WORKING", "COMPLETED"]
+    assert states(said) == ["SUBMITTED", *both]
+
+
+async def test_the_end_of_a_run_whose_process_died(tmp_path: Path, receiver: Receiver, loopback: None) -> None:
+    """Whoever ends it sends the end; what was there before was sent, or not, by the process that died."""
+    settings = config(tmp_path, f"localhost:{receiver.port}")
+    async with serving(settings) as base:
+        agent = f"{base}/a2a"
+        reply = await ask("POST", agent, send("interrupt", configuration=with_push(receiver.url)), NEW)
+        task = reply.json["result"]["task"]
+        await receiver.until("INPUT_REQUIRED")
+    receiver.got.clear()
+    store = open_runs(settings["stores"]["runs"])
+    first = await store.latest("", "/a2a#tasks", task["id"])
+    assert first is not None
+    key = replace(first.key, run_id="second")
+    plan = replace(RunPlan.load(first.plan), run_id="second", previous=task["id"])
+    plan.request.extras["a2a"]["notes"]["task"] = task["id"]
+    await store.create(key, "second", plan.dump())
+    claimed = await store.claim("dead", 0.01, wait=1)
+    assert claimed is not None
+    head = [RunStarted("second", plan.request.thread_id), MessageStarted("m"), PartStarted("p", "m", PartKind.TEXT)]
+    events = [*head, TextDelta("p", "never told")]
+    await store.append(key, "dead", 0, [to_body(0, [write(dump(event)) for event in events], [])])
+    await store.close()
+    async with serving(settings):
+        said = await receiver.until("FAILED")
+    assert states(said) == ["FAILED"]
+    assert "never told" not in json.dumps(said)
 
 
 # ---------------------------------------------------------------------- receivers that fail
