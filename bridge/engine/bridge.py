@@ -366,7 +366,7 @@ class Bridge:
         return self._memory.tasks(owner, route.path) if self._memory is not None else None
 
     def push_targets(self, route: Route, owner: str, task_id: str) -> PushTargets | None:
-        """Where the notifications of a task are sent; None for a route that sends none."""
+        """The targets of the notifications of a task; None for a route that sends none."""
         if self._memory is None or not isinstance(route.dialect, AgentTasksDialect) or route.path not in self._pushers:
             return None
         return self._memory.push_targets(owner, route.path, task_id)

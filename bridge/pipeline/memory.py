@@ -528,7 +528,7 @@ class Memory:
         return TaskIndex(self.history, owner, scope)
 
     def push_targets(self, owner: str, scope: str, task_id: str) -> PushTargets:
-        """Where the notifications of a task are sent."""
+        """The targets of the notifications of a task."""
         return PushTargets(self.history, owner, scope, task_id)
 
     def answers(self, owner: str, scope: str, look: Look | None = None) -> Answers:

@@ -1,4 +1,4 @@
-"""Where the notifications of one task are sent: kept beside the conversations of its owner."""
+"""The targets of the notifications of one task, kept beside the conversations of its owner."""
 
 from __future__ import annotations
 
