@@ -35,7 +35,7 @@ class PushAction(StrEnum):
 class PushTarget:
     """A URL to which the events of a task are sent, as the client named it.
 
-    `version` is the version of the protocol in which events are sent. `place` is where the request names the URL. Of the run
+    `version` is the version of the protocol of what is sent. `place` is where the request names the URL. Of the run
     `run`, the entries of its log before `position` are not sent: they are older than the target.
     """
 
