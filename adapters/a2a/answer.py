@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from bridge.codec import Context, WireResponse
 from bridge.dialects.a2a.encoder import enveloped, named
@@ -85,7 +86,7 @@ def task_of(folders: Sequence[TaskFolder], history: int | None = None, *, artifa
     return task
 
 
-def response(result: Wire, notes: Notes) -> WireResponse:
+def response(result: Any, notes: Notes) -> WireResponse:
     """Return a response in the binding of its call."""
     media_type = JSON_TYPE if notes.rest else "application/json"
     return WireResponse(200, {"content-type": media_type}, written(enveloped(result, notes)))

@@ -11,6 +11,7 @@ from bridge.codec.agent_tasks import TaskCall
 from bridge.codec.jsontext import kind_of, need_json, read_body, read_json
 from bridge.dialects.a2a import refusals
 from bridge.dialects.a2a.options import front
+from bridge.dialects.a2a.push import ACTIONS, config_in, read_push, read_target
 from bridge.dialects.a2a.refusals import DETAIL, Head, refused
 from bridge.dialects.a2a.wire import (
     EXTENSIONS_HEADER,
@@ -32,9 +33,13 @@ _OPERATIONS = {
     Method.LIST: Operation.ITEMS,
     Method.CANCEL: Operation.CANCEL,
     Method.SUBSCRIBE: Operation.SUBSCRIBE,
+    Method.SET_PUSH: Operation.RUN,
+    Method.GET_PUSH: Operation.RETRIEVE,
+    Method.LIST_PUSH: Operation.ITEMS,
+    Method.DELETE_PUSH: Operation.RUN,
     Method.EXTENDED_CARD: Operation.DESCRIBE,
 }
-_PUSH = frozenset({Method.SET_PUSH, Method.GET_PUSH, Method.LIST_PUSH, Method.DELETE_PUSH})
+_CONFIGS = re.compile(r"/tasks/([^/:]+)/pushNotificationConfigs(?:/([^/]+))?")
 _FOR_ONE = frozenset({Method.GET, Method.CANCEL, Method.SUBSCRIBE})
 _IN_QUERY = ("historyLength", "pageSize")
 _FLAGS = {"true": True, "false": False}
@@ -54,8 +59,8 @@ class Call:
 def read_call(wire: WireRequest, context: Context) -> Call:
     """Return the call of a request. Raises `RequestError`, with the head in `context.error_details`."""
     call = _over_http(wire, context) if wire.path.strip("/") else _over_json_rpc(wire, context)
-    if call.method in _PUSH:
-        raise refused(refusals.NO_PUSH, "This agent sends no push notifications.")
+    if not front(context).push_hosts and (call.method in ACTIONS or _config(call) is not None):
+        raise refusals.no_push()
     if call.method is Method.EXTENDED_CARD and not front(context).extended_card:
         raise refused(refusals.UNSUPPORTED, "This agent has no extended card.")
     return call
@@ -67,10 +72,22 @@ def decode_call(wire: WireRequest, context: Context) -> TaskCall:
     params = call.params
     if call.method in (Method.SEND, Method.STREAM):
         message = params.need_object("message")
-        return TaskCall(Operation.RUN, message.string("taskId") or None, at_once=at_once(call), sent=call)
-    task_id = params.need_string("id") if call.method in _FOR_ONE else None
+        config = _config(call)
+        target = read_target(config, call.version) if config is not None else None
+        return TaskCall(
+            Operation.RUN, message.string("taskId") or None, at_once=at_once(call), sent=call, push_target=target
+        )
+    if call.method in ACTIONS:
+        task_id, push = read_push(call.method, params, call.version)
+        return TaskCall(_OPERATIONS[call.method], task_id, sent=call, push=push)
+    one = params.need_string("id") if call.method in _FOR_ONE else None
     thread = params.string("contextId") if call.method is Method.LIST else None
-    return TaskCall(_OPERATIONS[call.method], task_id, thread or None, sent=call)
+    return TaskCall(_OPERATIONS[call.method], one, thread or None, sent=call)
+
+
+def _config(call: Call) -> Spelled | None:
+    """The push notification config that comes with a message."""
+    return config_in(call.params.object("configuration")) if call.method in (Method.SEND, Method.STREAM) else None
 
 
 def at_once(call: Call) -> bool:
@@ -156,8 +173,8 @@ def _addressed(wire: WireRequest) -> tuple[Method, dict[str, Any]]:
         return (Method.SEND if path.endswith(":send") else Method.STREAM), _body(wire.body)
     if path == "/extendedAgentCard":
         return Method.EXTENDED_CARD, {}
-    if "/pushNotificationConfigs" in path:
-        return Method.SET_PUSH, {}
+    if (found := _CONFIGS.fullmatch(path)) is not None:
+        return _of_configs(wire, found[1], found[2])
     query = {name: _from_query(name, value) for name, value in camel_keys(dict(wire.query)).items()}
     task, _, action = path.removeprefix("/tasks").removeprefix("/").partition(":")
     if not path.startswith("/tasks") or action not in ("", "cancel", "subscribe"):
@@ -166,6 +183,16 @@ def _addressed(wire: WireRequest) -> tuple[Method, dict[str, Any]]:
         return Method.LIST, query
     method = {"cancel": Method.CANCEL, "subscribe": Method.SUBSCRIBE}.get(action, Method.GET)
     return method, {**query, "id": task}
+
+
+def _of_configs(wire: WireRequest, task: str, config: str | None) -> tuple[Method, dict[str, Any]]:
+    """The call for the push notification configs of a task, or for one of them."""
+    if wire.method == "POST":
+        need_json(wire)
+        return Method.SET_PUSH, {**camel_keys(_body(wire.body)), "taskId": task}
+    if config is None:
+        return Method.LIST_PUSH, {"taskId": task}
+    return Method.DELETE_PUSH if wire.method == "DELETE" else Method.GET_PUSH, {"taskId": task, "id": config}
 
 
 def _from_query(name: str, value: str) -> Any:

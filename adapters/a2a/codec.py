@@ -15,6 +15,7 @@ from bridge.codec import (
     Endpoint,
     FrameLike,
     Operation,
+    PushTarget,
     QueryParameter,
     SteppedRun,
     SteppedRunDialect,
@@ -27,11 +28,12 @@ from bridge.codec import (
     json_request,
 )
 from bridge.codec.jsontext import dumps
-from bridge.dialects.a2a import answer, call, calling, described, refusals, request, tasks
+from bridge.dialects.a2a import answer, call, calling, described, push, refusals, request, tasks
 from bridge.dialects.a2a.capabilities import CAPABILITIES
 from bridge.dialects.a2a.decoder import A2ADecoder
 from bridge.dialects.a2a.encoder import A2AEncoder
 from bridge.dialects.a2a.options import BackOptions, FrontOptions
+from bridge.dialects.a2a.request import Notes
 from bridge.dialects.a2a.wire import CARD_PATH, EXTENSIONS_HEADER, NAME, VERSION_HEADER, Method, Version
 from bridge.errors import Failure, RequestError
 from bridge.model import Event, Request
@@ -121,6 +123,21 @@ class A2A(AgentTasksDialect, DescribedDialect, SteppedRunDialect):
 
     def watch(self, asked: TaskCall, runs: Sequence[TaskStatus]) -> tuple[list[FrameLike], Encoder]:
         return tasks.watch(asked, runs)
+
+    def push_hosts(self, options: object) -> Sequence[str]:
+        return options.push_hosts if isinstance(options, FrontOptions) else ()
+
+    def no_push(self) -> RequestError:
+        return refusals.no_push()
+
+    def encode_push_targets(self, asked: TaskCall, targets: Sequence[PushTarget]) -> WireResponse:
+        return tasks.encode_push_targets(asked, targets)
+
+    def push_headers(self, target: PushTarget) -> dict[str, str]:
+        return push.headers_of(target)
+
+    def push_encoder(self, context: Context, target: PushTarget) -> Encoder:
+        return A2AEncoder(context, Notes(rest=True, version=Version(target.version)))
 
     def example_request(self, text: str, stream: bool = True) -> WireRequest:
         message = {"messageId": "example", "role": "ROLE_USER", "parts": [{"text": text}]}

@@ -59,7 +59,11 @@ def card(agent: DescribedAgent, *, extended: bool = False) -> Wire:
             for binding in options.bindings
             if version == "1.0" or binding == "jsonrpc"
         ],
-        "capabilities": {"streaming": True, "pushNotifications": False, "extendedAgentCard": options.extended_card},
+        "capabilities": {
+            "streaming": True,
+            "pushNotifications": agent.durable and bool(options.push_hosts),
+            "extendedAgentCard": options.extended_card,
+        },
         "defaultInputModes": _input_modes(agent.backends),
         "defaultOutputModes": _output_modes(agent.backends),
         "skills": [{"tags": [], **skill} for skill in skills],

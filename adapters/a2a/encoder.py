@@ -6,6 +6,7 @@ Each frame is a whole JSON-RPC response, or over plain HTTP the bare event. Per 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, FrameLike
 from bridge.dialects.a2a.request import Notes
@@ -18,7 +19,7 @@ _SLOT = "\x00"
 """Stands for the text of a piece in the frame around it: no dumped string holds it bare."""
 
 
-def enveloped(result: Wire, notes: Notes) -> Wire:
+def enveloped(result: Any, notes: Notes) -> Any:
     """Return what a client of this call gets for a result."""
     return result if notes.rest else {"jsonrpc": "2.0", "id": notes.id, "result": result}
 

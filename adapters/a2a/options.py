@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -54,6 +54,16 @@ class FrontOptions(Options):
         description="Tool calls of the backend and their results: drop, or send them as data parts in messages of "
         "status WORKING. Clients that request google-adk's extension always get them.",
     )
+    push: Literal[False] | Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] = Field(
+        False,
+        description="Send push notifications to URLs of clients at these hosts (name, *.name, name:port), if their "
+        "addresses are public; needs a durable route. false = never.",
+    )
+
+    @property
+    def push_hosts(self) -> tuple[str, ...]:
+        """The hosts that may be sent push notifications; none without option push."""
+        return self.push or ()
 
 
 class BackOptions(Options):

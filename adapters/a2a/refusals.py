@@ -74,6 +74,11 @@ def refused(kind: Kind, message: str, param: str | None = None) -> RequestError:
     return RequestError(message, code=code, param=param, details={_KIND: kind})
 
 
+def no_push() -> RequestError:
+    """Return the error for calls about push notifications where there are none."""
+    return refused(NO_PUSH, "This agent sends no push notifications.")
+
+
 def kind_of(failure: Failure) -> Kind:
     """Return the kind of error that a failure is."""
     known = failure.details.get(_KIND)

@@ -77,8 +77,6 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     message = params.need_object("message")
     configuration = params.object("configuration") or Spelled({})
     modes = _strings(configuration, "acceptedOutputModes")
-    if configuration.get("taskPushNotificationConfig") or configuration.get("pushNotificationConfig"):
-        raise refused(refusals.NO_PUSH, "This agent sends no push notifications.", configuration.at("pushConfig"))
     notes = Notes(
         call.head.rest,
         call.head.id,

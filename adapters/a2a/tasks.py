@@ -6,13 +6,25 @@ import base64
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
-from bridge.codec import Context, FrameLike, TaskCall, TaskPage, TaskStatus, TaskSummary, WireResponse
+from bridge.codec import (
+    Context,
+    FrameLike,
+    PushAction,
+    PushTarget,
+    TaskCall,
+    TaskPage,
+    TaskStatus,
+    TaskSummary,
+    WireResponse,
+)
 from bridge.codec.check import wrong
 from bridge.dialects.a2a import refusals
 from bridge.dialects.a2a.answer import TaskFolder, response, task_of
 from bridge.dialects.a2a.call import Call
 from bridge.dialects.a2a.encoder import A2AEncoder, named
+from bridge.dialects.a2a.push import config_said
 from bridge.dialects.a2a.refusals import refused
 from bridge.dialects.a2a.request import Notes, notes_of
 from bridge.dialects.a2a.wire import OVER, Method, Spelled, State, Version, state_of
@@ -100,6 +112,25 @@ def continues(request: Request, runs: Sequence[TaskStatus]) -> Request:
             text = f"metadata.interruptId: task {shortened(task_id)!r} asks no such question."
             raise refused(refusals.PARAMS, text, "message.metadata.interruptId")
     return request
+
+
+# ------------------------------------------------------------------ push notifications
+
+
+def encode_push_targets(call: TaskCall, targets: Sequence[PushTarget]) -> WireResponse:
+    """The config that was set or read, or all of them; nothing for one that was deleted."""
+    sent, reader = _reader(call)
+    assert call.push is not None
+    configs = [config_said(call.task_id or "", target, sent.version) for target in targets]
+    result: Any
+    match call.push.action:
+        case PushAction.LIST:
+            result = configs if sent.version is Version.OLD else {"configs": configs, "nextPageToken": ""}
+        case PushAction.DELETE:
+            result = {} if reader.rest else None
+        case _:
+            result = configs[0]
+    return response(result, reader)
 
 
 # ------------------------------------------------------------------ lists

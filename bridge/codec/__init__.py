@@ -1,6 +1,14 @@
 """The codec contract: what a dialect is, what it promises, and how it is found."""
 
-from bridge.codec.agent_tasks import AgentTasksDialect, TaskCall, TaskPage, TaskSummary
+from bridge.codec.agent_tasks import (
+    AgentTasksDialect,
+    PushAction,
+    PushCall,
+    PushTarget,
+    TaskCall,
+    TaskPage,
+    TaskSummary,
+)
 from bridge.codec.capabilities import (
     ANSWER_FEATURES,
     REQUEST_FEATURES,
@@ -93,6 +101,9 @@ __all__ = [
     "Operation",
     "Options",
     "Outline",
+    "PushAction",
+    "PushCall",
+    "PushTarget",
     "QueryParameter",
     "QueuedRun",
     "QueuedRunsDialect",

@@ -7,7 +7,8 @@ durable route the server keeps the chain; elsewhere a task is gone with its answ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from bridge.codec.context import Context
@@ -21,6 +22,46 @@ from bridge.model.events import Event, RunFailed, RunFinished
 from bridge.model.request import Request
 
 
+class PushAction(StrEnum):
+    """What a client wants with the push targets of a task."""
+
+    SET = "set"
+    GET = "get"
+    LIST = "list"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class PushTarget:
+    """A URL to which the events of a task are sent, as the client named it.
+
+    `version` is the version of the protocol of what is sent. `place` is where the request names the URL. Of the run
+    `run`, the entries of its log before `position` are not sent: they are older than the target.
+    """
+
+    id: str
+    url: str
+    version: str = ""
+    token: str = field(default="", repr=False)
+    scheme: str = ""
+    credentials: str = field(default="", repr=False)
+    place: str = ""
+    run: str = ""
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PushCall:
+    """What a request asks for of the push targets of its task: `SET` has a `target`, `GET` and `DELETE` its id.
+
+    An empty id is that of the task.
+    """
+
+    action: PushAction
+    target: PushTarget | None = None
+    target_id: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class TaskCall:
     """What a request asks for.
@@ -28,7 +69,8 @@ class TaskCall:
     `operation` is `RUN` for a message, `RETRIEVE`, `ITEMS` (list), `SUBSCRIBE`, `CANCEL`, or `DESCRIBE` for what only
     known callers may read of the agent. A message with a `task_id` continues that task; with `at_once` its client does
     not wait for the answer. `thread_id` is the only thread whose tasks are listed. `sent` is what the dialect itself
-    wants to know of the request when it answers it.
+    wants to know of the request when it answers it. `push` makes it a call for the push targets of a task, with the
+    operation whose permission it needs; `push_target` comes with a message.
     """
 
     operation: Operation
@@ -36,6 +78,8 @@ class TaskCall:
     thread_id: str | None = None
     at_once: bool = False
     sent: Any = None
+    push: PushCall | None = None
+    push_target: PushTarget | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,4 +150,26 @@ class AgentTasksDialect(Dialect):
 
         Raises `RequestError` for a task that is over.
         """
+        raise NotImplementedError
+
+    # ------------------------------------------------------------- push notifications
+
+    def push_hosts(self, options: object) -> Sequence[str]:
+        """Return the hosts that push notifications of a route may be sent to: none is no push notifications."""
+        return ()
+
+    def no_push(self) -> RequestError:
+        """Return the error for calls about push notifications where there are none."""
+        raise NotImplementedError
+
+    def encode_push_targets(self, call: TaskCall, targets: Sequence[PushTarget]) -> WireResponse:
+        """Return the response to a call about push targets: the one that was set or found, all, or none."""
+        raise NotImplementedError
+
+    def push_headers(self, target: PushTarget) -> dict[str, str]:
+        """Return the headers of each notification."""
+        raise NotImplementedError
+
+    def push_encoder(self, context: Context, target: PushTarget) -> Encoder:
+        """Return what writes one run for this target: each frame is the body of a notification."""
         raise NotImplementedError

@@ -7,7 +7,15 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
 from bridge import config as cfg
-from bridge.codec import ModesDialect, Operation, QueuedRunsDialect, SessionDialect, SteppedRunDialect, registry
+from bridge.codec import (
+    AgentTasksDialect,
+    ModesDialect,
+    Operation,
+    QueuedRunsDialect,
+    SessionDialect,
+    SteppedRunDialect,
+    registry,
+)
 from bridge.codec.naming import ModelNames
 from bridge.engine.route import Route
 from bridge.errors import ConfigError
@@ -20,6 +28,7 @@ from bridge.speech import Speech
 from bridge.stores import Attachments, Bounds, open_attachments
 
 if TYPE_CHECKING:
+    from bridge.runs.push import Pusher
     from bridge.stores import RunStore
     from bridge.telemetry.tracing import Tracing
     from bridge.transports.http import HttpBackend
@@ -181,6 +190,20 @@ def fetchers_for(config: cfg.Config) -> dict[str, Fetches]:
     from bridge.transports.fetch import Fetcher
 
     return {name: Fetcher(hosts) for name, hosts in wanted.items()}
+
+
+def pushers_for(routes: list[Route]) -> dict[str, Pusher]:
+    """Return what sends push notifications, by the paths of the routes that send some."""
+    hosts = {
+        route.path: route.dialect.push_hosts(route.options)
+        for route in routes
+        if route.durable and isinstance(route.dialect, AgentTasksDialect)
+    }
+    if not any(hosts.values()):
+        return {}
+    from bridge.runs.push import Pusher
+
+    return {path: Pusher(names) for path, names in hosts.items() if names}
 
 
 def store_for(routes: list[Route], config: cfg.Config) -> RunStore | None:

@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from bridge.codec import Capabilities, Feature, Losses, Operation, QueuedRunsOptions, StoredAnswer, Support
+from bridge.codec import (
+    AgentTasksDialect,
+    Capabilities,
+    Feature,
+    Losses,
+    Operation,
+    QueuedRunsOptions,
+    StoredAnswer,
+    Support,
+)
 from bridge.engine.route import LIBRARY, Caller, Route
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode
 from bridge.model import Answer, Event, Folder, MediaKind, Request, estimate_tokens
@@ -22,6 +31,7 @@ from bridge.pipeline.backend import Fetches
 from bridge.pipeline.continuation import StreamContinuation, continued_request
 from bridge.pipeline.memory import Memory, Turn
 from bridge.pipeline.places import places_of
+from bridge.pipeline.push_targets import PushTargets
 from bridge.pipeline.redirects import without_redirects
 from bridge.pipeline.retries import may_ask_elsewhere
 from bridge.pipeline.stored_responses import Answers
@@ -31,6 +41,7 @@ from bridge.pipeline.tools import with_tools
 if TYPE_CHECKING:
     from bridge.config import Config, HttpClient
     from bridge.runs import RunKey, RunPlan, Runs, RunSlots
+    from bridge.runs.push import Pusher
     from bridge.speech import Speech
     from bridge.stores import Attachments, ConversationStore, RunStore
     from bridge.telemetry.metrics import Metrics
@@ -49,8 +60,11 @@ class Bridge:
         attachments: Attachments | None = None,
         speech: Speech | None = None,
         fetchers: Mapping[str, Fetches] | None = None,
+        pushers: Mapping[str, Pusher] | None = None,
     ) -> None:
-        """`fetchers`: of backends by name, for those whose media may be fetched here."""
+        """`fetchers`: of backends by name, for those whose media may be fetched here. `pushers`: of routes by path, for
+        those that send push notifications.
+        """
         self.routes = list(routes)
         self.config = config
         self._memory = memory
@@ -58,6 +72,7 @@ class Bridge:
         self._attachments = attachments
         self.speech = speech
         self._fetchers = dict(fetchers or {})
+        self._pushers = dict(pushers or {})
         self.around: dict[str, Callable[[Backend], Backend]] = {}
         """Wrappers around the backend of a run, by run id, for the page's traces."""
         self.metrics: Metrics | None = None
@@ -88,6 +103,7 @@ class Bridge:
             attachments_for,
             fetchers_for,
             memory_for,
+            pushers_for,
             speech_for,
             store_for,
             tracing_for,
@@ -98,7 +114,7 @@ class Bridge:
         files = attachments_for(config) if any(r.serves(Operation.ATTACH) for r in routes) else None
         speech = speech_for(config) if any(r.serves(Operation.TRANSCRIBE) for r in routes) else None
         stores = memory_for(routes, config), store_for(routes, config), files
-        bridge = cls(routes, config, *stores, speech, fetchers_for(config))
+        bridge = cls(routes, config, *stores, speech, fetchers_for(config), pushers_for(routes))
         bridge.tracing = tracing
         return bridge
 
@@ -118,6 +134,9 @@ class Bridge:
             for fetcher in self._fetchers.values():
                 stack.push_async_callback(fetcher.close)
                 await fetcher.start()
+            for pusher in self._pushers.values():
+                stack.push_async_callback(pusher.close)
+                await pusher.start()
             if self._memory is not None:
                 stack.push_async_callback(self._memory.close)
                 self._memory.start(self.config.stores.retention.history)
@@ -179,6 +198,7 @@ class Bridge:
             max_run=stores.max_run,
             ended=self._settle,
             drove=self._drove,
+            begun=self._begun if self._pushers else None,
         )
 
     async def close(self) -> None:
@@ -344,6 +364,23 @@ class Bridge:
     def task_index(self, route: Route, owner: str) -> TaskIndex | None:
         """The list of this owner's tasks on a route; None where no store keeps it."""
         return self._memory.tasks(owner, route.path) if self._memory is not None else None
+
+    def push_targets(self, route: Route, owner: str, task_id: str) -> PushTargets | None:
+        """The targets of the notifications of a task; None for a route that sends none."""
+        if self._memory is None or not isinstance(route.dialect, AgentTasksDialect) or route.path not in self._pushers:
+            return None
+        return self._memory.push_targets(owner, route.path, task_id)
+
+    def may_push(self, route: Route, url: str) -> bool:
+        """Return whether notifications of a route that sends some may go to this URL."""
+        return self._pushers[route.path].may_call(url)
+
+    async def _begun(self, key: RunKey, plan: RunPlan, entries: int) -> None:
+        route = self._planned(plan)
+        targets = self.push_targets(route, key.owner, key.thread_id) if route is not None else None
+        if route is not None and targets is not None and isinstance(route.dialect, AgentTasksDialect):
+            pusher = self._pushers[route.path]
+            await pusher.push(self.runs, key, plan, route.dialect, route.options, targets, entries)
 
     async def _settle(self, key: RunKey, plan: RunPlan) -> None:
         from bridge.runs import settle

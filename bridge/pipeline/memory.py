@@ -50,6 +50,7 @@ from bridge.pipeline.conversation import (
     up_to_last_answer,
 )
 from bridge.pipeline.interrupts import Settled, settle
+from bridge.pipeline.push_targets import PushTargets
 from bridge.pipeline.stored_responses import Answers, Look
 from bridge.pipeline.task_index import TaskIndex
 from bridge.stores.base import Conversation, ConversationStore, HeldConversation
@@ -530,6 +531,10 @@ class Memory:
     def tasks(self, owner: str, scope: str) -> TaskIndex:
         """The list of an owner's tasks on a route."""
         return TaskIndex(self.history, owner, scope)
+
+    def push_targets(self, owner: str, scope: str, task_id: str) -> PushTargets:
+        """The targets of the notifications of a task."""
+        return PushTargets(self.history, owner, scope, task_id)
 
     def answers(self, owner: str, scope: str, look: Look | None = None) -> Answers:
         """The answers that this owner's clients may name by id."""

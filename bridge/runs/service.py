@@ -10,9 +10,9 @@ import asyncio
 import hashlib
 import logging
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Protocol
+from typing import Protocol
 
 import orjson
 
@@ -38,6 +38,12 @@ Ended = Callable[[RunKey, RunPlan], Awaitable[None]]
 
 Drove = Callable[[RunPlan, Run], None]
 """Called with each run that this process drove, when it has ended."""
+
+Begun = Callable[[RunKey, RunPlan, int], Awaitable[None]]
+"""Is told when this process begins to drive a run, or buries one, and how many entries its log has by then.
+
+The run does not wait for it, and a stop only for a moment.
+"""
 
 
 class RunSlots(Protocol):
@@ -85,6 +91,8 @@ _WAIT = 5.0
 """Seconds of one wait at the queue, and the longest pause while the store is not available."""
 _STOP_SECONDS = 10.0
 """Seconds that runs have to end when the process stops."""
+_BESIDE_SECONDS = 2.0
+"""Seconds that what goes on beside the runs has left then."""
 STOPPED = Failure(ErrorCode.RUN_LOST, "The server that ran this was stopped.")
 
 
@@ -111,11 +119,13 @@ class Runs:
         max_run: int | None = None,
         ended: Ended | None = None,
         drove: Drove | None = None,
+        begun: Begun | None = None,
     ) -> None:
         self._store = store
         self._drive = drive
         self._ended = ended
         self._drove = drove
+        self._begun = begun
         self._shared_slots = _SharedSlots(concurrent)
         self._given_slots = slots
         self._lease = lease
@@ -127,6 +137,7 @@ class Runs:
         self._workers: dict[RunKey, RunWorker] = {}
         self._readers: dict[str, tuple[str, int]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._beside: set[asyncio.Task[None]] = set()
         self._troubles: set[str] = set()
         self._taking: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -161,7 +172,9 @@ class Runs:
         await self.retire()
         await _stop(self._keeping)
         self._keeping = None
-        for task in list(self._tasks):
+        if self._beside:
+            await asyncio.wait(self._beside, timeout=_BESIDE_SECONDS)
+        for task in [*self._tasks, *self._beside]:
             await _stop(task)
         await self._store.close()
 
@@ -345,17 +358,24 @@ class Runs:
             self._end_lost(record, LOST_PLAN)
             return
         self._workers[record.key] = worker
+        self._call_begun(record, worker.plan)
         self._spawn(self._work(worker, release))
 
     def _end_lost(self, record: RunRecord, failure: Failure) -> None:
         async def end() -> None:
             LOG_FACTS.set(record.key.facts)
             log.warning("run failed: %s", explained(failure), extra={"facts": {"status": str(failure.code)}})
+            with suppress(ValueError):
+                self._call_begun(record, RunPlan.load(record.plan))
             await write_failure(self._store, record, self._token, failure, patience=self._patience)
             with suppress(ValueError):  # the plan is of another version of the bridge
                 await self._call_ended(record.key, RunPlan.load(record.plan))
 
         self._spawn(end())
+
+    def _call_begun(self, record: RunRecord, plan: RunPlan) -> None:
+        if self._begun is not None:
+            self._spawn(self._begun(record.key, plan, record.entries), self._beside)
 
     async def _call_ended(self, key: RunKey, plan: RunPlan) -> None:
         if self._ended is not None:
@@ -377,12 +397,13 @@ class Runs:
             del self._workers[worker.key]
             release()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Awaitable[None], among: set[asyncio.Task[None]] | None = None) -> None:
+        tasks = self._tasks if among is None else among
         task = asyncio.create_task(self._guarded(work), name="runs-work")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, work: Awaitable[None]) -> None:
         try:
             await work
         except BridgeError as error:

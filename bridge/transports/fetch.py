@@ -1,8 +1,8 @@
-"""Media by URL, for backends that take bytes: fetched here, from hosts that the configuration names and no others.
+"""Calls to URLs that clients chose, at hosts that the configuration names and no others; and media fetched so.
 
-A client chooses the URL, so whatever it names is hostile until shown otherwise. Of the names that are allowed, only
-addresses of the public internet are called, checked at the moment of connecting (a name that is looked up twice can
-change in between). No redirects, no cookies, no proxy from the environment, no key of ours; caps on size and time.
+Whatever such a URL names is hostile until shown otherwise. Of the names that are allowed, only addresses of the public
+internet are called, checked at the moment of connecting (a name that is looked up twice can change in between). No
+redirects, no cookies, no proxy from the environment, no key of ours; caps on size and time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import asyncio
 import base64
 import ipaddress
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -53,30 +54,34 @@ def is_public(address: Address) -> bool:
     return address.is_global and not address.is_multicast
 
 
-class Fetcher:
-    """Puts bytes in the place of URLs. `hosts`: names, `*.name` for every name below, `:port` where it is not the
-    scheme's own. `start` before use, `close` after.
+class OutsideClient:
+    """Calls URLs that clients chose. `hosts`: names, `*.name` for every name below, `:port` where it is not the
+    scheme's own. `connections` is how many are open at once, 0 is no limit; `keep_alive`: they are used again. `start`
+    before use, `close` after.
     """
 
     def __init__(
         self,
         hosts: Sequence[str],
         *,
-        permit: Callable[[Address], bool] = is_public,
+        permit: Callable[[Address], bool] | None = None,
         resolver: AbstractResolver | None = None,
-        most: int = MOST,
-        time: float = TIME,
+        connections: int = 100,
+        keep_alive: bool = False,
     ) -> None:
+        self._connections = connections
+        self._keep_alive = keep_alive
         self._hosts = [host.lower() for host in hosts]
-        self._permit = permit
+        self._permit = permit or is_public
         self._resolver = resolver
-        self._most = most
-        self._time = time
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
         connector = aiohttp.TCPConnector(
-            resolver=_Checked(self._resolver or ThreadedResolver(), self._permit), use_dns_cache=False, force_close=True
+            limit=self._connections,
+            resolver=_Checked(self._resolver or ThreadedResolver(), self._permit),
+            use_dns_cache=False,
+            force_close=not self._keep_alive,
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -91,6 +96,73 @@ class Fetcher:
         if session is not None:
             await session.close()
 
+    def allows(self, url: str) -> bool:
+        """Return whether the URL is one of http or https, without a user, at a host that is allowed."""
+        try:
+            address = URL(url)
+            host, port = (address.raw_host or "").lower(), address.explicit_port
+        except ValueError:
+            return False
+        if address.scheme not in ("http", "https") or not host or address.user is not None:
+            return False
+        usual = port is None or port == (443 if address.scheme == "https" else 80)
+        names = {host, f"{host}:{port}"} if usual else {f"{host}:{port}"}
+        return any(fnmatchcase(name, pattern) for name in names for pattern in self._hosts)
+
+    def may_call(self, url: str) -> bool:
+        """Return whether the URL is allowed; its host, if it is an address, has to be one that may be called."""
+        if not self.allows(url):
+            return False
+        literal = _literal(URL(url).host or "")
+        return literal is None or self._permit(literal)
+
+    @asynccontextmanager
+    async def call(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Give the response. Raises `CallFailed` where none comes, and for one that breaks off inside the block."""
+        assert self._session is not None, "start() comes before calls"
+        try:
+            address = URL(url)
+            if (literal := _literal(address.host or "")) is not None and not self._permit(literal):
+                raise _Refused
+            async with self._session.request(
+                method, address, headers=headers, data=body, allow_redirects=False
+            ) as response:
+                yield response
+        except _Refused:
+            raise CallFailed("its address is not public", refused=True) from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            if _caused_by_refusal(error):
+                raise CallFailed("its address is not public", refused=True) from None
+            raise CallFailed("its server could not be reached") from None
+
+
+class CallFailed(Exception):
+    """A call that has no response. `refused`: its address must not be called, so that no repetition helps."""
+
+    def __init__(self, reason: str, *, refused: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.refused = refused
+
+
+class Fetcher(OutsideClient):
+    """Puts bytes in the place of URLs."""
+
+    def __init__(
+        self,
+        hosts: Sequence[str],
+        *,
+        permit: Callable[[Address], bool] | None = None,
+        resolver: AbstractResolver | None = None,
+        most: int = MOST,
+        time: float = TIME,
+    ) -> None:
+        super().__init__(hosts, permit=permit, resolver=resolver)
+        self._most = most
+        self._time = time
+
     async def request(self, request: Request, capabilities: Capabilities) -> Request:
         """Return the request with bytes for the URLs that a backend with these capabilities takes only as bytes.
 
@@ -101,7 +173,7 @@ class Fetcher:
             part.source.url: place
             for number, message in enumerate(request.messages)
             for place, part in _media(message.parts, f"messages[{number}]")
-            if isinstance(part.source, Url) and _needs_bytes(part, capabilities) and self._allows(part.source.url)
+            if isinstance(part.source, Url) and _needs_bytes(part, capabilities) and self.allows(part.source.url)
         }
         if not wanted:
             return request
@@ -132,12 +204,8 @@ class Fetcher:
         return found
 
     async def _one(self, url: str, path: str, left: int) -> tuple[bytes, str | None]:
-        assert self._session is not None, "start() comes before requests"
         try:
-            address = URL(url)
-            if (literal := _literal(address.host or "")) is not None and not self._permit(literal):
-                raise _Refused
-            async with self._session.get(address, allow_redirects=False) as response:
+            async with self.call("GET", url) as response:
                 if response.status != 200:
                     raise _failed(path, f"its server answered {response.status}")
                 if (response.content_length or 0) > left:
@@ -149,23 +217,8 @@ class Fetcher:
                         raise _too_big(path, self._most)
                 mime = response.content_type if "content-type" in response.headers else None
                 return bytes(data), mime
-        except _Refused:
-            raise _failed(path, "its address is not public") from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            reason = "its address is not public" if _caused_by_refusal(error) else "its server could not be reached"
-            raise _failed(path, reason) from None
-
-    def _allows(self, url: str) -> bool:
-        try:
-            address = URL(url)
-            host, port = (address.raw_host or "").lower(), address.explicit_port
-        except ValueError:
-            return False
-        if address.scheme not in ("http", "https") or not host or address.user is not None:
-            return False
-        usual = port is None or port == (443 if address.scheme == "https" else 80)
-        names = {host, f"{host}:{port}"} if usual else {f"{host}:{port}"}
-        return any(fnmatchcase(name, pattern) for name in names for pattern in self._hosts)
+        except CallFailed as error:
+            raise _failed(path, error.reason) from None
 
 
 class _Refused(OSError):

@@ -7,14 +7,17 @@ watches one from a second place, and cancels.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
+from bridge.transports import fetch
 from tests.interop.test_frameworks import said_by
-from tests.server.harness import serving
+from tests.server.harness import bound_socket, serving
 
 pytestmark = pytest.mark.interop
 
@@ -77,6 +80,35 @@ async def test_the_python_sdk(binding: str, durable: bool, a2a: list[str], tmp_p
         judge_tasks(seen)
         assert (seen["kept"][2], seen["brief"]) == (3, 0)
         assert seen["listed"] == [[True], 1, ""]
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+async def test_the_python_sdk_is_notified(
+    binding: str, a2a: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "is_public", lambda address: address.is_loopback)
+    got: asyncio.Queue[tuple[str | None, dict[str, Any]]] = asyncio.Queue()
+
+    async def take(request: web.Request) -> web.Response:
+        got.put_nowait((request.headers.get("x-a2a-notification-token"), await request.json()))
+        return web.Response(status=204)
+
+    app = web.Application()
+    app.router.add_post("/hook", take)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    with bound_socket() as listening:
+        await web.SockSite(runner, listening).start()
+        host = f"127.0.0.1:{listening.getsockname()[1]}"
+        seen = await conversation(tmp_path, a2a, binding, "push", f"http://{host}/hook", durable=True, push=[host])
+        assert seen["same"] == [True, True, True]
+        assert (seen["refused"], seen["gone"]) == ("InvalidParamsError", "TaskNotFoundError")
+        said = [await asyncio.wait_for(got.get(), 20) for _ in seen["answered"]["kinds"]]
+        await runner.cleanup()
+    assert {token for token, _ in said} == {"a-token"}
+    kinds = [next(iter(body)) for _, body in said]
+    assert kinds == [kind.replace("_u", "U") for kind in seen["answered"]["kinds"]]
+    assert got.empty()
 
 
 async def test_the_python_sdk_where_only_0_3_is_served(a2a: list[str], tmp_path: Path) -> None:

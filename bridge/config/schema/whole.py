@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
+from bridge.codec import AgentTasksDialect
 from bridge.codec.surface import shown_path
-from bridge.config.kinds import AttachmentsUrl, HistoryUrl, OptionalSecret, RunsUrl, Text, Url
-from bridge.config.problems import expected
+from bridge.config.kinds import AttachmentsUrl, HistoryUrl, OptionalSecret, RunsUrl, Text, Url, dialect_of
+from bridge.config.problems import at, expected, wrong
 from bridge.config.schema.backends import Backend
 from bridge.config.schema.base import OrOff, Section
 from bridge.config.schema.routes import Route
@@ -79,6 +80,20 @@ class Config(Section):
     routes: tuple[Route, ...] = Field(min_length=1, description="frontends: dialects and their paths")
     stores: Stores = Field(default_factory=Stores, description="databases and files for state")
     speech: Speech | None = Field(default=None, description="speech to text; absent = not offered")
+
+    @model_validator(mode="after")
+    def _push(self) -> Self:
+        """Push notifications are sent of tasks that are kept, to URLs that are kept with them."""
+        for index, route in enumerate(self.routes):
+            dialect = dialect_of(route.dialect)
+            if not isinstance(dialect, AgentTasksDialect) or not dialect.push_hosts(route.options):
+                continue
+            place = ("routes", index, "options", "push")
+            if not route.durable:
+                raise at(place, wrong("push notifications need a route with durable: true"))
+            if self.stores.history is None:
+                raise at(place, wrong("push notifications need stores.history"))
+        return self
 
     def describe(self) -> list[str]:
         """The route table, a line for each endpoint: method, path, dialect, and the backends behind it."""

@@ -15,6 +15,8 @@ from aiohttp import web
 from bridge.codec import (
     AgentTasksDialect,
     Operation,
+    PushAction,
+    PushTarget,
     TaskCall,
     TaskState,
     TaskStatus,
@@ -26,6 +28,7 @@ from bridge.engine import Caller
 from bridge.errors import BridgeError, ErrorCode, RequestError, shortened
 from bridge.framing import sse
 from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished
+from bridge.pipeline.push_targets import PushTargets
 from bridge.runs import START, RunKey, RunPlan, RunRecord, RunState
 from bridge.runs.server.durable import read_on, stream_rest
 from bridge.runs.task_stream import STATES
@@ -52,8 +55,12 @@ async def serve_task_call(scope: RequestScope) -> web.StreamResponse:
     if call.operation is Operation.DESCRIBE:
         agent = described(scope.bridge, scope.route, scope.http, secured=bool(scope.user))
         return response_of(_dialect(scope).encode_own_description(call, agent))
+    if (call.push or call.push_target) and scope.bridge.push_targets(scope.route, scope.user, "") is None:
+        raise _dialect(scope).no_push()
     if not scope.route.durable:
         return await _without_store(scope, wire, call)
+    if call.push is not None:
+        return await _push(scope, call)
     match call.operation:
         case Operation.RUN:
             return await _run(scope, wire, call)
@@ -174,6 +181,8 @@ async def _run(scope: RequestScope, wire: WireRequest, call: TaskCall) -> web.St
     scope.report.about = key.facts
     scope.report.back = scope.route.group_for(request).names
     async with scope.limiter.reader_slot(caller.owner):
+        if call.push_target is not None:
+            await _set_push(scope, task_id, call.push_target)
         await _start(scope, key, plan, previous)
         if request.stream:
             return await read_on(scope, key, START)
@@ -282,3 +291,51 @@ async def _start_canceled(scope: RequestScope, tasks: Tasks, task_id: str, runs:
     await scope.bridge.runs.cancel(key)
     await _start(scope, key, plan, context.run_id)
     return key
+
+
+# ------------------------------------------------------------------ push notifications
+
+
+async def _push(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
+    """Set, read or delete where the notifications of a task are sent."""
+    asked, task_id = call.push, call.task_id or ""
+    assert asked is not None
+    record = await Tasks(scope).latest(task_id)
+    targets, target_id = _push_targets(scope, task_id), asked.target_id or task_id
+    found: list[PushTarget] = []
+    match asked.action:
+        case PushAction.SET:
+            assert asked.target is not None
+            since = replace(asked.target, run=record.key.run_id, position=record.entries)
+            found = [await _set_push(scope, task_id, since)]
+        case PushAction.LIST:
+            found = await targets.load()
+        case PushAction.GET:
+            found = [target for target in await targets.load() if target.id == target_id]
+            if not found:
+                raise _no_target(target_id)
+        case PushAction.DELETE:
+            if not await targets.delete(target_id):
+                raise _no_target(target_id)
+    return response_of(_dialect(scope).encode_push_targets(call, found))
+
+
+async def _set_push(scope: RequestScope, task_id: str, target: PushTarget) -> PushTarget:
+    """Keep a target. Without an id it has that of its task."""
+    if not scope.bridge.may_push(scope.route, target.url):
+        text = f"{target.place}: expected an http or https URL without a user, at a host that this agent may notify."
+        raise RequestError(text, param=target.place)
+    target = replace(target, id=target.id or task_id)
+    await _push_targets(scope, task_id).set(target)
+    return target
+
+
+def _push_targets(scope: RequestScope, task_id: str) -> PushTargets:
+    targets = scope.bridge.push_targets(scope.route, scope.user, task_id)
+    assert targets is not None, "calls about them are refused before"
+    return targets
+
+
+def _no_target(target_id: str) -> RequestError:
+    text = f"Push notification config {shortened(target_id)!r} of this task not found."
+    return RequestError(text, code=ErrorCode.NOT_FOUND)

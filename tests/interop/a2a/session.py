@@ -1,4 +1,7 @@
-"""An application with A2A's Python SDK: `session.py BASE_URL BINDING [tasks [0.3]]`. Prints what it saw as JSON."""
+"""An application with A2A's Python SDK: `session.py BASE_URL BINDING [tasks [0.3] | push URL]`.
+
+Prints what it saw as JSON.
+"""
 
 import asyncio
 import json
@@ -92,6 +95,40 @@ async def failure(call: object) -> str:
     return "none"
 
 
+async def pushed(url: str, binding: str, hook: str) -> dict[str, object]:
+    """Asks a question, has what follows its answer pushed to `hook`, and returns what was streamed then."""
+    async with httpx.AsyncClient(timeout=30) as http:
+        factory = ClientFactory(ClientConfig(httpx_client=http, supported_protocol_bindings=[binding]))
+        client = await factory.create_from_url(url)
+        asked = await ask(client, "interrupt")
+        assert asked.task is not None
+        where = pb.TaskPushNotificationConfig(task_id=asked.task.id, id="mine", url=hook, token="a-token")
+        made = await client.create_task_push_notification_config(where)
+        one = await client.get_task_push_notification_config(
+            pb.GetTaskPushNotificationConfigRequest(task_id=asked.task.id, id="mine")
+        )
+        all_ = await client.list_task_push_notification_configs(
+            pb.ListTaskPushNotificationConfigsRequest(task_id=asked.task.id)
+        )
+        answered = await ask(client, "yes", asked.task)
+        second = pb.TaskPushNotificationConfig(task_id=asked.task.id, id="other", url=hook)
+        refused = pb.TaskPushNotificationConfig(task_id=asked.task.id, id="bad", url="http://elsewhere.example/")
+        await client.create_task_push_notification_config(second)
+        await client.delete_task_push_notification_config(
+            pb.DeleteTaskPushNotificationConfigRequest(task_id=asked.task.id, id="other")
+        )
+        return {
+            "same": [made == where, one == where, list(all_.configs) == [where]],
+            "answered": answered.said,
+            "refused": await failure(client.create_task_push_notification_config(refused)),
+            "gone": await failure(
+                client.get_task_push_notification_config(
+                    pb.GetTaskPushNotificationConfigRequest(task_id=asked.task.id, id="other")
+                )
+            ),
+        }
+
+
 async def main(url: str, binding: str) -> dict[str, object]:
     async with httpx.AsyncClient(timeout=30) as http:
         factory = ClientFactory(ClientConfig(httpx_client=http, supported_protocol_bindings=[binding]))
@@ -131,4 +168,8 @@ async def main(url: str, binding: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    json.dump(asyncio.run(main(sys.argv[1], sys.argv[2])), sys.stdout)
+    if sys.argv[3:4] == ["push"]:
+        found = asyncio.run(pushed(sys.argv[1], sys.argv[2], sys.argv[4]))
+    else:
+        found = asyncio.run(main(sys.argv[1], sys.argv[2]))
+    json.dump(found, sys.stdout)
