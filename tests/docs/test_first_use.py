@@ -128,9 +128,9 @@ def test_what_flags_say(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--from", "openai"], "openai: no such dialect; there are ag-kit, "),
+        (["--from", "openai"], "openai: no such dialect; there are a2a, "),
         (["--from", "ag-ui", "--to", "nix"], "nix: no such dialect"),
-        ([], "--from: required, the dialect of your frontend: ag-kit, "),
+        ([], "--from: required, the dialect of your frontend: a2a, "),
         (["--from", "aip"], "a route over gRPC needs `listen`"),
     ],
 )

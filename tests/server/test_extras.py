@@ -25,6 +25,10 @@ TOLD = {
         "cryptography",
         "server.auth.jwt.jwks_url needs the extra jwt: pip install 'dialect-bridge[jwt]'; only secret works without it",
     ),
+    "httptools": (
+        "httptools",
+        "server.http_client: httptools is not installed; pip install 'dialect-bridge[httptools]'",
+    ),
     "otel": (
         "opentelemetry",
         "server.traces: OpenTelemetry is not installed; pip install 'dialect-bridge[otel]' (opentelemetry is missing).",
