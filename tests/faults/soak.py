@@ -116,6 +116,10 @@ class _World:
                         del self._texts[next(iter(self._texts))]
                 await queued(exchange)
                 return
+            if name == "a2a" and seen.json["method"] != "SendStreamingMessage":
+                # What became of the task, after a stream that broke off.
+                await exchange.answer(200, b'{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no such task"}}')
+                return
             run = dict(parse_qsl(urlsplit(seen.path).query)).get("runId")
             wish = self._texts.get(run, "") if run else _wish(seen.body)
             with suppress(ConnectionError):
