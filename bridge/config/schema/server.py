@@ -287,8 +287,8 @@ class Server(Section):
     max_body: Size = Field(default=32 * 2**20, description="maximum size of a request body")
     http_client: HttpClient | None = Field(
         default=None,
-        description="HTTP client that reads the answers of backends: httptools needs about half the CPU time for a "
-        "token; absent = httptools in `dialect-bridge serve` if it is installed, else aiohttp",
+        description="HTTP client that reads the answers of backends: httptools needs about two thirds of the CPU "
+        "time for a token; absent = httptools in `dialect-bridge serve` if it is installed, else aiohttp",
     )
     drain: Duration = Field(default=30.0, description="time for open streams to finish after SIGTERM")
     cors: Annotated[Cors, BeforeValidator(_off_is_empty)] = Field(
