@@ -27,7 +27,7 @@ def parse_keys(text: str, name: str, config: Config) -> tuple[FileKey, ...]:
     found = list(document.problems)
     if document.data is None:
         # A file that is being written may be empty for a moment, and must not lock everybody out.
-        found.append(Problem((), "is empty; `[]` stands for no keys"))
+        found.append(Problem((), "is empty; write `[]` for no keys"))
     elif not isinstance(document.data, list):
         found.append(Problem((), _FORM))
     if found:

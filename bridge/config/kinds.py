@@ -127,7 +127,7 @@ def _group(
         name = _weighted(entry, here) if weighted else entry
         _named(name, info, "the name of a backend", (*here, "name") if weighted else here)
         if name in known:
-            raise at(here, wrong("this backend stands in the list already"), entry)
+            raise at(here, wrong("this backend is already in the list"), entry)
         known.append(name)
     return value
 
@@ -203,7 +203,7 @@ def _url(value: str) -> str:
     if not good or _CONTROL.search(value) or " " in value or parts.fragment:
         raise expected(_AN_URL)
     if "@" in parts.netloc:
-        raise wrong("a user name or password does not belong into a URL; write the key as api_key")
+        raise wrong("expected a URL without a user name or password; write the key as api_key")
     return value
 
 
@@ -240,7 +240,7 @@ def _mount(value: str) -> str:
         raise expected("a path without white space, ?, #, { and }")
     path = value.removesuffix("/") or "/"
     if "//" in path or path.endswith("/") != (path == "/"):
-        raise expected("a path without empty pieces")
+        raise expected("a path without empty segments")
     return path
 
 
@@ -311,7 +311,7 @@ def _header_name(value: str) -> str:
     if not _HEADER_NAME.fullmatch(value):
         raise expected("a header name")
     if value.lower() in _NEVER_SENT:
-        raise wrong(f"{value} is made for each connection and cannot be given")
+        raise wrong(f"{value} is set by the bridge and cannot be configured")
     return value.lower()
 
 
@@ -320,7 +320,7 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
         if not _HEADER_NAME.fullmatch(name):
             raise at((name,), wrong("not a header name"), text)
         if name.lower() in _NEVER_SENT:
-            raise at((name,), wrong("is made for each connection and cannot be given"), text)
+            raise at((name,), wrong("is set by the bridge and cannot be configured"), text)
         if _CONTROL.search(text):
             raise at((name,), wrong("must be one line of printable characters"), text)
     return value
@@ -334,7 +334,7 @@ def not_in_metadata(name: str, text: str = "") -> str | None:
     """Return why gRPC cannot carry a header as metadata, where names are in lower case; None if it can."""
     name = name.lower()
     if name in _GRPC_OWN or name.startswith("grpc-"):
-        return f"{name} is gRPC's own and cannot be given"
+        return f"{name} is set by gRPC and cannot be configured"
     if name.endswith("-bin"):
         return "names that end in -bin hold bytes in gRPC, and this is text"
     if not _METADATA_NAME.fullmatch(name):

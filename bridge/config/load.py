@@ -74,7 +74,7 @@ def _build(
     env: Mapping[str, str] | None,
 ) -> Config:
     if not isinstance(raw, Mapping):
-        what = "is empty; it needs" if raw is None else "is no mapping; it needs the keys"
+        what = "is empty; it needs" if raw is None else "is not a mapping; it needs the keys"
         raise origin.error([*problems, Problem((), f"the configuration {what} backends and routes")])
     replaced = substitute(raw, os.environ if env is None else env)
     origin.sources = replaced.sources

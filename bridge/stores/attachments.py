@@ -140,7 +140,7 @@ def check_owner(owner: str, path: str) -> None:
     if match is None:
         raise not_found()
     if match[1] != _piece(owner):
-        raise forbidden("This attachment belongs to somebody else.")
+        raise forbidden("This attachment belongs to another user.")
 
 
 def mime_of(path: str) -> str:

@@ -249,7 +249,7 @@ class ConversationLocks:
                 self._failing_since, failures = None, 0
             except Exception as error:
                 if not isinstance(error, BridgeError):
-                    _log.exception("cannot look after the turns")
+                    _log.exception("conversation locks cannot be renewed")
                 self._failed(clock())
                 failures += 1
                 await asyncio.sleep(min(POLL * 2 ** min(failures, 9), self._lease / 6, 1.0))
@@ -270,7 +270,7 @@ class ConversationLocks:
                 continue
             del known[waiter.ticket or 0]
             if waiter.holds:
-                _log.warning("a turn was lost: this process was blocked for longer than %g s", self._lease)
+                _log.warning("a conversation lock was lost: this process was blocked for longer than %g s", self._lease)
             else:
                 waiter.ticket = None
                 self._spawn(self._enter(waiter))

@@ -266,7 +266,7 @@ def base_scope(scope: str) -> str:
 def no_room(holder: str) -> BackendError:
     """`whose` the runs are that have not ended, as in "of this user"."""
     return BackendError(
-        f"Too many runs {holder} wait or run already; try again in a moment.",
+        f"Too many unfinished runs {holder}; try again shortly.",
         code=ErrorCode.RATE_LIMITED,
         headers={"retry-after": "1"},
     )

@@ -114,7 +114,7 @@ class S3Attachments:
 
     def verify(self, bucket: str, path: str, expires: str, signature: str) -> None:
         """Not supported: this store's URLs are its own, and no other exists."""
-        raise forbidden("This link is wrong or has expired.")
+        raise forbidden("This link is invalid or has expired.")
 
 
 async def _shielded(asking: Awaitable[_T]) -> _T:

@@ -24,17 +24,17 @@ PAGE = ROOT / "docs" / "errors.md"
 HEAD = """\
 # Errors
 
-Every failure has one of these codes. Logs and the library use the code itself; clients get the failure in the error format
-of their dialect, shown below for each. `make pages` generates this page from `bridge/errors.py` and the encoders.
+Every failure has one of these codes. Logs and the library use the code itself; clients get the failure in the error
+format of their dialect, shown below for each. `make pages` generates this page from `bridge/errors.py` and the encoders.
 
-- Before the answer has begun, a failure is an HTTP response with the status in the table. After that it is the last event
-  of the stream.
+- Before the answer has begun, a failure is an HTTP response with the status in the table. After that it is the last
+  event of the stream.
 - *may be repeated*: the same request may succeed later. The response has `Retry-After` if the time is known. The bridge
   itself retries only as the backend's `retry` allows, and never after it has sent content.
-- If clients act on a more precise status of the backend (422 instead of 400, say), the response has that status. The gRPC
-  column applies to calls over gRPC.
-- Every response has an `X-Request-Id`, which is also in the log line of the request. Messages never contain a key, a request
-  body or a stack trace.
+- If clients act on a more precise status of the backend (422 instead of 400, say), the response has that status. The
+  gRPC column applies to calls over gRPC.
+- Every response has an `X-Request-Id`, which is also in the log line of the request. Messages never contain a key, a
+  request body or a stack trace.
 """
 
 _WORDS = "what happened"
