@@ -25,7 +25,7 @@ HEAD = """\
 # Errors
 
 Every failure has one of these codes. Logs and the library use the code itself; clients get the failure in the error
-format of their dialect, shown below for each. `make pages` generates this page from `bridge/errors.py` and the encoders.
+format of their dialect, shown below. `make pages` generates this page from `bridge/errors.py` and the encoders.
 
 - Before the answer has begun, a failure is an HTTP response with the status in the table. After that it is the last
   event of the stream.
