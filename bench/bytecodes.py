@@ -183,11 +183,12 @@ def page(found: dict[tuple[str, str], Profile], where: dict[str, Any]) -> str:
     parts = [
         "# Profiling",
         "Bytecodes that CPython executes in the event loop's thread; `make profile` counts them and writes this page. "
-        "Unlike times, the counts are nearly the same in every run, and they show which functions cost most. They do not "
-        "include work in C code and in the kernel: [Performance](performance.md) has the times.",
+        "Unlike times, the counts are nearly the same in every run, and they show which functions cost most. They do "
+        "not include work in C code and in the kernel: [Performance](performance.md) has the times.",
         f"- commit {where['commit']}, {where['python']}, aiohttp {packages['aiohttp']}\n"
         f"- {RAW} copies bytes in the same framework, from the same backend\n"
-        "- *a stream, once* is the cost of a stream without tokens; *an event* is the cost of one more token in a separate read\n"
+        "- *a stream, once* is the cost of a stream without tokens; *an event* is the cost of one more token in a "
+        "separate read\n"
         "- *ours* is code of `bridge`, including generated dataclass methods; the rest is aiohttp, logging, "
         "prometheus_client and the standard library",
         _pairs(found),

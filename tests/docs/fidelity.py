@@ -36,9 +36,9 @@ each of the {pairs} pairs, and compare the results.
 
 - Only features that the sending side can express are listed: over a backend without reasoning, no reasoning is lost.
 - *exact*: it arrives with the same meaning. Ids, message boundaries and the size of deltas may differ.
-- *as text*: its text arrives, its structure does not. *dropped*: it is omitted. Both are reported in `X-Bridge-Lost`, in
-  the log line and on stderr of `translate`; for requests, *as text* is reported only if more than the structure is lost.
-  *refused*: the request fails before the backend is called; a refused end of an answer becomes an error.
+- *as text*: its text arrives, its structure does not. *dropped*: it is omitted. Both are reported in `X-Bridge-Lost`,
+  in the log line and on stderr of `translate`; for requests, *as text* is reported only if more than the structure is
+  lost. *refused*: the request fails before the backend is called; a refused end of an answer becomes an error.
 - A feature that is carried in part is listed with the part that is lost.
 - The `context` of a request becomes a system message if the backend has no field for it.
 - The reasons name options that change the result. `extras` are fields that only one dialect knows; they reach backends
@@ -124,9 +124,9 @@ def _manners(front: Dialect, back: Dialect) -> Iterator[str]:
     elif whole and back.capabilities.wants_whole:
         yield "The backend stores the conversation but gets all of it with each request, in one thread."
     elif not whole and back.capabilities.wants_whole:
-        yield "The client sends only new messages and the backend needs all of them: the bridge stores them (`stores.history`)."
+        yield "The client sends only new messages and the backend needs all: the bridge stores them (`stores.history`)."
     elif not whole and not back.capabilities.keeps_history:
-        yield "The client sends only new messages and the backend stores none: the bridge stores them (`stores.history`)."
+        yield "The client sends new messages and the backend stores none: the bridge stores them (`stores.history`)."
     else:
         yield "Both sides agree on who stores the conversation."
     if front.capabilities.client_runs_calls and back.capabilities.runs_tools is not RunsTools.NEVER:
