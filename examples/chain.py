@@ -1,4 +1,4 @@
-"""A chain that streams its events, as LangChain's `astream_events` does, served in every dialect that streams its answer.
+"""A chain that streams its events, as LangChain's `astream_events` does, served in every dialect that streams answers.
 
     python examples/chain.py                     # calls it once in each dialect
     python examples/chain.py serve               # serves it: each dialect at /<its name>
