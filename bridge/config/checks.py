@@ -260,8 +260,9 @@ def _extras(config: Config, show: Show) -> Iterator[Problem]:
         if route.extras is None:
             continue
         path: Path = ("routes", index, "extras")
-        known = config.backends[route.extras].dialect
-        for dialect, what in ((route.dialect, "a route"), (known, f"{show(path, route.extras)}, a backend")):
+        name = route.extras.backend
+        known = config.backends[name].dialect
+        for dialect, what in ((route.dialect, "a route"), (known, f"{show(path, name)}, a backend")):
             found = dialect_of(dialect)
             if found is None or not offers(found.surface, Operation.FORWARD):
                 yield Problem(path, f"{what} of dialect {dialect} has no embeddings, audio, images and the like")

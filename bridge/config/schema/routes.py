@@ -26,6 +26,25 @@ from bridge.config.problems import at, wrong
 from bridge.config.schema.base import FreeOptions, OrOff, Places, Section, dialect_options
 
 
+def or_name(schema: dict[str, Any]) -> None:
+    """Let the JSON Schema of a section also take a name."""
+    schema["anyOf"] = [*schema["anyOf"], {"type": "string"}]
+
+
+class Extras(Section):
+    """Requests that the bridge forwards without translating them."""
+
+    backend: BackendName = Field(
+        description="OpenAI-compatible backend to which requests for embeddings, audio, images, completions, "
+        "moderations and reranking are forwarded unchanged"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_is_backend(cls, value: Any) -> Any:
+        return {"backend": value} if isinstance(value, str) else value
+
+
 class Route(Section):
     """One frontend at one path. Exactly one of `backend` and `models` is set."""
 
@@ -54,10 +73,10 @@ class Route(Section):
     tools: BackendName | None = Field(
         default=None, description="backend whose registered tools the bridge offers to the model and runs"
     )
-    extras: BackendName | None = Field(
+    extras: Extras | None = Field(
         default=None,
-        description="OpenAI-compatible backend to which requests for embeddings, audio, images, completions, "
-        "moderations and reranking are forwarded unchanged",
+        json_schema_extra=or_name,
+        description="endpoints forwarded without translation; `extras: name` is short for `extras: {backend: name}`",
     )
     max_tool_rounds: Positive = Field(default=8, description="maximum number of tool rounds in one run")
     listen: Address | None = Field(default=None, description="address of a gRPC dialect, host:port, instead of path")
