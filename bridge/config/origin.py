@@ -30,7 +30,7 @@ class Place:
 
 @dataclass(slots=True)
 class Origin:
-    """Where the values of a configuration come from.
+    """The origin of the values of a configuration.
 
     `name` is the file as the user wrote it, or what stands for it. `places` are the positions of keys, by path.
     `sources` names the variable or file of each value that came from one. With `secret`, messages show names only.
