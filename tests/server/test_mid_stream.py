@@ -186,7 +186,7 @@ async def test_a_durable_route_goes_on_too(tmp_path: Path) -> None:
     ("more", "words"),
     [
         ({"backend": "one"}, "list several backends"),
-        ({"passthrough": True}, "does not go with passthrough"),
+        ({"passthrough": True}, "cannot be used with passthrough"),
         ({"mid_stream_fallback": "sometimes"}, "'repeat' or 'continue'"),
     ],
 )

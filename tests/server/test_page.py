@@ -136,7 +136,7 @@ async def test_a_token_means_nothing_where_there_is_no_page() -> None:
 @pytest.mark.parametrize(
     ("server", "told"),
     [
-        ({"page": False, "page_key": "k"}, "server.page_key: there is no page that it could open"),
+        ({"page": False, "page_key": "k"}, "server.page_key: has no effect: the page is off"),
         (
             {"auth": {"keys": [{"name": "page", "key": "other"}]}, "page_key": "k"},
             r"server.auth.keys\[0\].name: page is the user of server.page_key",
