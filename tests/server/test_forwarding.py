@@ -175,9 +175,9 @@ async def test_without_the_option_there_is_nothing() -> None:
 @pytest.mark.parametrize(
     ("dialect", "backend", "said"),
     [
-        ("anthropic-messages", "models", "a route of dialect anthropic-messages has no embeddings"),
-        ("openai-chat", "demo", "a backend of dialect demo has no embeddings"),
-        ("openai-chat", "agent", "a backend of dialect ag-ui has no embeddings"),
+        ("anthropic-messages", "models", "a route of dialect anthropic-messages offers no embeddings"),
+        ("openai-chat", "demo", "a backend of dialect demo offers no embeddings"),
+        ("openai-chat", "agent", "a backend of dialect ag-ui offers no embeddings"),
         ("openai-chat", "nobody", "nobody"),
     ],
 )

@@ -115,7 +115,10 @@ class Route(Section):
                 raise at((key,), wrong(f"a route of {self.dialect} is reached by {' and '.join(needed)} instead"))
         for key in ("passthrough", "durable"):
             if grpc and getattr(self, key):
-                raise at((key,), wrong(f"not supported by routes of {self.dialect}, which have sessions of their own"))
+                raise at(
+                    (key,),
+                    wrong(f"a route of {self.dialect} does not have this key: the dialect manages its own sessions"),
+                )
         if self.durable and found is not None and found.framing is Framing.JSON_LINES:
             raise at(("durable",), wrong(f"a route of {self.dialect} streams JSON lines, which cannot be resumed"))
         return self
@@ -126,10 +129,10 @@ class Route(Section):
             return self
         key = ("mid_stream_fallback",)
         if all(len(names_in(group)) == 1 for group in self.groups):
-            raise at(key, wrong("needs a second backend; list several backends"))
+            raise at(key, wrong("there is no other backend to try; list several"))
         if self.passthrough or self.tools is not None:
             other = "passthrough" if self.passthrough else "tools"
-            raise at(key, wrong(f"cannot be used with {other}: only a translated text can be continued"))
+            raise at(key, wrong(f"cannot be combined with {other}: only translated text can be continued"))
         return self
 
     @property
