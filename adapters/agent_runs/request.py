@@ -14,7 +14,7 @@ from typing import Any
 from bridge.codec import Context, HistoryQuery, QueryParameter, RunRef, SubscribeRequest, WireRequest
 from bridge.codec.jsontext import dumps, loads
 from bridge.dialects.agent_runs.base import AGUI, BASE, MODES, inner, outer
-from bridge.dialects.agent_runs.options import back
+from bridge.dialects.agent_runs.options import BackOptions
 from bridge.errors import RequestError, shortened
 from bridge.model import HistoryMode, Request
 
@@ -132,7 +132,7 @@ def checked_id(text: str | None, name: str) -> str:
 
 def encode_request(request: Request, context: Context) -> WireRequest:
     """RunAgentInput as AG-UI writes it, in a mode, with ids that this API takes."""
-    return with_mode(AGUI.encode_request(request, outer(context)), back(context).runtime_mode)
+    return with_mode(AGUI.encode_request(request, outer(context)), BackOptions.of(context).runtime_mode)
 
 
 def with_mode(wire: WireRequest, mode: str | None) -> WireRequest:

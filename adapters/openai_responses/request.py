@@ -16,7 +16,7 @@ from bridge.codec.tools import FUNCTION
 from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, held, without_hosted
 from bridge.dialects.openai_responses.items import ItemReader, Refer, id_of
-from bridge.dialects.openai_responses.options import FrontOptions, front
+from bridge.dialects.openai_responses.options import FrontOptions
 from bridge.dialects.openai_responses.tools import read_text, read_tool_choice, read_tools
 from bridge.dialects.openai_responses.wire import NAME, noted, own
 from bridge.errors import ErrorCode, RequestError, shortened
@@ -51,7 +51,7 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     alone = wire.path == compaction.PATH
     if alone:
         body = Node(compaction.with_trigger(body.value))
-    options = front(context)
+    options = FrontOptions.of(context)
     _check_extras(body)
     extras = body.rest(KNOWN)
     before, refer = _stored(body, extras, options, context.stored_responses)

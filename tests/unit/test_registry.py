@@ -172,12 +172,12 @@ def test_the_other_side_is_refused_by_name() -> None:
     route = {"dialect": "only-called", "path": "/", "backend": "b"}
     demo = {"backends": {"b": {"dialect": "demo"}}, "routes": [route]}
     with pytest.raises(
-        ConfigError, match=r"only-called is spoken by backends only; a route can speak one of a2a, ag-kit"
+        ConfigError, match=r"only-called can be used by backends only; a route can use one of a2a, ag-kit"
     ):
         parse(demo)
     back = {"b": {"dialect": "only-served", "url": "http://h"}}
     with pytest.raises(
-        ConfigError, match=r"only-served is spoken by routes only; a backend can speak one of a2a, ag-kit"
+        ConfigError, match=r"only-served can be used by routes only; a backend can use one of a2a, ag-kit"
     ):
         parse({"backends": back, "routes": [{"dialect": "openai-chat", "path": "/", "backend": "b"}]})
 

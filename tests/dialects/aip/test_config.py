@@ -91,8 +91,8 @@ def test_sessions_that_wait_for_a_client_live_in_one_process(options: dict[str, 
     with pytest.raises(ConfigError) as caught:
         config(2, **options)
     assert caught.value.message.splitlines() == [
-        f"configuration: backends.it.options.{name}: keeps a session in the process that began it, and a later request "
-        "of its client may reach another one of the 2 workers; set server.workers to 1, or leave this option out"
+        f"configuration: backends.it.options.{name}: keeps a session in the process that opened it, but a later "
+        "request may reach another one of the 2 workers; set server.workers to 1, or remove this option"
         for name in named
     ]
 
