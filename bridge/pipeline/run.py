@@ -202,7 +202,7 @@ class Run:
 
     def _begin_to_pass(self) -> None:
         pass_deltas = getattr(self._attempt.call, "pass_deltas", None)
-        if pass_deltas is None or self._write is None or self._attempt.linked is not None:
+        if pass_deltas is None or self._write is None:
             return
         if all(getattr(stage, "at_rest", False) for stage in self.reader.stages):
             pass_deltas(partial(self._passed, self._write))

@@ -216,11 +216,13 @@ class HttpBackend(ConfiguredBackend):
 
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
         own = self.dialect.own_headers if front is self.dialect else ()
-        found = {name: headers[name] for name in (*own, *self._forward) if name in headers}
-        for name, value in found.items():
-            if not _SENDABLE.fullmatch(value):
-                # Refused before the backend is called: it is the client's fault, and says nothing of the backend.
-                raise RequestError(f"The header {name} cannot be forwarded: expected printable ASCII.", param=name)
+        found: dict[str, str] = {}
+        for name in (*own, *self._forward):
+            if name in headers:
+                found[name] = value = headers[name]
+                if not _SENDABLE.fullmatch(value):
+                    # Refused before the backend is called: it is the client's fault, and says nothing of the backend.
+                    raise RequestError(f"The header {name} cannot be forwarded: expected printable ASCII.", param=name)
         return found
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
