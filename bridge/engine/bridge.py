@@ -264,7 +264,9 @@ class Bridge:
             backend = around(backend)
         if route.tools is not None:
             backend = await with_tools(backend, route.tools, route.max_tool_rounds, order.lost)
-        turn = None if self._memory is None or route.passthrough else await self._turn(order, backend, group, self._memory)
+        turn = None
+        if self._memory is not None and not route.passthrough:
+            turn = await self._turn(order, backend, group, self._memory)
         request = turn.request if turn is not None else order.request
         info = order.info(backend, request)
         if turn is not None and backend.capabilities.names_threads:
@@ -343,9 +345,7 @@ class Bridge:
             return None
         if getattr(route.options, "media", None) == "drop":
             return None
-        return LinkedMedia(
-            store, order.caller.owner, order.request.thread_id or info.run_id, route.files_url, front
-        )
+        return LinkedMedia(store, order.caller.owner, order.request.thread_id or info.run_id, route.files_url, front)
 
     def answers(self, route: Route, owner: str) -> Answers | None:
         """Return the stored answers that an owner's clients can refer to by id on a route; None if none are stored."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+
 from bridge.errors import RequestError
 from bridge.model import Message, Request, ToolResult
 

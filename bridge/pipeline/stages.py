@@ -230,8 +230,8 @@ def estimate_usage(context: StageContext) -> Stage:
 def build(factories: Sequence[StageFactory], context: StageContext) -> list[Stage]:
     """The stages of one run, in order: those that every route gets by itself, then those of `factories`.
 
-    What every request needs is done to `context.request` before: no field redirects the call, a backend that knows no
-    context is told it, opaque values of reasoning go to the vendor that made them.
+    Changes `context.request`: fields that redirect the call are removed, the client's context becomes a message for a
+    backend that has no such field, and opaque values of reasoning go only to the vendor that made them.
     """
     front, back, lost = context.front, context.back, context.lost
     request = without_redirects(context.request, lost)

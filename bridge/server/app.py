@@ -218,8 +218,10 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
     is_refused_late = not endpoint.public and endpoint.operation not in (Operation.STOP, Operation.CANCEL)
 
     async def admit(http: web.Request) -> None:
-        visit = visit_of(http, query_key)
-        http[USER] = user = await state.identity.user(visit, route.path, scope=scope) if is_asked else ""
+        user = ""
+        if is_asked:
+            user = await state.identity.user(visit_of(http, query_key), route.path, scope=scope)
+        http[USER] = user
         # Of a connection each request counts, not the connection itself.
         if is_counted and (endpoint.operation is not Operation.SOCKET or ADMIT in http):
             await state.limits.check_rate(user)
@@ -232,6 +234,11 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
             _audit(state, http, error.failure)
             raise
 
+    async def permit(http: web.Request, operation: Operation) -> None:
+        state.browsers.check_endpoint(http, kept=operation in KEPT)
+        if is_asked:
+            await state.identity.user(visit_of(http, query_key), route.path, scope=SCOPES[operation])
+
     async def handle(http: web.Request) -> web.StreamResponse:
         http[DIALECT] = route.dialect
         http[WHERE] = {"operation": endpoint.operation, "path": http.path}
@@ -242,14 +249,11 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
             if state.draining and is_refused_late:
                 text = "The server is stopping; another one, or the next one, will take this request."
                 raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
-            await admit(http)
+            if is_asked or is_counted:
+                await admit(http)
+            else:
+                http[USER] = ""
             http[ADMIT] = admit_again
-
-            async def permit(operation: Operation) -> None:
-                state.browsers.check_endpoint(http, kept=operation in KEPT)
-                if is_asked:
-                    await state.identity.user(visit_of(http, query_key), route.path, scope=SCOPES[operation])
-
             http[PERMIT] = permit
             return await handler(http)
         except BridgeError as error:
@@ -278,7 +282,7 @@ def _shaping_errors(state: State) -> Middleware:
         try:
             if request.path not in probes:
                 state.browsers.check(request)
-            if is_preflight(request):
+            if request.method == "OPTIONS" and is_preflight(request):
                 return web.Response(status=200)
             return await handler(request)
         except BridgeError as error:

@@ -24,7 +24,7 @@ USER = web.RequestKey("user", str)
 """The user whom a request comes from (`bridge.server.identity`); the owner of all that is made with it."""
 ADMIT: web.RequestKey[Callable[[web.Request], Awaitable[None]]] = web.RequestKey("admit", None)
 """Identifies the user of a request and counts it; called again for each further request of a WebSocket connection."""
-PERMIT: web.RequestKey[Callable[[Operation], Awaitable[None]]] = web.RequestKey("permit", None)
+PERMIT: web.RequestKey[Callable[[web.Request, Operation], Awaitable[None]]] = web.RequestKey("permit", None)
 """Checks that the user of a request may do what its body asks for."""
 WHERE: web.RequestKey[dict[str, Any]] = web.RequestKey("where", dict[str, Any])
 """The `operation` that a request asks for and its `path`, for dialects whose errors depend on them."""

@@ -51,7 +51,7 @@ async def serve_task_call(scope: RequestScope) -> web.StreamResponse:
     scope.context.error_details.update(where)
     wire = await scope.read()
     call = await decoded(_dialect(scope).decode_call, wire, scope.context)
-    await scope.http[PERMIT](call.operation)
+    await scope.http[PERMIT](scope.http, call.operation)
     if call.operation is Operation.DESCRIBE:
         agent = described(scope.bridge, scope.route, scope.http, secured=bool(scope.user))
         return response_of(_dialect(scope).encode_own_description(call, agent))
