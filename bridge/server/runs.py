@@ -109,6 +109,7 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
             if out:
                 report.sent += len(out)
                 await response.write(out)
+                out = b""
             watchdog.blocked = None
             out = write(await run.read())
         if context.stored_responses is not None:

@@ -15,7 +15,6 @@ import socket
 import ssl
 import time
 import zlib
-from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import cast
@@ -130,7 +129,7 @@ class Answer:
         self._client = client
         self._key = key
         self._connection: Connection | None = connection
-        self._pieces: deque[bytes] = deque()
+        self._pieces: list[bytes] = []
         self._size = 0
         self._waiter: asyncio.Future[None] | None = None
         self._error: Exception | None = None
@@ -144,52 +143,40 @@ class Answer:
 
         Raises `ConnectionError` if the answer breaks off; what arrived before is read first.
         """
-        if not self._pieces and self._error is None and not self.ended:
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        if not self._pieces and self._error is not None:
-            raise self._error
-        return self.unread(most)
+        while True:
+            if not self._pieces and self._error is None and not self.ended:
+                self._waiter = asyncio.get_running_loop().create_future()
+                try:
+                    await self._waiter
+                finally:
+                    self._waiter = None
+            if not self._pieces and self._error is not None:
+                raise self._error
+            data = self.unread(most)
+            if data or self._inflate is None or (self.ended and not self._pieces):
+                return data
+            # What has arrived is only a part of what compression puts around the data.
 
     def unread(self, most: int) -> bytes:
         """Return up to `most` bytes that have arrived, without waiting."""
-        if self._inflate is not None:
-            return self._inflated(most)
         if not self._pieces:
             return b""
-        data = self._pieces.popleft() if len(self._pieces) == 1 else b"".join(self._pieces)
+        arrived = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
-        if len(data) > most:
-            self._pieces.append(data[most:])
-            data = data[:most]
-        self._shrink(len(data))
-        return data
-
-    def _inflated(self, most: int) -> bytes:
-        """Return up to `most` bytes of a compressed body; never more is unpacked than is asked for."""
-        assert self._inflate is not None
-        while self._pieces:
-            piece = self._pieces.popleft()
+        if self._inflate is None:
+            data, rest = arrived[:most], arrived[most:]
+        else:
             try:
-                data = self._inflate.decompress(piece, most)
+                data = self._inflate.decompress(arrived, most)  # never more is unpacked than is asked for
             except zlib.error:
-                self._pieces.clear()
                 raise InvalidAnswer("The answer's compression is broken.") from None
             rest = self._inflate.unconsumed_tail
-            self._shrink(len(piece) - len(rest))
-            if rest:
-                self._pieces.appendleft(rest)
-            if data:
-                return data
-        return b""
-
-    def _shrink(self, size: int) -> None:
-        self._size -= size
+        if rest:
+            self._pieces.append(rest)
+        self._size = len(rest)
         if self._connection is not None and self._connection.paused and self._size < _HIGH_WATER:
             self._connection.resume()
+        return data
 
     def pass_on(self, take: Callable[[bytes], bool]) -> None:
         """Call `take` with data that arrives while `read` waits. Where it returns False, `read` returns what else has
