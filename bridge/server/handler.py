@@ -148,8 +148,11 @@ class RouteHandler:
         if leaving is not None:
             leaving.add_done_callback(lambda done: None if done.cancelled() else task.cancel())
         try:
+            scope = RequestScope(http, self, context, report)
+            if self.bridge.tracing is None:
+                return await self._reported(scope)
             with spanned(self.bridge.tracing, http, report):
-                return await self._reported(RequestScope(http, self, context, report))
+                return await self._reported(scope)
         finally:
             self.active.discard(task)
             if leaving is not None:

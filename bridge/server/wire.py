@@ -65,8 +65,8 @@ def request_id(http: web.Request, new: str | None = None) -> str:
     """The client's own id when it is well formed, else `new` or one made here; the same for the whole request."""
     known = http.get(REQUEST_ID)
     if known is None:
-        sent = http.headers.get("x-request-id", "")
-        known = sent if is_request_id(sent) else new or uuid.uuid4().hex
+        sent = http.headers.get("x-request-id")
+        known = sent if sent is not None and is_request_id(sent) else new or uuid.uuid4().hex
         http[REQUEST_ID] = known
     return known
 
@@ -75,14 +75,8 @@ async def read_request(http: web.Request, mount: str, max_body: int, seconds: fl
     """The whole request. Raises what `Bodies.read` and `check_json` raise."""
     check_json(http)
     body = await http.app[BODIES].read(http, http.get(USER, ""), limit=max_body, seconds=seconds)
-    return WireRequest(
-        http.method,
-        http.path.removeprefix(mount.rstrip("/")),
-        http.headers,
-        http.query,
-        http.match_info,
-        bytes(body),
-    )
+    path = http.path.removeprefix(mount.rstrip("/"))
+    return WireRequest(http.method, path, http.headers, http.query, http.match_info, body)
 
 
 async def decoded(decode: Callable[[WireRequest, Context], T], wire: WireRequest, context: Context) -> T:
