@@ -71,7 +71,7 @@ class Browsers:
             # HTTP/1.0 may leave it out; no browser does.
             if len(hosts) > 1 or (hosts and _name(hosts[0]) not in self.hosts):
                 raise RequestError(
-                    "This server is not called by this Host (server.hosts).", code=ErrorCode.FORBIDDEN, status=421
+                    "This server does not accept this Host (server.hosts).", code=ErrorCode.FORBIDDEN, status=421
                 )
         sent, site = http.headers.getall("origin", []), http.headers.get("sec-fetch-site")
         if not sent:
@@ -131,7 +131,7 @@ def check_kept(http: web.Request) -> None:
     """Raises `RequestError` (forbidden) for pages of origins that are not named: they may not reach what is kept."""
     if _STRANGER in http:
         http.pop(_READER, None)
-        raise _forbidden("Pages of this origin may not use what is kept; name the origin in server.cors.origins.")
+        raise _forbidden("Pages of this origin may not read stored data; name the origin in server.cors.origins.")
 
 
 def is_json(http: web.Request) -> bool:
