@@ -36,7 +36,6 @@ from bridge.errors import BackendError, ErrorCode, Failure, RequestError, with_s
 from bridge.framing import sse
 from bridge.model import Event, Request, RunFailed, RunFinished
 from bridge.model.closing import PIECES
-from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import Call, CallInfo, ConfiguredBackend, Timeouts
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.retries import Retry
@@ -216,11 +215,13 @@ class HttpBackend(ConfiguredBackend):
 
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
         own = self.dialect.own_headers if front is self.dialect else ()
-        found = {name: headers[name] for name in (*own, *self._forward) if name in headers}
-        for name, value in found.items():
-            if not _SENDABLE.fullmatch(value):
-                # Refused before the backend is called: it is the client's fault, and says nothing of the backend.
-                raise RequestError(f"The header {name} cannot be forwarded: expected printable ASCII.", param=name)
+        found: dict[str, str] = {}
+        for name in (*own, *self._forward):
+            if name in headers:
+                found[name] = value = headers[name]
+                if not _SENDABLE.fullmatch(value):
+                    # Refused before the backend is called: it is the client's fault, and says nothing of the backend.
+                    raise RequestError(f"The header {name} cannot be forwarded: expected printable ASCII.", param=name)
         return found
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
@@ -492,7 +493,9 @@ class HttpCall:
             self.frames = decoder.frames if rest else []
             if not decoder.ended:
                 events += decoder.close(broken_off(error))
-            return self._explain(events)
+            if events and isinstance(events[-1], RunFailed):
+                self._explain(events[-1].error, answer)
+            return events
         events, self._decoded = self._decoded, []
         if data:
             if not self.received:
@@ -503,9 +506,11 @@ class HttpCall:
             events = decoder.close()
             self._running = False
         self.frames = decoder.frames
-        if events and type(events[-1]) in TERMINAL:
-            self._finished = decoder.wire_ended and type(events[-1]) is RunFinished
-            self._explain(events)
+        end = events[-1] if events else None
+        if isinstance(end, RunFailed):
+            self._explain(end.error, answer)
+        elif isinstance(end, RunFinished):
+            self._finished = decoder.wire_ended
         return events
 
     def pass_deltas(self, take: Callable[[list[Event]], bool]) -> None:
@@ -528,11 +533,9 @@ class HttpCall:
         self._decoded = events
         return False
 
-    def _explain(self, events: list[Event]) -> list[Event]:
-        """The same events: the failure at their end, if there is one, says what failed and repeats none of our keys."""
-        if not events or not isinstance(events[-1], RunFailed) or self._answer is None:
-            return events
-        failure, answer = self._backend.secrets.hide(events[-1].error), self._answer
+    def _explain(self, failure: Failure, answer: Answer) -> None:
+        """Let the failure that ends an answer say what failed, and repeat none of our keys."""
+        failure = self._backend.secrets.hide(failure)
         outcome, advice = f"answered {answer.status}", ""
         if failure.code is ErrorCode.BACKEND_PROTOCOL or self.received <= _EXCERPT:
             kind = answer.headers.get("content-type", "").partition(";")[0] or "without a content type"
@@ -540,7 +543,6 @@ class HttpCall:
         if failure.code is ErrorCode.BACKEND_PROTOCOL:
             advice = "the url, and the dialect"
         self._backend.explained(failure, self.sent, outcome, advice)
-        return events
 
     def fail(self, failure: Failure) -> list[Event]:
         if self._decoder is None:
@@ -552,21 +554,20 @@ class HttpCall:
 
     async def close(self) -> None:
         answer, self._answer = self._answer, None
-        await self._stop()
+        # A run that was refused, or has ended, is not stopped, as another run may have its name by then.
+        running, self._running = self._running and not self.wire_ended, False
+        if running and isinstance(self._backend.dialect, SingleRunDialect):
+            await self._stop(self._backend.dialect)
         if answer is not None:
             answer.release(drain=self._finished)
 
-    async def _stop(self) -> None:
+    async def _stop(self, dialect: SingleRunDialect) -> None:
         """Tell the backend to stop the run, if its dialect has a request for that.
 
-        The request is awaited: sent later, it would end the next run of the session. A run that was refused, or has
-        ended, is not stopped, as another run may have its name by then.
+        The request is awaited: sent later, it would end the next run of the session.
         """
-        running, self._running = self._running and not self.wire_ended, False
         request, backend = self.context.request, self._backend
-        if not running or request is None or not isinstance(backend.dialect, SingleRunDialect):
-            return
-        wire = backend.dialect.stop_request(request, self.context)
+        wire = dialect.stop_request(request, self.context) if request is not None else None
         if wire is None:
             return
         wire.headers = {**self.sent.headers, **wire.headers}

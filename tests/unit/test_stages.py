@@ -39,7 +39,6 @@ from bridge.model import (
 )
 from bridge.model.closing import PIECES
 from bridge.pipeline.stages import (
-    AUTOMATIC,
     Stage,
     StageContext,
     WithholdServerTools,
@@ -251,8 +250,8 @@ class TestFactory:
         assert TextDelta("1-told-1", 'f({"a":1}) -> fine') in out
 
     def test_it_is_automatic(self) -> None:
-        assert len(build(AUTOMATIC, context(capabilities(), capabilities(RunsTools.ANY)))) == 1
-        assert build(AUTOMATIC, context(capabilities(), capabilities())) == []
+        assert len(build((), context(capabilities(), capabilities(RunsTools.ANY)))) == 1
+        assert build((), context(capabilities(), capabilities())) == []
 
 
 def test_build_keeps_the_order_and_leaves_out_none() -> None:
