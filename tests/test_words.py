@@ -58,7 +58,8 @@ def test_comments_refer_to_what_a_reader_has() -> None:
 
 # Words by which people, not software, were meant, and translated idioms.
 QUAINT = re.compile(
-    r"\b(the talk|whoever|somebody|nobody|he|his|him|mends?|mended|desk|no words? for|(is|are|were) told|told as|told apart"
+    r"\b(the talk|whoever|somebody|nobody|he|his|him|mends?|mended|desk|no words? for"
+    r"|(is|are|were) told|told as|told apart"
     r"|with a memory|travels? on|named as lost|goes? on (from|behind)|asked (once more|again)|lets go of|what came"
     r"|(as it|as they) (comes?|came)|stream warm|without a word|anew|spoke nonsense|whole card|does not go with"
     r"|took the place of|is given up)\b",
