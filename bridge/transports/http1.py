@@ -24,7 +24,8 @@ import httptools
 from aiohappyeyeballs import start_connection
 from yarl import URL
 
-from bridge.transports.answers import AT_ONCE, DRAIN_SECONDS, InvalidAnswer
+from bridge.errors import shortened
+from bridge.transports.answers import AT_ONCE, DRAIN_SECONDS, InvalidAnswer, InvalidCompression
 
 KEEP_SECONDS = 60.0
 """Seconds for which an idle connection is kept."""
@@ -180,7 +181,7 @@ class Answer:
                 data = self._inflate.decompress(piece, most)
             except zlib.error:
                 self._pieces.clear()
-                raise InvalidAnswer("The answer's compression is broken.") from None
+                raise InvalidCompression("The compressed data is damaged.") from None
             rest = self._inflate.unconsumed_tail
             self._shrink(len(piece) - len(rest))
             if rest:
@@ -228,7 +229,7 @@ class Answer:
         if coding in ("gzip", "x-gzip", "deflate"):
             self._inflate = zlib.decompressobj(_ANY_HEADER)
         elif coding not in ("", "identity"):
-            raise InvalidAnswer("The answer is compressed in a way that was not asked for.")
+            raise InvalidCompression(f"The content-encoding {shortened(coding)!r} was not asked for.")
         if not self.head.done():
             self.head.set_result(None)
 
@@ -344,7 +345,7 @@ class Connection(asyncio.Protocol):
             parser.feed_data(data)
         except httptools.HttpParserError as error:
             cause = error.__context__
-            broken = cause if isinstance(cause, InvalidAnswer) else InvalidAnswer("The answer is no HTTP.")
+            broken = cause if isinstance(cause, InvalidAnswer) else InvalidAnswer("The answer is not HTTP.")
         except httptools.HttpParserUpgrade:
             broken = InvalidAnswer("The backend changed the protocol.")
         pieces, self._pieces = self._pieces, []
