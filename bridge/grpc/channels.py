@@ -17,7 +17,7 @@ _NOT_CONNECTED = {
     "failed to connect to all addresses": "the connection failed",
     "DNS resolution failed": "its host name cannot be resolved",
 }
-"""How gRPC's own text begins where no connection was made, and what a client is told instead."""
+"""The beginning of gRPC's text where no connection was made -> the words for the client."""
 
 
 def channel_options(settings: Channel) -> list[tuple[str, int]]:

@@ -77,7 +77,7 @@ BROKEN: dict[str, tuple[Callable[[FakeBackend], None], str, str, str]] = {
         "the url",
     ),
     "web page": (answers(200, HTML, "text/html"), "backend_protocol", "answered 200 text/html: <!DOC", "the dialect"),
-    "no such path of FastAPI": (answers(404, b'{"detail":"Not Found"}'), "backend_error", "answered 404: ", "check the url of"),
+    "no such path": (answers(404, b'{"detail":"Not Found"}'), "backend_error", "answered 404: ", "check the url of"),
     "no JSON": (answers(200, b"hello"), "truncated_stream", "answered 200 application/json: hello", "the dialect"),
     "another dialect": (
         answers(200, b'data: {"type":"message_stop"}\n\n' * 9, "text/event-stream"), "truncated_stream",
@@ -88,7 +88,9 @@ BROKEN: dict[str, tuple[Callable[[FakeBackend], None], str, str, str]] = {
         "is compressed in a way that cannot be read", "the dialect",
     ),
     "silence": (lambda backend: backend.plays(silent), "backend_timeout", "has not answered", "the timeouts"),
-    "no answer": (lambda backend: backend.plays(closes), "backend_unavailable", "failed: (Server|Client)", "http or https"),
+    "no answer": (
+        lambda backend: backend.plays(closes), "backend_unavailable", "failed: (Server|Client)", "http or https",
+    ),
     "half an answer": (lambda backend: backend.plays(cut), "truncated_stream", "answered 200", ""),
 }  # fmt: skip
 
