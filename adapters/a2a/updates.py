@@ -203,6 +203,7 @@ class Updates:
             self.context.lost.add(Feature.TOOL_CALL)
 
     def _resulted(self, event: ev.ToolResulted) -> None:
+        self._calls.pop(event.call_id, None)
         if self._tools:
             self._progress(result_part(event.call_id, event.name, _response(event), self.version))
         else:
@@ -276,27 +277,37 @@ class Updates:
             case FinishReason.CANCELED:
                 state = State.CANCELED
             case FinishReason.INTERRUPTED:
-                state, said = self._question()
+                state, said = self._question(self._interrupts)
+            case FinishReason.TOOL_CALLS if self._calls:
+                calls = [ev.Interrupted(call_id, ev.AWAITS_RESULT, None, call_id) for call_id in self._calls]
+                (state, said), more = self._question(calls), {}
             case FinishReason.CONTENT_FILTER if not self._has_content:
                 state = State.REJECTED
             case _:
                 state = State.COMPLETED
         self.status(self._state(state, event.ended_at, said), self._metadata(more), final=True)
 
-    def _question(self) -> tuple[State, Wire | None]:
+    def _question(self, interrupts: Sequence[ev.Interrupted]) -> tuple[State, Wire | None]:
         """What the task waits for, and how it asks for that."""
-        if not self._interrupts:
+        if not interrupts:
             return State.INPUT_REQUIRED, None
-        parts = [part for asked in self._interrupts for part in self._asked(asked)]
-        asked = [
-            _given({"id": i.interrupt_id, "reason": i.reason, "payload": i.payload, "callId": i.call_id})
-            for i in self._interrupts
-        ]
-        is_login = any(word in (i.reason or "").lower() for i in self._interrupts for word in ("auth", "login"))
+        parts = [part for asked in interrupts for part in self._asked(asked)]
+        asked = [self._noted(each) for each in interrupts]
+        is_login = any(word in (i.reason or "").lower() for i in interrupts for word in ("auth", "login"))
         return State.AUTH_REQUIRED if is_login else State.INPUT_REQUIRED, self._message(parts, {INTERRUPTS: asked})
 
+    def _noted(self, event: ev.Interrupted) -> Wire:
+        name, args = self._calls.get(event.call_id or "", ("", None))
+        call = {"name": name, "args": args} if name else None
+        fields = {"id": event.interrupt_id, "reason": event.reason, "payload": event.payload, "callId": event.call_id}
+        return _given({**fields, "call": call})
+
     def _asked(self, event: ev.Interrupted) -> list[Wire]:
-        parts = [part_said({"text": interrupt_text(event)}, {}, self.version)]
+        text = interrupt_text(event)
+        if event.reason == ev.AWAITS_RESULT and event.call_id in self._calls:
+            name, args = self._calls[event.call_id]
+            text = f"The result of this call is needed: {name}({args if isinstance(args, str) else json_text(args)})"
+        parts = [part_said({"text": text}, {}, self.version)]
         schema = event.payload.get("responseSchema") if isinstance(event.payload, dict) else None
         if isinstance(schema, dict):
             parts.append(part_said({"data": {"schema": schema}}, {}, self.version))
