@@ -199,15 +199,20 @@ class Updates:
             self.context.lost.add(Feature.TOOL_ORIGIN)
         if self._tools:
             self._progress(call_part(call_id, name, args, self.version))
-        else:
-            self.context.lost.add(Feature.TOOL_CALL)
 
     def _resulted(self, event: ev.ToolResulted) -> None:
-        self._calls.pop(event.call_id, None)
         if self._tools:
             self._progress(result_part(event.call_id, event.name, _response(event), self.version))
         else:
             self.context.lost.add(Feature.TOOL_RESULT)
+        self._over([event.call_id] if event.call_id in self._calls else [])
+
+    def _over(self, calls: Sequence[str]) -> None:
+        """Forget calls that wait for nothing: they are lost unless they were told as they were made."""
+        for call_id in calls:
+            del self._calls[call_id]
+            if not self._tools:
+                self.context.lost.add(Feature.TOOL_CALL)
 
     def _content(self, event: ev.ContentAdded) -> None:
         part = event.part
@@ -271,20 +276,22 @@ class Updates:
         return {ADK_USAGE: _given(adk), USAGE: _given(counts), **more}
 
     def _finished(self, event: ev.RunFinished) -> None:
-        reason, said = event.reason, None
+        reason, said, asked = event.reason, None, list[ev.Interrupted]()
         more: Wire = {FINISH_REASON: str(reason)} if reason in _TOLD_ENDS else {}
         match reason:
             case FinishReason.CANCELED:
                 state = State.CANCELED
             case FinishReason.INTERRUPTED:
-                state, said = self._question(self._interrupts)
+                state, said = self._question(asked := self._interrupts)
             case FinishReason.TOOL_CALLS if self._calls:
-                calls = [ev.Interrupted(call_id, ev.AWAITS_RESULT, None, call_id) for call_id in self._calls]
-                (state, said), more = self._question(calls), {}
+                asked = [ev.Interrupted(call_id, ev.AWAITS_RESULT, None, call_id) for call_id in self._calls]
+                (state, said), more = self._question(asked), {}
             case FinishReason.CONTENT_FILTER if not self._has_content:
                 state = State.REJECTED
             case _:
                 state = State.COMPLETED
+        told = {each.call_id for each in asked}
+        self._over([call_id for call_id in self._calls if call_id not in told])
         self.status(self._state(state, event.ended_at, said), self._metadata(more), final=True)
 
     def _question(self, interrupts: Sequence[ev.Interrupted]) -> tuple[State, Wire | None]:
@@ -317,6 +324,7 @@ class Updates:
         return parts
 
     def _failed(self, event: ev.RunFailed) -> None:
+        self._over(list(self._calls))
         text = masked(event.error.message) or "The run failed."
         said = self._message([part_said({"text": text}, {}, self.version)])
         metadata = self._metadata({CODE: str(event.error.code)})

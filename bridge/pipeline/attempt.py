@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 
 from bridge.codec import Capabilities, Feature, Losses
 from bridge.errors import UNKNOWN_THREAD, Failure
-from bridge.model import Event, FinishReason, Folder, Interrupted, MessageEnded, Request, RunFinished, RunStarted
-from bridge.model.events import AWAITS_RESULT
+from bridge.model import Event, Folder, Request, RunStarted
 from bridge.model.fold import Answer
 from bridge.pipeline.attached import LinkedMedia
 from bridge.pipeline.backend import Backend, Call, CallInfo, KnownAnswer
@@ -72,7 +70,7 @@ class BackendAttempt:
             self.stages.append(names.restore)
         if self._recorder is not None:
             # Before the configured stages: a conversation holds what the backend said, not what this client is shown.
-            self.stages += [self._recorder, _ShowCalls()]
+            self.stages.append(self._recorder)
         if info.shown_thread is not None:
             # Behind the conversation, which keeps the name that the backend may have given it.
             self.stages.append(_ShowThread(info.shown_thread))
@@ -163,27 +161,6 @@ class _ShowThread:
         if events and isinstance(events[0], RunStarted):
             events[0].thread_id = self._thread_id
         return events
-
-
-class _ShowCalls:
-    """Shows a call whose result the backend waits for as any call of the client, without the question for its result.
-
-    The conversation before it has noted the question, to which the result in the next request goes.
-    """
-
-    at_rest = True
-
-    def __call__(self, events: list[Event]) -> list[Event]:
-        kept = [e for e in events if not (isinstance(e, Interrupted) and e.reason == AWAITS_RESULT and e.extras)]
-        if len(kept) == len(events) or any(isinstance(e, Interrupted) for e in kept):
-            return kept
-        waits = (MessageEnded, RunFinished)
-        return [
-            replace(e, reason=FinishReason.TOOL_CALLS)
-            if isinstance(e, waits) and e.reason is FinishReason.INTERRUPTED
-            else e
-            for e in kept
-        ]
 
 
 class _Recorder:

@@ -20,6 +20,7 @@ from bridge.errors import ConfigError
 from bridge.model import (
     ArgsDelta,
     Event,
+    FinishReason,
     Interrupted,
     Message,
     MessageEnded,
@@ -41,6 +42,7 @@ from bridge.model import (
     result_text,
 )
 from bridge.model.estimate import quarter_tokens
+from bridge.model.events import AWAITS_RESULT
 from bridge.pipeline.redirects import without_redirects
 from bridge.pipeline.signatures import SealSignatures, for_backend
 from bridge.translation import Stage
@@ -59,6 +61,32 @@ class StageContext:
 
 StageFactory = Callable[[StageContext], Stage | None]
 """Makes the stage of one run, or None when this run needs none."""
+
+
+class ShowAwaitedCalls:
+    """Shows a call whose result the backend waits for as any call of the client, without the question for its result.
+
+    The conversation has noted the question before, so that the result in the next request answers it.
+    """
+
+    at_rest = True
+
+    def __call__(self, events: list[Event]) -> list[Event]:
+        kept = [e for e in events if not (isinstance(e, Interrupted) and e.reason == AWAITS_RESULT)]
+        if len(kept) == len(events) or any(isinstance(e, Interrupted) for e in kept):
+            return kept
+        waits = (MessageEnded, RunFinished)
+        return [
+            replace(e, reason=FinishReason.TOOL_CALLS)
+            if isinstance(e, waits) and e.reason is FinishReason.INTERRUPTED
+            else e
+            for e in kept
+        ]
+
+
+def show_awaited_calls(context: StageContext) -> Stage | None:
+    """The stage, for backends that may wait so."""
+    return ShowAwaitedCalls() if context.back.awaits_results else None
 
 
 class WithholdServerTools:
@@ -254,6 +282,7 @@ def lost_cache_marks(context: StageContext) -> None:
 AUTOMATIC: tuple[StageFactory, ...] = (
     no_redirects,
     context_as_system,
+    show_awaited_calls,
     withhold_server_tools,
     foreign_signatures,
     lost_cache_marks,
