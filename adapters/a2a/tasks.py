@@ -84,7 +84,7 @@ def encode_task_now(call: TaskCall, runs: Sequence[TaskStatus]) -> WireResponse:
 
 
 def not_cancelable(task_id: str) -> RequestError:
-    return refused(refusals.NOT_CANCELABLE, f"Task {shortened(task_id)!r} is over and cannot be canceled.")
+    return refused(refusals.NOT_CANCELABLE, f"Task {shortened(task_id)!r} has ended and cannot be canceled.")
 
 
 def watch(call: TaskCall, runs: Sequence[TaskStatus]) -> tuple[list[FrameLike], A2AEncoder]:
@@ -113,11 +113,11 @@ def continues(request: Request, runs: Sequence[TaskStatus]) -> Request:
     end = events[-1] if events else None
     if not isinstance(end, RunFinished | RunFailed):
         raise refused(
-            refusals.UNSUPPORTED, f"Task {shortened(task_id)!r} still works; wait until it asks for something."
+            refusals.UNSUPPORTED, f"Task {shortened(task_id)!r} is still working; wait until it asks for input."
         )
     calls = open_calls(events) if not isinstance(end, RunFailed) and end.reason is FinishReason.TOOL_CALLS else []
     if isinstance(end, RunFailed) or not (calls or end.reason is FinishReason.INTERRUPTED):
-        raise refused(refusals.UNSUPPORTED, f"Task {shortened(task_id)!r} is over; begin a new one without a taskId.")
+        raise refused(refusals.UNSUPPORTED, f"Task {shortened(task_id)!r} has ended; start a new one without a taskId.")
     request = request.copy()
     request.thread_id = thread
     # What cancels a waiting task, too, is a run of the task, though no client's message named it.
