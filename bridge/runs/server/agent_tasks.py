@@ -269,7 +269,7 @@ def _reason(run: TaskStatus) -> FinishReason | RunFailed | None:
 async def _start_canceled(scope: RequestScope, tasks: Tasks, task_id: str, runs: Sequence[TaskStatus]) -> RunKey:
     context = runs[-1].context
     assert context.request is not None
-    request = replace(context.request, messages=[], resume=[])
+    request = _dialect(scope).continues(replace(context.request, messages=[], resume=[]), runs)
     plan = _plan(scope, request, Caller(scope.user, scope.report.request_id))
     key = tasks.key(task_id, plan.run_id)
     await scope.bridge.runs.cancel(key)
@@ -299,8 +299,7 @@ async def _push(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
             if not found:
                 raise _no_target(target_id)
         case PushAction.DELETE:
-            if not await targets.delete(target_id):
-                raise _no_target(target_id)
+            await targets.delete(target_id)
     return response_of(_dialect(scope).encode_push_targets(call, found))
 
 
