@@ -25,7 +25,7 @@ def detail_response(failure: Failure, message: str) -> WireResponse:
 
 
 def _kind(failure: Failure) -> str:
-    """Pydantic's word for the mistake where there is one, else our code."""
+    """Return Pydantic's error type if there is one, else the bridge's code."""
     if failure.code is not ErrorCode.INVALID_REQUEST:
         return str(failure.code)
     if "not valid JSON" in failure.message:
@@ -44,7 +44,7 @@ def location(param: str | None) -> list[str | int]:
 
 
 def told_in(body: Any) -> tuple[str, str]:
-    """The text of such an error body and its word (`type` or `code`), each empty when there is none."""
+    """Return the text of such an error body and its `type` or `code`, each empty if it is missing."""
     if not isinstance(body, dict):
         return "", ""
     detail = body.get("detail") or body.get("error") or body.get("message")
@@ -57,7 +57,7 @@ def told_in(body: Any) -> tuple[str, str]:
 
 
 def _item(item: dict[str, Any]) -> str:
-    """One entry of the list. Our own messages name the place already."""
+    """Return one entry of the list. The bridge's own messages name the place already."""
     text, location = _text(item.get("msg")), item.get("loc")
     pieces = [str(p) for p in location if p != "body"] if isinstance(location, list) else []
     own = pieces and text.startswith(pieces[0])

@@ -35,14 +35,14 @@ _WAIT = re.compile(
 )
 _OBJECT = re.compile(r"[{\[]")
 _AROUND = " \t\r\n:,-\"'()"
-"""Characters between a status, its words and the object."""
+"""Maximum characters between a status, its message and the object."""
 _LONGEST = 8000
 _STATUSES = {**BY_STATUS, 529: ErrorCode.OVERLOADED}
 
 
 def unwrapped(failure: Failure) -> Failure:
-    """Return a backend's failure with the error of the model's API that its message holds: the API's words instead of
-    an object's notation and, if the backend gave no code, the code, word and `retry-after` of its 429 or 5xx.
+    """Return a backend's failure with the error of the model's API that its message contains: the API's message and, if
+    the backend sent no code, the code and `retry-after` of its 429 or 5xx.
     """
     text = failure.message[:_LONGEST]
     if exception := _REPR.match(text):

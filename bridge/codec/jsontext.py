@@ -39,7 +39,7 @@ def loads_unpaired(data: bytes) -> Any:
 def repaired(value: Any, pieces: Collection[str] = ()) -> Any:
     """The value of `loads_unpaired` with lone surrogates replaced, so that it can be written again.
 
-    `pieces`: members that are left as they are, being pieces of a text whose halves the builder joins.
+    `pieces`: members that are left unchanged, as the builder combines the halves of split characters.
     """
     if isinstance(value, str):
         return mend(value)
@@ -74,7 +74,7 @@ def loads_repaired(data: bytes, halves: Collection[str] = ()) -> Any:
 
 
 def read_json(body: bytes) -> Any:
-    """The JSON value of a backend's body, None when it is none or too deep to be handed on."""
+    """Return the JSON value of a backend's body; None if it is invalid or too deeply nested."""
     try:
         value = loads(body)
     except ValueError:
@@ -85,7 +85,7 @@ def read_json(body: bytes) -> Any:
     return None if may_nest(body) and deeper_than(value, MAX_DEPTH) else value
 
 
-_NUMBERS = frozenset({int, float})  # true and false are none
+_NUMBERS = frozenset({int, float})  # excludes true and false
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:
@@ -110,7 +110,7 @@ def dumps(value: Any) -> bytes:
 def read_body(body: bytes) -> dict[str, Any]:
     """A request body that must be a JSON object.
 
-    Raises `RequestError` that says where the JSON breaks, or what came instead of an object.
+    Raises `RequestError` with the position of a JSON error, or the kind of the value if it is not an object.
     """
     if not body.strip():
         raise RequestError("The request body is empty; a JSON object is expected.")
@@ -126,7 +126,7 @@ def read_body(body: bytes) -> dict[str, Any]:
 
 
 def need_json(wire: WireRequest, status: int | None = None) -> None:
-    """Raises `RequestError` when the request says that its body is something else; saying nothing is fine.
+    """Raise `RequestError` if the request declares another content type; declaring none is accepted.
 
     `status`: the HTTP status of that error where it is not that of any invalid request.
     """
@@ -197,8 +197,8 @@ _INVALID = "INVALID_JSON"
 
 
 def input_of(arguments: str) -> dict[str, Any]:
-    """Return the object for an arguments string, for wires that hold one. What is no JSON object goes under a key of
-    its own, unchanged; the key is the one that Anthropic's page on fine-grained tool streaming names for this case.
+    """Return the object for an arguments string. Text that is not a JSON object is put under a key of its own,
+    unchanged; Anthropic's page on fine-grained tool streaming names that key.
     """
     if not arguments.strip():
         return {}

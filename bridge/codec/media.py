@@ -10,12 +10,12 @@ from bridge.model import FileRef, Media, Part, Url, result_text
 
 
 def answer_feature(part: Part) -> Feature:
-    """Return the feature of answers that stands for a whole part: a medium, or data."""
+    """Return the feature of answers for a whole part: a medium, or data."""
     return Feature(str(part.kind)) if isinstance(part, Media) else Feature.DATA
 
 
 def request_feature(media: Part) -> Feature:
-    """Return the feature of requests that stands for a medium."""
+    """Return the feature of requests for a medium."""
     assert isinstance(media, Media)
     if isinstance(media.source, FileRef):
         return Feature.FILE_REF
