@@ -48,7 +48,7 @@ class ErrorCode(StrEnum):
     BACKEND_UNAVAILABLE = "backend_unavailable"
     """The backend could not be reached, or a proxy in front of it could not."""
     BACKEND_TIMEOUT = "backend_timeout"
-    """The backend did not connect, begin or go on in time (`timeouts` of the backend)."""
+    """The backend did not connect, begin or continue in time (`timeouts` of the backend)."""
     BACKEND_ERROR = "backend_error"
     """The backend answered that it failed."""
     BACKEND_PROTOCOL = "backend_protocol"
@@ -133,7 +133,7 @@ LONGEST_QUOTE = 200
 def shortened(value: str) -> str:
     """Return a value of a client or a backend for an error message: its first `LONGEST_QUOTE` characters and "...".
 
-    Every message that repeats such a value cuts it with this; quote it with `!r` where it stands among words.
+    Every message that repeats such a value shortens it with this; quote it with `!r` in a sentence.
     """
     return value if len(value) <= LONGEST_QUOTE else f"{value[:LONGEST_QUOTE]}..."
 

@@ -1,7 +1,7 @@
 """Writes a run's batches to its log: in order, each before any reader sees it, and each once.
 
-There is one append at a time. Batches that arrive meanwhile are appended together, and those that arrive within `JOIN`
-seconds share an entry: a fast store gets one entry per batch, a slow one fewer and larger entries.
+There is one append at a time. Batches that arrive in the meantime are appended together, and those that arrive within
+`JOIN` seconds share an entry: a fast store gets one entry per batch, a slow one fewer and larger entries.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Recorder:
             await self._room.wait()
 
     async def close(self) -> None:
-        """Wait until everything is written, or given up."""
+        """Wait until everything is written, or writing has failed for good."""
         while self._writing is not None:
             await asyncio.shield(self._writing)
 

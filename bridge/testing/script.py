@@ -1,4 +1,4 @@
-"""Backends that say what a test tells them to, without sockets: in a dialect's bytes, or as an agent right here."""
+"""Scripted backends without sockets: one that reads and writes the bytes of a dialect, and an agent in this process."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class ScriptedBackend(Script):
     ) -> Reply:
         """The answer to a request with this body; `headers` are the request's, with lower-case names.
 
-        `path` is the request's, with the query, for dialects that say something there.
+        `path` is the request's, with the query, for dialects that use it.
 
         Without `ended` it stops after its last item, as if the backend had fallen over there.
         """
@@ -120,7 +120,7 @@ class ScriptedAgent(Script):
 
 
 def told(items: Sequence[Item], context: Context) -> tuple[list[Event], list[Event]]:
-    """The well-formed run that these items amount to: what is said, and how it ends."""
+    """Return the events of a well-formed run with these items: its content, and its end."""
     builder = context.builder()
     builder.begin(model=context.model)
     teller = Teller(builder)

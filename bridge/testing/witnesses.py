@@ -59,7 +59,7 @@ from bridge.testing.wires import context, decode, encode, with_numbered_calls
 
 @dataclass(frozen=True)
 class AnswerWitness:
-    """An answer that says one feature: `tell` says it to a builder, `read` finds it in a finished answer."""
+    """An answer with one feature: `tell` passes it to a builder, `read` finds it in a finished answer."""
 
     tell: Callable[[Builder], None]
     read: Callable[[Answer], Any]
@@ -68,14 +68,14 @@ class AnswerWitness:
 
 @dataclass(frozen=True)
 class RequestWitness:
-    """A request that says one feature, and what of a request shows it."""
+    """A request with one feature; `read` finds it in a request."""
 
     request: Request
     read: Callable[[Request], Any]
 
 
 def answer_of(feature: Feature) -> list[Event]:
-    """A whole run whose answer says the feature."""
+    """Return a whole run whose answer has the feature."""
     builder = context(None).builder()
     builder.begin(model=ANSWERS[feature].model)
     ANSWERS[feature].tell(builder)

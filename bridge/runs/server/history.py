@@ -78,7 +78,7 @@ class HistoryHandler:
         )
 
     async def _file(self, part: Media, owner: str, base: str) -> HistoryFile | None:
-        """One of ours with a fresh URL; None for what has no URL, or is not there any more."""
+        """Return a file with a fresh URL if the bridge stores it; None if it has no URL or does not exist."""
         url, mime = url_of(part), part.mime or "application/octet-stream"
         location = self._bridge.attachments.find(url) if url else None
         if location is None:

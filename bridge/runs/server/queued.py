@@ -25,7 +25,7 @@ _KEEPALIVE = 15.0
 
 
 def queue_options(route: Route) -> QueuedRunsOptions:
-    """Return the options of a route, or the defaults where its dialect has none of these."""
+    """Return the options of a route, or the defaults if its dialect has none of these."""
     return route.options if isinstance(route.options, QueuedRunsOptions) else QueuedRunsOptions()
 
 
@@ -74,7 +74,7 @@ async def serve_start(scope: RequestScope) -> web.StreamResponse:
 
 
 async def serve_cancel(scope: RequestScope) -> web.StreamResponse:
-    """Note that a run shall end, in whatever state it is."""
+    """Request the end of a run in any state."""
     dialect = _dialect(scope)
     run = dialect.decode_cancel(await scope.read())
     key = _key(scope, run)
@@ -112,8 +112,8 @@ async def _pump(
 ) -> None:
     """Write to the end of the run, or until `requested.idle_limit` polls of `seconds` in a row brought nothing.
 
-    Raises `ConnectionError` for a client that is gone, `TimeoutError` for one that does not read, `BridgeError` for a
-    log that cannot be read on.
+    Raises `ConnectionError` for a client that is gone, `TimeoutError` for one that does not read, `BridgeError` if the
+    log cannot be read.
     """
     pause = min(scope.rules.keepalive or _KEEPALIVE, _KEEPALIVE)
     idle, written_at = 0, -_KEEPALIVE

@@ -1,4 +1,4 @@
-"""Well-formed event streams, as decoders of every temper make them."""
+"""Well-formed event streams, as any decoder might produce them."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def _merged(draw: Any, first: list[T], second: list[T]) -> list[T]:
 
 
 def _interleaved(run: _Run) -> None:
-    """Texts, or pieces of reasoning, that go on at the same time, in one message or in several."""
+    """Generate texts, or pieces of reasoning, that are open at the same time, in one message or in several."""
     draw, features, builder = run.draw, run.features, run.builder
     allowed = [PartKind.TEXT] * features.text + [PartKind.REASONING] * features.reasoning
     kind = draw(st.sampled_from(allowed))
@@ -368,7 +368,7 @@ def _end(run: _Run) -> None:
         case "finish":
             reasons = [r for r in FinishReason if r in features.finish]
             if run.has_invalid_calls:
-                # Each dialect has its own way to tell that a limit cut a call off.
+                # Each dialect indicates a call cut off by a limit in its own way.
                 reasons = [r for r in reasons if r not in CUT] or [FinishReason.STOP]
             reason = draw(st.sampled_from(reasons))
             if features.choices and draw(st.booleans()):

@@ -1,4 +1,4 @@
-"""Requests, as fronts of every temper decode them."""
+"""Requests, as any frontend dialect might decode them."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _messages(draw: Any, asked: Asked) -> list[Message]:
 
 @cache
 def tools() -> st.SearchStrategy[Tool]:
-    """Tools with and without what they may say besides their name."""
+    """Generate tools with and without their optional fields."""
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     return st.builds(
         Tool, names(), st.none() | texts(), st.sampled_from((None, schema, {})), st.sampled_from((None, True, False))
@@ -160,7 +160,7 @@ def _tool_choice(draw: Any, offered: list[Tool]) -> ToolChoice:
 
 
 def samplings(fields: Collection[str] = tuple(Sampling.__dataclass_fields__)) -> st.SearchStrategy[Sampling]:
-    """Sampling settings within the usual ranges; only these `fields` are ever said."""
+    """Generate sampling settings within the usual ranges; only these `fields` are ever set."""
     return _samplings(tuple(fields))
 
 
@@ -181,7 +181,9 @@ def _samplings(fields: tuple[str, ...]) -> st.SearchStrategy[Sampling]:
 
 @st.composite
 def requests(draw: st.DrawFn, /, **asked: Any) -> Request:
-    """Requests as a front decodes them; they end with a user's message. The keywords are the fields of `Asked`."""
+    """Generate requests as a front decodes them; they end with a user's message. The keywords are the fields of
+    `Asked`.
+    """
     chosen = Asked(**asked)
     request = Request(_messages(draw, chosen), stream=draw(st.booleans()))
     if chosen.tools and draw(st.booleans()):
