@@ -291,7 +291,7 @@ class A2ADecoder(JsonDecoder):
         elif self._progress == "text":
             self._text(text)
         else:
-            self._lost.add(Feature.REASONING, "messages of a task that is not over; backend option progress")
+            self._lost.add(Feature.REASONING, "messages of an unfinished task; backend option progress")
 
     def _release(self) -> None:
         """What was held back is progress: something else came, and not the same once more."""

@@ -243,7 +243,7 @@ class Sender:
     def _record_losses(self) -> None:
         request, lost = self._request, self._lost
         if request.tools and self._options.tools == "refuse":
-            raise Unsupported("tools: agents run their own; the option tools refuses those of clients.", param="tools")
+            raise Unsupported("tools: A2A agents run their own tools and accept none from clients.", param="tools")
         dropped: dict[Feature, Any] = {
             Feature.TOOLS: request.tools,
             Feature.TOOL_CHOICE: request.tool_choice,

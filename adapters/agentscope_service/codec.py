@@ -37,7 +37,7 @@ class AgentScopeService(SteppedRunDialect):
         decoder = self.decoder(context)
         if wire.status >= 400:
             return decoder.close(self.decode_error(wire))
-        text = "The backend's answer is no event stream."
+        text = "The backend's answer is not an event stream."
         return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))
 
     def decode_error(self, wire: WireResponse) -> Failure:

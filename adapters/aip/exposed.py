@@ -77,7 +77,7 @@ class Exposed(ClientTools):
         try:
             request = ToolRequest.from_bytes(body)
         except ValueError as error:
-            return Refuse("INVALID_ARGUMENT", f"CallTool: the request is no message of this method ({error}).")
+            return Refuse("INVALID_ARGUMENT", f"CallTool: the request is not a message of this method ({error}).")
         boxed = self._box is not None and request.receiver_id == self._box
         name = request.tool_name if boxed else self._nodes.get(request.receiver_id)
         if name not in self._described:

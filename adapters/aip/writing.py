@@ -153,8 +153,7 @@ def _medium(
         texts.append(as_text(media))
     else:
         raise Unsupported(
-            f"{place}: expected text, an image, a sound or a file, got {_what(media)}; send it as text, or "
-            "leave it out.",
+            f"{place}: expected text, an image, audio or a file, got {_what(media)}; send it as text, or leave it out.",
             param=place,
         )
 

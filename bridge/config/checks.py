@@ -50,7 +50,7 @@ def _no_auth(config: Config) -> Iterator[Problem]:
         yield Problem(
             ("server", "host"),
             "other machines can reach this address without a key; list keys under server.auth.keys, "
-            "or write `auth: none` to serve everyone",
+            "or write `auth: none` to serve anyone",
         )
 
 
@@ -60,7 +60,7 @@ def _per_key(config: Config) -> Iterator[Problem]:
     if server.limits.per_key is not None and server.is_open and any(r.path is not None for r in config.routes):
         yield Problem(
             ("server", "limits", "per_key"),
-            "without authentication all callers would share this limit; list keys under server.auth, "
+            "users are not identified, so all would share this limit; list keys under server.auth, "
             "or use concurrent and queue",
         )
     if server.limits.per_key is not None and server.limits.per_key.queue and server.limits.per_key.concurrent is None:
@@ -78,14 +78,14 @@ def _grpc(config: Config, show: Show) -> Iterator[Problem]:
             yield Problem(
                 (*path, "listen"),
                 "other machines can reach this address; listen on loopback, list keys under server.auth, "
-                "or write `auth: none` to serve everyone",
+                "or write `auth: none` to serve anyone",
             )
         other = seen.setdefault((route.listen, route.agent_id), index)
         if other != index:
             shown_id = show((*path, "agent_id"), route.agent_id)
             yield Problem((*path, "agent_id"), f"{shown_id} is already the agent of routes[{other}] at this address")
     if seen and config.server.workers > 1:
-        yield Problem(("server", "workers"), "expected 1: agents at a gRPC address need a single process")
+        yield Problem(("server", "workers"), "agents at an address run in one process; expected 1")
 
 
 def _single_process(config: Config) -> Iterator[Problem]:
@@ -163,7 +163,7 @@ def _auth(config: Config, show: Show) -> Iterator[Problem]:
     for word, allowed in (jwt.scopes or {} if jwt else {}).items():
         yield from _routes(config, allowed, ("server", "auth", "jwt", "scopes", word), show)
     if config.server.page_key is not None and config.server.page is False:
-        yield Problem(("server", "page_key"), "has no effect: the page is off (page: false)")
+        yield Problem(("server", "page_key"), "page is false, so there is no page to open")
 
 
 def _health(config: Config) -> Iterator[Problem]:
@@ -220,7 +220,7 @@ def _durable(config: Config) -> Iterator[Problem]:
         if route.durable and route.passthrough:
             yield Problem(
                 ("routes", index, "durable"),
-                "cannot be used with passthrough: a run is stored as events, not as the backend's bytes",
+                "cannot be combined with passthrough: a durable run stores events, not the backend's bytes",
             )
 
 
@@ -245,14 +245,14 @@ def _stored(config: Config) -> Iterator[Problem]:
         if dialect is None:
             continue
         if config.stores.history is None and offers(dialect.surface, Operation.HISTORY):
-            yield Problem(("stores", "history"), f"off, but clients of routes[{index}] read stored conversations")
+            yield Problem(("stores", "history"), f"off, but the clients of routes[{index}] read their conversations")
         if config.stores.history is None and route.options.sent_history is not None:
             known = [dialect_of(config.backends[name].dialect) for name in route.backends]
             if not all(d is not None and d.capabilities.takes_news for d in known):
-                yield Problem(("stores", "history"), f"off, but clients of routes[{index}] send only new messages")
+                yield Problem(("stores", "history"), f"off, but the clients of routes[{index}] send only new messages")
         kept = served(dialect.surface, route.durable)
         if route.passthrough and (offers(kept, Operation.START) or offers(kept, Operation.TASKS)):
-            yield Problem(("routes", index, "passthrough"), "cannot be used with a dialect whose runs are stored")
+            yield Problem(("routes", index, "passthrough"), "cannot be combined with a dialect that stores its runs")
 
 
 def _extras(config: Config, show: Show) -> Iterator[Problem]:
@@ -260,11 +260,12 @@ def _extras(config: Config, show: Show) -> Iterator[Problem]:
         if route.extras is None:
             continue
         path: Path = ("routes", index, "extras")
-        known = config.backends[route.extras].dialect
-        for dialect, what in ((route.dialect, "a route"), (known, f"{show(path, route.extras)}, a backend")):
+        name = route.extras.backend
+        known = config.backends[name].dialect
+        for dialect, what in ((route.dialect, "a route"), (known, f"{show(path, name)}, a backend")):
             found = dialect_of(dialect)
             if found is None or not offers(found.surface, Operation.FORWARD):
-                yield Problem(path, f"{what} of dialect {dialect} has no endpoints for embeddings, audio or images")
+                yield Problem(path, f"{what} of dialect {dialect} offers no embeddings, audio, images and so on")
 
 
 def _tools(config: Config, show: Show) -> Iterator[Problem]:
@@ -277,4 +278,4 @@ def _tools(config: Config, show: Show) -> Iterator[Problem]:
             known = config.backends[route.tools].dialect
             yield Problem(path, f"no tools are registered at {show(path, route.tools)}, a backend of dialect {known}")
         if route.passthrough:
-            yield Problem(path, "cannot be used with passthrough: running tools changes what the client sees")
+            yield Problem(path, "cannot be combined with passthrough: running tools changes the answer")

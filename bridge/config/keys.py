@@ -25,8 +25,8 @@ def parse_keys(text: str, name: str, config: Config) -> tuple[FileKey, ...]:
     origin = Origin(name, document.places, secret=True)
     found = list(document.problems)
     if document.data is None:
-        # A file may be empty for a moment while it is written, and must not lock everyone out.
-        found.append(Problem((), "is empty; `[]` stands for no keys"))
+        # A file that is being written may be empty for a moment, and must not lock everybody out.
+        found.append(Problem((), "is empty; write `[]` for no keys"))
     elif not isinstance(document.data, list):
         found.append(Problem((), _FORM))
     if found:

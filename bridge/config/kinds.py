@@ -203,7 +203,7 @@ def _url(value: str) -> str:
     if not good or _CONTROL.search(value) or " " in value or parts.fragment:
         raise expected(_AN_URL)
     if "@" in parts.netloc:
-        raise wrong("must not contain a user name or password; set api_key instead")
+        raise wrong("expected a URL without a user name or password; write the key as api_key")
     return value
 
 
@@ -240,7 +240,7 @@ def _mount(value: str) -> str:
         raise expected("a path without white space, ?, #, { and }")
     path = value.removesuffix("/") or "/"
     if "//" in path or path.endswith("/") != (path == "/"):
-        raise expected("a path without empty pieces")
+        raise expected("a path without empty segments")
     return path
 
 
@@ -311,7 +311,7 @@ def _header_name(value: str) -> str:
     if not _HEADER_NAME.fullmatch(value):
         raise expected("a header name")
     if value.lower() in _NEVER_SENT:
-        raise wrong(f"{value} is set for each connection and cannot be configured")
+        raise wrong(f"{value} is set by the bridge and cannot be configured")
     return value.lower()
 
 
@@ -320,7 +320,7 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
         if not _HEADER_NAME.fullmatch(name):
             raise at((name,), wrong("not a header name"), text)
         if name.lower() in _NEVER_SENT:
-            raise at((name,), wrong("is set for each connection and cannot be configured"), text)
+            raise at((name,), wrong("is set by the bridge and cannot be configured"), text)
         if _CONTROL.search(text):
             raise at((name,), wrong("must be one line of printable characters"), text)
     return value

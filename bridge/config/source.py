@@ -67,7 +67,7 @@ class _Walk:
                 self.refuse(path, f"expected at most {MOST_VALUES} values in the file, aliases included")
             return None
         if id(node) in self.open:
-            return self.refuse(path, "an alias must not be inside its own anchor")
+            return self.refuse(path, "an alias may not be inside the value that it refers to")
         self.open.add(id(node))
         try:
             if isinstance(node, MappingNode):

@@ -93,7 +93,7 @@ _STOP_SECONDS = 10.0
 """Seconds that runs have to end when the process stops."""
 _BESIDE_SECONDS = 2.0
 """Seconds that other tasks, beside the runs, have then."""
-STOPPED = Failure(ErrorCode.RUN_LOST, "The server that ran this was stopped.")
+STOPPED = Failure(ErrorCode.RUN_LOST, "The server stopped during the run.")
 
 
 class Runs:
@@ -273,7 +273,7 @@ class Runs:
         token = uuid.uuid4().hex
         if not await self._store.enter(owner, token, limit, self._lease):
             raise BackendError(
-                f"There are {limit} open streams of this user already.",
+                f"This user already has {limit} open streams.",
                 code=ErrorCode.RATE_LIMITED,
                 headers={"retry-after": "1"},
                 details={"reason": CONNECTIONS},
@@ -312,15 +312,15 @@ class Runs:
                     await self._store.release(record.key, self._token)
                     continue
             except BridgeError as error:
-                self._failing("runs cannot be taken", error)
+                self._failing("runs cannot be claimed", error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _WAIT)
                 continue
             except Exception as error:
-                log_unexpected(log, "runs cannot be taken", error)
+                log_unexpected(log, "runs cannot be claimed", error)
                 await asyncio.sleep(_WAIT)
                 continue
-            self._working("runs cannot be taken")
+            self._working("runs cannot be claimed")
             pause = 0.05
             if record is not None and release is not None:
                 self._drive_run(record, release)
@@ -432,11 +432,11 @@ class Runs:
                 if clock() - swept >= _SWEEP:
                     swept = clock()
                     await self._store.sweep(self._events, self._threads)
-                self._working("runs are not looked after")
+                self._working("runs cannot be monitored")
             except BridgeError as error:
-                self._failing("runs are not looked after", error)
+                self._failing("runs cannot be monitored", error)
             except Exception as error:
-                log_unexpected(log, "runs are not looked after", error)
+                log_unexpected(log, "runs cannot be monitored", error)
 
     def _failing(self, what: str, error: BridgeError) -> None:
         """Log a failure once, not with every attempt."""

@@ -121,7 +121,7 @@ class _UserSlots(SlotPool):
     """The places of one user; entering raises rate_limited."""
 
     def _refusal(self) -> BackendError:
-        return _limited(f"This key has {self._most} requests at the same time already, its limit.", 1)
+        return _limited(f"This key has reached its limit of {self._most} concurrent requests.", 1)
 
 
 class Limits:
@@ -189,7 +189,7 @@ class Limits:
             return
         wait = await self._rates.ask(user)
         if wait:
-            raise _limited("There were too many requests with this key in a minute.", wait)
+            raise _limited("This key has sent too many requests within a minute.", wait)
 
     async def close(self) -> None:
         if self._rates is not None:

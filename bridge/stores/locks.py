@@ -249,7 +249,7 @@ class ConversationLocks:
                 self._failing_since, failures = None, 0
             except Exception as error:
                 if not isinstance(error, BridgeError):
-                    _log.exception("the conversation locks cannot be renewed")
+                    _log.exception("conversation locks cannot be renewed")
                 self._failed(clock())
                 failures += 1
                 await asyncio.sleep(min(POLL * 2 ** min(failures, 9), self._lease / 6, 1.0))

@@ -268,7 +268,7 @@ def base_scope(scope: str) -> str:
 def queue_full(holder: str) -> BackendError:
     """Return the error when too many runs have not ended; `holder` tells whose, as in "of this user"."""
     return BackendError(
-        f"Too many runs {holder} are queued or running; try again in a moment.",
+        f"Too many unfinished runs {holder}; try again shortly.",
         code=ErrorCode.RATE_LIMITED,
         headers={"retry-after": "1"},
     )

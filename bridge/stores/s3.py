@@ -113,8 +113,8 @@ class S3Attachments:
         return None if path is None else (self._bucket, path)
 
     def verify(self, bucket: str, path: str, expires: str, signature: str) -> None:
-        """Reject every signature: the store itself checks its URLs."""
-        raise forbidden("This link is wrong or has expired.")
+        """Not supported: this store's URLs are its own, and no other exists."""
+        raise forbidden("This link is invalid or has expired.")
 
 
 async def _shielded(asking: Awaitable[_T]) -> _T:

@@ -35,7 +35,7 @@ class Signer:
             self._signature(bucket, path, expires).encode(), signature.encode("utf-8", "surrogateescape")
         )
         if not good or not _EXPIRES.fullmatch(expires) or int(expires) < self._clock():
-            raise forbidden("This link is wrong or has expired.")
+            raise forbidden("This link is invalid or has expired.")
 
     def _signature(self, bucket: str, path: str, expires: str) -> str:
         text = f"GET\n{bucket}\n{path}\n{expires}".encode("utf-8", "surrogateescape")
@@ -67,5 +67,5 @@ def kept_secret(path: Path) -> bytes:
 def _read(path: Path) -> bytes:
     secret = path.read_bytes().strip()
     if len(secret) < _SIZE:
-        raise ConfigError(f"{path} contains no secret for signed URLs; delete it to generate a new one")
+        raise ConfigError(f"{path} contains no secret for signed URLs; delete it to create a new one")
     return secret

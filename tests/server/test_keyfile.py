@@ -192,7 +192,7 @@ async def test_all_processes_see_the_change(tmp_path: Path, path: Path, workers:
         await until(lambda: come_and_gone(served, "first", "old"), lambda: served.err)
         replaced(path, line("web", "new"))
         await until(lambda: come_and_gone(served, "new", "first"), lambda: served.err)
-        await until(lambda: told(served, "was read again; it holds 1 keys", workers), lambda: served.err)
+        await until(lambda: told(served, "was reloaded: 1 keys", workers), lambda: served.err)
         write(path, "- 5")
         served.process.send_signal(signal.SIGHUP)
         await until(lambda: told(served, "the configuration is not changed"), lambda: served.err)
@@ -335,11 +335,11 @@ def test_dates_as_yaml_reads_them(path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", ": is empty; `[]` stands for no keys"),
-        ("# nobody", ": is empty; `[]` stands for no keys"),
+        ("", ": is empty; write `[]` for no keys"),
+        ("# nobody", ": is empty; write `[]` for no keys"),
         ("web: abc", ":1: expected a list of keys, each as `- {name: \"web\", key_sha256: \"...\"}`; "
             "`dialect-bridge key` prints such a line"),
-        ("- {name: web, key: s3cret}", ":1: [0].key: the file contains only hashes; "
+        ("- {name: web, key: s3cret}", ":1: [0].key: the file may contain hashes only; "
             "`dialect-bridge key NAME --hash` hashes a key"),
         ("- {name: web}", ":1: [0].key_sha256: missing; this key is required"),
         ("- {name: web, key_sha256: s3cret}", ":1: [0].key_sha256: expected a SHA-256 digest: 64 hexadecimal digits"),

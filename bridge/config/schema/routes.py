@@ -26,6 +26,25 @@ from bridge.config.problems import at, wrong
 from bridge.config.schema.base import FreeOptions, OrOff, Places, Section, dialect_options
 
 
+def or_name(schema: dict[str, Any]) -> None:
+    """Let the JSON Schema of a section also take a name."""
+    schema["anyOf"] = [*schema["anyOf"], {"type": "string"}]
+
+
+class Extras(Section):
+    """Requests that the bridge forwards without translating them."""
+
+    backend: BackendName = Field(
+        description="OpenAI-compatible backend to which requests for embeddings, audio, images, completions, "
+        "moderations and reranking are forwarded unchanged"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_is_backend(cls, value: Any) -> Any:
+        return {"backend": value} if isinstance(value, str) else value
+
+
 class Route(Section):
     """One frontend at one path. Exactly one of `backend` and `models` is set."""
 
@@ -54,10 +73,10 @@ class Route(Section):
     tools: BackendName | None = Field(
         default=None, description="backend whose registered tools the bridge offers to the model and runs"
     )
-    extras: BackendName | None = Field(
+    extras: Extras | None = Field(
         default=None,
-        description="OpenAI-compatible backend to which requests for embeddings, audio, images, completions, "
-        "moderations and reranking are forwarded unchanged",
+        json_schema_extra=or_name,
+        description="endpoints forwarded without translation; `extras: name` is short for `extras: {backend: name}`",
     )
     max_tool_rounds: Positive = Field(default=8, description="maximum number of tool rounds in one run")
     listen: Address | None = Field(default=None, description="address of a gRPC dialect, host:port, instead of path")
@@ -96,7 +115,10 @@ class Route(Section):
                 raise at((key,), wrong(f"a route of {self.dialect} is reached by {' and '.join(needed)} instead"))
         for key in ("passthrough", "durable"):
             if grpc and getattr(self, key):
-                raise at((key,), wrong(f"not supported by routes of {self.dialect}, which have sessions of their own"))
+                raise at(
+                    (key,),
+                    wrong(f"a route of {self.dialect} does not have this key: the dialect manages its own sessions"),
+                )
         if self.durable and found is not None and found.framing is Framing.JSON_LINES:
             raise at(("durable",), wrong(f"a route of {self.dialect} streams JSON lines, which cannot be resumed"))
         return self
@@ -107,10 +129,10 @@ class Route(Section):
             return self
         key = ("mid_stream_fallback",)
         if all(len(names_in(group)) == 1 for group in self.groups):
-            raise at(key, wrong("needs a second backend; list several backends"))
+            raise at(key, wrong("there is no other backend to try; list several"))
         if self.passthrough or self.tools is not None:
             other = "passthrough" if self.passthrough else "tools"
-            raise at(key, wrong(f"cannot be used with {other}: only a translated text can be continued"))
+            raise at(key, wrong(f"cannot be combined with {other}: only translated text can be continued"))
         return self
 
     @property

@@ -130,7 +130,7 @@ class FileKey(Client):
     @classmethod
     def _no_clear_key(cls, data: Any) -> Any:
         if isinstance(data, dict) and "key" in data:
-            raise at(("key",), wrong("the file contains only hashes; `dialect-bridge key NAME --hash` hashes a key"))
+            raise at(("key",), wrong("the file may contain hashes only; `dialect-bridge key NAME --hash` hashes a key"))
         return data
 
     @property
@@ -204,10 +204,10 @@ class Jwt(Section):
     @model_validator(mode="after")
     def _scopes_of_a_claim(self) -> Self:
         if self.scopes is not None and self.scope_claim is None:
-            raise at(("scope_claim",), wrong("missing; scopes needs it"))
+            raise at(("scope_claim",), wrong("missing; scopes needs the claim that names them"))
         for word, allowed in (self.scopes or {}).items():
             if Scope.METRICS in allowed.operations:
-                raise at(("scopes", word, "operations"), wrong("users of tokens may not read the metrics"))
+                raise at(("scopes", word, "operations"), wrong("tokens cannot give access to the metrics"))
         return self
 
     @property
@@ -234,10 +234,10 @@ class Auth(Section):
     @model_validator(mode="after")
     def _some_method(self) -> Self:
         if self.is_none:
-            # An empty list is ambiguous: it could allow everyone or nobody.
-            raise wrong("has no keys; list them under keys, or write `auth: none` to serve everyone")
+            # An empty list would lock everybody out or let everybody in; nobody can tell which was meant.
+            raise wrong("names no keys; list them under keys, or write `auth: none` to serve anyone")
         if self.trusted_header is not None and not self.trusted_proxies:
-            raise at(("trusted_proxies",), wrong("missing; otherwise any caller could set trusted_header"))
+            raise at(("trusted_proxies",), wrong("missing; without it any client could set trusted_header"))
         if self.trusted_proxies and self.trusted_header is None:
             raise at(("trusted_header",), wrong("missing; trusted_proxies needs it"))
         return self

@@ -215,7 +215,7 @@ async def _list(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
     dialect, tasks = _dialect(scope), Tasks(scope)
     index = scope.bridge.task_index(scope.route, scope.user)
     if index is None:
-        raise RequestError("This agent keeps no list of its tasks: stores.history is off.", code=ErrorCode.CONFLICT)
+        raise RequestError("This agent stores no list of its tasks: stores.history is off.", code=ErrorCode.CONFLICT)
     known = await tasks.summaries(await index.latest(), call.thread_id)
     page = dialect.lists(call, known)
     return response_of(dialect.encode_task_list(call, page, [await tasks.load(task.task_id) for task in page.tasks]))
@@ -249,8 +249,8 @@ async def _cancel(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
             key = await _start_canceled(scope, tasks, task_id, runs)
         case _:
             raise dialect.not_cancelable(task_id)
-    if not await scope.bridge.runs.ended(key, CANCEL_SECONDS):
-        raise BridgeError("The task does not end: the process that runs it does not answer.")
+    if not await scope.bridge.runs.ended(key, _CANCEL_SECONDS):
+        raise BridgeError("The task did not end: the process that executes it does not respond.")
     runs = await tasks.load(task_id)
     if _reason(runs[-1]) is not FinishReason.CANCELED:
         raise dialect.not_cancelable(task_id)  # it ended by itself in this moment

@@ -123,7 +123,7 @@ def test_a_route_may_offer_the_tools_at_a_backend() -> None:
     with pytest.raises(ConfigError, match=r"routes\[0\].max_tool_rounds: "):
         parsed({**chat, "max_tool_rounds": 0}, backends=backends)
     same = {"llm": {"dialect": "openai-chat", "url": "http://127.0.0.1:1"}, **backends}
-    with pytest.raises(ConfigError, match=r"routes\[0\].tools: cannot be used with passthrough"):
+    with pytest.raises(ConfigError, match=r"routes\[0\].tools: cannot be combined with passthrough"):
         parsed({**chat, "backend": "llm", "passthrough": True}, backends=same)
 
 
