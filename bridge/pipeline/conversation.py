@@ -49,7 +49,7 @@ def mark(message: Message) -> Mark:
 def digest(messages: list[Message]) -> str:
     """Return the SHA-256 of a conversation, in hexadecimal.
 
-    Consecutive answers count as one, and white space in answers does not count, as clients join texts in their own
+    Consecutive answers count as one, and white space in answers does not count, as clients join texts in different
     ways.
     """
     marks: list[Mark] = []
@@ -179,7 +179,7 @@ def no_results(calls: list[ToolCall]) -> list[Message]:
 
 
 def messages_of(answer: Answer) -> list[Message]:
-    """Return an answer's messages that join the conversation: none of a failed one, half of a canceled one."""
+    """Return an answer's messages for the conversation: none of a failed one, the received part of a canceled one."""
     messages = [m for m in answer.messages if m.role == "tool" or answer.choice_of(m) == 0]
     if answer.reason not in (None, FinishReason.CANCELED):
         return [m for m in messages if m.parts]

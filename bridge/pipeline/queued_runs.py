@@ -38,7 +38,7 @@ SHOWN = "ui.history"
 """The view in which people read a conversation back; a message lists the views that show it."""
 MODEL = "model.context"
 METADATA = "message.metadata"
-"""The custom event by which a backend says more of one of its messages: `{"messageId": ..., ...}`.
+"""The custom event with a backend's metadata of one of its messages: `{"messageId": ..., ...}`.
 
 `visibility` lists the views that may show the message: `["model.context"]` hides it from people, `["ui.history"]` from
 the model.
@@ -78,7 +78,7 @@ def _stamped(message: Message, run: str, name: str, *, visible: bool = True) -> 
     metadata = dict(message.metadata)
     wanted = metadata.pop(VISIBILITY, None)
     if isinstance(wanted, list):
-        # A view that a message would not be shown in by itself is not opened by what a client or agent says of it.
+        # Metadata of a client or agent cannot make a message visible in a view where it would not be.
         views = [view for view in views if view in wanted]
     metadata[_OURS] = {"run": run, "at": time.time(), "places": views}
     return replace(message, id=message.id or name, metadata=metadata)
@@ -250,7 +250,7 @@ def _name(message: Message, run: str, index: int) -> str:
 
 
 def _notes(answer: Answer) -> dict[str, dict[str, Any]]:
-    """Message id -> what the backend said of it by `METADATA` events."""
+    """Message id -> what the backend sent about it by `METADATA` events."""
     notes: dict[str, dict[str, Any]] = {}
     for event in answer.events:
         if isinstance(event, Custom) and event.name == METADATA and isinstance(event.value, dict):

@@ -25,11 +25,11 @@ USER = web.RequestKey("user", str)
 ADMIT: web.RequestKey[Callable[[web.Request], Awaitable[None]]] = web.RequestKey("admit", None)
 """Identifies the user of a request and counts it; called again for each further request of a WebSocket connection."""
 PERMIT: web.RequestKey[Callable[[Operation], Awaitable[None]]] = web.RequestKey("permit", None)
-"""Checks that the user of a request may do what its body asks for."""
+"""Checks that the user of a request may do what its body requests."""
 WHERE: web.RequestKey[dict[str, Any]] = web.RequestKey("where", dict[str, Any])
-"""The `operation` that a request asks for and its `path`, for dialects whose errors depend on them."""
+"""The `operation` of a request and its `path`, for dialects whose errors depend on them."""
 FAILURE = web.ResponseKey("failure", Failure)
-"""The failure that a response tells its client."""
+"""The failure that a response reports to its client."""
 REPORTED = web.RequestKey("reported", bool)
 """Set when the log line of a request is written."""
 OWN_PAGE = web.RequestKey("own_page", bool)
@@ -41,7 +41,7 @@ _LARGE = 256 * 1024
 STREAM_HEADERS = {
     "content-type": f"{sse.CONTENT_TYPE}; charset=utf-8",
     "cache-control": "no-cache, no-transform",
-    # nginx buffers event streams unless told not to.
+    # nginx buffers event streams by default.
     "x-accel-buffering": "no",
 }
 

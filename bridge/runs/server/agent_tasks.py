@@ -249,7 +249,7 @@ async def _cancel(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
             key = await _start_canceled(scope, tasks, task_id, runs)
         case _:
             raise dialect.not_cancelable(task_id)
-    if not await scope.bridge.runs.ended(key, _CANCEL_SECONDS):
+    if not await scope.bridge.runs.ended(key, CANCEL_SECONDS):
         raise BridgeError("The task did not end: the process that executes it does not respond.")
     runs = await tasks.load(task_id)
     if _reason(runs[-1]) is not FinishReason.CANCELED:
