@@ -15,10 +15,10 @@ from bridge.errors import BackendError, ErrorCode, shortened
 
 _MAX_AGE = re.compile(r"max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
 _KEPT, _LONGEST = 60.0, 86400.0
-"""Seconds for which a card is taken as it is: where its server does not say, and at the most."""
+"""Seconds for which a card is cached: if its server sends no lifetime, and at most."""
 _MEMO = "card"
 _PATH = "/%:@!$&'()*+,;=~"
-"""What may stand in a path as it is, beside letters, digits and `-._`."""
+"""Characters that need no quoting in a path, beside letters, digits and `-._`."""
 _NAMES = {JSON_RPC.lower(): JSON_RPC, "json-rpc": JSON_RPC, "http+json": HTTP_JSON, "rest": HTTP_JSON}
 
 
@@ -35,7 +35,7 @@ class Interface:
 
 @dataclass(slots=True)
 class Card:
-    """What a card says of calling its agent, and until when it is taken as it is, in Unix seconds."""
+    """How a card's agent is called, and until when the card is cached, in Unix seconds."""
 
     interfaces: list[Interface]
     streaming: bool
@@ -61,7 +61,7 @@ def remember(memo: dict[str, Any], card: Card) -> None:
 
 
 def question(known: Card | None) -> WireRequest:
-    """Asks for the card, or whether the known one has changed."""
+    """Return the request for the card, conditional if one is known."""
     headers = {"accept": "application/json", "a2a-version": str(Version.NEW)}
     if known is not None and known.etag:
         headers["if-none-match"] = known.etag
@@ -92,7 +92,7 @@ def read_card(answer: WireResponse, known: Card | None, now: float) -> Card:
 def chosen(card: Card, options: BackOptions, *, old: bool = False) -> Interface:
     """Return the interface to call: the first of the binding and the version that the options name.
 
-    Without them JSON-RPC comes before HTTP+JSON, and 1.0 before 0.3; `old` asks for 0.3. Raises `BackendError`.
+    Without them JSON-RPC comes before HTTP+JSON, and 1.0 before 0.3; `old` prefers 0.3. Raises `BackendError`.
     """
     binding = {"jsonrpc": JSON_RPC, "http+json": HTTP_JSON}.get(options.binding or "")
     version = Version.OLD if old else options.version
@@ -107,7 +107,7 @@ def chosen(card: Card, options: BackOptions, *, old: bool = False) -> Interface:
 
 
 def _interfaces(card: dict[str, Any]) -> list[Interface]:
-    """Those of both forms of the card. HTTP+JSON of 0.3 is another wire, which is not spoken."""
+    """Return the interfaces of both forms of the card, except HTTP+JSON of 0.3, which is not supported."""
     listed = card.get("supportedInterfaces")
     found = [_interface(each) for each in (listed if isinstance(listed, list) else ()) if isinstance(each, dict)]
     if not any(found) and isinstance(card.get("url"), str):

@@ -1,6 +1,6 @@
 """Events -> generation 1's stream, for one run.
 
-Seven kinds of event, each one line of compact JSON, then `[DONE]`. The available client joins the field
+Seven kinds of event, each one line of compact JSON, then `[DONE]`. The available client concatenates the field
 `content` of all events, whatever their types, so only `text` events have that field.
 """
 
@@ -174,7 +174,7 @@ class Encoder:
             return
         if event.reason in _FINISH_FEATURES:
             self._lost.add(_FINISH_FEATURES[event.reason])
-        # Tell a client that waits for the end of a truncated call why it is missing.
+        # Inform a client that waits for the end of a truncated call why it is missing.
         is_error = self._has_truncated_call or (event.reason in CUT and self._options.finish_notice == "error")
         self._end(CUT.get(event.reason, CUT_CALL) if is_error else None, event.reason)
 

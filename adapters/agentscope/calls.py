@@ -72,7 +72,7 @@ def output_of(result: ToolResult | ToolResulted, lost: Losses, feature_of: Calla
 
 
 def output_parts(raw: str) -> list[Part]:
-    """Return the parts of an output string; the texts of a JSON list of text blocks are joined."""
+    """Return the parts of an output string; the texts of a JSON list of text blocks are concatenated."""
     joined = _joined(raw) if raw.lstrip()[:1] == "[" else None
     return [Text(raw if joined is None else joined)]
 

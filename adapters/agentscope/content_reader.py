@@ -96,7 +96,7 @@ class ContentReader:
         sent = "".join(content.pieces)
         content.pieces[:] = [sent]
         if 2 * len(text) < len(sent):
-            return  # too short even if unpaired surrogates were joined
+            return  # too short even with unpaired surrogates combined
         if not text.startswith(sent):
             sent = mend(sent)
         if text.startswith(sent):

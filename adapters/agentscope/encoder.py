@@ -141,7 +141,7 @@ class Encoder:
         if reason in _REASON_FEATURES and not self._has_choices:
             self._record_reason(reason, status)
         if reason in CUT and self._truncated_call is not None and self._truncated_call is self._output.message:
-            # Tell a client that waits for this call why it is incomplete.
+            # Inform a client that waits for this call why it is incomplete.
             self._truncated_call.extra = {"code": str(reason), "message": CUT[reason]}
         self._end_run(status, ended_at=None if status == "canceled" else event.ended_at or self._created_at)
 
@@ -158,7 +158,7 @@ class Encoder:
         )
 
     def _record_reason(self, reason: FinishReason, status: str) -> None:
-        """Write the reason into the metadata of the last message; opens a message if there is none."""
+        """Write the reason into the metadata of the last message; open a message if there is none."""
         output, lost = self._output, _REASON_FEATURES[reason]
         if not output.form.exact:
             if output.message is None:

@@ -12,7 +12,7 @@ from bridge.codec.redact import LONGEST_WORD, masked
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
 _OURS = frozenset({400, 404, 422})
-"""Statuses that speak of a session or a body, both of which the bridge made."""
+"""Statuses about a session or a body, both of which the bridge made."""
 
 
 def decode_error(wire: WireResponse) -> Failure:
@@ -28,7 +28,7 @@ def decode_error(wire: WireResponse) -> Failure:
     return Failure(code, message, backend_code=masked(word, LONGEST_WORD) or None, headers=headers, details=details)
 
 
-# The service's own sentences are fixed, and written for the page of its own: these say the same of a backend.
+# The service's messages are fixed, and written for its own page: these are the equivalents for a backend.
 _REPLIES: dict[str, tuple[ErrorCode, str]] = {
     "authentication": (ErrorCode.BACKEND_ERROR, "The agent's model refused the credentials of the agent service."),
     "permission": (ErrorCode.BACKEND_ERROR, "The agent's model does not permit the agent service to call it."),

@@ -30,20 +30,20 @@ def failure_in(text: Any) -> Failure:
 
 
 def decode_error(wire: WireResponse) -> Failure:
-    """Return the failure that an error status means. Nothing that a backend says about keys is repeated."""
+    """Return the failure of an error status, without a backend's message about keys."""
     headers, details = passed_on(wire.headers), {"backend_status": wire.status}
     code = BY_STATUS.get(wire.status, ErrorCode.BACKEND_ERROR)
     if code is ErrorCode.BACKEND_AUTH:
         return Failure(code, KEY_REFUSED, headers=headers, details=details)
     if code is ErrorCode.NOT_FOUND:
-        code = ErrorCode.BACKEND_ERROR  # a wrong address says nothing of the request
+        code = ErrorCode.BACKEND_ERROR  # a wrong address does not concern the request
     text = message_in(read_json(wire.body))
     message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
     return Failure(code, message, headers=headers, details=details)
 
 
 def message_in(value: Any) -> str:
-    """The message in a JSON body: ours, those of frameworks, and Pydantic's list of errors."""
+    """Return the message in a JSON body: of the bridge, of frameworks, and Pydantic's list of errors."""
     if isinstance(value, list):
         return "; ".join(filter(None, map(_entry, value)))
     if isinstance(value, dict):
