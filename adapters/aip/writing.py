@@ -77,7 +77,7 @@ def stop_quest(context: Context, session_id: str) -> bytes:
 
 
 def message(context: Context, session_id: str, status: SessionStatus, content: list[ContentItem]) -> AgentMessage:
-    """A message of ours."""
+    """Return a message of the bridge."""
     options, request = BackOptions.of(context), context.request
     inquiry = Inquiry.of(request)
     user = request.user_id if request is not None else None

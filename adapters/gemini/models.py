@@ -16,7 +16,7 @@ _METHODS = ["generateContent", "streamGenerateContent", "countTokens"]
 
 
 def encode_models(infos: Sequence[ModelInfo]) -> WireResponse:
-    """All of them in one page, whatever page was asked for."""
+    """Return all of them in one page, whatever page was requested."""
     return json_response(dumps({"models": [_model(info) for info in infos]}))
 
 

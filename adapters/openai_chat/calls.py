@@ -38,8 +38,9 @@ class _Call:
         self.pieces: list[str] = []
         self.extras: dict[str, Any] = {}
         self.late = False
-        # How many pieces of the arguments were looked at, whether these end within a string or behind a backslash, how
-        # many brackets are open there, and whether the object is over: 1, or -1 if there is none or more follows it.
+        # How many pieces of the arguments were examined, whether they end within a string or after a backslash, how
+        # many brackets are open there, and whether the object is complete: 1, or -1 if there is none or more follows
+        # it.
         self._seen = 0
         self._quoted = self._escaped = False
         self._depth = 0
@@ -177,7 +178,7 @@ class Calls:
         return known
 
     def _begun_without_index(self, call_id: str, name: str) -> _Call | None:
-        """The last call, when this fragment goes on with it: servers count in some fragments only."""
+        """Return the last call if this fragment continues it: some servers number only some fragments."""
         last = self._last
         if last is None or last.indexed:
             return None

@@ -26,8 +26,8 @@ from bridge.dialects.openai_responses.wire import dicts_in, own, text_of
 from bridge.errors import RequestError
 from bridge.model import Message
 
-# The ids of our items begin with that of their run, as that of the response ends (`Context.make_id`).
-# Behind it stands the backend's id of an item that has one.
+# The ids of items begin with that of their run, as that of the response ends (`Context.make_id`), followed by the
+# backend's id of an item that has one.
 _OURS = re.compile(r"[a-z]+_([0-9a-f]{32})(?:[0-9a-f]*|_(.+))", re.ASCII | re.DOTALL)
 _PREFIX = re.compile(r"[a-z]+(?=_)", re.ASCII)
 _HINTS = (b"previous_response_id", b"item_reference")
