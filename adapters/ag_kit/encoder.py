@@ -12,7 +12,7 @@ from typing import Any
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.cut_calls import CUT, CUT_CALL, CutCalls
 from bridge.codec.jsontext import dumps
-from bridge.codec.media import answer_feature, result_words
+from bridge.codec.media import answer_feature, result_as_text
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.ag_kit.errors import CANCELED, error_as_text, error_text
 from bridge.dialects.ag_kit.options import FrontOptions
@@ -150,7 +150,7 @@ class Encoder:
             self._call = None
 
     def _result(self, event: ev.ToolResulted) -> None:
-        result = result_words(event.parts, self._lost, answer_feature)
+        result = result_as_text(event.parts, self._lost, answer_feature)
         self._frames.append(write({"type": "tool-result", "toolCallId": event.call_id, "result": result}))
 
     # ------------------------------------------------------------------ the end

@@ -12,7 +12,7 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
-from bridge.codec.media import answer_feature, result_words
+from bridge.codec.media import answer_feature, result_as_text
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.ag_ui.ending import Ending
 from bridge.dialects.ag_ui.options import FrontOptions
@@ -266,7 +266,7 @@ class AGUIEncoder:
             return
         self._has_words = True
         listed = self._new and (note.get("listed") or tells_media(event.parts))
-        words = "" if listed else result_words(event.parts, self._context.lost, answer_feature)
+        words = "" if listed else result_as_text(event.parts, self._context.lost, answer_feature)
         wire = {
             "type": "TOOL_CALL_RESULT",
             "messageId": self._claims.take(event.message_id or f"result-{event.call_id}", f"result-{event.call_id}"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import WireResponse
-from bridge.codec.fastapi import told_in
+from bridge.codec.fastapi import error_in
 from bridge.codec.jsontext import read_json
 from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
@@ -23,7 +23,7 @@ def decode_error(wire: WireResponse) -> Failure:
     code = ErrorCode.BACKEND_ERROR if wire.status in _OURS else BY_STATUS.get(wire.status, default)
     if code is ErrorCode.BACKEND_AUTH:
         return Failure(code, KEY_REFUSED, headers=headers, details=details)
-    text, word = told_in(read_json(wire.body))
+    text, word = error_in(read_json(wire.body))
     message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
     return Failure(code, message, backend_code=masked(word, LONGEST_WORD) or None, headers=headers, details=details)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from bridge.codec import Context
 from bridge.codec.jsontext import dumps
-from bridge.codec.media import request_feature, result_words
+from bridge.codec.media import request_feature, result_as_text
 from bridge.codec.redact import printable
 from bridge.codec.sessions import ClientTools, Refuse, Registration, Respond
 from bridge.codec.tools import supported
@@ -95,7 +95,7 @@ class Exposed(ClientTools):
         return ToolCall(self._context.make_id("call"), name, dumps(arguments).decode())
 
     def answer(self, body: bytes, result: ToolResult) -> bytes:
-        request, text = ToolRequest.from_bytes(body), result_words(result.parts, self._context.lost, request_feature)
+        request, text = ToolRequest.from_bytes(body), result_as_text(result.parts, self._context.lost, request_feature)
         return _response(request, **({"error": text} if result.is_error else {"text": text})).to_bytes()
 
 

@@ -29,7 +29,7 @@ from bridge.dialects.openai_chat.wire import (
 )
 from bridge.errors import ErrorCode, Failure
 from bridge.model import SHARED, Event, Extras, FinishReason, Media, MediaKind, PartKind, Raw, source_of
-from bridge.model.surrogates import mend
+from bridge.model.surrogates import repair
 
 _CHUNK_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation"})
 _TOLD_KEYS = _CHUNK_KEYS | {"error"}
@@ -296,7 +296,7 @@ class ChatDecoder(JsonDecoder):
             if type(words) is str and words:
                 key = TRANSCRIPT, index
                 self.builder.open_part(key, index, PartKind.TEXT, extras={TRANSCRIPT: {}})
-                self.builder.delta(key, mend(words))
+                self.builder.delta(key, repair(words))
         for image in images if type(images) is list else ():
             if not self._image(index, image):
                 self._raw(index, {"images": [image]})

@@ -43,7 +43,7 @@ def location(param: str | None) -> list[str | int]:
     return [int(p) if _INDEX.fullmatch(p) else p for p in pieces if p]
 
 
-def told_in(body: Any) -> tuple[str, str]:
+def error_in(body: Any) -> tuple[str, str]:
     """Return the text of such an error body and its `type` or `code`, each empty if it is missing."""
     if not isinstance(body, dict):
         return "", ""

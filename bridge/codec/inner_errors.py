@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from bridge.codec.redact import LONGEST_WORD, masked
 from bridge.errors import BY_STATUS, ErrorCode, Failure
-from bridge.model.surrogates import mend
+from bridge.model.surrogates import repair
 
 _STATUS = re.compile(
     r"^(?:[\w.]{1,80}: ?)?(?:(?:error code|status[_ ]?code|http(?: status|/[\d.]{1,3})?)\W{1,3})?([45]\d\d)(?=[ .:,]|$)"
@@ -75,7 +75,7 @@ def _text(literal: str) -> str:
         value = ast.literal_eval(literal)
     except (SyntaxError, ValueError):
         return literal[1:-1]
-    return mend(value) if isinstance(value, str) else literal[1:-1]
+    return repair(value) if isinstance(value, str) else literal[1:-1]
 
 
 def _seconds(wait: re.Match[str]) -> str:

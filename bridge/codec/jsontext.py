@@ -15,7 +15,7 @@ import orjson
 
 from bridge.codec.wire import WireRequest
 from bridge.errors import ErrorCode, RequestError, shortened
-from bridge.model.surrogates import mend
+from bridge.model.surrogates import repair
 from bridge.model.text import json_text
 
 loads = orjson.loads
@@ -42,11 +42,11 @@ def repaired(value: Any, pieces: Collection[str] = ()) -> Any:
     `pieces`: members that are left unchanged, as the builder combines the halves of split characters.
     """
     if isinstance(value, str):
-        return mend(value)
+        return repair(value)
     if isinstance(value, list):
         return [repaired(v, pieces) for v in value]
     if isinstance(value, dict):
-        return {mend(k): v if k in pieces and isinstance(v, str) else repaired(v, pieces) for k, v in value.items()}
+        return {repair(k): v if k in pieces and isinstance(v, str) else repaired(v, pieces) for k, v in value.items()}
     return value
 
 
@@ -104,7 +104,7 @@ def dumps(value: Any) -> bytes:
         return orjson.dumps(value)
     except TypeError:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        return mend(text).encode()
+        return repair(text).encode()
 
 
 def read_body(body: bytes) -> dict[str, Any]:

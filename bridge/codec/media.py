@@ -22,7 +22,7 @@ def request_feature(media: Part) -> Feature:
     return Feature(f"{media.kind}_{'url' if isinstance(media.source, Url) else 'inline'}")
 
 
-def result_words(parts: Sequence[Part], lost: Losses, feature_of: Callable[[Part], Feature]) -> str:
+def result_as_text(parts: Sequence[Part], lost: Losses, feature_of: Callable[[Part], Feature]) -> str:
     """A tool's result as one string; the media that become text are noted as lost."""
     for part in parts:
         if isinstance(part, Media):

@@ -274,7 +274,7 @@ def audio_format(mime: str | None) -> str:
     return _FORMATS.get(mime) or mime.partition("/")[2] or mime
 
 
-def source_words(source: Source) -> str:
+def describe_source(source: Source) -> str:
     """Return how a medium is given, for error messages."""
     return _SOURCES[type(source)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 REPLACEMENT = "\ufffd"
 
 
-def mend(text: str) -> str:
+def repair(text: str) -> str:
     """Return the text as valid Unicode: surrogate pairs are combined, and unpaired surrogates become U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 

@@ -29,7 +29,7 @@ from bridge.model.parts import (
     mime_of,
     url_of,
 )
-from bridge.model.surrogates import mend
+from bridge.model.surrogates import repair
 
 _MOST_SHOWN = 4 * 2**20
 """The characters of base64 up to which a picture is shown within a text."""
@@ -137,4 +137,4 @@ def json_text(value: object) -> str:
     except (TypeError, ValueError):
         import json
 
-        return mend(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
+        return repair(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))

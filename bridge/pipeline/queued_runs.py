@@ -52,7 +52,7 @@ _HIDDEN_ROLES = ("system", "developer")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class MessageInfo:
     """Facts stored with one message. `at` is in seconds since 1970."""
 
     run: str
@@ -60,7 +60,7 @@ class Kept:
     views: tuple[str, ...]
 
     @classmethod
-    def of(cls, message: Message) -> Kept:
+    def of(cls, message: Message) -> MessageInfo:
         """Messages that were kept otherwise belong to no run and may be seen nowhere."""
         found: Any = message.metadata.get(_OURS)
         if not isinstance(found, dict):
@@ -86,11 +86,11 @@ def _stamped(message: Message, run: str, name: str, *, visible: bool = True) -> 
 
 def _for_model(message: Message) -> bool:
     """Return whether backends are sent this message. A call and its result stay together."""
-    kept = _OURS not in message.metadata or MODEL in Kept.of(message).views
+    kept = _OURS not in message.metadata or MODEL in MessageInfo.of(message).views
     return kept or not LINKED.isdisjoint(map(type, message.parts))
 
 
-async def say(
+async def store_request(
     history: ConversationStore,
     owner: str,
     scope: str,
@@ -176,7 +176,7 @@ class QueuedRunTurn(Expand):
         self._run = self.request.run_id or run_id
         thread = self.request.thread_id or self._run
         await (self._enter(thread) if self._options.one_run_per_thread else self._load(thread))
-        self._conversation = await say(
+        self._conversation = await store_request(
             self._history, self._owner, self._scope, self.request, self._run, self._conversation
         )
         self._taken = frozenset(message.id for message in self._conversation.messages)
@@ -228,7 +228,7 @@ def _by_run(stored: Sequence[Message], run: str, request: Request) -> tuple[list
     """
     runs: dict[str, list[Message]] = {}
     for message in stored:
-        of_run = runs.setdefault(Kept.of(message).run, [])
+        of_run = runs.setdefault(MessageInfo.of(message).run, [])
         if _for_model(message):
             of_run.append(replace(message, metadata=own_metadata(message)))
     earlier = list(runs)

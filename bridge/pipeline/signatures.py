@@ -66,7 +66,7 @@ def for_backend(request: Request, front: Capabilities, back: Capabilities, lost:
     return request if messages is None else replace(request, messages=messages)
 
 
-def vendors_own(signature: str | None) -> str | None:
+def unwrapped(signature: str | None) -> str | None:
     """Return the signature that is wrapped; any other value unchanged."""
     found = _OURS.fullmatch(signature or "")
     if found is None:

@@ -140,29 +140,29 @@ class Runs:
         self._beside: set[asyncio.Task[None]] = set()
         self._troubles: set[str] = set()
         self._taking: asyncio.Task[None] | None = None
-        self._keeping: asyncio.Task[None] | None = None
+        self._maintaining: asyncio.Task[None] | None = None
 
     # ------------------------------------------------------------------ life
 
     async def open(self) -> None:
         """Start to take runs from the queue. The first call that needs the store opens it."""
-        if self._keeping is None:
+        if self._maintaining is None:
             self._taking = asyncio.create_task(self._take(), name="runs-take")
-            self._keeping = asyncio.create_task(self._keep(), name="runs-keep")
+            self._maintaining = asyncio.create_task(self._maintain(), name="runs-keep")
 
     @property
     def tasks(self) -> set[asyncio.Task[None]]:
         """The tasks that are at work; an orderly stop waits for them."""
         return set(self._tasks)
 
-    async def rest(self) -> None:
+    async def stop_taking(self) -> None:
         """Stop taking runs from the queue; other processes may."""
         await _stop(self._taking)
         self._taking = None
 
     async def retire(self) -> None:
         """End the runs that this process drives with the failure `STOPPED`."""
-        await self.rest()
+        await self.stop_taking()
         for worker in list(self._workers.values()):
             worker.cut(STOPPED)
         if self._tasks:
@@ -170,8 +170,8 @@ class Runs:
 
     async def close(self) -> None:
         await self.retire()
-        await _stop(self._keeping)
-        self._keeping = None
+        await _stop(self._maintaining)
+        self._maintaining = None
         if self._beside:
             await asyncio.wait(self._beside, timeout=_BESIDE_SECONDS)
         for task in [*self._tasks, *self._beside]:
@@ -415,7 +415,7 @@ class Runs:
 
     # ------------------------------------------------------------------ looking after
 
-    async def _keep(self) -> None:
+    async def _maintain(self) -> None:
         """Renew leases, pass on cancellations, end the runs of dead processes, and delete what has expired."""
         clock = asyncio.get_running_loop().time
         renewed, swept = clock(), -_SWEEP

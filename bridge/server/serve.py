@@ -157,7 +157,7 @@ class Served:
         """
         self._state.retired = True
         if self.bridge.has_runs:
-            await self.bridge.runs.rest()
+            await self.bridge.runs.stop_taking()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.hurry.wait(), _FRESH)
         if self._runner.server is not None:

@@ -95,7 +95,7 @@ class ScriptedBackend(Script):
         turn = self.next(request)
         if isinstance(turn, Failure):
             return _whole(self.dialect.encode_error(turn))
-        events, end = told(turn, context)
+        events, end = events_of(turn, context)
         if not request.stream:
             whole = _whole(self.dialect.assemble([*events, *end], context))
             return whole if ended else Reply(whole.status, whole.headers, [whole.body[: len(whole.body) // 2]])
@@ -119,7 +119,7 @@ class ScriptedAgent(Script):
             yield item
 
 
-def told(items: Sequence[Item], context: Context) -> tuple[list[Event], list[Event]]:
+def events_of(items: Sequence[Item], context: Context) -> tuple[list[Event], list[Event]]:
     """Return the events of a well-formed run with these items: its content, and its end."""
     builder = context.builder()
     builder.begin(model=context.model)

@@ -53,7 +53,7 @@ from bridge.model import (
     url_of,
 )
 from bridge.model.builder import Builder
-from bridge.pipeline.signatures import vendors_own
+from bridge.pipeline.signatures import unwrapped
 from bridge.testing.wires import context, decode, encode, with_numbered_calls
 
 
@@ -197,7 +197,7 @@ ANSWERS: dict[Feature, AnswerWitness] = {
     Feature.REASONING: AnswerWitness(_adds(Reasoning("hmm"), Text("hello")), lambda a: a.reasoning),
     Feature.REASONING_SIGNATURE: AnswerWitness(
         _adds(Reasoning("hmm", "c2lnbmVk"), Text("hello")),
-        lambda a: [vendors_own(p.signature) for p in a.parts() if isinstance(p, Reasoning)],
+        lambda a: [unwrapped(p.signature) for p in a.parts() if isinstance(p, Reasoning)],
     ),
     Feature.REFUSAL: AnswerWitness(_adds(Refusal("no")), lambda a: a.refusal),
     Feature.TOOL_CALL: AnswerWitness(_adds(_CALL), lambda a: [(c.call_id, c.name, c.arguments) for c in a.calls]),

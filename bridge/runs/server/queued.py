@@ -14,7 +14,7 @@ from bridge.codec import QueuedRunsDialect, QueuedRunsOptions, RunRef, Subscribe
 from bridge.engine import Bridge, Route
 from bridge.errors import ErrorCode, RequestError
 from bridge.framing import sse
-from bridge.pipeline.queued_runs import say
+from bridge.pipeline.queued_runs import store_request
 from bridge.runs import Ownership, RunKey, Subscription, fingerprint
 from bridge.runs.server.durable import cursor_of, reporting, written
 from bridge.server.handler import RequestScope
@@ -66,7 +66,7 @@ async def serve_start(scope: RequestScope) -> web.StreamResponse:
     await check_owner(bridge, route, key.owner, key.thread_id, make=True)
     first = True
     if await bridge.runs.status(key) is None:
-        first = (await say(bridge.history, key.owner, key.scope, request, key.run_id)).version == 1
+        first = (await store_request(bridge.history, key.owner, key.scope, request, key.run_id)).version == 1
     made = await bridge.runs.start(key, plan, fingerprint(caller.raw_body or b""))
     report.status = "queued"
     run = RunRef(key.thread_id, key.run_id)
