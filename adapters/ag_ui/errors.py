@@ -65,8 +65,7 @@ def run_error(failure: Failure) -> dict[str, Any]:
 
 
 def _word(failure: Failure) -> str:
-    """Return the status of the backend's refusal, else its own code if it is generally understood, else the bridge's.
-    """
+    """Return the status of the backend's refusal, else its own code if it is generally understood, else the bridge's."""
     status = failure.details.get("backend_status")
     if isinstance(status, int) and 100 <= status <= 999:
         return f"{_HTTP}{status}"

@@ -178,8 +178,7 @@ class UIMessageEncoder:
     # ------------------------------------------------------------------ whole things
 
     def _resulted(self, event: ev.ToolResulted) -> None:
-        """Write a result that the client must not send back. That of a call of an earlier answer may precede all steps.
-        """
+        """Write a result that the client must not send back. That of a call of an earlier answer may precede all steps."""
         native = own(event.extras)
         name = {"toolCallId": event.call_id}
         if event.call_id not in self._called:

@@ -114,8 +114,7 @@ def call_id_of(wire: str) -> str:
 
 
 class UsageReader:
-    """Combines the usage of `message_start` and `message_delta`: later values replace earlier ones, absent ones do not.
-    """
+    """Combines the usage of `message_start` and `message_delta`: later values replace earlier ones, absent ones do not."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
@@ -180,8 +179,7 @@ _START_USAGE = {
 
 
 def start_usage(said: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the usage at the start of a message, in full; counts are known only at the end. `said`: a backend's own.
-    """
+    """Return the usage at the start of a message, in full; counts are known only at the end. `said`: a backend's own."""
     return merged_usage(_START_USAGE, said or {})
 
 
