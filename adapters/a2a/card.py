@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from bridge.codec import WireRequest, WireResponse
-from bridge.codec.jsontext import read_json
+from bridge.codec.jsontext import dict_of, read_json, text_of
 from bridge.dialects.a2a.options import BackOptions
-from bridge.dialects.a2a.wire import CARD_PATH, HTTP_JSON, JSON_RPC, Version, camel_keys, object_of, text_of
+from bridge.dialects.a2a.wire import CARD_PATH, HTTP_JSON, JSON_RPC, Version, camel_keys
 from bridge.errors import BackendError, ErrorCode, shortened
 
 _MAX_AGE = re.compile(r"max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
@@ -85,7 +85,7 @@ def read_card(answer: WireResponse, known: Card | None, now: float) -> Card:
             "called with the option card: none.",
             code=ErrorCode.BACKEND_PROTOCOL,
         )
-    streaming = object_of(card.get("capabilities")).get("streaming") is True
+    streaming = dict_of(card.get("capabilities")).get("streaming") is True
     return Card(interfaces, streaming, answer.headers.get("etag", ""), until)
 
 

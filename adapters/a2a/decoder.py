@@ -13,7 +13,7 @@ from typing import Any
 
 from bridge.codec import Context, Feature
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import whole
+from bridge.codec.jsontext import dict_of, text_of, whole
 from bridge.dialects.a2a.errors import error_in, failure_of, task_failure
 from bridge.dialects.a2a.options import BackOptions
 from bridge.dialects.a2a.wire import (
@@ -27,13 +27,11 @@ from bridge.dialects.a2a.wire import (
     Wire,
     camel_keys,
     noted,
-    object_of,
     own,
     plain_numbers,
     read_part,
     role_of,
     state_of,
-    text_of,
 )
 from bridge.model import (
     Event,
@@ -143,13 +141,13 @@ class A2ADecoder(JsonDecoder):
                 self._message(value)
             case "status":
                 self._place(value)
-                self._status(object_of(value.get("status")), object_of(value.get("metadata")))
+                self._status(dict_of(value.get("status")), dict_of(value.get("metadata")))
             case "artifact":
                 self._place(value)
-                self._note_usage(object_of(value.get("metadata")))
-                self._artifact(object_of(value.get("artifact")), append=value.get("append") is True)
+                self._note_usage(dict_of(value.get("metadata")))
+                self._artifact(dict_of(value.get("artifact")), append=value.get("append") is True)
                 if value.get("lastChunk") is True:
-                    self._end_artifact(text_of(camel_keys(object_of(value.get("artifact"))).get("artifactId")))
+                    self._end_artifact(text_of(camel_keys(dict_of(value.get("artifact"))).get("artifactId")))
             case _:
                 self.builder.emit(Raw(NAME, result))
 
@@ -180,19 +178,19 @@ class A2ADecoder(JsonDecoder):
         """A whole task: what is new of it. The `first` one may still ask what was just answered."""
         task = camel_keys(value)
         self._place({"taskId": task.get("id"), "contextId": task.get("contextId")})
-        metadata = object_of(task.get("metadata"))
+        metadata = dict_of(task.get("metadata"))
         for each in task["artifacts"] if isinstance(task.get("artifacts"), list) else ():
             if isinstance(each, dict):
                 self._artifact(each, append=False)
-        status = object_of(task.get("status"))
+        status = dict_of(task.get("status"))
         if state_of(status.get("state")) is State.COMPLETED and not self._answered:
-            self._history(task.get("history"), object_of(status.get("message")))
+            self._history(task.get("history"), dict_of(status.get("message")))
         if not (first and self._is_answered(status)):
             self._status(status, metadata)
 
     def _is_answered(self, status: Wire) -> bool:
         """Return whether this is the question that the request answers."""
-        asked = text_of(camel_keys(object_of(status.get("message"))).get("messageId"))
+        asked = text_of(camel_keys(dict_of(status.get("message"))).get("messageId"))
         questions = [notes_of(answer).get(QUESTION) for answer in self._answers]
         return state_of(status.get("state")) in WAITING and asked in questions
 
@@ -217,7 +215,7 @@ class A2ADecoder(JsonDecoder):
             thread_id=text_of(message.get("contextId")) or None,
             extras=noted({"contextId": text_of(message.get("contextId"))}),
         )
-        metadata = object_of(message.get("metadata"))
+        metadata = dict_of(message.get("metadata"))
         self._note_usage(metadata)
         self._say(message)
         if not told_in_task:
@@ -232,8 +230,8 @@ class A2ADecoder(JsonDecoder):
         if state is None:
             return
         self.state = state
-        message = camel_keys(object_of(status.get("message")))
-        about = {**object_of(message.get("metadata")), **metadata}
+        message = camel_keys(dict_of(status.get("message")))
+        about = {**dict_of(message.get("metadata")), **metadata}
         if state in WAITING:
             self._ask(state, message)
         elif state is State.REJECTED and about.get(FINISH_REASON) == FinishReason.CONTENT_FILTER:
@@ -310,7 +308,7 @@ class A2ADecoder(JsonDecoder):
         reason = "auth_required" if state is State.AUTH_REQUIRED else "input_required"
         said = {**self._earlier, **{key: [each.length, _digest(each.text)] for key, each in self._artifacts.items()}}
         notes = {TASK: self.task_id, QUESTION: text_of(message.get("messageId")), PARTS_SAID: said}
-        named = object_of(message.get("metadata")).get(INTERRUPTS)
+        named = dict_of(message.get("metadata")).get(INTERRUPTS)
         calls = [p for p in parts if isinstance(p, ToolCall)]
         for call in calls:
             self._part(call)
@@ -355,7 +353,7 @@ class A2ADecoder(JsonDecoder):
     def _artifact(self, value: Wire, *, append: bool) -> None:
         wire = camel_keys(value)
         key = text_of(wire.get("artifactId"))
-        self._note_usage(object_of(wire.get("metadata")))
+        self._note_usage(dict_of(wire.get("metadata")))
         known = self._artifacts.get(key)
         raw = wire.get("parts")
         parts = [p for each in (raw if isinstance(raw, list) else ()) if (p := read_part(each)) is not None]
@@ -532,7 +530,7 @@ def _digest(text: str) -> str:
 def _earlier(context: Context) -> dict[str, list[Any]]:
     """Return the artifacts of the task when it asked, as stored under `PARTS_SAID`."""
     request = context.request
-    noted = [object_of(notes_of(answer).get(PARTS_SAID)) for answer in (request.resume if request is not None else ())]
+    noted = [dict_of(notes_of(answer).get(PARTS_SAID)) for answer in (request.resume if request is not None else ())]
     return {
         key: said
         for each in noted
@@ -543,7 +541,7 @@ def _earlier(context: Context) -> dict[str, list[Any]]:
 
 def notes_of(answer: Resume) -> Wire:
     """What was noted on the question that this answers."""
-    return object_of(own(answer.extras).get("notes"))
+    return dict_of(own(answer.extras).get("notes"))
 
 
 def _payload(text: str, parts: list[Part]) -> Any:

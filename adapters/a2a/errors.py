@@ -6,10 +6,10 @@ from typing import Any
 
 from bridge.codec import WireResponse
 from bridge.codec.counts import is_count
-from bridge.codec.jsontext import read_json, whole
+from bridge.codec.jsontext import read_json, text_of, whole
 from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
-from bridge.dialects.a2a.wire import ADK_ERROR_CODE, text_of
+from bridge.dialects.a2a.wire import ADK_ERROR_CODE
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
 UNKNOWN_TASK, UNSUPPORTED, OTHER_VERSION, PARAMS = "-32001", "-32004", "-32009", "-32602"

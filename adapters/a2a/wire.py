@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from bridge.codec.check import Node
-from bridge.codec.jsontext import arguments_of, dumps
+from bridge.codec.jsontext import arguments_of, dict_of, dumps, text_of
 from bridge.model import (
     Data,
     Extras,
@@ -178,16 +178,6 @@ def camel_keys(value: Wire) -> Wire:
     return {_WORD.sub(lambda found: found[1].upper(), name): each for name, each in value.items()}
 
 
-def text_of(value: object) -> str:
-    """Return the value if it is a string, else an empty one."""
-    return value if isinstance(value, str) else ""
-
-
-def object_of(value: object) -> Wire:
-    """Return the value if it is an object, else an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
 def own(extras: Extras | None) -> Wire:
     """Return this dialect's extras of a part or an event; an empty dict if there are none."""
     return extras.get(NAME) or {} if extras else {}
@@ -240,7 +230,7 @@ def read_part(value: object) -> Part | None:
     if not isinstance(value, dict):
         return None
     part = camel_keys(value)
-    metadata = object_of(part.get("metadata"))
+    metadata = dict_of(part.get("metadata"))
     if isinstance(text := part.get("text"), str):
         if metadata.get(ADK_THOUGHT) is True or metadata.get("type") == "thinking":
             signature = text_of(metadata.get(ADK_SIGNATURE)) or text_of(metadata.get("signature"))
@@ -295,7 +285,7 @@ def _data(value: Any, metadata: Wire) -> Part:
 
 def write_part(part: Text | Media | Data, version: Version) -> Wire | None:
     """Return a text, a medium or a value as a part; None for a file that only its backend has."""
-    metadata = dict(object_of(own(part.extras).get("metadata")))
+    metadata = dict(dict_of(own(part.extras).get("metadata")))
     if isinstance(part, Media):
         if isinstance(part.source, FileRef):
             return None

@@ -11,12 +11,12 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import loads, repaired
+from bridge.codec.jsontext import loads, repaired, text_of
 from bridge.dialects.ag_ui.errors import error_in, failure_of
 from bridge.dialects.ag_ui.reports import read_interrupt, read_usage
 from bridge.dialects.ag_ui.snapshot import answer_from
 from bridge.dialects.ag_ui.streams import Streams
-from bridge.dialects.ag_ui.wire import NAME, OURS, UNNAMED, attached, camel, finish_in, noted, text_of
+from bridge.dialects.ag_ui.wire import NAME, OURS, UNNAMED, attached, camel, finish_in, noted
 from bridge.model import Custom, FinishReason, Interrupted, Raw, StateChanged, StateOp, StepEnded, StepStarted
 
 _Event = dict[str, Any]

@@ -10,10 +10,10 @@ from typing import Any
 
 from bridge.codec import WireResponse, json_response
 from bridge.codec.inner_errors import unwrapped
-from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.jsontext import dumps, read_json, text_of
 from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
-from bridge.dialects.ag_ui.wire import OURS, camel, text_of
+from bridge.dialects.ag_ui.wire import OURS, camel
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
 WORDS: dict[ErrorCode, str] = {
@@ -65,7 +65,9 @@ def run_error(failure: Failure) -> dict[str, Any]:
 
 
 def _word(failure: Failure) -> str:
-    """Return the status of the backend's refusal, else its own code if it is generally understood, else the bridge's."""
+    """Return the status of the backend's refusal, else its own code if it is generally understood, else the
+    bridge's.
+    """
     status = failure.details.get("backend_status")
     if isinstance(status, int) and 100 <= status <= 999:
         return f"{_HTTP}{status}"

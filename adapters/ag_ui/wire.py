@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bridge.codec.jsontext import text_of
 from bridge.model import Extras, FinishReason, Request, json_text
 
 NAME = "ag-ui"
@@ -92,11 +93,6 @@ def speaks_new(request: Request | None) -> bool:
         return True
     version = request.extra(NAME).get("protocolVersion")
     return version is not None and not (isinstance(version, str) and version.startswith("0."))
-
-
-def text_of(value: Any) -> str:
-    """The value when it is a string, else an empty one."""
-    return value if isinstance(value, str) else ""
 
 
 def arguments_text(value: Any) -> str:

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from bridge.codec import Feature, Losses
-from bridge.codec.jsontext import loads
+from bridge.codec.jsontext import loads, text_of
 from bridge.codec.media import result_as_text
 from bridge.dialects.agentscope.extras import NAME, own
-from bridge.dialects.agentscope.normalization import text_of
 from bridge.model import Origin, Part, Text, ToolCall, ToolResult, ToolResulted, json_text
 
 ORIGINS: dict[str, Origin] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bridge.dialects.agentscope.normalization import text_of
+from bridge.codec.jsontext import text_of
 from bridge.model import (
     Data,
     FileRef,

@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import repaired
+from bridge.codec.jsontext import repaired, text_of
 from bridge.dialects.ai_sdk_ui.errors import failure_in, message_in
 from bridge.dialects.ai_sdk_ui.usage import Metadata
 from bridge.dialects.ai_sdk_ui.wire import (
@@ -21,7 +21,6 @@ from bridge.dialects.ai_sdk_ui.wire import (
     picked,
     read_file,
     secret_of,
-    text_of,
     value_text,
 )
 from bridge.errors import ErrorCode, Failure

@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.cut_calls import CutCalls
-from bridge.codec.jsontext import dumps
+from bridge.codec.jsontext import dumps, text_of
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.ai_sdk_ui.errors import error_text
 from bridge.dialects.ai_sdk_ui.options import FrontOptions
@@ -28,7 +28,6 @@ from bridge.dialects.ai_sdk_ui.wire import (
     own,
     parsed,
     picked,
-    text_of,
     with_metadata,
 )
 from bridge.model import FileRef, FinishReason, Media, MessageStatus, Origin, PartKind, ToolCall, result_text
@@ -178,7 +177,9 @@ class UIMessageEncoder:
     # ------------------------------------------------------------------ whole things
 
     def _resulted(self, event: ev.ToolResulted) -> None:
-        """Write a result that the client must not send back. That of a call of an earlier answer may precede all steps."""
+        """Write a result that the client must not send back. That of a call of an earlier answer may precede all
+        steps.
+        """
         native = own(event.extras)
         name = {"toolCallId": event.call_id}
         if event.call_id not in self._called:

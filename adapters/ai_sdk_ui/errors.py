@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import WireResponse, json_response
-from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.jsontext import dumps, read_json, text_of
 from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import masked
-from bridge.dialects.ai_sdk_ui.wire import text_of
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
 _UNNAMED = "The backend reported an error."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.jsontext import loads
+from bridge.codec.jsontext import loads, text_of
 from bridge.model import (
     Extras,
     FileRef,
@@ -64,11 +64,6 @@ def noted(values: Wire) -> Extras | None:
 def picked(values: Wire, *names: str) -> Wire:
     """The fields of these names that are not null."""
     return {name: values[name] for name in names if values.get(name) is not None}
-
-
-def text_of(value: Any) -> str:
-    """The value if it is a string, else an empty one."""
-    return value if isinstance(value, str) else ""
 
 
 # ------------------------------------------------------------------ providerMetadata

@@ -33,7 +33,9 @@ class Callee(CalleeSession):
         self._encoder: Encoder | None = None
 
     def feed(self, frame: bytes) -> bytes | None:
-        """A second START_QUEST is a HOLD_QUEST, a changed receiver or session id is an error; nothing follows a stop."""
+        """A second START_QUEST is a HOLD_QUEST, a changed receiver or session id is an error; nothing follows a
+        stop.
+        """
         if self.stopping:
             return None
         try:

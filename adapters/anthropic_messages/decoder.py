@@ -16,18 +16,9 @@ from bridge.codec import Context
 from bridge.codec.citations import with_citations
 from bridge.codec.counts import is_all_zeros
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import arguments_of, repaired
+from bridge.codec.jsontext import arguments_of, repaired, text_of
 from bridge.dialects.anthropic_messages.errors import error_in, failure_of
-from bridge.dialects.anthropic_messages.wire import (
-    CITATIONS,
-    NAME,
-    UNREAD,
-    UsageReader,
-    given,
-    noted,
-    reason_of,
-    text_of,
-)
+from bridge.dialects.anthropic_messages.wire import CITATIONS, NAME, UNREAD, UsageReader, given, noted, reason_of
 from bridge.model import Event, Heartbeat, PartKind, Raw
 
 _MESSAGE = "message"  # the builder's key: an answer is one message

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import WireResponse, json_response
-from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.jsontext import dumps, read_json, text_of
 from bridge.codec.ratelimits import ANTHROPIC, passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
-from bridge.dialects.anthropic_messages.wire import text_of
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
 _REQUEST, _API = "invalid_request_error", "api_error"

@@ -8,10 +8,9 @@ from typing import Any
 
 from bridge.codec import ModelInfo, WireResponse, json_response
 from bridge.codec.counts import input_tokens_in, is_count
-from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.jsontext import dumps, read_json, text_of
 from bridge.codec.models import described
 from bridge.dialects.anthropic_messages.errors import decode_error
-from bridge.dialects.anthropic_messages.wire import text_of
 from bridge.errors import BackendError, BridgeError, ErrorCode
 
 _FOREVER = 253_402_300_799  # 9999-12-31, the last day that the format can write

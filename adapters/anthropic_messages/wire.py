@@ -53,11 +53,6 @@ def given(values: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in values.items() if v is not None}
 
 
-def text_of(value: Any) -> str:
-    """The value when it is a string, else an empty one."""
-    return value if isinstance(value, str) else ""
-
-
 # ------------------------------------------------------------------ stop reasons
 
 STOP_REASONS: dict[str, FinishReason] = {
@@ -114,7 +109,9 @@ def call_id_of(wire: str) -> str:
 
 
 class UsageReader:
-    """Combines the usage of `message_start` and `message_delta`: later values replace earlier ones, absent ones do not."""
+    """Combines the usage of `message_start` and `message_delta`: later values replace earlier ones, absent ones
+    do not.
+    """
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
@@ -179,7 +176,9 @@ _START_USAGE = {
 
 
 def start_usage(said: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the usage at the start of a message, in full; counts are known only at the end. `said`: a backend's own."""
+    """Return the usage at the start of a message, in full; counts are known only at the end. `said`: a backend's
+    own.
+    """
     return merged_usage(_START_USAGE, said or {})
 
 

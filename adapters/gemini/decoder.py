@@ -12,20 +12,9 @@ from typing import Any
 from bridge.codec import Context
 from bridge.codec.counts import is_count
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import arguments_of, repaired
+from bridge.codec.jsontext import arguments_of, repaired, text_of
 from bridge.dialects.gemini.errors import error_in, failure_of
-from bridge.dialects.gemini.wire import (
-    BROKEN,
-    MADE,
-    NAME,
-    SIGNATURE,
-    given,
-    medium,
-    noted,
-    read_usage,
-    reason_of,
-    text_of,
-)
+from bridge.dialects.gemini.wire import BROKEN, MADE, NAME, SIGNATURE, given, medium, noted, read_usage, reason_of
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, FinishReason, PartKind, Raw, ToolCall, UsageReported
 

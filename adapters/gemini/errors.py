@@ -11,10 +11,9 @@ from typing import Any
 
 from bridge.codec import WireResponse, json_response
 from bridge.codec.counts import is_count
-from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.jsontext import dumps, read_json, text_of
 from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
-from bridge.dialects.gemini.wire import text_of
 from bridge.errors import BY_STATUS, KEY_REFUSED, RULES, ErrorCode, Failure
 
 _TYPE = "type.googleapis.com/google.rpc."

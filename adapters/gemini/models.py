@@ -7,9 +7,9 @@ from typing import Any
 
 from bridge.codec import ModelInfo, WireResponse, json_response
 from bridge.codec.counts import is_count
-from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.jsontext import dumps, read_json, text_of
 from bridge.dialects.gemini.errors import decode_error
-from bridge.dialects.gemini.wire import MODEL_PREFIX, text_of
+from bridge.dialects.gemini.wire import MODEL_PREFIX
 from bridge.errors import BackendError, BridgeError, ErrorCode
 
 _METHODS = ["generateContent", "streamGenerateContent", "countTokens"]

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from bridge.codec.check import Node
 from bridge.codec.counts import is_count
+from bridge.codec.jsontext import text_of
 from bridge.model import (
     Extras,
     FileRef,
@@ -80,11 +81,6 @@ def noted(values: dict[str, Any]) -> Extras | None:
 def given(values: dict[str, Any]) -> dict[str, Any]:
     """The fields that are not null, which means absent here."""
     return {name: value for name, value in values.items() if value is not None}
-
-
-def text_of(value: Any) -> str:
-    """The value when it is a string, else an empty one."""
-    return value if isinstance(value, str) else ""
 
 
 # ------------------------------------------------------------------ finish reasons

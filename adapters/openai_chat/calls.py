@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bridge.codec.jsontext import is_number, loads
+from bridge.codec.jsontext import is_number, is_object, text_of
 from bridge.dialects.openai_chat.wire import noted, without_empty
 from bridge.model import Builder, PartKind, json_text
 
@@ -58,7 +58,7 @@ class _Call:
             if self._over and not piece.isspace():
                 self._over = -1
             elif not self._over and self._closes(piece):
-                self._over = 1 if _is_object("".join(pieces[: self._seen])) else -1
+                self._over = 1 if is_object("".join(pieces[: self._seen])) else -1
         return self._over > 0
 
     def _closes(self, piece: str) -> bool:
@@ -129,7 +129,7 @@ class Calls:
             function.pop("input", None)
         if not isinstance(function, dict):
             function = {}
-        call_id, name = _text(fragment.get("id")), _text(function.get("name"))
+        call_id, name = text_of(fragment.get("id")), text_of(function.get("name"))
         arguments = _arguments(function.get("arguments"))
         call = self._find(fragment.get("index"), call_id, name, arguments, position)
         if call is None:
@@ -232,17 +232,6 @@ class Calls:
             more["type"] = "custom"
         call.late = call.late or (call.opened and any(call.extras.get(k) != v for k, v in more.items()))
         call.extras.update(more)
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(loads(text), dict)
-    except ValueError:
-        return False
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _number(index: Any) -> int | None:

@@ -50,7 +50,9 @@ def shared(values: dict[str, Any], names: Set[str]) -> Extras | None:
 
 
 def without_empty(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that are not empty: null, empty strings, lists and objects are left out, 0 and false are kept."""
+    """Return the fields that are not empty: null, empty strings, lists and objects are left out, 0 and false are
+    kept.
+    """
     return {k: v for k, v in values.items() if v or v == 0}
 
 

@@ -12,7 +12,8 @@ import binascii
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bridge.dialects.openai_responses.wire import NAME, dict_of, noted, own
+from bridge.codec.jsontext import dict_of
+from bridge.dialects.openai_responses.wire import NAME, noted, own
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Data, FinishReason, Message, PartKind, Raw, Request
 from bridge.model import events as ev

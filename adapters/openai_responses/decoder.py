@@ -11,22 +11,12 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import is_number, repaired
+from bridge.codec.jsontext import dict_of, is_number, repaired, text_of
 from bridge.codec.openai import error_in, failure_of
 from bridge.dialects.openai_responses.errors import failure_in
 from bridge.dialects.openai_responses.reading import KINDS, Items, Key, Wire, is_known, response_in
 from bridge.dialects.openai_responses.response import OURS
-from bridge.dialects.openai_responses.wire import (
-    CONTENT,
-    HALVES,
-    NAME,
-    SUMMARY,
-    dict_of,
-    dicts_in,
-    noted,
-    read_usage,
-    text_of,
-)
+from bridge.dialects.openai_responses.wire import CONTENT, HALVES, NAME, SUMMARY, dicts_in, noted, read_usage
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, FinishReason, PartKind, Raw
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
 from bridge.codec.counts import NOT_REPORTED
-from bridge.codec.jsontext import dumps
+from bridge.codec.jsontext import dict_of, dumps
 from bridge.codec.media import answer_feature
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.openai_responses.compaction import Compaction, is_wanted
@@ -41,7 +41,7 @@ from bridge.dialects.openai_responses.output import (
 from bridge.dialects.openai_responses.raw import RawItems
 from bridge.dialects.openai_responses.response import QUEUED, is_background, new_response, overlaid
 from bridge.dialects.openai_responses.stored import facts, keep, ours
-from bridge.dialects.openai_responses.wire import CANCELED, NAME, SUMMARY, dict_of, logprobs_in, own, write_usage
+from bridge.dialects.openai_responses.wire import CANCELED, NAME, SUMMARY, logprobs_in, own, write_usage
 from bridge.errors import Failure
 from bridge.model import FinishReason, MessageStatus, Origin, PartKind, as_markdown, interrupt_text, seal
 from bridge.model import events as ev

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from bridge.codec.jsontext import dict_of
 from bridge.codec.openai import WORDS, error_object, failure_of
-from bridge.dialects.openai_responses.wire import dict_of
 from bridge.errors import ErrorCode, Failure
 
 _CODES = frozenset(

@@ -23,7 +23,9 @@ PAGING = (
 
 
 def encode_items(answer: StoredAnswer, wire: WireRequest) -> WireResponse:
-    """Return one page. Raises `RequestError` for an invalid query, and for an `after` that names no item of the list."""
+    """Return one page. Raises `RequestError` for an invalid query, and for an `after` that names no item of the
+    list.
+    """
     query = Node(dict(wire.query))
     limit = query.integer("limit", convert=True, least=1, most=_MOST) or _PAGE
     order, after = query.one_of("order", ("asc", "desc")) or "desc", query.string("after")

@@ -10,17 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec.citations import with_citations
+from bridge.codec.jsontext import dict_of, text_of
 from bridge.dialects.openai_responses.wire import (
     CONTENT,
     NAME,
     PARAGRAPH,
     SUMMARY,
-    dict_of,
     dicts_in,
     noted,
     rest,
     shared_logprobs,
-    text_of,
 )
 from bridge.model import (
     Builder,

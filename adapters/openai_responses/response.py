@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context
+from bridge.codec.jsontext import dict_of
 from bridge.dialects.openai_responses.stored import facts
 from bridge.dialects.openai_responses.tools import echoed_format, echoed_tools, write_tool_choice, write_tools
-from bridge.dialects.openai_responses.wire import NAME, dict_of, own
+from bridge.dialects.openai_responses.wire import NAME, own
 from bridge.model import SHARED, Request, RunStarted, Text, ToolChoice, ToolMode
 
 _AUTO = ToolChoice(ToolMode.AUTO)

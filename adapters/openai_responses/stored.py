@@ -19,10 +19,10 @@ from bridge.codec import (
     json_response,
 )
 from bridge.codec.check import Node
-from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.jsontext import dumps, read_json, text_of
 from bridge.dialects.openai_responses.compaction import is_wanted
 from bridge.dialects.openai_responses.items import ItemReader
-from bridge.dialects.openai_responses.wire import dicts_in, own, text_of
+from bridge.dialects.openai_responses.wire import dicts_in, own
 from bridge.errors import RequestError
 from bridge.model import Message
 

@@ -19,7 +19,9 @@ _FORMAT_KEYS = frozenset({"type", "name", "schema", "strict", "description"})
 
 
 def read_tools(body: Node, *, optional: bool) -> list[Tool] | None:
-    """Return the tools of a list, None if there is none. `optional`: whether those run by the provider may be left out."""
+    """Return the tools of a list, None if there is none. `optional`: whether those run by the provider may be
+    left out.
+    """
     if body.get("tools") is None:
         return None
     return [tool for node in body.objects("tools") for tool in _tools(node, optional)]

@@ -12,7 +12,7 @@ from typing import Any
 
 from bridge.codec.caching import CACHE, written_of
 from bridge.codec.counts import is_all_zeros
-from bridge.codec.jsontext import whole
+from bridge.codec.jsontext import dict_of, whole
 from bridge.codec.openai import with_mark
 from bridge.errors import ErrorCode, Failure
 from bridge.model import SHARED, Extras, UsageReported
@@ -49,16 +49,6 @@ def shared_logprobs(values: list[dict[str, Any]]) -> Extras | None:
 def logprobs_in(extras: Extras | None) -> list[dict[str, Any]]:
     """The log probabilities of a piece of text."""
     return dicts_in(dict_of((extras or {}).get(SHARED, {}).get("logprobs")).get("content"))
-
-
-def text_of(value: Any) -> str:
-    """The value when it is a string, else an empty one."""
-    return value if isinstance(value, str) else ""
-
-
-def dict_of(value: Any) -> dict[str, Any]:
-    """The value when it is an object, else an empty one."""
-    return value if isinstance(value, dict) else {}
 
 
 def dicts_in(value: Any) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from bridge.codec.jsontext import text_of
 from bridge.errors import ErrorCode, Failure
 
 from .jsontext import dumps
@@ -49,20 +50,16 @@ def error_in(body: Any) -> tuple[str, str]:
         return "", ""
     detail = body.get("detail") or body.get("error") or body.get("message")
     if isinstance(detail, str):
-        return detail, _text(body.get("code"))
+        return detail, text_of(body.get("code"))
     if isinstance(detail, dict):
-        return _text(detail.get("message") or detail.get("msg")), _text(detail.get("code"))
+        return text_of(detail.get("message") or detail.get("msg")), text_of(detail.get("code"))
     items = [d for d in detail if isinstance(d, dict)] if isinstance(detail, list) else []
-    return "; ".join(t for t in map(_item, items) if t), _text(items[0].get("type")) if items else ""
+    return "; ".join(t for t in map(_item, items) if t), text_of(items[0].get("type")) if items else ""
 
 
 def _item(item: dict[str, Any]) -> str:
     """Return one entry of the list. The bridge's own messages name the place already."""
-    text, location = _text(item.get("msg")), item.get("loc")
+    text, location = text_of(item.get("msg")), item.get("loc")
     pieces = [str(p) for p in location if p != "body"] if isinstance(location, list) else []
     own = pieces and text.startswith(pieces[0])
     return f"{'.'.join(pieces)}: {text}" if pieces and text and not own else text
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

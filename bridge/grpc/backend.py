@@ -224,7 +224,9 @@ class GrpcBackend(ConfiguredBackend):
         return self.secrets.explain(self.secrets.hide(failure), call, advice, self.name)
 
     async def ask(self, path: str, body: bytes, seconds: float, forwarded: Mapping[str, str]) -> bytes:
-        """Return the answer to a single message, sent with `shown` and the configured headers. Raises `BackendError`."""
+        """Return the answer to a single message, sent with `shown` and the configured headers. Raises
+        `BackendError`.
+        """
         try:
             return await call_unary(self.channel, self.dialect, path, body, seconds, self._metadata(forwarded))
         except BackendError as error:

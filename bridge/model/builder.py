@@ -392,7 +392,9 @@ class Builder:
         self._flows.clear()
 
     def close(self, failure: Failure | None = None) -> None:
-        """The input is over: cleanly if `failure` is None. A known finish reason takes precedence over a later failure."""
+        """The input is over: cleanly if `failure` is None. A known finish reason takes precedence over a later
+        failure.
+        """
         if self.done:
             return
         if failure is not None and self._reason is None:

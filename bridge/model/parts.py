@@ -209,7 +209,9 @@ REDACTED = "redacted:"
 
 
 def seal(signature: str | None, redacted: str | None) -> str | None:
-    """Return the single opaque value of a reasoning, for wires with one field for it: a signature, or encrypted text."""
+    """Return the single opaque value of a reasoning, for wires with one field for it: a signature, or encrypted
+    text.
+    """
     return signature or (f"{REDACTED}{redacted}" if redacted else None)
 
 

@@ -108,7 +108,9 @@ class StreamContinuation:
         self._part, self._message = event.part_id, event.message_id
 
     def left_open(self, events: list[Event]) -> list[Event]:
-        """Return what the client gets of the failing batch: neither its failure nor the end of what may be continued."""
+        """Return what the client gets of the failing batch: neither its failure nor the end of what may be
+        continued.
+        """
         body = events[:-1]
         self.record([event for event in body if type(event) not in (PartEnded, MessageEnded)])
         return [event for event in body if not self._ends(event)]

@@ -124,7 +124,9 @@ class WithTools(WrappedBackend):
         self._offered = offered
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
-        """A client's own tool hides one of the same name. A client that wants several answers, or no tools, gets none."""
+        """A client's own tool hides one of the same name. A client that wants several answers, or no tools, gets
+        none.
+        """
         several = request.sampling.n is not None and request.sampling.n > 1
         if several or (request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE):
             return self.inner.call(request, info, lost)
