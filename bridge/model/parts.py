@@ -5,6 +5,7 @@ Plain values. `extras` maps the name of a dialect to what only that dialect unde
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -206,6 +207,11 @@ def parse_data_url(url: str) -> tuple[str | None, str] | None:
 
 REDACTED = "redacted:"
 """Marks an opaque value of reasoning that was sent encrypted only, so that it is sent back in the same form."""
+
+
+def after_last_answer(messages: Sequence[Message]) -> int:
+    """Return the index of the first message after the last one of the assistant."""
+    return next((n for n in range(len(messages), 0, -1) if messages[n - 1].role == "assistant"), 0)
 
 
 def seal(signature: str | None, redacted: str | None) -> str | None:

@@ -15,7 +15,7 @@ from bridge.codec.jsontext import dumps
 from bridge.errors import ErrorCode, RequestError, shortened
 from bridge.model import Answer, FinishReason, Message, Part, Reasoning, Text, ToolCall, ToolResult, result_text
 from bridge.model.dump import dump
-from bridge.model.parts import LINKED
+from bridge.model.parts import LINKED, after_last_answer
 
 NO_RESULT = "No result was provided."
 """The result of a tool call that the client left unanswered, for backends that insist on one."""
@@ -66,7 +66,7 @@ def digest(messages: list[Message]) -> str:
 
 def up_to_last_answer(messages: list[Message]) -> list[Message]:
     """Return the part of a whole conversation before the client's last turn; empty at the beginning."""
-    end = next((n for n in range(len(messages), 0, -1) if messages[n - 1].role == "assistant"), 0)
+    end = after_last_answer(messages)
     return messages[:end]
 
 
