@@ -30,7 +30,7 @@ class Node:
 
     @classmethod
     def of(cls, value: Any, path: str) -> Self:
-        """The object at `path`. Raises `RequestError` when something else stands there."""
+        """Return the object at `path`. Raises `RequestError` for any other value."""
         if not isinstance(value, dict):
             wrong(path, "an object", value)
         return cls(value, path)
