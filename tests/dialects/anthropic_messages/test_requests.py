@@ -477,7 +477,7 @@ def test_media_go_in_and_inside_results(media: Media, block: Any) -> None:
 )
 def test_media_that_have_no_block(media: Media) -> None:
     conversation = foreign(Message("user", [Text("x"), media]))
-    with pytest.raises(Unsupported, match=r"messages\[0\].content\[1\]: this backend takes no") as caught:
+    with pytest.raises(Unsupported, match=r"messages\[0\].content\[1\]: this backend accepts no") as caught:
         sent(conversation)
     assert caught.value.failure.param == "messages[0].content[1]"
     context = back({"unsupported_media": "text"})
