@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{error.code}: {error.message}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # The reader of our output left; Python would complain about it at exit.
+        # The reader of stdout has exited; Python would complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parses; argparse before Python 3.12 gives up on positional words that follow an option, as `chat`'s TEXT does."""
+    """Parse arguments. Before Python 3.12, argparse rejects positionals after an option, such as `chat`'s TEXT."""
     parser = _parser()
     args, rest = parser.parse_known_args(argv)
     if rest and hasattr(args, "text") and not any(word.startswith("-") for word in rest):
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     demo = _command(
         commands,
         "bridge.cli.serve.demo",
-        "serve a scripted agent behind six dialects and open its page",
+        "serve a scripted agent in every dialect over HTTP, and open its page",
         "dialect-bridge demo --port 9000",
     )
     _serving_arguments(demo)
