@@ -241,6 +241,13 @@ def test_tool_choice(choice: Any, read: ToolChoice) -> None:
         (asked(tool_choice="maybe"), "tool_choice", "one of auto, none, required"),
         (asked(tool_choice=[1]), "tool_choice", "none, auto, required or an object"),
         (asked(tool_choice={"type": "function"}), "tool_choice.name", "required"),
+        (asked(tool_choice="required"), "tool_choice", "the request has no tools"),
+        (asked(tool_choice={"type": "web_search"}), "tool_choice", "the request has no tools"),
+        (
+            asked(tools=[{"type": "function", "name": "f"}], tool_choice={"type": "function", "name": "g"}),
+            "tool_choice",
+            "a tool of the request, got 'g'",
+        ),
         (asked(text={"format": {"type": "json_schema", "name": "n"}}), "text.format.schema", "required"),
         (asked(reasoning="high"), "reasoning", "an object"),
         (asked(metadata=[]), "metadata", "an object"),
