@@ -290,8 +290,9 @@ class Run:
             late = self._clock.late()
             if late is None:
                 raise
-            late.cause = f"Backend {attempt.backend.name!r} has not answered"
-            return [attempt.head(), RunFailed(late)]
+            events = attempt.call.fail(late)
+            late.cause = late.cause or f"Backend {attempt.backend.name!r} has not answered"
+            return events
 
     def _first_call(self) -> None:
         backend = self._attempt.backend

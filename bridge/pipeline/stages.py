@@ -20,6 +20,7 @@ from bridge.errors import ConfigError
 from bridge.model import (
     ArgsDelta,
     Event,
+    FinishReason,
     Interrupted,
     Message,
     MessageEnded,
@@ -41,6 +42,7 @@ from bridge.model import (
     result_text,
 )
 from bridge.model.estimate import quarter_tokens
+from bridge.model.events import AWAITS_RESULT
 from bridge.pipeline.redirects import without_redirects
 from bridge.pipeline.signatures import SealSignatures, for_backend
 from bridge.translation import Stage
@@ -59,6 +61,27 @@ class StageContext:
 
 StageFactory = Callable[[StageContext], Stage | None]
 """Makes the stage of one run, or None when this run needs none."""
+
+
+class ShowAwaitedCalls:
+    """Shows a call whose result the backend waits for as any call of the client, without the question for its result.
+
+    The conversation has noted the question before, so that the result in the next request answers it.
+    """
+
+    at_rest = True
+
+    def __call__(self, events: list[Event]) -> list[Event]:
+        kept = [e for e in events if not (isinstance(e, Interrupted) and e.reason == AWAITS_RESULT)]
+        if len(kept) == len(events) or any(isinstance(e, Interrupted) for e in kept):
+            return kept
+        waits = (MessageEnded, RunFinished)
+        return [
+            replace(e, reason=FinishReason.TOOL_CALLS)
+            if isinstance(e, waits) and e.reason is FinishReason.INTERRUPTED
+            else e
+            for e in kept
+        ]
 
 
 class WithholdServerTools:
@@ -240,7 +263,7 @@ def build(factories: Sequence[StageFactory], context: StageContext) -> list[Stag
     context.request = request = for_backend(request, front, back, lost)
     if not back.caches_marks and marks_in(request):
         lost.add(Feature.EXTRAS, "prompt cache markers")
-    stages: list[Stage] = []
+    stages: list[Stage] = [ShowAwaitedCalls()] if back.awaits_results else []
     if (withhold := withhold_server_tools(context)) is not None:
         stages.append(withhold)
     if front.wants_signatures or (back.vendor and front.vendor not in ("", back.vendor)):

@@ -23,7 +23,8 @@ import httptools
 from aiohappyeyeballs import start_connection
 from yarl import URL
 
-from bridge.transports.answers import AT_ONCE, DRAIN_SECONDS, InvalidAnswer
+from bridge.errors import shortened
+from bridge.transports.answers import AT_ONCE, DRAIN_SECONDS, InvalidAnswer, InvalidCompression
 
 KEEP_SECONDS = 60.0
 """Seconds for which an idle connection is kept."""
@@ -169,7 +170,7 @@ class Answer:
             try:
                 data = self._inflate.decompress(arrived, most)  # never more is unpacked than is asked for
             except zlib.error:
-                raise InvalidAnswer("The answer's compression is broken.") from None
+                raise InvalidCompression("The compressed data is damaged.") from None
             rest = self._inflate.unconsumed_tail
         if rest:
             self._pieces.append(rest)
@@ -213,7 +214,7 @@ class Answer:
         if coding in ("gzip", "x-gzip", "deflate"):
             self._inflate = zlib.decompressobj(_ANY_HEADER)
         elif coding not in ("", "identity"):
-            raise InvalidAnswer("The answer has a compression that was not requested.")
+            raise InvalidCompression(f"The content-encoding {shortened(coding)!r} was not requested.")
         if not self.head.done():
             self.head.set_result(None)
 
