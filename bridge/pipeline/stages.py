@@ -1,6 +1,6 @@
 """Stages wrap the stream: callables from a list of events to a list of events, made once per run.
 
-A route gets some by itself (`automatic`) and may name more in its configuration as `module:factory`. A factory
+A route gets some by itself (`build`) and may name more in its configuration as `module:factory`. A factory
 takes the run's `StageContext` and returns the stage, or None when this run does not need it. It may also change
 `context.request` before the backend is called.
 """
@@ -82,11 +82,6 @@ class ShowAwaitedCalls:
             else e
             for e in kept
         ]
-
-
-def show_awaited_calls(context: StageContext) -> Stage | None:
-    """The stage, for backends that may wait so."""
-    return ShowAwaitedCalls() if context.back.awaits_results else None
 
 
 class WithholdServerTools:
@@ -218,17 +213,11 @@ def withhold_server_tools(context: StageContext) -> Stage | None:
     return WithholdServerTools(context.lost, offered, show, holds_offered=context.back.runs_tools is RunsTools.ANY)
 
 
-def context_as_system(context: StageContext) -> None:
-    """Tells a backend that knows no context what the frontend gave along: one system message before the others.
-
-    The stream passes as it is.
-    """
-    request = context.request
-    if not request.context or context.back.request(Feature.CONTEXT) is not Support.DROP:
-        return
+def _context_as_system(request: Request) -> Request:
+    """Return the request with what the frontend gave along as a system message before the others."""
     lines = [f"{entry.get('description', '')}: {entry.get('value', '')}" for entry in request.context]
     message = Message("system", [Text("\n".join(lines))])
-    context.request = replace(request, messages=[message, *request.messages], context=[])
+    return replace(request, messages=[message, *request.messages], context=[])
 
 
 class EstimateUsage:
@@ -261,38 +250,30 @@ def estimate_usage(context: StageContext) -> Stage:
     return EstimateUsage(context.request, context.lost)
 
 
-def no_redirects(context: StageContext) -> None:
-    """Keeps fields that would redirect the backend's call from the backend. The stream passes as it is."""
-    context.request = without_redirects(context.request, context.lost)
-
-
-def foreign_signatures(context: StageContext) -> Stage | None:
-    """Keeps opaque values of reasoning for the vendor that made them, in the request and over the client."""
-    context.request = for_backend(context.request, context.front, context.back, context.lost)
-    stage = SealSignatures(context.front, context.back)
-    return stage if stage.is_needed else None
-
-
-def lost_cache_marks(context: StageContext) -> None:
-    """Names marks for the prompt cache as lost where the backend's dialect has none. The stream passes as it is."""
-    if not context.back.caches_marks and marks_in(context.request):
-        context.lost.add(Feature.EXTRAS, "prompt cache markers")
-
-
-AUTOMATIC: tuple[StageFactory, ...] = (
-    no_redirects,
-    context_as_system,
-    show_awaited_calls,
-    withhold_server_tools,
-    foreign_signatures,
-    lost_cache_marks,
-)
-"""The stages every route gets by itself, in order."""
-
-
 def build(factories: Sequence[StageFactory], context: StageContext) -> list[Stage]:
-    """The stages of one run, in order."""
-    return [stage for factory in factories if (stage := factory(context)) is not None]
+    """The stages of one run, in order: those that every route gets by itself, then those of `factories`.
+
+    Changes `context.request`: fields that redirect the call are removed, the client's context becomes a message for a
+    backend that has no such field, and opaque values of reasoning go only to the vendor that made them.
+    """
+    front, back, lost = context.front, context.back, context.lost
+    request = without_redirects(context.request, lost)
+    if request.context and back.request(Feature.CONTEXT) is Support.DROP:
+        request = _context_as_system(request)
+    context.request = request = for_backend(request, front, back, lost)
+    if not back.caches_marks and marks_in(request):
+        lost.add(Feature.EXTRAS, "prompt cache markers")
+    stages: list[Stage] = []
+    if back.awaits_results:
+        stages.append(ShowAwaitedCalls())
+    if (withhold := withhold_server_tools(context)) is not None:
+        stages.append(withhold)
+    if front.wants_signatures or (back.vendor and front.vendor not in ("", back.vendor)):
+        stages.append(SealSignatures(front, back))
+    for factory in factories:
+        if (stage := factory(context)) is not None:
+            stages.append(stage)
+    return stages
 
 
 def load(target: str) -> StageFactory:

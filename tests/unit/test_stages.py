@@ -40,14 +40,12 @@ from bridge.model import (
 from bridge.model.closing import PIECES
 from bridge.model.events import AWAITS_RESULT
 from bridge.pipeline.stages import (
-    AUTOMATIC,
     Stage,
     StageContext,
     WithholdServerTools,
     build,
     load,
     load_object,
-    show_awaited_calls,
     withhold_server_tools,
 )
 from tests.strategies import answers, batches
@@ -253,8 +251,8 @@ class TestFactory:
         assert TextDelta("1-told-1", 'f({"a":1}) -> fine') in out
 
     def test_it_is_automatic(self) -> None:
-        assert len(build(AUTOMATIC, context(capabilities(), capabilities(RunsTools.ANY)))) == 1
-        assert build(AUTOMATIC, context(capabilities(), capabilities())) == []
+        assert len(build((), context(capabilities(), capabilities(RunsTools.ANY)))) == 1
+        assert build((), context(capabilities(), capabilities())) == []
 
 
 def test_build_keeps_the_order_and_leaves_out_none() -> None:
@@ -322,8 +320,7 @@ class TestLoad:
 
 def test_a_call_whose_result_is_awaited_is_shown_as_the_clients() -> None:
     back = replace(capabilities(RunsTools.ANY), awaits_results=True)
-    stage = show_awaited_calls(context(capabilities(), back))
-    assert stage is not None
+    (stage,) = build((), context(capabilities(client_runs=False), back))
     call = [PartStarted("p", "m", PartKind.TOOL_CALL, "c1", "clock"), PartEnded("p")]
     ended = [MessageEnded("m", reason=FinishReason.INTERRUPTED), RunFinished(FinishReason.INTERRUPTED)]
     awaited, question = Interrupted("c1", AWAITS_RESULT, None, "c1"), Interrupted("i", "approval", "May I?")
@@ -331,4 +328,4 @@ def test_a_call_whose_result_is_awaited_is_shown_as_the_clients() -> None:
     assert shown == [*call, MessageEnded("m", reason=FinishReason.TOOL_CALLS), RunFinished(FinishReason.TOOL_CALLS)]
     assert stage([awaited, question, ended[1]]) == [question, ended[1]], "another question is still asked"
     assert stage([question, ended[1]]) == [question, ended[1]]
-    assert show_awaited_calls(context(capabilities(), capabilities())) is None
+    assert build((), context(capabilities(), capabilities())) == []

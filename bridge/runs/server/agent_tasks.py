@@ -35,7 +35,7 @@ from bridge.runs.task_stream import STATES
 from bridge.server.descriptions import described
 from bridge.server.handler import RequestScope
 from bridge.server.runs import attend
-from bridge.server.wire import PERMIT, WHERE, decoded, response_of
+from bridge.server.wire import SERVED_BY, decoded, response_of
 
 _PLAIN_ENDS = frozenset({FinishReason.STOP, FinishReason.CANCELED})
 _MOST_LISTED = 1000
@@ -44,11 +44,11 @@ _MOST_LISTED = 1000
 
 async def serve_task_call(scope: RequestScope) -> web.StreamResponse:
     """Answer a request by what it says of itself."""
-    where = scope.http[WHERE]
+    where = scope.http[SERVED_BY].details(scope.http)
     scope.context.error_details.update(where)
     wire = await scope.read()
     call = await decoded(_dialect(scope).decode_call, wire, scope.context)
-    await scope.http[PERMIT](call.operation)
+    await scope.http[SERVED_BY].permit(scope.http, call.operation)
     if call.operation is Operation.DESCRIBE:
         agent = described(scope.bridge, scope.route, scope.http, secured=bool(scope.user))
         return response_of(_dialect(scope).encode_own_description(call, agent))
