@@ -263,9 +263,7 @@ def build(factories: Sequence[StageFactory], context: StageContext) -> list[Stag
     context.request = request = for_backend(request, front, back, lost)
     if not back.caches_marks and marks_in(request):
         lost.add(Feature.EXTRAS, "prompt cache markers")
-    stages: list[Stage] = []
-    if back.awaits_results:
-        stages.append(ShowAwaitedCalls())
+    stages: list[Stage] = [ShowAwaitedCalls()] if back.awaits_results else []
     if (withhold := withhold_server_tools(context)) is not None:
         stages.append(withhold)
     if front.wants_signatures or (back.vendor and front.vendor not in ("", back.vendor)):

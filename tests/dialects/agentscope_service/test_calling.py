@@ -240,7 +240,7 @@ def test_the_only_agent_need_not_be_named() -> None:
 def test_a_session_without_a_name_is_no_session(body: Any) -> None:
     drive = Drive(Request([user()]), named=False)
     drive.run.next()
-    with pytest.raises(BackendError, match="created a session without an id"):
+    with pytest.raises(BackendError, match="without an id"):
         drive.gets(body, 201)
 
 
