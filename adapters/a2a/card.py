@@ -17,7 +17,7 @@ _MAX_AGE = re.compile(r"max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
 _KEPT, _LONGEST = 60.0, 86400.0
 """Seconds for which a card is cached: if its server sends no lifetime, and at most."""
 _MOST = 64
-"""Maximum number of interfaces of a card that are read."""
+"""Interfaces of a card that are read; further ones are ignored."""
 _MEMO = "card"
 _PATH = "/%:@!$&'()*+,;=~"
 """Characters that need no quoting in a path, beside letters, digits and `-._`."""

@@ -3,10 +3,10 @@
 Labels come from the configuration and from closed lists only: routes, dialects, backends, error codes, features. Never
 a model, a user, a path or a text of a request, so that no client can create series.
 
-A process that is alone counts in plain numbers (`bridge.telemetry.series`). With several workers, each process writes
-its numbers into files of one folder (`PROMETHEUS_MULTIPROC_DIR`, created by the parent process), and any of them
-reports the sum. This is the method of `prometheus_client`, which keeps the numbers of dead workers. The folder must be
-set before that package is imported, so this module is imported late.
+A single process counts in plain numbers (`bridge.telemetry.series`). With several workers, each process writes its
+numbers into files of one folder (`PROMETHEUS_MULTIPROC_DIR`, created by the parent process), and any of them reports
+the sum. This is the method of `prometheus_client`, which keeps the numbers of dead workers. The folder must be set
+before that package is imported, so this module is imported late.
 """
 
 from __future__ import annotations
