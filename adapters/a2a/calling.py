@@ -12,7 +12,7 @@ from bridge.codec.wire import holds_events, payloads_in
 from bridge.dialects.a2a import errors
 from bridge.dialects.a2a.card import Card, Interface, assumed, chosen, question, read_card, remember, remembered
 from bridge.dialects.a2a.decoder import A2ADecoder
-from bridge.dialects.a2a.options import back
+from bridge.dialects.a2a.options import BackOptions
 from bridge.dialects.a2a.sending import Sender
 from bridge.dialects.a2a.wire import OVER, WAITING, Version
 from bridge.errors import UNKNOWN_THREAD, BackendError, ErrorCode, Failure
@@ -27,7 +27,7 @@ _NO_CARD = frozenset({404, 405, 501})
 
 def encode_request(request: Request, context: Context) -> WireRequest:
     """The request with the message, for an agent of which nothing is known but the options."""
-    interface = assumed(back(context), 0.0).interfaces[0]
+    interface = assumed(BackOptions.of(context), 0.0).interfaces[0]
     return Sender(request, context).send(interface, stream=request.stream)
 
 
@@ -45,7 +45,7 @@ def decode_error(wire: WireResponse) -> Failure:
 
 
 def _whole(decoder: A2ADecoder, wire: WireResponse) -> tuple[list[Event], Failure | None]:
-    """The events of an answer in one piece, and what is wrong with one that is none."""
+    """Return the events of a whole answer; an invalid one is a failure."""
     if holds_events(wire):
         return decoder.feed(payloads_in(wire.body)), None
     value = read_json(wire.body)
@@ -68,7 +68,7 @@ class Calling:
     def __init__(self, request: Request, context: Context, memo: dict[str, Any]) -> None:
         self._sender = Sender(request, context)
         self._context = context
-        self._options = back(context)
+        self._options = BackOptions.of(context)
         self._memo = memo
         self._decoder = A2ADecoder(context)
         self._card: Card | None = None
@@ -91,7 +91,8 @@ class Calling:
             assert self._interface is not None
             assert self._card is not None
             self._to_send, self._sent, self._asked = False, True, _Asked.MESSAGE
-            # Also for a client that does not stream: a stream tells the task's id at once, by which it can be ended.
+            # Also for a client that does not stream: a stream reveals the task's id at once, which is needed to cancel
+            # it.
             self._open = self._card.streaming
             return Step(self._sender.send(self._interface, stream=self._open))
         if self._open or self._gave_up or not self._decoder.waits_for_task:
@@ -145,7 +146,7 @@ class Calling:
                 return self._without_card(failure)
             case _Asked.MESSAGE:
                 return self._otherwise(failure)
-        # What became of the task is asked a few times; then nobody knows.
+        # The state of the task is polled a few times, then it counts as lost.
         self._refusals += 1
         self._pause = max(self._pause, _FIRST_PAUSE)
         lost = failure.backend_code == errors.UNKNOWN_TASK

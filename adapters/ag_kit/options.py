@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from bridge.codec import Context, Options
+from bridge.codec import Options
+from bridge.codec.units import OffWord
 
 Generation = Literal[1, 2]
 
 
 class FrontOptions(Options):
-    """Options of a route whose clients speak AG-Kit."""
+    """Options of an AG-Kit route."""
 
     generation: Generation | None = Field(
         None,
@@ -43,19 +44,13 @@ class FrontOptions(Options):
         description="true: add reasoning, model, usage and code to events of generation 1, for clients that read "
         "these fields.",
     )
-    keepalive: Literal["off", "comment"] = Field(
+    keepalive: OffWord[Literal["off", "comment"]] = Field(
         "off", description="What is sent on an idle stream: nothing, or an SSE comment."
     )
 
-    @field_validator("keepalive", mode="before")
-    @classmethod
-    def _yaml_off(cls, value: Any) -> Any:
-        """YAML reads a bare `off` as false."""
-        return "off" if value is False else value
-
 
 class BackOptions(Options):
-    """Options of a backend that speaks AG-Kit."""
+    """Options of an AG-Kit backend."""
 
     generation: Generation = Field(
         1, description="Generation of requests to the backend; the generation of answers is detected."
@@ -67,13 +62,3 @@ class BackOptions(Options):
     unsupported_media: Literal["refuse", "text"] = Field(
         "refuse", description="Media, which generation 1 does not support: refuse the request, or send them as text."
     )
-
-
-def front(context: Context) -> FrontOptions:
-    """The front's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, FrontOptions) else FrontOptions()
-
-
-def back(context: Context) -> BackOptions:
-    """The back's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, BackOptions) else BackOptions()

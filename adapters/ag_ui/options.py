@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from bridge.codec import Context, Options
+from bridge.codec import Options
+from bridge.codec.units import OffWord
 
 Prop: TypeAlias = Literal[
     "model",
@@ -27,7 +28,7 @@ Prop: TypeAlias = Literal[
 
 
 class FrontOptions(Options):
-    """Options of a route whose clients speak AG-UI."""
+    """Options of an AG-UI route."""
 
     reasoning_events: Literal["reasoning", "thinking", "none"] = Field(
         "reasoning", description="Reasoning events: REASONING_*, THINKING_* for the oldest clients, or none."
@@ -35,19 +36,13 @@ class FrontOptions(Options):
     forwarded_props: tuple[Prop, ...] = Field(
         (), description="Keys of forwardedProps that set fields of the request; all others go to AG-UI backends only."
     )
-    keepalive: Literal["comment", "off"] = Field(
+    keepalive: OffWord[Literal["comment", "off"]] = Field(
         "comment", description="What is sent on an idle stream: an SSE comment, or nothing."
     )
 
-    @field_validator("keepalive", mode="before")
-    @classmethod
-    def _yaml_off(cls, value: Any) -> Any:
-        """YAML reads a bare `off` as false."""
-        return "off" if value is False else value
-
 
 class BackOptions(Options):
-    """Options of a backend that speaks AG-UI."""
+    """Options of an AG-UI backend."""
 
     protocol_version: Literal["1.0"] | None = Field(
         None, description="Protocol version in requests; null for agents of 0.x, some of which reject the field."
@@ -61,13 +56,3 @@ class BackOptions(Options):
     reasoning_history: bool = Field(
         True, description="Send earlier reasoning as messages; off for Python agents up to 0.1.9, which reject them."
     )
-
-
-def front(context: Context) -> FrontOptions:
-    """The front's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, FrontOptions) else FrontOptions()
-
-
-def back(context: Context) -> BackOptions:
-    """The back's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, BackOptions) else BackOptions()

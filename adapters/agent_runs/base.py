@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bridge.codec import Context, Dialect, registry
-from bridge.dialects.agent_runs.options import BackOptions, FrontOptions, back, front
+from bridge.dialects.agent_runs.options import BackOptions, FrontOptions
 from bridge.model import HistoryMode
 
 NAME = "agent-runs"
@@ -13,15 +13,15 @@ BASE = "ag-ui"
 MODES = ("chat", "automation")
 
 AGUI: Dialect = registry.get(BASE)
-# Messages are compared by id: the whole talk and what is new alone are both legal. A backend keeps the talk
-# by its thread, and is sent the whole of it all the same.
+# Messages are compared by id: the whole conversation and only new messages are both legal. A backend keeps the
+# conversation by its thread, and is sent the whole of it all the same.
 CAPABILITIES = replace(AGUI.capabilities, history=HistoryMode.DELTA, keeps_history=True, wants_whole=True)
 
 
 def inner(context: Context) -> Context:
     """The context as AG-UI's front wants it. The server keeps ids apart over the whole thread, so that the encoder
     need not: what it calls a message is what the history calls it."""
-    chosen: FrontOptions = front(context)
+    chosen: FrontOptions = FrontOptions.of(context)
     options = AGUI.front_options.model_validate({"reasoning_events": chosen.reasoning_events})
     request = context.request and replace(context.request, history=HistoryMode.FULL)
     return replace(context, options=options, request=request)
@@ -29,7 +29,7 @@ def inner(context: Context) -> Context:
 
 def outer(context: Context) -> Context:
     """The context as AG-UI's back wants it."""
-    chosen: BackOptions = back(context)
+    chosen: BackOptions = BackOptions.of(context)
     fields = {
         "forward_props": chosen.forward_props,
         "reasoning_history": chosen.reasoning_history,

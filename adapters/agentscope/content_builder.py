@@ -164,7 +164,7 @@ class ContentBuilder:
         return self._set("update_data", "data", {"data": {**(self._payload["data"] or {}), key: value}})
 
     def add_data_delta(self, data: dict[str, Any]) -> Snapshot:
-        """Merge data key by key: texts, lists and objects are joined, numbers added, other values replaced."""
+        """Merge data key by key: texts, lists and objects are concatenated, numbers added, other values replaced."""
         self._require_type("add_data_delta", "data")
         return self.add_payload_delta({"data": data})
 
@@ -261,7 +261,7 @@ def _check_data(value: Any) -> None:
     try:
         dumps(value)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"data: expected what JSON can say; {error}.") from None
+        raise ValueError(f"data: expected a JSON value; {error}.") from None
 
 
 def _joined(kind: str, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

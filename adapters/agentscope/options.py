@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from bridge.codec import Context, Options, SingleRunOptions
+from bridge.codec import Options, SingleRunOptions
+from bridge.codec.units import OffWord
 
 CallType = Literal["plugin_call", "function_call"]
 _REASONING = "Type of reasoning messages: REASONING, which the documented enumeration lacks, or MESSAGE."
 
 
 class FrontOptions(SingleRunOptions):
-    """Options of a route that speaks AgentScope to its clients."""
+    """Options of an AgentScope route."""
 
     call_type: CallType = Field(
         "plugin_call", description="Message type of ordinary tool calls; the web frontend shows only plugin_call."
@@ -26,7 +27,7 @@ class FrontOptions(SingleRunOptions):
     events: Literal["drop", "messages"] = Field(
         "drop", description="messages: send state, steps and custom events as messages of types state, step and custom."
     )
-    keepalive: Literal["comment", "message", "off"] = Field(
+    keepalive: OffWord[Literal["comment", "message", "off"]] = Field(
         "comment", description="What is sent on an idle stream: an SSE comment, a heartbeat message, or nothing."
     )
     length: Literal["completed", "incomplete"] = Field(
@@ -45,15 +46,9 @@ class FrontOptions(SingleRunOptions):
         "streams.",
     )
 
-    @field_validator("keepalive", mode="before")
-    @classmethod
-    def _yaml_off(cls, value: Any) -> Any:
-        """YAML reads a bare `off` as false."""
-        return "off" if value is False else value
-
 
 class JavaFrontOptions(FrontOptions):
-    """Options of a route that speaks the Java form: it has no metadata, only statuses and types."""
+    """Options of a route with the Java form: it has no metadata, only statuses and types."""
 
     call_type: CallType = Field("function_call", description="Message type of calls of function tools.")
     length: Literal["completed"] = Field(
@@ -67,7 +62,7 @@ class JavaFrontOptions(FrontOptions):
 
 
 class BackOptions(Options):
-    """Options of a backend that speaks AgentScope."""
+    """Options of an AgentScope backend."""
 
     path: str = Field("/process", description="Path of the chat endpoint below the base URL.")
     stop_path: str | None = Field(
@@ -79,17 +74,7 @@ class BackOptions(Options):
 
 
 class JavaBackOptions(BackOptions):
-    """Options of a backend that speaks the Java form."""
+    """Options of a backend with the Java form."""
 
     call_type: CallType = Field("function_call", description="Message type of calls of function tools in the history.")
     reasoning: Literal["reasoning", "message"] = Field("reasoning", description=_REASONING)
-
-
-def front(context: Context, kind: type[FrontOptions] = FrontOptions) -> FrontOptions:
-    """The front's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, kind) else kind()
-
-
-def back(context: Context, kind: type[BackOptions] = BackOptions) -> BackOptions:
-    """The back's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, kind) else kind()

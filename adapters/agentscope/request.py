@@ -6,19 +6,12 @@ from typing import Any
 
 from bridge.codec import Context, WireRequest
 from bridge.codec.check import Node
-from bridge.codec.jsontext import need_json, read_body
+from bridge.codec.jsontext import need_json, read_body, text_of
 from bridge.dialects.agentscope.calls import CALLS, OUTPUTS, call_of, result_of
 from bridge.dialects.agentscope.contents import part_of
 from bridge.dialects.agentscope.extras import NAME, reasoning_of
-from bridge.dialects.agentscope.normalization import (
-    CAMEL_CASE,
-    CONTENT_TYPES,
-    message_type,
-    normalized,
-    text_of,
-    unwrap_data,
-)
-from bridge.dialects.agentscope.options import front
+from bridge.dialects.agentscope.normalization import CAMEL_CASE, CONTENT_TYPES, message_type, normalized, unwrap_data
+from bridge.dialects.agentscope.options import FrontOptions
 from bridge.model import (
     HistoryMode,
     Interrupted,
@@ -75,7 +68,7 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     body = _NormalizedNode(read_body(wire.body))
     reader = _InputReader()
     reader.read(body)
-    streams = body.boolean("stream") is not False or not front(context).honour_stream
+    streams = body.boolean("stream") is not False or not FrontOptions.of(context).honour_stream
     rest = body.rest(_FIELDS)
     request = Request(
         reader.messages,

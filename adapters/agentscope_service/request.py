@@ -6,7 +6,7 @@ before the user's first text, and earlier calls and results are told as text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ from bridge.model import (
     as_text,
 )
 from bridge.model.media_types import type_of_name
-from bridge.model.parts import mime_of
+from bridge.model.parts import after_last_answer, mime_of
 
 NAME = "agentscope-service"
 USER_HEADER = "x-user-id"
@@ -61,7 +61,7 @@ class MessageWriter:
 
     def write(self, request: Request) -> Said:
         """Raises `Unsupported` for a medium that the service does not take."""
-        first_new = _behind_last_answer(request.messages)
+        first_new = after_last_answer(request.messages)
         whole: list[Wire] = []
         news: list[Wire] = []
         results: dict[str, Wire] = {}
@@ -140,11 +140,6 @@ def _feature(part: Part) -> Feature:
     return Feature.DATA
 
 
-def _behind_last_answer(messages: Sequence[Message]) -> int:
-    """The index of the first message behind the last one of the assistant."""
-    return next((n for n in range(len(messages), 0, -1) if messages[n - 1].role == "assistant"), 0)
-
-
 def _text(text: str) -> Wire:
     return {"type": "text", "text": text}
 
@@ -162,8 +157,8 @@ def _media(media: Media, place: str) -> Wire:
     guessed = media.mime or type_of_name(media.filename) or type_of_name(source.url.partition("?")[0])
     if guessed is None:
         raise Unsupported(
-            f"{place}: agentscope-service needs the media type of a URL: expected one, or an address that ends in the "
-            f"extension of a file.",
+            f"{place}: agentscope-service needs the media type of a URL: expected one, or a URL that ends in a file "
+            f"extension.",
             param=place,
         )
     return {"type": "data", "source": {"type": "url", "url": source.url, "media_type": guessed}, **name}
@@ -242,7 +237,7 @@ def answers_in(request: Request, said: Said, waiting: Waiting) -> Answers:
         block = asking.get(answer.interrupt_id)
         if block is None:
             raise RequestError(
-                f"{answer.place}: the agent does not wait for this answer any more.",
+                f"{answer.place}: the agent is no longer waiting for this answer.",
                 code=ErrorCode.CONFLICT,
                 param=answer.place,
             )

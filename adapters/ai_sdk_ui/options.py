@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from bridge.codec import Context, Options
+from bridge.codec import Options
 from bridge.model import HistoryMode
 
 BodyField: TypeAlias = Literal[
@@ -27,7 +27,7 @@ BodyField: TypeAlias = Literal[
 
 
 class FrontOptions(Options):
-    """Options of a route whose clients speak the UI message stream."""
+    """Options of a route with the UI message stream."""
 
     ui_version: Literal[5, 6, 7] = Field(
         6, description="Oldest major version of `ai` among the clients; version 5 has no tool approvals."
@@ -50,7 +50,7 @@ class FrontOptions(Options):
 
 
 class BackOptions(Options):
-    """Options of a backend that speaks the UI message stream."""
+    """Options of a backend with the UI message stream."""
 
     system: Literal["text", "message", "body"] = Field(
         "text",
@@ -60,13 +60,3 @@ class BackOptions(Options):
     body_fields: tuple[BodyField, ...] = Field(
         (), description="Fields to send beside `messages`; the protocol defines none of them."
     )
-
-
-def front(context: Context) -> FrontOptions:
-    """The front's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, FrontOptions) else FrontOptions()
-
-
-def back(context: Context) -> BackOptions:
-    """The back's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, BackOptions) else BackOptions()

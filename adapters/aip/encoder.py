@@ -1,7 +1,7 @@
 """Events -> the answers of one turn.
 
-By default a turn is one HOLD_RESPONSE: many clients read exactly one answer for each inquiry. A turn whose task is
-finished says so; one that failed breaks its task and names the error.
+By default a turn is one HOLD_RESPONSE: many clients read exactly one answer for each inquiry. The task of a turn is
+finished with it, or broken with the error if the turn failed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bridge.codec.sequencer import Sequencer
 from bridge.dialects.aip.content import item_of
 from bridge.dialects.aip.errors import error_text
 from bridge.dialects.aip.messages import ContentItem, SessionStatus, TaskStatus
-from bridge.dialects.aip.options import front
+from bridge.dialects.aip.options import FrontOptions
 from bridge.dialects.aip.request import Inquiry
 from bridge.errors import ErrorCode, Failure
 from bridge.model import FinishReason, Media, Origin, PartKind, as_markdown, interrupt_text
@@ -42,7 +42,7 @@ class Encoder:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._lost = context.lost
-        self._options = front(context)
+        self._options = FrontOptions.of(context)
         self._inquiry = Inquiry.of(context.request)
         self._sequencer = Sequencer(context.lost, _FREE)
         self._items: list[ContentItem] = []

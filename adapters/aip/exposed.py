@@ -1,8 +1,8 @@
 """A client's own tools as nodes at the gateway, for the agent of one session.
 
 In the generation `tool` each is a node with an address of its own, in `toolbox` one node has all. Their domain is the
-session's id: an agent that serves several asks for the domain of the one it answers. Calls of others than this agent
-are refused: what they say would be another client's.
+session's id: an agent with several sessions queries the domain of the current one. Calls of others than this agent are
+refused, as they would belong to another client.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from bridge.codec import Context
 from bridge.codec.jsontext import dumps
-from bridge.codec.media import request_feature, result_words
+from bridge.codec.media import request_feature, result_as_text
 from bridge.codec.redact import printable
 from bridge.codec.sessions import ClientTools, Refuse, Registration, Respond
 from bridge.codec.tools import supported
@@ -19,7 +19,7 @@ from bridge.dialects.aip.described import texts_of, typed
 from bridge.dialects.aip.gateway import CALL_TOOL
 from bridge.dialects.aip.generation import arguments_of
 from bridge.dialects.aip.messages import BoxedTool, ContentItem, Mode, ToolBoxInfo, ToolInfo, ToolRequest, ToolResponse
-from bridge.dialects.aip.options import back
+from bridge.dialects.aip.options import BackOptions
 from bridge.dialects.aip.registration import Membership
 from bridge.dialects.aip.request import NAME
 from bridge.model import Request, Tool, ToolCall, ToolMode, ToolResult
@@ -28,12 +28,12 @@ _ERROR = "Error executing tool: "
 
 
 def exposed(request: Request, context: Context, session_id: str) -> Exposed | None:
-    """The tools of a request as they are to be found; None where they are not, or where there are none.
+    """Return the tools of a request that are exposed; None if they are not, or if there are none.
 
     Raises `Unsupported` for a tool that is no function.
     """
     choice = request.tool_choice
-    if not back(context).expose_client_tools or (choice is not None and choice.mode is ToolMode.NONE):
+    if not BackOptions.of(context).expose_client_tools or (choice is not None and choice.mode is ToolMode.NONE):
         return None
     tools = supported(request, NAME, context.lost)
     return Exposed(tools, context, session_id) if tools else None
@@ -45,7 +45,7 @@ class Exposed(ClientTools):
     path = CALL_TOOL
 
     def __init__(self, tools: Sequence[Tool], context: Context, session_id: str) -> None:
-        options = back(context)
+        options = BackOptions.of(context)
         self.host, self.wait = options.tools_host, options.tools_wait
         self._agent = options.agent or context.model or ""
         self._session_id = session_id
@@ -77,7 +77,7 @@ class Exposed(ClientTools):
         try:
             request = ToolRequest.from_bytes(body)
         except ValueError as error:
-            return Refuse("INVALID_ARGUMENT", f"CallTool: the request is no message of this method ({error}).")
+            return Refuse("INVALID_ARGUMENT", f"CallTool: the request is not a message of this method ({error}).")
         boxed = self._box is not None and request.receiver_id == self._box
         name = request.tool_name if boxed else self._nodes.get(request.receiver_id)
         if name not in self._described:
@@ -95,12 +95,12 @@ class Exposed(ClientTools):
         return ToolCall(self._context.make_id("call"), name, dumps(arguments).decode())
 
     def answer(self, body: bytes, result: ToolResult) -> bytes:
-        request, text = ToolRequest.from_bytes(body), result_words(result.parts, self._context.lost, request_feature)
+        request, text = ToolRequest.from_bytes(body), result_as_text(result.parts, self._context.lost, request_feature)
         return _response(request, **({"error": text} if result.is_error else {"text": text})).to_bytes()
 
 
 def _response(request: ToolRequest, text: str = "", error: str | None = None) -> ToolResponse:
-    """A tool's answer, in the reference tool's words where there is none."""
+    """Return a tool's answer, with the reference tool's text if there is none."""
     failed = error is not None
     content = [] if failed else [ContentItem(text)]
     summary = f"{_ERROR}{error}" if failed else "No Error"

@@ -59,7 +59,7 @@ EVERY_DOMAIN = "default"
 _IS_ERROR = 4
 """The number of `is_error` in a ToolResponse."""
 _MOST_NEWS = 1000
-"""Updates that wait for a subscriber; one who does not read them is none any more."""
+"""Updates that wait for a subscriber; one that does not read them is removed."""
 _NO_GATEWAY = Refuse("UNIMPLEMENTED", "This is the address of an agent, not of a gateway.")
 _GIVES = {Mode.IMAGE: Feature.IMAGE, Mode.AUDIO: Feature.AUDIO, Mode.EMBEDDED: Feature.FILE}
 _TAKES = {Mode.IMAGE: Feature.IMAGE_INLINE, Mode.AUDIO: Feature.AUDIO_INLINE, Mode.EMBEDDED: Feature.FILE_INLINE}
@@ -67,7 +67,7 @@ _TAKES = {Mode.IMAGE: Feature.IMAGE_INLINE, Mode.AUDIO: Feature.AUDIO_INLINE, Mo
 
 @dataclass(slots=True)
 class Node:
-    """One registered node. `raw`: its registration; `beat`: when it was last heard of, in monotonic seconds.
+    """One registered node. `raw`: its registration; `beat`: its last heartbeat, in monotonic seconds.
 
     `address`: where it is called, without a scheme; `owner`: the user who registered it, who alone may change it.
     """
@@ -164,14 +164,14 @@ class Gateway(AgentRegistry):
     def _subscribe(self, body: bytes, now: float, by: Visitor) -> Decision:
         subscription = Subscription.from_bytes(body)
         if not subscription.subscriber_id:
-            return Refuse("INVALID_ARGUMENT", "subscriber_id: required, expected the id of the one who subscribes.")
+            return Refuse("INVALID_ARGUMENT", "subscriber_id: required, expected the id of the subscriber.")
         if subscription.subscriber_id in self._watching:
             return Refuse("ALREADY_EXISTS", f"Subscriber [{printable(subscription.subscriber_id)}] already subscribed.")
         self._watching[subscription.subscriber_id] = _Subscriber(by.user, set(subscription.node_ids), [])
         return Subscribe(subscription.subscriber_id)
 
     def _unsubscribe(self, body: bytes, now: float, by: Visitor) -> Decision:
-        """From some nodes, or from all; who has none left is no subscriber any more."""
+        """Unsubscribe from some nodes, or from all; without nodes, the subscriber is removed."""
         subscription = Subscription.from_bytes(body)
         found = self._watching.get(subscription.subscriber_id)
         if found is None:
@@ -202,7 +202,7 @@ class Gateway(AgentRegistry):
                 del self._watching[name]
 
     def _drop(self, name: str, event: NodeEvent) -> bool:
-        """Forgets a node; whether it was there."""
+        """Remove a node. Return whether it existed."""
         node = self.nodes.pop(name, None)
         if node is not None:
             self._changes.append(node.change(event))
@@ -227,10 +227,10 @@ class Gateway(AgentRegistry):
         try:
             return self._methods[method](body, now, by)
         except ValueError as error:
-            return Refuse("INVALID_ARGUMENT", f"{method}: the request is no message of this method ({error}).")
+            return Refuse("INVALID_ARGUMENT", f"{method}: the request is not a message of this method ({error}).")
 
     def _register(self, body: bytes, now: float, by: Visitor, *, is_agent: bool) -> Decision:
-        """A node that crashed and comes back takes its place; anybody else finds the id taken."""
+        """A node that crashed and comes back replaces its registration; for any other, the id is taken."""
         head = NodeHead.from_bytes(body)
         what = "Agent" if is_agent else "Tool"
         if not head.node_id or not head.address:
@@ -328,7 +328,7 @@ class Gateway(AgentRegistry):
         generation: Generation = "tool" if peer.agent else of_registration(raw, known.generation)
         node = Node.of(head, raw, generation, by.user, now, is_agent=bool(peer.agent))
         if head.node_id in self._joining:
-            return Refuse("ABORTED", f"Node [{name}] is registered or updated by another call now.")
+            return Refuse("ABORTED", f"Node [{name}] is being registered or updated by another call.")
         if node.address != known.address:
             return self._dial(_Joining(node, is_update=True), by)
         return self._updated(node, now)
@@ -435,7 +435,7 @@ class ToolNode(Gateway):
         try:
             receiver = ToolRequest.from_bytes(body).receiver_id
         except ValueError as error:
-            return Refuse("INVALID_ARGUMENT", f"CallTool: the request is no message of this method ({error}).")
+            return Refuse("INVALID_ARGUMENT", f"CallTool: the request is not a message of this method ({error}).")
         if receiver not in ("", self._tool_id):
             return Refuse("INTERNAL", f"Handling request failure: this is not the tool {receiver[:80]!r}")
         return Handle(self._tool_id)
@@ -480,7 +480,7 @@ def options_of(agent: OwnAgent) -> FrontOptions:
 
 
 def info_of(name: str, address: str, agent: OwnAgent) -> AgentInfo:
-    """Return the entry of one of our agents: it accepts and returns what all of its backends do."""
+    """Return the entry of an agent of the bridge: it accepts and returns what all of its backends do."""
     options = options_of(agent)
     return AgentInfo(
         name,

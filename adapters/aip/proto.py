@@ -1,8 +1,8 @@
 """Protocol Buffers on the wire: bytes <-> numbered fields (protobuf.dev, "Encoding").
 
-Messages are dataclasses whose attributes say their numbers and kinds. Reading skips unknown numbers, takes
-repeated numbers packed or one by one, and lets the last of several values win; writing leaves out zero values, as
-proto3 does. What a codec needs of the format is this small, and registrations have to stay opaque bytes anyhow.
+Messages are dataclasses whose attributes define their numbers and kinds. Reading skips unknown numbers, accepts
+repeated numbers packed or one by one, and lets the last of several values win; writing leaves out zero values, as in
+proto3. A codec needs no more of the format, and registrations have to stay opaque bytes anyhow.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UNSAID: Any = object()
 
 
 def at(number: int, kind: Kind, inner: type[Wire] | None = None, *, default: Any = _UNSAID) -> Any:
-    """An attribute of a message, for its dataclass: the number where it stands, its kind, and of messages the class.
+    """Define an attribute of a message in its dataclass: its number, its kind, and of messages the class.
 
     The default is that of proto3, unless another one is given.
     """
@@ -61,7 +61,7 @@ _tables: dict[type[Any], dict[int, Field]] = {}
 
 
 def _fields_of(message: type[Any]) -> dict[int, Field]:
-    """The fields of a message by their numbers, as its attributes say them."""
+    """Return the fields of a message by their numbers."""
     table = _tables.get(message)
     if table is None:
         found = ((each.name, each.metadata[_WIRE]) for each in dataclasses.fields(message))
@@ -81,7 +81,7 @@ class Wire:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """The message that these bytes are. Raises `ValueError` for bytes that are none."""
+        """Parse a message. Raises `ValueError` for invalid bytes."""
         message, known = cls(), _fields_of(cls)
         for number, value in fields(data):
             if number in known:
@@ -114,7 +114,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         else:
             raise ValueError(f"field {number} has the unknown wire type {kind}")
         if place + size > end:
-            raise ValueError(f"field {number} is cut: {size} bytes expected, {end - place} left")
+            raise ValueError(f"field {number} is truncated: {size} bytes expected, {end - place} left")
         if kind == 2:
             yield number, data[place : place + size]
         place += size
@@ -125,7 +125,7 @@ def varint(data: bytes, place: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if place >= len(data) or shift > 63:
-            raise ValueError("a number is cut or too long")
+            raise ValueError("a number is truncated or too long")
         byte = data[place]
         place += 1
         value |= (byte & 0x7F) << shift

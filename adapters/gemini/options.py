@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from bridge.codec import Context, Options
+from bridge.codec import Options
+from bridge.codec.units import OffWord
 
 
 class FrontOptions(Options):
-    """Options of a route whose clients speak the Gemini API."""
+    """Options of a Gemini route."""
 
     reasoning: Literal["asked", "always", "drop"] = Field(
         "asked",
         description="The model's reasoning, as thought parts: for requests with includeThoughts, always, or never.",
     )
-    keepalive: Literal["text", "off"] = Field(
+    keepalive: OffWord[Literal["text", "off"]] = Field(
         "text", description="What is sent on a silent stream: a chunk with an empty text, or nothing."
     )
     media: Literal["data", "drop"] = Field(
@@ -27,15 +28,9 @@ class FrontOptions(Options):
         description="Tools that a backend of another dialect ran itself: left out, or sent as text or reasoning.",
     )
 
-    @field_validator("keepalive", mode="before")
-    @classmethod
-    def _yaml_off(cls, value: Any) -> Any:
-        """YAML reads a bare `off` as false."""
-        return "off" if value is False else value
-
 
 class BackOptions(Options):
-    """Options of a backend that speaks the Gemini API."""
+    """Options of a Gemini backend."""
 
     prefix: str = Field(
         "v1beta",
@@ -72,13 +67,3 @@ class BackOptions(Options):
         description="System messages in the middle of a conversation: put into systemInstruction, or sent as the "
         "user's text.",
     )
-
-
-def front(context: Context) -> FrontOptions:
-    """The options of a route; a context made without any means the defaults."""
-    return context.options if isinstance(context.options, FrontOptions) else FrontOptions()
-
-
-def back(context: Context) -> BackOptions:
-    """The options of a backend; a context made without any means the defaults."""
-    return context.options if isinstance(context.options, BackOptions) else BackOptions()

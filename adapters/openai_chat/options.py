@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from bridge.codec import Options
+from bridge.codec.units import OffWord
 
 
 class FrontOptions(Options):
-    """Options of a route whose clients speak chat completions."""
+    """Options of a chat completions route."""
 
     reasoning_field: Literal["reasoning_content", "reasoning", "both", "reasoning_details"] = Field(
         "reasoning_content",
         description="Field with the model's reasoning; reasoning_details adds that field, with signatures, to "
         "reasoning.",
     )
-    keepalive: Literal["comment", "chunk", "off"] = Field(
+    keepalive: OffWord[Literal["comment", "chunk", "off"]] = Field(
         "comment", description="What is sent on an idle stream: an SSE comment, an empty chunk, or nothing."
     )
     message_separator: str = Field("\n\n", description="Text between the texts of two messages of one answer.")
@@ -30,15 +31,9 @@ class FrontOptions(Options):
         "drop", description="Tool calls that the backend ran itself: omitted, or sent as text or as reasoning."
     )
 
-    @field_validator("keepalive", mode="before")
-    @classmethod
-    def _yaml_off(cls, value: Any) -> Any:
-        """YAML reads a bare `off` as false."""
-        return "off" if value is False else value
-
 
 class BackOptions(Options):
-    """Options of a backend that speaks chat completions."""
+    """Options of a chat completions backend."""
 
     include_usage: bool = Field(
         True, description="Request token counts in streams; off for servers that reject stream_options."

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bridge.codec import WireRequest, WireResponse
 from bridge.codec.check import Node
-from bridge.codec.jsontext import dumps, read_body, read_json
-from bridge.dialects.openai_responses.wire import dict_of
+from bridge.codec.jsontext import dict_of, dumps, read_body, read_json
 from bridge.errors import RequestError
 
 
@@ -16,7 +15,7 @@ def decode_message(message: str) -> WireRequest:
     for name in ("stream_id", "background"):
         if body.get(name):
             raise RequestError(
-                f"{name}: not supported over a WebSocket, where responses come one after the other.", param=name
+                f"{name}: not supported over a WebSocket, which serves one response at a time.", param=name
             )
     fields = {k: v for k, v in body.value.items() if k not in ("type", "stream_id", "background")}
     return WireRequest("POST", "/responses", body=dumps({**fields, "stream": True}))

@@ -1,4 +1,4 @@
-"""The configuration that is served without a file: a scripted agent behind every dialect over HTTP."""
+"""The configuration that is served without a file: a scripted agent behind every HTTP dialect."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Tools that others run for us, and the optional contract of dialects with such tools.
+"""Tools that backends run, and the optional contract of dialects with such tools.
 
-`supported` tells every codec that writes a request which tools its dialect can say.
+`supported` tells codecs which tools their dialect can express in a request.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ToolHostDialect(Dialect):
     """A dialect at whose backends tools are found and called, beside or instead of models."""
 
     def own_tools(self, options: Options) -> int | None:
-        """Return in how many rounds the model behind a route may call the tools at the route's own address.
+        """Return how many rounds of calls the model behind a route may make to tools at the route's own address.
 
         None, as by default, means never.
         """

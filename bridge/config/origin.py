@@ -11,7 +11,7 @@ from typing import Any
 from bridge.config.problems import Path, Problem, path_text
 from bridge.errors import ConfigError
 
-# Values below these keys are secrets or may hold one: a literal there is described, never shown.
+# Values below these keys may be secrets: messages name their kind, never the value.
 _SECRET = re.compile(r"(.*[_-])?(key|secret|token|password)|headers|auth|stores", re.IGNORECASE)
 _URL = re.compile(r"(.*_)?url", re.IGNORECASE)
 _HOLDS_MORE = re.compile(r"[@?]")  # a URL with credentials or a query
@@ -21,8 +21,8 @@ _LONGEST = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place in a file; line and column count from 1."""
+class Position:
+    """A position in a file; line and column count from 1."""
 
     line: int
     column: int
@@ -30,22 +30,22 @@ class Place:
 
 @dataclass(slots=True)
 class Origin:
-    """`name`: the file as the user wrote it, or what stands for it. `places`: the key of each value, by path.
+    """The origin of the values of a configuration.
 
-    `sources`: the values that came from variables or files, each with what it came from. `secret`: no value may
-    be shown but names.
+    `name` is the file as the user wrote it, or what stands for it. `places` are the positions of keys, by path.
+    `sources` names the variable or file of each value that came from one. With `secret`, messages show names only.
     """
 
     name: str
-    places: dict[Path, Place] = field(default_factory=dict)
+    positions: dict[Path, Position] = field(default_factory=dict)
     sources: dict[Path, str] = field(default_factory=dict)
     secret: bool = False
 
-    def place(self, path: Path) -> Place | None:
-        """The place of the key at `path`, or of the nearest one around it; None when there is no file."""
-        while path and path not in self.places:
+    def position(self, path: Path) -> Position | None:
+        """Return the position of the key at `path`, or of its nearest parent; None without a file."""
+        while path and path not in self.positions:
             path = path[:-1]
-        return self.places.get(path)
+        return self.positions.get(path)
 
     def hides(self, path: Path) -> bool:
         """Return whether the value at `path`, or one below it, is secret."""
@@ -57,7 +57,7 @@ class Origin:
         return self.secret or any(_SECRET.fullmatch(key) for key in keys)
 
     def show(self, path: Path, value: Any) -> str:
-        """The value as a message may tell it: `"abc"`, `12`, `a list`, `the value of ${PORT}`."""
+        """Return the value as a message may show it: `"abc"`, `12`, `a list`, `the value of ${PORT}`."""
         if path in self.sources:
             return f"the value of {self.sources[path]}"
         kind = _kind(value)
@@ -69,7 +69,7 @@ class Origin:
         return text if len(text) <= _LONGEST else f'{text[:_LONGEST]}..."'
 
     def error(self, problems: Iterable[Problem]) -> ConfigError:
-        """All problems as one exception, a line each in the order of the file.
+        """Return all problems as one exception, with a line for each in the order of the file.
 
         `failure.details["problems"]` holds them as mappings with path, message, file, line and column.
         """
@@ -79,16 +79,16 @@ class Origin:
         )
 
     def _order(self, path: Path) -> tuple[int, int]:
-        found = self.place(path)
+        found = self.position(path)
         return (found.line, found.column) if found else (0, 0)
 
     def _line(self, problem: Problem) -> str:
-        found = self.place(problem.path)
+        found = self.position(problem.path)
         head = f"{self.name}:{found.line}" if found else self.name
         return ": ".join(part for part in (head, path_text(problem.path), problem.message) if part)
 
     def _details(self, problem: Problem) -> dict[str, Any]:
-        found = self.place(problem.path)
+        found = self.position(problem.path)
         return {
             "path": path_text(problem.path),
             "message": problem.message,

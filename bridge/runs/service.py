@@ -1,7 +1,7 @@
-"""The runs of one bridge in one process: takes them from the queue, drives them, looks after those of dead processes.
+"""The runs of one bridge in one process: takes them from the queue, drives them, and ends those of dead processes.
 
-Any process that shares the store may start, read, cancel and delete any run; which one drives it is the store's
-matter. A run does not know who reads it: readers come and go.
+Any process that shares the store may start, read, cancel and delete any run; the store decides which one drives it. A
+run is independent of its readers.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from bridge.runs.subscription import START, Cursor, Subscription
 from bridge.runs.task_stream import TaskStream
 from bridge.runs.worker import LOST, LOST_PLAN, Drive, RunWorker, write_failure
 from bridge.stores import LEASE, Ownership, RunKey, RunRecord, RunState, RunStore
-from bridge.stores.runs import NOBODY, Created, Full, Room
+from bridge.stores.runs import NONE_BLOCKED, Blocked, Created, QueueLimits
 
 log = logging.getLogger("bridge.runs")
 
 Ended = Callable[[RunKey, RunPlan], Awaitable[None]]
-"""Is told when a run has ended that this process drove or buried."""
+"""Called when a run has ended that this process drove or that it ended for a dead one."""
 
 Drove = Callable[[RunPlan, Run], None]
 """Called with each run that this process drove, when it has ended."""
 
 Begun = Callable[[RunKey, RunPlan, int], Awaitable[None]]
-"""Is told when this process begins to drive a run, or buries one, and how many entries its log has by then.
+"""Called when this process begins to drive or to end a run, with the number of entries in its log.
 
 The run does not wait for it, and a stop only for a moment.
 """
@@ -50,15 +50,15 @@ class RunSlots(Protocol):
     """Admits the runs that a process drives, and bounds those that wait for it."""
 
     freed: asyncio.Event
-    """Set when an owner or scope that `full` named may have a free slot again."""
+    """Set when an owner or scope that `blocked` returned may have a free slot again."""
 
-    def full(self) -> Full | None:
+    def blocked(self) -> Blocked | None:
         """Return the owners and scopes without a free slot; None if there is no slot at all."""
 
     def take(self, key: RunKey) -> Callable[[], None] | None:
         """Take a slot for this run and return the function that releases it; None if there is no slot."""
 
-    def room(self, key: RunKey) -> Room | None:
+    def queue_limits(self, key: RunKey) -> QueueLimits | None:
         """Return how many unfinished runs the store may hold for one more like this to be admitted."""
 
 
@@ -69,8 +69,8 @@ class _SharedSlots:
         self._free = slots
         self.freed = asyncio.Event()
 
-    def full(self) -> Full | None:
-        return NOBODY if self._free else None
+    def blocked(self) -> Blocked | None:
+        return NONE_BLOCKED if self._free else None
 
     def take(self, key: RunKey) -> Callable[[], None] | None:
         self._free -= 1
@@ -80,7 +80,7 @@ class _SharedSlots:
         self._free += 1
         self.freed.set()
 
-    def room(self, key: RunKey) -> Room | None:
+    def queue_limits(self, key: RunKey) -> QueueLimits | None:
         return None
 
 
@@ -92,8 +92,8 @@ _WAIT = 5.0
 _STOP_SECONDS = 10.0
 """Seconds that runs have to end when the process stops."""
 _BESIDE_SECONDS = 2.0
-"""Seconds that what goes on beside the runs has left then."""
-STOPPED = Failure(ErrorCode.RUN_LOST, "The server that ran this was stopped.")
+"""Seconds that other tasks, beside the runs, have then."""
+STOPPED = Failure(ErrorCode.RUN_LOST, "The server stopped during the run.")
 
 
 class Runs:
@@ -140,29 +140,29 @@ class Runs:
         self._beside: set[asyncio.Task[None]] = set()
         self._troubles: set[str] = set()
         self._taking: asyncio.Task[None] | None = None
-        self._keeping: asyncio.Task[None] | None = None
+        self._maintaining: asyncio.Task[None] | None = None
 
     # ------------------------------------------------------------------ life
 
     async def open(self) -> None:
         """Start to take runs from the queue. The first call that needs the store opens it."""
-        if self._keeping is None:
+        if self._maintaining is None:
             self._taking = asyncio.create_task(self._take(), name="runs-take")
-            self._keeping = asyncio.create_task(self._keep(), name="runs-keep")
+            self._maintaining = asyncio.create_task(self._maintain(), name="runs-keep")
 
     @property
     def tasks(self) -> set[asyncio.Task[None]]:
         """The tasks that are at work; an orderly stop waits for them."""
         return set(self._tasks)
 
-    async def rest(self) -> None:
+    async def stop_taking(self) -> None:
         """Stop taking runs from the queue; other processes may."""
         await _stop(self._taking)
         self._taking = None
 
     async def retire(self) -> None:
         """End the runs that this process drives with the failure `STOPPED`."""
-        await self.rest()
+        await self.stop_taking()
         for worker in list(self._workers.values()):
             worker.cut(STOPPED)
         if self._tasks:
@@ -170,8 +170,8 @@ class Runs:
 
     async def close(self) -> None:
         await self.retire()
-        await _stop(self._keeping)
-        self._keeping = None
+        await _stop(self._maintaining)
+        self._maintaining = None
         if self._beside:
             await asyncio.wait(self._beside, timeout=_BESIDE_SECONDS)
         for task in [*self._tasks, *self._beside]:
@@ -186,7 +186,9 @@ class Runs:
         Raises `StoreConflict` for another fingerprint, `ThreadBusy` for a run that has to be `alone` while another one
         of its thread has not ended, and `BridgeError`: rate_limited when the queue is full, store_unavailable.
         """
-        return await self._store.create(key, fingerprint, plan.dump(), alone=alone, room=self._slots.room(key))
+        return await self._store.create(
+            key, fingerprint, plan.dump(), alone=alone, limits=self._slots.queue_limits(key)
+        )
 
     def subscribe(self, key: RunKey, dialect: Dialect, options: object = None, cursor: Cursor = START) -> Subscription:
         """Return the run's frames in this dialect, after the cursor."""
@@ -204,11 +206,11 @@ class Runs:
         return await self._store.get(key)
 
     async def latest(self, owner: str, scope: str, thread_id: str) -> RunRecord | None:
-        """Return the run of a thread that was made last; None if there is none."""
+        """Return the newest run of a thread; None if there is none."""
         return await self._store.latest(owner, scope, thread_id)
 
     async def end_of(self, record: RunRecord) -> RunFinished | RunFailed | None:
-        """Return the terminal event of a run; None while it goes on, and when it is not kept any more."""
+        """Return the terminal event of a run; None before its end, and after it has expired."""
         if record.state is not RunState.ENDED or record.last is None or not record.whole:
             return None
         for entry in await self._store.read(record.key, record.last - 1):
@@ -271,7 +273,7 @@ class Runs:
         token = uuid.uuid4().hex
         if not await self._store.enter(owner, token, limit, self._lease):
             raise BackendError(
-                f"There are {limit} open streams of this user already.",
+                f"This user already has {limit} open streams.",
                 code=ErrorCode.RATE_LIMITED,
                 headers={"retry-after": "1"},
                 details={"reason": CONNECTIONS},
@@ -298,35 +300,35 @@ class Runs:
         while True:
             slots = self._slots
             slots.freed.clear()
-            full = slots.full()
-            if full is None:
+            blocked = slots.blocked()
+            if blocked is None:
                 await slots.freed.wait()
                 continue
             try:
-                record = await self._claim(slots, full)
+                record = await self._claim(slots, blocked)
                 release = slots.take(record.key) if record is not None else None
                 if record is not None and release is None:
                     # Another run took the last slot in the meantime.
                     await self._store.release(record.key, self._token)
                     continue
             except BridgeError as error:
-                self._failing("runs cannot be taken", error)
+                self._failing("runs cannot be claimed", error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _WAIT)
                 continue
             except Exception as error:
-                log_unexpected(log, "runs cannot be taken", error)
+                log_unexpected(log, "runs cannot be claimed", error)
                 await asyncio.sleep(_WAIT)
                 continue
-            self._working("runs cannot be taken")
+            self._working("runs cannot be claimed")
             pause = 0.05
             if record is not None and release is not None:
                 self._drive_run(record, release)
 
-    async def _claim(self, slots: RunSlots, full: Full) -> RunRecord | None:
-        """Return the next run; None if none came, or if a slot was freed for one of those in `full`."""
-        claim = self._store.claim(self._token, self._lease, wait=_WAIT, full=full)
-        if not full:
+    async def _claim(self, slots: RunSlots, blocked: Blocked) -> RunRecord | None:
+        """Return the next run; None if none came, or if a slot was freed for one of those in `blocked`."""
+        claim = self._store.claim(self._token, self._lease, wait=_WAIT, blocked=blocked)
+        if not blocked:
             return await claim
         claiming, freed = asyncio.ensure_future(claim), asyncio.ensure_future(slots.freed.wait())
         try:
@@ -413,7 +415,7 @@ class Runs:
 
     # ------------------------------------------------------------------ looking after
 
-    async def _keep(self) -> None:
+    async def _maintain(self) -> None:
         """Renew leases, pass on cancellations, end the runs of dead processes, and delete what has expired."""
         clock = asyncio.get_running_loop().time
         renewed, swept = clock(), -_SWEEP
@@ -430,11 +432,11 @@ class Runs:
                 if clock() - swept >= _SWEEP:
                     swept = clock()
                     await self._store.sweep(self._events, self._threads)
-                self._working("runs are not looked after")
+                self._working("runs cannot be monitored")
             except BridgeError as error:
-                self._failing("runs are not looked after", error)
+                self._failing("runs cannot be monitored", error)
             except Exception as error:
-                log_unexpected(log, "runs are not looked after", error)
+                log_unexpected(log, "runs cannot be monitored", error)
 
     def _failing(self, what: str, error: BridgeError) -> None:
         """Log a failure once, not with every attempt."""
@@ -471,7 +473,7 @@ class Runs:
 
 
 def _log_end(worker: RunWorker) -> None:
-    """Nobody may read the run, so that its end is logged where it happens."""
+    """Log the end of a run here, as it may have no readers."""
     outcome, run, plan = worker.outcome, worker.run, worker.plan
     if outcome is None:
         return  # another process has it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -22,10 +23,10 @@ log = logging.getLogger("bridge.runs")
 Drive = Callable[[RunKey, RunPlan, Losses], Awaitable[Run]]
 """Makes the run of a plan: backend chosen, conversation loaded, nothing sent yet. Raises `BridgeError`."""
 
-LOST = Failure(ErrorCode.RUN_LOST, "The process that ran this is gone.")
+LOST = Failure(ErrorCode.RUN_LOST, "The process that executed the run stopped.")
 SUPERSEDED = "superseded"
 """The reason of a cancellation by another run of the session."""
-TAKEN_OVER = Failure(ErrorCode.CANCELED, "Another request of this session took the place of this run.")
+TAKEN_OVER = Failure(ErrorCode.CANCELED, "Another request of this session superseded this run.")
 LOST_PLAN = Failure(ErrorCode.INTERNAL, UNREADABLE)
 
 
@@ -123,7 +124,7 @@ class RunWorker:
             while not run.ended and self._end is None:
                 self._put(await run.read())
                 # Only the store can slow the backend down here, not a reader.
-                await self._recorder.room()
+                await self._recorder.wait_for_space()
         except BridgeError as error:
             self._put(self._failed(error.failure))
         except Exception as error:
@@ -141,10 +142,10 @@ class RunWorker:
     def _canceled(self) -> list[Event]:
         if self._run is not None:
             return self._run.cancel()
-        return [self.plan.head(), RunFinished(FinishReason.CANCELED)]
+        return [self.plan.head(), RunFinished(FinishReason.CANCELED, time.time())]
 
     def _failed(self, failure: Failure) -> list[Event]:
-        return self._run.cut(failure) if self._run is not None else [self.plan.head(), RunFailed(failure)]
+        return self._run.cut(failure) if self._run is not None else [self.plan.head(), RunFailed(failure, time.time())]
 
 
 async def write_failure(

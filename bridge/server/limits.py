@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from bridge.errors import BackendError, ErrorCode
 from bridge.server.bodies import Bodies
 from bridge.stores import Rates, open_rates
-from bridge.stores.runs import Full, Room, RunKey, base_scope
+from bridge.stores.runs import Blocked, QueueLimits, RunKey, base_scope
 
 if TYPE_CHECKING:
     from bridge.config import Config
@@ -71,7 +71,7 @@ class SlotPool:
 
     async def enter(self, user: str) -> None:
         """Takes a place. Raises `BackendError` (overloaded) when the queue is full."""
-        if not self.is_full:
+        if self._most is None or (self._taken < self._most and not self.waiting):
             self._taken += 1
             return
         if self._queue is not None and self.waiting >= self._queue:
@@ -121,7 +121,7 @@ class _UserSlots(SlotPool):
     """The places of one user; entering raises rate_limited."""
 
     def _refusal(self) -> BackendError:
-        return _limited(f"This key has {self._most} requests at the same time already, its limit.", 1)
+        return _limited(f"This key has reached its limit of {self._most} concurrent requests.", 1)
 
 
 class Limits:
@@ -187,9 +187,9 @@ class Limits:
         """Counts a request of this user. Raises `BackendError` (rate_limited) when it came too soon."""
         if self._rates is None:
             return
-        wait = await self._rates.ask(user)
+        wait = await self._rates.acquire(user)
         if wait:
-            raise _limited("There were too many requests with this key in a minute.", wait)
+            raise _limited("This key has sent too many requests within a minute.", wait)
 
     async def close(self) -> None:
         if self._rates is not None:
@@ -232,12 +232,12 @@ class Limits:
 
     # ------------------------------------------------------------------ runs that are kept
 
-    def full(self) -> Full | None:
+    def blocked(self) -> Blocked | None:
         """See `bridge.runs.RunSlots`."""
         if self.pool.is_full:
             return None
         users = {user for user, pool in self._users.items() if pool.is_full}
-        return Full(users, {path for path, pools in self._routes.items() if any(g.is_full for g in pools.values())})
+        return Blocked(users, {path for path, pools in self._routes.items() if any(g.is_full for g in pools.values())})
 
     def take(self, key: RunKey) -> Callable[[], None] | None:
         """See `bridge.runs.RunSlots`."""
@@ -257,51 +257,54 @@ class Limits:
 
         return leave
 
-    def room(self, key: RunKey) -> Room:
+    def queue_limits(self, key: RunKey) -> QueueLimits:
         """See `bridge.runs.RunSlots`. The store has the runs of all workers."""
         rooms = [pool.room for pool in self._routes.get(base_scope(key.scope), {}).values()]
         route = sum(room for room in rooms if room is not None) if rooms else None
         own = None if self._each is None else self._each + self._each_queue
         owner, scope, everything = (None if n is None else n * self._workers for n in (own, route, self.pool.room))
-        return Room(owner, scope, everything)
+        return QueueLimits(owner, scope, everything)
 
 
 class RouteLimiter:
     """The way in of one route."""
 
     def __init__(self, limits: Limits, route: Route) -> None:
-        self._limits = limits
-        self._route = route.path, route.dialect.name
+        path, dialect = route.path, route.dialect.name
+        self._runs = limits, limits.of_route(path, dialect)
+        readers, sockets = limits.readers or limits, limits.sockets or limits
+        self._readers = readers, readers.of_route(path, dialect)
+        self._sockets = sockets, sockets.of_route(path, dialect)
 
     def slot(self, user: str) -> AbstractAsyncContextManager[None]:
         """A place for one run of this user: within the user's own limit, then the route's, then the server's.
 
         Entering raises `BackendError`: rate_limited for the user's limit, overloaded for the others.
         """
-        return _Slot(self._limits, user, self._route)
+        return _Slot(user, *self._runs)
 
     def reader_slot(self, user: str) -> AbstractAsyncContextManager[None]:
         """A place for one reader of a kept run; as `place`."""
-        return _Slot(self._limits.readers or self._limits, user, self._route)
+        return _Slot(user, *self._readers)
 
     def socket_slot(self, user: str) -> AbstractAsyncContextManager[None]:
         """A place for one WebSocket connection; as `place`."""
-        return _Slot(self._limits.sockets or self._limits, user, self._route)
+        return _Slot(user, *self._sockets)
 
 
 class _Slot:
     __slots__ = ("_held", "_limits", "_route", "_user")
 
-    def __init__(self, limits: Limits, user: str, route: tuple[str, str]) -> None:
-        self._limits = limits
+    def __init__(self, user: str, limits: Limits, route: SlotPool | None) -> None:
         self._user = user
+        self._limits = limits
         self._route = route
         self._held: list[SlotPool] = []
 
     async def __aenter__(self) -> None:
         limits, held = self._limits, self._held
         try:
-            for pool in (limits.own(self._user), limits.of_route(*self._route), limits.pool):
+            for pool in (limits.own(self._user), self._route, limits.pool):
                 if pool is not None:
                     await pool.enter(self._user)
                     held.append(pool)

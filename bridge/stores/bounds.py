@@ -1,11 +1,11 @@
-"""Which messages go when a conversation grows over its bounds.
+"""Which messages are removed when a conversation exceeds its bounds.
 
-What goes, goes as a whole: turns from the oldest on, so that no tool call is parted from its result. The messages
-of the system at the very beginning stay, and so does the newest turn. Only when that one alone is over the bounds
-its oldest tool rounds go, and what the user asked stays.
+Whole turns are removed, oldest first, so that no tool call is separated from its result. System messages at the very
+beginning stay, and so does the newest turn. Only if that turn alone exceeds the bounds, its oldest tool rounds are
+removed, but not the user's question.
 
-A turn begins with what the client's side says (roles user, system, developer). Several of these in a row are one
-turn when they were committed together, and turns of their own otherwise: failed runs leave questions without answers.
+A turn begins with messages of the client (roles user, system, developer). Several of these in a row are one turn if
+they were committed together, and separate turns otherwise: failed runs leave questions without answers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _GUIDING = frozenset({"system", "developer"})
 
 @dataclass(frozen=True, slots=True)
 class MessageSize:
-    """The facts about one stored message that the bounds need. `commit` is the version that added it."""
+    """What the bounds depend on, for one stored message. `commit` is the version that added it."""
 
     role: str
     size: int
@@ -33,7 +33,7 @@ class MessageSize:
 
 
 def links(message: Message) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The ids of the calls and of the results in a message."""
+    """Return the ids of the calls and of the results in a message."""
     if LINKED.isdisjoint(map(type, message.parts)):
         return (), ()
     return (
@@ -43,28 +43,28 @@ def links(message: Message) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def surplus(entries: Sequence[MessageSize], bounds: Bounds) -> list[int]:
-    """The places of the messages that must go, ascending."""
-    room = _Room(entries, bounds)
-    if room.fits:
+    """Return the positions of the messages to remove, ascending."""
+    excess = _Excess(entries, bounds)
+    if excess.fits:
         return []
-    lead = _lead(entries)
+    lead = _system_count(entries)
     starts = [n for n in range(lead, len(entries)) if n == lead or _begins(entries, n)]
     whole = _uncuttable(entries, starts[-1] if starts else lead)
-    cut = _drop(room, lead, [n for n in starts if not whole[n]])
+    cut = _drop(excess, lead, [n for n in starts if not whole[n]])
     dropped = list(range(lead, cut))
-    if not room.fits and starts:
+    if not excess.fits and starts:
         first = starts[-1]
         while first < len(entries) and entries[first].role in _ASKING:
             first += 1
         # Unless it holds the result of an older call, which then keeps the older turns, too.
         if first < len(entries) and not whole[first]:
             rounds = (n for n in range(first + 1, len(entries)) if not whole[n] and entries[n].role == "assistant")
-            dropped += range(first, _drop(room, first, rounds))
+            dropped += range(first, _drop(excess, first, rounds))
     return dropped
 
 
-class _Room:
-    """What is left of the messages, beside the bounds."""
+class _Excess:
+    """Number and size of the messages beyond the bounds."""
 
     def __init__(self, entries: Sequence[MessageSize], bounds: Bounds) -> None:
         self._sizes = [entry.size for entry in entries]
@@ -80,17 +80,17 @@ class _Room:
         self._size -= sum(self._sizes[first:end])
 
 
-def _drop(room: _Room, first: int, cuts: Iterable[int]) -> int:
-    """Drops from `first` on up to the first cut after which the rest fits, else up to the last one; says which."""
+def _drop(excess: _Excess, first: int, cuts: Iterable[int]) -> int:
+    """Drop messages from `first` up to the first cut after which the rest fits, or else up to the last. Return it."""
     for cut in cuts:
-        if room.fits:
+        if excess.fits:
             break
-        room.drop(first, cut)
+        excess.drop(first, cut)
         first = cut
     return first
 
 
-def _lead(entries: Sequence[MessageSize]) -> int:
+def _system_count(entries: Sequence[MessageSize]) -> int:
     """Return the number of system messages at the beginning. Only the first commit can add them."""
     for index, entry in enumerate(entries):
         if entry.role not in _GUIDING or entry.commit != entries[0].commit:
@@ -104,25 +104,27 @@ def _begins(entries: Sequence[MessageSize], index: int) -> bool:
 
 
 def _uncuttable(entries: Sequence[MessageSize], last_turn: int) -> list[bool]:
-    """For each place whether a cut before it would part a call from its result.
+    """Return for each position whether a cut before it would separate a call from its result.
 
-    A call of the last turn may still get its result; an open one of an older turn will not.
+    A call of the last turn may still get its result; an open call of an older turn will not.
     """
     called: dict[str, int] = {}
     unanswered: dict[str, int] = {}
-    borders = [0] * (len(entries) + 2)  # how many spans begin (+) and end (-) to hold together before each place
+    borders = [0] * (
+        len(entries) + 2
+    )  # spans of messages to keep together: those that begin (+) and end (-) before each position
 
-    def together(first: int, last: int) -> None:
+    def keep_together(first: int, last: int) -> None:
         borders[first + 1] += 1
         borders[last + 1] -= 1
 
     for index, entry in enumerate(entries):
         for call_id in entry.results:
             unanswered.pop(call_id, None)
-            together(called.get(call_id, index), index)
+            keep_together(called.get(call_id, index), index)
         for call_id in entry.calls:
             called[call_id] = unanswered[call_id] = index
     for index in unanswered.values():
         if index >= last_turn:
-            together(index, len(entries))
+            keep_together(index, len(entries))
     return [depth > 0 for depth in accumulate(borders[: len(entries)])]

@@ -34,6 +34,7 @@ from bridge.model import (
     ToolResult,
     Url,
     UsageReported,
+    result_text,
 )
 from bridge.transports.local import Yielded
 
@@ -248,7 +249,7 @@ async def _help(request: Request) -> AsyncIterator[Yielded]:
     yield _in_language(request, "I am the demo agent. Write one of these:\n", "我是演示智能体。可以输入：\n")
     for name, scene in SCENES.items():
         yield _in_language(request, f"- {name}: {scene.__doc__}\n", "- {}：{}\n".format(*CHINESE[name]))
-    yield _in_language(request, "Anything else I repeat.", "输入其他内容，我会复述一遍。")
+    yield _in_language(request, "I repeat anything else.", "输入其他内容，我会复述一遍。")
 
 
 async def run(request: Request) -> AsyncIterator[Yielded]:
@@ -287,7 +288,7 @@ def _results(request: Request) -> list[str]:
         found = [p for p in message.parts if isinstance(p, ToolResult)]
         if not found:
             break
-        texts[:0] = ["".join(p.text for p in r.parts if isinstance(p, Text)) for r in found]
+        texts[:0] = [result_text(r.parts) for r in found]
     return texts
 
 

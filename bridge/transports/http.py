@@ -36,7 +36,7 @@ from bridge.errors import BackendError, ErrorCode, Failure, RequestError, with_s
 from bridge.framing import sse
 from bridge.model import Event, Request, RunFailed, RunFinished
 from bridge.model.closing import PIECES
-from bridge.model.events import CONTENT, TERMINAL
+from bridge.model.events import CONTENT
 from bridge.pipeline.backend import Call, CallInfo, ConfiguredBackend, Timeouts
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.retries import Retry
@@ -74,9 +74,9 @@ _SHUT = frozenset({401, 403, 407})
 _SENDABLE = re.compile(r"[\t -~]*")
 """Values of client headers that every backend takes."""
 _EXCERPT = 200
-_NO_ROUTE = b'{"detail":"Not Found"}'
-"""What FastAPI answers to a path that it does not serve, in any dialect."""
 """Bytes of an answer that the log repeats."""
+_NO_ROUTE = b'{"detail":"Not Found"}'
+"""The body with which FastAPI answers a request for an unknown path."""
 ADVICE: Mapping[int, str] = {
     301: "the url",
     302: "the url",
@@ -206,7 +206,7 @@ class HttpBackend(ConfiguredBackend):
             # aiohttp 3.14 closes a connection on which something came that is no HTTP, and does not tell the reader.
             connection = response.connection
             if not response.content.is_eof() and (connection is None or connection.transport is None):
-                response.content.set_exception(aiohttp.ClientPayloadError("The answer breaks off in what is no HTTP."))
+                response.content.set_exception(aiohttp.ClientPayloadError("The answer breaks off with invalid HTTP."))
         if self._ending or self._reading:
             self._look_later(DRAIN_SECONDS if self._ending else _LOOK_SECONDS)
 
@@ -218,11 +218,13 @@ class HttpBackend(ConfiguredBackend):
 
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
         own = self.dialect.own_headers if front is self.dialect else ()
-        found = {name: headers[name] for name in (*own, *self._forward) if name in headers}
-        for name, value in found.items():
-            if not _SENDABLE.fullmatch(value):
-                # Refused before the backend is called: it is the client's fault, and says nothing of the backend.
-                raise RequestError(f"The header {name} cannot be forwarded: expected printable ASCII.", param=name)
+        found: dict[str, str] = {}
+        for name in (*own, *self._forward):
+            if name in headers:
+                found[name] = value = headers[name]
+                if not _SENDABLE.fullmatch(value):
+                    # Refused before the backend is called: it is the client's fault, and says nothing of the backend.
+                    raise RequestError(f"The header {name} cannot be forwarded: expected printable ASCII.", param=name)
         return found
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
@@ -505,21 +507,27 @@ class HttpCall:
             self.frames = decoder.frames if rest else []
             if not decoder.ended:
                 events += decoder.close(broken_off(error))
-            return self._explain(events)
+            self._understood = self._understood or _has_content(events)
+            if events and isinstance(events[-1], RunFailed):
+                self._explain(events[-1].error, answer)
+            return events
         events, self._decoded = self._decoded, []
         if data:
             if not self.received:
                 self._began = data[: _EXCERPT + 1]
             self.received += len(data)
             events += decoder.receive(data)
-            self._understood = self._understood or _has_content(events)
         elif not events:
             events = decoder.close()
             self._running = False
         self.frames = decoder.frames
-        if events and type(events[-1]) in TERMINAL:
-            self._finished = decoder.wire_ended and type(events[-1]) is RunFinished
-            self._explain(events)
+        if not self._understood:
+            self._understood = _has_content(events)
+        end = events[-1] if events else None
+        if isinstance(end, RunFailed):
+            self._explain(end.error, answer)
+        elif isinstance(end, RunFinished):
+            self._finished = decoder.wire_ended
         return events
 
     def pass_deltas(self, take: Callable[[list[Event]], bool]) -> None:
@@ -542,20 +550,17 @@ class HttpCall:
         self._decoded = events
         return False
 
-    def _explain(self, events: list[Event]) -> list[Event]:
-        """The same events: the failure at their end, if there is one, says what failed and repeats none of our keys."""
-        if not events or not isinstance(events[-1], RunFailed) or self._answer is None:
-            return events
-        failure, answer = self._backend.secrets.hide(events[-1].error), self._answer
+    def _explain(self, failure: Failure, answer: Answer) -> None:
+        """Let the failure that ends an answer say what failed, and repeat none of our keys."""
+        failure = self._backend.secrets.hide(failure)
         outcome, advice = f"answered {answer.status}", ""
-        unread = failure.code is ErrorCode.TRUNCATED_STREAM and not (self._understood or _has_content(events))
+        unread = failure.code is ErrorCode.TRUNCATED_STREAM and not self._understood
         if failure.code is ErrorCode.BACKEND_PROTOCOL or unread or self.received <= _EXCERPT:
             kind = answer.headers.get("content-type", "").partition(";")[0] or "without a content type"
             outcome += f" {kind}: {_excerpt(self._began)}"
         if failure.code is ErrorCode.BACKEND_PROTOCOL or unread:
             advice = "the url, and the dialect"
         self._backend.explained(failure, self.sent, outcome, advice)
-        return events
 
     def fail(self, failure: Failure) -> list[Event]:
         if self._decoder is None:
@@ -568,21 +573,20 @@ class HttpCall:
 
     async def close(self) -> None:
         answer, self._answer = self._answer, None
-        await self._stop()
+        # A run that was refused, or has ended, is not stopped, as another run may have its name by then.
+        running, self._running = self._running and not self.wire_ended, False
+        if running and isinstance(self._backend.dialect, SingleRunDialect):
+            await self._stop(self._backend.dialect)
         if answer is not None:
             answer.release(drain=self._finished)
 
-    async def _stop(self) -> None:
+    async def _stop(self, dialect: SingleRunDialect) -> None:
         """Tell the backend to stop the run, if its dialect has a request for that.
 
-        The request is awaited: sent later, it would end the next run of the session. A run that was refused, or has
-        ended, is not stopped, as another run may have its name by then.
+        The request is awaited: sent later, it would end the next run of the session.
         """
-        running, self._running = self._running and not self.wire_ended, False
         request, backend = self.context.request, self._backend
-        if not running or request is None or not isinstance(backend.dialect, SingleRunDialect):
-            return
-        wire = backend.dialect.stop_request(request, self.context)
+        wire = dialect.stop_request(request, self.context) if request is not None else None
         if wire is None:
             return
         wire.headers = {**self.sent.headers, **wire.headers}

@@ -74,7 +74,7 @@ async def test_requests_of_a_key_in_a_minute() -> None:
         assert [(await post(url, HELLO, **ANN)).status for _ in range(3)] == [200] * 3
         refused = await post(url, HELLO, **ANN)
         assert (refused.status, refused.json["error"]["code"]) == (429, "rate_limit_exceeded")
-        assert refused.json["error"]["message"] == "There were too many requests with this key in a minute."
+        assert refused.json["error"]["message"] == "This key has sent too many requests within a minute."
         assert 1 <= int(refused.headers["retry-after"]) <= 20
         # Another key has its own; another dialect its own words.
         assert (await post(url, HELLO, **BOB)).status == 200
@@ -96,24 +96,24 @@ class Clock:
 async def test_the_pace() -> None:
     clock = Clock()
     rates = LocalRates(60, clock=clock)
-    assert [await rates.ask("a") for _ in range(61)] == [0] * 60 + [pytest.approx(1)]
+    assert [await rates.acquire("a") for _ in range(61)] == [0] * 60 + [pytest.approx(1)]
     clock.now += 0.5
-    assert await rates.ask("a") == pytest.approx(0.5)
+    assert await rates.acquire("a") == pytest.approx(0.5)
     clock.now += 0.5
-    assert [await rates.ask("a") for _ in range(2)] == [0, pytest.approx(1)]
+    assert [await rates.acquire("a") for _ in range(2)] == [0, pytest.approx(1)]
     clock.now += 3600
-    assert [await rates.ask("a") for _ in range(61)] == [0] * 60 + [pytest.approx(1)]
-    assert await rates.ask("b") == 0
+    assert [await rates.acquire("a") for _ in range(61)] == [0] * 60 + [pytest.approx(1)]
+    assert await rates.acquire("b") == 0
 
 
 async def test_names_that_ask_no_more_are_forgotten() -> None:
     clock = Clock()
     rates = LocalRates(60, clock=clock)
     for number in range(10_000):
-        await rates.ask(f"n{number}")
+        await rates.acquire(f"n{number}")
     clock.now += 120
     for number in range(2):
-        await rates.ask(f"m{number}")
+        await rates.acquire(f"m{number}")
     assert len(rates._due) == 2
 
 
@@ -121,10 +121,10 @@ async def test_processes_with_one_redis_count_together(redis_server: str) -> Non
     url = f"{redis_server}?prefix=limits{free_port()}"
     one, other = open_rates(url, 4), open_rates(url, 4)
     try:
-        assert [await rates.ask("ann") for rates in (one, other, one, other)] == [0] * 4
-        assert 14 < await one.ask("ann") <= 15
-        assert 14 < await other.ask("ann") <= 15
-        assert await other.ask("bob") == 0
+        assert [await rates.acquire("ann") for rates in (one, other, one, other)] == [0] * 4
+        assert 14 < await one.acquire("ann") <= 15
+        assert 14 < await other.acquire("ann") <= 15
+        assert await other.acquire("bob") == 0
         async with redis.Redis.from_url(redis_server) as db:
             (key,) = [key async for key in db.scan_iter(match="*:rate:bob")]
             assert 0 < await db.pttl(key) <= 15_001, "it goes when it says nothing any more"
@@ -162,7 +162,7 @@ async def test_requests_of_a_key_at_the_same_time() -> None:
         await it.arrived.get()
         refused = await post(url, HELLO, **ANN)
         assert (refused.status, refused.headers["retry-after"]) == (429, "1")
-        assert refused.json["error"]["message"] == "This key has 1 requests at the same time already, its limit."
+        assert refused.json["error"]["message"] == "This key has reached its limit of 1 concurrent requests."
         second = asyncio.create_task(post(url, HELLO, **BOB))
         await it.arrived.get()
         it.release.set()

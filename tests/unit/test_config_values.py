@@ -170,7 +170,7 @@ def test_a_key_that_is_no_text() -> None:
 
 def test_every_key_and_item_has_its_place() -> None:
     document = read("a:\n  - b: 1\n  - {c: [x,\n      y]}\n", "f")
-    found = {path_text(path): (place.line, place.column) for path, place in document.places.items()}
+    found = {path_text(path): (place.line, place.column) for path, place in document.positions.items()}
     assert document.data == {"a": [{"b": 1}, {"c": ["x", "y"]}]}
     assert found == {
         "": (1, 1),
@@ -185,8 +185,8 @@ def test_every_key_and_item_has_its_place() -> None:
 
 
 def test_a_place_that_was_not_written_is_the_one_around_it() -> None:
-    origin = Origin("f", read("a:\n  b: 1\n", "f").places)
-    place = origin.place(("a", "x", 3))
+    origin = Origin("f", read("a:\n  b: 1\n", "f").positions)
+    place = origin.position(("a", "x", 3))
     assert place is not None
     assert (place.line, place.column) == (1, 1)
 
@@ -218,9 +218,9 @@ def test_anchors_and_merges(text: str, data: Any) -> None:
     [
         ("a: 1\nb: 2\na: 3\n", ("a",), "written twice, on line 1 and on line 3"),
         ("l:\n- {a: 1, a: 2}\n", ("l", 0, "a"), "written twice, on line 2 and on line 2"),
-        ("a: &x [*x]\n", ("a", 0), "an alias may not lie within what it stands for"),
-        ("a: !env X\n", ("a",), "not a value that YAML knows as !env"),
-        ("a: !!int x\n", ("a",), "not a value that YAML knows as tag:yaml.org,2002:int"),
+        ("a: &x [*x]\n", ("a", 0), "an alias may not be inside the value that it refers to"),
+        ("a: !env X\n", ("a",), "not a valid value of type !env"),
+        ("a: !!int x\n", ("a",), "not a valid value of type tag:yaml.org,2002:int"),
         ("a:\n  ? [1]\n  : 2\n", ("a",), "expected text as key on line 2"),
         ("a: {<<: 5}\n", ("a",), "expected a mapping after <<"),
     ],

@@ -1,8 +1,7 @@
 """The operation `run` on a durable route: the request starts a stored run, and its response is one reader of it.
 
-The run goes on when this reader leaves, so that it, or another one, may resume: a run that died with its connection
-could never be resumed. Backend timeouts bound the run, and canceling it ends it. A client that names its runs resumes
-by the same request with `Last-Event-ID`.
+The run continues when this reader leaves, so that it, or another one, may resume. Backend timeouts bound the run, and
+canceling it ends it. A client that names its runs resumes by the same request with `Last-Event-ID`.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 from aiohttp import web
 
 from bridge.codec import ResumableDialect, WireRequest, require
 from bridge.errors import BridgeError
 from bridge.framing import sse
-from bridge.model import Event
 from bridge.runs import START, Cursor, LogReader, RunKey, RunPlan, Subscription, fingerprint
 from bridge.server.handler import RequestScope
 from bridge.server.limits import Rules
@@ -27,6 +26,8 @@ from bridge.server.wire import response_of, stream_headers
 log = logging.getLogger("bridge.server")
 
 _POLL = 15.0
+CANCEL_SECONDS = 10.0
+"""How long a request to cancel waits for the end of the run, which another, perhaps dead, process has to write."""
 
 Begin = Callable[[RequestScope, RunKey, RunPlan, str], Awaitable[RunKey]]
 """Starts the run of a request with this fingerprint, and returns the key under which it can be read."""
@@ -69,7 +70,7 @@ async def read_on(scope: RequestScope, key: RunKey, cursor: Cursor) -> web.Strea
     dialect, report, fresh = scope.route.dialect, scope.report, cursor == START
     subscription = scope.bridge.runs.subscribe(key, dialect, scope.route.options, cursor)
     eager = dialect.capabilities.eager_start
-    try:
+    with reporting(scope, subscription):
         if not await subscription.open():
             return web.Response(status=204)
         # A reader that resumes gets the head at once: the next event may be long in coming.
@@ -80,9 +81,16 @@ async def read_on(scope: RequestScope, key: RunKey, cursor: Cursor) -> web.Strea
         if fresh and subscription.failure is not None and not (subscription.spoke or eager):
             return scope.refuse(subscription.failure)
         return await stream_rest(scope, subscription, sse.join(frames))
+
+
+@contextmanager
+def reporting(scope: RequestScope, subscription: Subscription) -> Iterator[None]:
+    """Report the outcome of a subscription as that of its request, however reading it ends."""
+    try:
+        yield
     finally:
-        report.lost, report.usage = subscription.lost, subscription.usage
-        report.ended(subscription.reason, subscription.failure)
+        scope.report.lost, scope.report.usage = subscription.lost, subscription.usage
+        scope.report.ended(subscription.reason, subscription.failure)
 
 
 async def stream_rest(scope: RequestScope, subscription: Subscription, out: bytes = b"") -> web.StreamResponse:
@@ -106,7 +114,7 @@ async def written(scope: RequestScope, writing: Awaitable[None]) -> None:
         await writing
         return
     except (ConnectionError, TimeoutError):
-        # The client is gone, or does not read: then not even the end of the response could be written.
+        # The client is gone, or does not read, so that not even the end of the response could be written.
         report.status = "left"
     except asyncio.CancelledError:
         report.status = "left"
@@ -120,17 +128,12 @@ async def written(scope: RequestScope, writing: Awaitable[None]) -> None:
 
 async def _collect(scope: RequestScope, reader: LogReader) -> web.StreamResponse:
     """Return the whole answer at once."""
-    events: list[Event] = []
-    lost: dict[str, None] = {}
-    while not reader.done:
-        for _, batch in await reader.read(_POLL):
-            events += batch.events
-            lost.update(dict.fromkeys(batch.lost))
+    events, lost = await reader.to_end()
     assert reader.plan is not None
     context = reader.plan.context(scope.route.options)
     context.error_details = scope.context.error_details
     wire = scope.route.dialect.assemble(events, context)
-    scope.report.lost = list({**lost, **dict.fromkeys(context.lost.names)})
+    scope.report.lost = list(dict.fromkeys([*lost, *context.lost.names]))
     scope.report.sent = len(wire.body)
     return response_of(wire, scope.report.lost)
 
@@ -140,8 +143,8 @@ async def _pump(
 ) -> None:
     """Write a subscription to its end, with comments while it is silent.
 
-    Raises `ConnectionError` for a client that is gone, `TimeoutError` for one that does not read, `BridgeError` for a
-    log that cannot be read on.
+    Raises `ConnectionError` for a client that is gone, `TimeoutError` for one that does not read, `BridgeError` if the
+    log cannot be read.
     """
     while True:
         if out:

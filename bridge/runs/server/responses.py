@@ -6,7 +6,6 @@ process that shares the stores can answer for it.
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -19,13 +18,10 @@ from bridge.errors import BridgeError, ErrorCode, RequestError, shortened
 from bridge.model import Request
 from bridge.pipeline.stored_responses import Answers
 from bridge.runs import RunKey, RunPlan, run_of
-from bridge.runs.server.durable import stream_rest
+from bridge.runs.server.durable import CANCEL_SECONDS, reporting, stream_rest
 from bridge.server.handler import RequestScope
 from bridge.server.runs import attend
 from bridge.server.wire import response_of
-
-_CANCEL_SECONDS = 10.0
-"""How long a request to cancel waits for the end of the run, which another, perhaps dead, process has to write."""
 
 
 def _dialect(scope: RequestScope) -> StoredAnswersDialect:
@@ -57,13 +53,10 @@ async def _requested(scope: RequestScope) -> _Requested:
 async def _stream(scope: RequestScope, key: RunKey, received: int) -> web.StreamResponse:
     """Stream a run in the background to a reader that has the first `received` frames."""
     stream = scope.bridge.runs.stream(key, scope.route.dialect, scope.route.options, received)
-    try:
+    with reporting(scope, stream):
         await stream.open()
         async with scope.limiter.reader_slot(scope.user):
             return await stream_rest(scope, stream)
-    finally:
-        scope.report.lost, scope.report.usage = stream.lost, stream.usage
-        scope.report.ended(stream.reason, stream.failure)
 
 
 async def serve_retrieve(scope: RequestScope) -> web.StreamResponse:
@@ -82,7 +75,7 @@ async def serve_items(scope: RequestScope) -> web.StreamResponse:
 
 
 async def serve_delete(scope: RequestScope) -> web.StreamResponse:
-    """Delete a response. A run that still makes it is canceled; its log goes when it has ended."""
+    """Delete a response. A run that still makes it is canceled; its log is deleted when it has ended."""
     _, answers, stored = await _requested(scope)
     if not await answers.delete(stored.id):
         raise _unknown(stored.id)
@@ -102,20 +95,12 @@ async def serve_cancel_response(scope: RequestScope) -> web.StreamResponse:
         )
     if not stored.ended:
         await scope.bridge.runs.cancel(_key(scope, stored))
-        await _await_end(scope, _key(scope, stored))
+        await scope.bridge.runs.ended(_key(scope, stored), CANCEL_SECONDS)
     return response_of(_dialect(scope).encode_stored(await answers.now(stored)))
 
 
-async def _await_end(scope: RequestScope, key: RunKey) -> None:
-    log, until = scope.bridge.runs.follow(key), time.monotonic() + _CANCEL_SECONDS
-    if await log.open() is None:
-        return
-    while not log.done and (left := until - time.monotonic()) > 0:
-        await log.read(left)
-
-
 async def serve_run_or_background(scope: RequestScope) -> web.StreamResponse:
-    """Answer a request with a run, in the background if the client asks for that."""
+    """Answer a request with a run, in the background if the client requests it."""
     request, caller = await scope.decode()
     stored = scope.context.stored_responses
     answers = scope.bridge.answers(scope.route, caller.owner) if stored is not None and stored.background else None
@@ -152,7 +137,7 @@ async def _queue(scope: RequestScope, plan: RunPlan, answers: Answers) -> Stored
 
 
 def _unknown(answer_id: str) -> RequestError:
-    """The same for a response of another owner: nobody learns which ids exist."""
+    """Return the same error for a response of another owner, so that it does not reveal which ids exist."""
     return RequestError(
         f"Response with id {shortened(answer_id)!r} not found.",
         code=ErrorCode.NOT_FOUND,

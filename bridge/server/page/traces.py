@@ -24,14 +24,14 @@ from bridge.server.page.loopback import wire_beside
 from bridge.server.page.watched import Watched
 
 HEADER = "x-bridge-trace"
-"""The request header by which a page says that it watches this run."""
+"""The request header of a page that watches this run."""
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{22,64}", re.ASCII)  # no fewer than 128 bits
-_MOST = 2 * 2**20  # bytes told of one run
+_MOST = 2 * 2**20  # bytes in the trace of one run
 _TRACES = 16  # at once, in one process
 
 
 class Trace:
-    """The trace of one run. `say` never waits; beyond the limit only the end, and a note of the gap, are added."""
+    """The trace of one run. `say` never waits; beyond the limit, only the end and a note of the gap are added."""
 
     def __init__(self, owner: str) -> None:
         self.owner = owner
@@ -106,9 +106,9 @@ class Traces:
         if not _TOKEN.fullmatch(token):
             raise RequestError("A trace token has 22 to 64 random characters of A-Z a-z 0-9 _ -.")
         if token in self._open:
-            raise RequestError("This trace is read already.", status=409)
+            raise RequestError("This trace already has a reader.", status=409)
         if len(self._open) >= _TRACES:
-            raise BackendError("Too many runs are watched now.", code=ErrorCode.OVERLOADED)
+            raise BackendError("Too many runs are being watched.", code=ErrorCode.OVERLOADED)
         trace = self._open[token] = Trace(owner)
         trace.say("ready")
         return trace
