@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.errors import Unsupported, shortened
+from bridge.errors import RequestError, Unsupported, shortened
 from bridge.model.parts import Part
-from bridge.model.request import Request, Tool, ToolMode
+from bridge.model.request import Request, Tool, ToolChoice, ToolMode
 
 from .capabilities import Feature
+from .check import wrong
 from .context import Context, Losses
 from .dialect import Dialect, Options
 from .wire import WireRequest, WireResponse
@@ -27,6 +28,18 @@ class OfferedTool:
 
     tool: Tool
     place: Any
+
+
+def check_choice(choice: ToolChoice | None, tools: Sequence[Tool], path: str) -> None:
+    """Raises `RequestError` if a request insists on a tool that it does not offer, as the services do."""
+    if choice is None or choice.mode is ToolMode.NONE:
+        return
+    if not tools and choice.mode is ToolMode.REQUIRED:
+        raise RequestError(f"{path}: requires a tool call, but the request has no tools.", param=path)
+    offered = {tool.name for tool in tools}
+    for name in choice.names:
+        if name not in offered:
+            wrong(path, "the name of a tool of the request", name)
 
 
 def supported(request: Request, dialect: str, lost: Losses) -> list[Tool]:
