@@ -29,7 +29,7 @@ def check(args: argparse.Namespace) -> int:
 
     config = load(args.config)
     check_server(Bridge.of(config))
-    print(f"{args.config} is fine.")
+    print(f"{args.config} is valid.")
     for line in config.describe():
         print(f"  {line}")
     for warning in warnings(config):

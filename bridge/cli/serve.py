@@ -154,9 +154,9 @@ def _announce(bridge: Bridge, port: int) -> None:
     config: Config = bridge.config
     host = config.server.host
     base = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::', '') else host}:{port}"
-    print(f"dialect-bridge serves on {base}", flush=False)
+    print(f"dialect-bridge is serving on {base}", flush=False)
     if config.server.has_page:
-        print(f"a page to try it in a browser: {base}/")
+        print(f"try it in a browser: {base}/")
     keyed = not config.server.is_open
     for route in bridge.routes:
         names = ", ".join(b.name for b in route.backends)

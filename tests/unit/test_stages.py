@@ -320,7 +320,7 @@ class TestLoad:
 
 def test_a_call_whose_result_is_awaited_is_shown_as_the_clients() -> None:
     back = replace(capabilities(RunsTools.ANY), awaits_results=True)
-    (stage,) = build((), context(capabilities(), back))
+    stage = build((), context(capabilities(), back))[0]
     call = [PartStarted("p", "m", PartKind.TOOL_CALL, "c1", "clock"), PartEnded("p")]
     ended = [MessageEnded("m", reason=FinishReason.INTERRUPTED), RunFinished(FinishReason.INTERRUPTED)]
     awaited, question = Interrupted("c1", AWAITS_RESULT, None, "c1"), Interrupted("i", "approval", "May I?")
