@@ -34,6 +34,7 @@ _EVENTS: dict[str, tuple[_Fields, _Fields]] = {
     "SUBAGENT_FINISHED": ({"subagentRunId": str}, {"outcome": dict}),
     "SUBAGENT_ERROR": ({"subagentRunId": str, "message": str}, {"code": str}),
 }
+_MOST = 2**53 - 1  # JavaScript's largest exact integer
 # Events that are never passed on as they came: they have an order of their own.
 _ORDERED = ("RUN_", "STEP_", "TEXT_", "TOOL_", "REASONING_", "THINKING_", "STATE_", "MESSAGES_", "CUSTOM")
 # Where null is a value and not an absent field.
@@ -58,7 +59,9 @@ def event_of(value: _Wire) -> _Wire | None:
 
 
 def _is(value: Any, kind: type) -> bool:
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, kind) and not (isinstance(value, int) and abs(value) > _MOST)
 
 
 _DONE: _Wire = {"type": "success"}
