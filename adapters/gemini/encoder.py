@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from bridge.codec import Context, Feature, FrameLike
+from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.cut_calls import CUT, CutCalls
 from bridge.codec.jsontext import dumps, input_of
 from bridge.codec.sequencer import Sequencer
@@ -221,9 +222,9 @@ class GeminiEncoder:
             if interrupt.call_id not in self._calls:
                 self._say(0, {"text": interrupt_text(interrupt)})
         known = own(event.extras)
-        more: dict[str, Any] = {}
-        if self._usage is not None:
-            more["usageMetadata"] = write_usage(self._usage)
+        if self._usage is None:  # SDKs read it unconditionally
+            self._context.lost.add(Feature.USAGE, NOT_REPORTED)
+        more = {"usageMetadata": write_usage(self._usage or ev.UsageReported(0, 0))}
         if (feedback := known.get("promptFeedback")) is not None and not self._reasons:
             self._write([], {"promptFeedback": feedback, **more})
             return
