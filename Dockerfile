@@ -1,4 +1,4 @@
-# The bridge in a slim image: no compiler, no root, nothing written but below /data and /tmp.
+# The bridge in a slim image, without compiler and root; it writes only below /data and /tmp.
 #   docker build -t dialect-bridge .
 #   docker run --read-only --tmpfs /tmp -v bridge-data:/data -v ./config.yaml:/etc/dialect-bridge/config.yaml:ro \
 #     -p 8080:8080 dialect-bridge
@@ -8,10 +8,10 @@ COPY pyproject.toml LICENSE constraints.txt ./
 COPY bridge bridge
 COPY adapters adapters
 COPY deploy/release deploy/release
-# EXTRAS: what of the optional parts goes in, such as "redis,postgres".
+# EXTRAS: the extras to install, such as "redis,postgres".
 ARG EXTRAS=all
 RUN python -m venv /app && /app/bin/pip install --no-cache-dir -c constraints.txt ".[${EXTRAS}]"
-# The bill of materials of what was just installed, made from outside: the tool is not in the image.
+# The bill of materials of the installed packages; the tool itself is not in the image.
 RUN pip install --no-cache-dir -c constraints.txt cyclonedx-python-lib packaging \
     && mkdir -p /app/share/sbom \
     && python deploy/release/sbom.py --extras "${EXTRAS}" \
@@ -19,7 +19,7 @@ RUN pip install --no-cache-dir -c constraints.txt cyclonedx-python-lib packaging
         /app/share/sbom/dialect-bridge.cdx.json
 
 FROM python:3.13-slim
-# REVISION: the commit that the image is made of (docker build --build-arg REVISION=$(git rev-parse HEAD)).
+# REVISION: the commit of the image (docker build --build-arg REVISION=$(git rev-parse HEAD)).
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="dialect-bridge" \
     org.opencontainers.image.licenses="Apache-2.0" \
@@ -27,8 +27,8 @@ LABEL org.opencontainers.image.title="dialect-bridge" \
     dialect-bridge.sbom="/app/share/sbom/dialect-bridge.cdx.json"
 RUN useradd --system --uid 10001 --no-create-home bridge \
     && mkdir /data /etc/dialect-bridge && chown bridge /data
-# The base image has no byte code of the standard library. Nothing writes any later, so that each start, and each health
-# check, would compile all that it imports.
+# The base image has no bytecode of the standard library. Without this step each start, and each health check, would
+# compile every module that it imports.
 RUN python -c "import compileall, sysconfig; compileall.compile_dir(sysconfig.get_path('stdlib'), quiet=1)"
 COPY --from=build /app /app
 COPY deploy/container.yaml /etc/dialect-bridge/config.yaml

@@ -2,8 +2,8 @@
 
 There is one closed list of codes, one table from a code to HTTP status, gRPC status and retry rule, one value
 (`Failure`) that events and responses carry, and a small tree of exceptions that hold it. Dialects translate codes,
-never exceptions. A message says what was expected, what came, and where; it never holds a key, a request body or a
-stack trace, as clients read it.
+never exceptions. A message says what was expected, what came, and where; clients read it, so it never contains a key, a
+request body or a stack trace.
 """
 
 from __future__ import annotations
@@ -22,49 +22,50 @@ class ErrorCode(StrEnum):
     """The closed list of failure kinds."""
 
     INVALID_REQUEST = "invalid_request"
-    """The request cannot be understood: no JSON, a field that is missing or of a wrong type."""
+    """The request is malformed: invalid JSON, a missing field, or a field of the wrong type."""
     UNAUTHORIZED = "unauthorized"
-    """The bridge wants a key or a token, and got none, or one that it does not know."""
+    """The request has no key or token, or one that the bridge does not accept."""
     FORBIDDEN = "forbidden"
-    """The caller is known but not allowed: a key of another route, or an object of another owner."""
+    """The caller is known but not permitted: the key is for another route, or the object belongs to another user."""
     NOT_FOUND = "not_found"
-    """There is no such path, model, thread, run or stored answer."""
+    """The path, model, thread, run or stored answer does not exist."""
     CONFLICT = "conflict"
-    """Something else has its place: a session that runs, a run id with another body, a question already answered."""
+    """The request conflicts with earlier ones: the session has a run, the run id was used with another body, or the
+    question is already answered."""
     TOO_LARGE = "too_large"
-    """A body, a file or media are larger than their limit; the message names it."""
+    """A body, file or medium exceeds a limit; the message names the limit."""
     UNSUPPORTED = "unsupported"
-    """A valid request that the backend's dialect cannot express; the message names the position."""
+    """The request is valid, but the backend's dialect cannot express it; the message names the field."""
     RATE_LIMITED = "rate_limited"
-    """Too many requests, at the backend or over a limit of a key here."""
+    """Too many requests: the backend's rate limit or a limit of the caller's key is exceeded."""
     OVERLOADED = "overloaded"
-    """No place is free: at the backend, at the route, at the server, or while a breaker leaves the backend alone."""
+    """The backend, the route or the server is at capacity, or the backend's circuit breaker is open."""
     CONTEXT_LENGTH = "context_length"
     """The backend reports that the conversation exceeds its model's context window."""
     CONTENT_FILTER = "content_filter"
-    """The backend's filter refused the request."""
+    """The backend's content filter refused the request."""
     BACKEND_AUTH = "backend_auth"
-    """The backend refused the bridge's own key. Its message is not passed on; an operator has to fix it."""
+    """The backend refused the bridge's own key, which only the operator can fix. Its message is not passed on."""
     BACKEND_UNAVAILABLE = "backend_unavailable"
-    """The backend could not be reached, or a proxy in front of it could not."""
+    """The backend, or a proxy in front of it, could not be reached."""
     BACKEND_TIMEOUT = "backend_timeout"
-    """The backend did not connect, begin or go on in time (`timeouts` of the backend)."""
+    """The backend did not connect, start or continue its answer in time (`timeouts` of the backend)."""
     BACKEND_ERROR = "backend_error"
-    """The backend answered that it failed."""
+    """The backend reported a failure."""
     BACKEND_PROTOCOL = "backend_protocol"
-    """The backend's bytes are not of its dialect, or longer than a limit."""
+    """The backend's answer is not valid in its dialect, or exceeds a size limit."""
     TRUNCATED_STREAM = "truncated_stream"
-    """The backend's stream stopped before its end mark."""
+    """The backend's stream ended before the answer was complete."""
     CANCELED = "canceled"
-    """The run was canceled by its reader or another authorized caller."""
+    """The client disconnected, or an authorized caller canceled the run."""
     RUN_LOST = "run_lost"
-    """The process that drove the run stopped or died."""
+    """The process that executed the run stopped or crashed."""
     RUN_TIMEOUT = "run_timeout"
-    """The run took longer than it may as a whole (`timeouts.total` of the backend, `timeout` of a task)."""
+    """The run exceeded its total time (`timeouts.total` of the backend, or `timeout` of a task)."""
     STORE_UNAVAILABLE = "store_unavailable"
-    """A store (SQLite, PostgreSQL, Redis, S3) does not answer."""
+    """A store (SQLite, PostgreSQL, Redis or S3) does not respond."""
     INTERNAL = "internal"
-    """A mistake of the bridge itself; the log has it, under the request's id."""
+    """A bug in the bridge. Find it in the log by the request id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ def with_status(failure: Failure, status: int) -> Failure:
 
 
 class BridgeError(Exception):
-    """Root of everything this project raises on purpose."""
+    """Base class of the exceptions of this project."""
 
     default = ErrorCode.INTERNAL
 
@@ -215,7 +216,7 @@ class BridgeError(Exception):
 
 
 class RequestError(BridgeError):
-    """The caller's fault: the request cannot be understood or may not be served."""
+    """The caller's fault: the request is invalid or not permitted."""
 
     default = ErrorCode.INVALID_REQUEST
     codes = frozenset(
@@ -231,14 +232,14 @@ class RequestError(BridgeError):
 
 
 class Unsupported(RequestError):
-    """The request is valid, but the backend's dialect cannot express it and does not allow to drop it."""
+    """The request is valid, but the backend's dialect cannot express it, and dropping it is not allowed."""
 
     default = ErrorCode.UNSUPPORTED
     codes = frozenset({ErrorCode.UNSUPPORTED})
 
 
 class BackendError(BridgeError):
-    """The backend refused, failed, fell silent or spoke nonsense."""
+    """The backend refused, failed, timed out or sent an invalid answer."""
 
     default = ErrorCode.BACKEND_ERROR
     codes = frozenset(
@@ -271,7 +272,7 @@ class ConfigError(BridgeError):
 
 
 LOG_FACTS: ContextVar[Mapping[str, object]] = ContextVar("log_facts", default=MappingProxyType({}))
-"""Facts that every log record of this task carries, such as the run that it drives."""
+"""Fields that every log record of this task carries, such as the id of its run."""
 
 
 def log_unexpected(log: logging.Logger, what: str, error: BaseException) -> None:

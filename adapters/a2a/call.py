@@ -10,7 +10,7 @@ from bridge.codec import Context, Operation, WireRequest
 from bridge.codec.agent_tasks import TaskCall
 from bridge.codec.jsontext import kind_of, need_json, read_body, read_json
 from bridge.dialects.a2a import refusals
-from bridge.dialects.a2a.options import front
+from bridge.dialects.a2a.options import FrontOptions
 from bridge.dialects.a2a.push import ACTIONS, config_in, read_push, read_target
 from bridge.dialects.a2a.refusals import DETAIL, Head, refused
 from bridge.dialects.a2a.wire import (
@@ -59,9 +59,9 @@ class Call:
 def read_call(wire: WireRequest, context: Context) -> Call:
     """Return the call of a request. Raises `RequestError`, with the head in `context.error_details`."""
     call = _over_http(wire, context) if wire.path.strip("/") else _over_json_rpc(wire, context)
-    if not front(context).push_hosts and (call.method in ACTIONS or _config(call) is not None):
+    if not FrontOptions.of(context).push_hosts and (call.method in ACTIONS or _config(call) is not None):
         raise refusals.no_push()
-    if call.method is Method.EXTENDED_CARD and not front(context).extended_card:
+    if call.method is Method.EXTENDED_CARD and not FrontOptions.of(context).extended_card:
         raise refused(refusals.UNSUPPORTED, "This agent has no extended card.")
     return call
 
@@ -141,7 +141,7 @@ def _version(wire: WireRequest, context: Context, named: Version) -> Version:
     """Return the version of a call whose method is of version `named`. No header means 0.3."""
     said = (wire.headers.get(VERSION_HEADER) or wire.query.get("A2A-Version") or "").strip()
     version = Version.NEW if _NEW.fullmatch(said) else Version.OLD if said in ("", "0.3") else None
-    served = front(context).versions
+    served = FrontOptions.of(context).versions
     if version is not named or version not in served:
         what = shortened(said) if said else "0.3 (no A2A-Version)"
         method = "" if version is None or version is named else f" for a method of {named}"

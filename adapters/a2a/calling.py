@@ -12,7 +12,7 @@ from bridge.codec.wire import holds_events, payloads_in
 from bridge.dialects.a2a import errors
 from bridge.dialects.a2a.card import Card, Interface, assumed, chosen, question, read_card, remember, remembered
 from bridge.dialects.a2a.decoder import A2ADecoder
-from bridge.dialects.a2a.options import back
+from bridge.dialects.a2a.options import BackOptions
 from bridge.dialects.a2a.sending import Sender
 from bridge.dialects.a2a.wire import OVER, WAITING, Version
 from bridge.errors import UNKNOWN_THREAD, BackendError, ErrorCode, Failure
@@ -27,7 +27,7 @@ _NO_CARD = frozenset({404, 405, 501})
 
 def encode_request(request: Request, context: Context) -> WireRequest:
     """The request with the message, for an agent of which nothing is known but the options."""
-    interface = assumed(back(context), 0.0).interfaces[0]
+    interface = assumed(BackOptions.of(context), 0.0).interfaces[0]
     return Sender(request, context).send(interface, stream=request.stream)
 
 
@@ -68,7 +68,7 @@ class Calling:
     def __init__(self, request: Request, context: Context, memo: dict[str, Any]) -> None:
         self._sender = Sender(request, context)
         self._context = context
-        self._options = back(context)
+        self._options = BackOptions.of(context)
         self._memo = memo
         self._decoder = A2ADecoder(context)
         self._card: Card | None = None

@@ -40,14 +40,14 @@ from bridge.model import Event, Request
 
 _TASK = "/tasks/{id:[^/:]+}"
 _CONFIGS = f"{_TASK}/pushNotificationConfigs"
-_HISTORY = QueryParameter("historyLength", "how many messages of the history are shown", type="integer", minimum=0)
+_HISTORY = QueryParameter("historyLength", "maximum number of messages of the history", type="integer", minimum=0)
 _LIST = (
-    QueryParameter("contextId", "the tasks of this context only"),
-    QueryParameter("status", "the tasks in this state only"),
-    QueryParameter("pageSize", "tasks of one page", type="integer", minimum=1, maximum=100, default=50),
-    QueryParameter("pageToken", "nextPageToken of the page before"),
-    QueryParameter("statusTimestampAfter", "the tasks that changed after this time only", format="date-time"),
-    QueryParameter("includeArtifacts", "whether the artifacts are shown", type="boolean"),
+    QueryParameter("contextId", "only tasks of this context"),
+    QueryParameter("status", "only tasks in this state"),
+    QueryParameter("pageSize", "tasks per page", type="integer", minimum=1, maximum=100, default=50),
+    QueryParameter("pageToken", "nextPageToken of the previous page"),
+    QueryParameter("statusTimestampAfter", "only tasks that changed after this time", format="date-time"),
+    QueryParameter("includeArtifacts", "include the artifacts", type="boolean"),
     _HISTORY,
 )
 

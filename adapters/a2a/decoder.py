@@ -15,7 +15,7 @@ from bridge.codec import Context, Feature
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.jsontext import whole
 from bridge.dialects.a2a.errors import error_in, failure_of, task_failure
-from bridge.dialects.a2a.options import back
+from bridge.dialects.a2a.options import BackOptions
 from bridge.dialects.a2a.wire import (
     ADK_USAGE,
     FINISH_REASON,
@@ -107,7 +107,7 @@ class A2ADecoder(JsonDecoder):
         self.spoken = False
         self._context = context
         self._lost = context.lost
-        self._progress = back(context).progress
+        self._progress = BackOptions.of(context).progress
         self._artifacts: dict[str, _Artifact] = {}
         self._earlier = _earlier(context)
         self._answers = context.request.resume if context.request is not None else []
@@ -291,7 +291,7 @@ class A2ADecoder(JsonDecoder):
         elif self._progress == "text":
             self._text(text)
         else:
-            self._lost.add(Feature.REASONING, "messages of a task that is not over; backend option progress")
+            self._lost.add(Feature.REASONING, "messages of an unfinished task; backend option progress")
 
     def _release(self) -> None:
         """What was held back is progress: something else came, and not the same once more."""

@@ -35,7 +35,7 @@ def encode_extended_card(asked: TaskCall, agent: DescribedAgent) -> WireResponse
     call: Call = asked.sent
     if not agent.secured:
         raise refused(
-            refusals.NO_EXTENDED_CARD, "The extended card is for callers with a key, and this server asks for none."
+            refusals.NO_EXTENDED_CARD, "The extended card is for callers with a key, but this server has no keys."
         )
     return response(card(agent, extended=True), Notes(call.head.rest, call.head.id, call.version))
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bridge.codec import Context, Options
+from bridge.codec import Options
 
 
 class Skill(Options):
@@ -92,13 +92,3 @@ class BackOptions(Options):
     extensions: tuple[str, ...] = Field(
         (), description="URIs for the header A2A-Extensions, such as that of google-adk."
     )
-
-
-def front(context: Context) -> FrontOptions:
-    """The options of a route; a context made without any means the defaults."""
-    return context.options if isinstance(context.options, FrontOptions) else FrontOptions()
-
-
-def back(context: Context) -> BackOptions:
-    """The options of a backend; a context made without any means the defaults."""
-    return context.options if isinstance(context.options, BackOptions) else BackOptions()

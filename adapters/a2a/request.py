@@ -72,7 +72,7 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     """Return the run that a message asks for."""
     call = read_call(wire, context)
     if call.method not in (Method.SEND, Method.STREAM):
-        raise refused(refusals.UNSUPPORTED, f"{call.method} runs nothing.", "method")
+        raise refused(refusals.UNSUPPORTED, f"{call.method} starts no run.", "method")
     params = call.params
     message = params.need_object("message")
     configuration = params.object("configuration") or Spelled({})
@@ -108,7 +108,7 @@ def _said(message: Spelled, call: Call, notes: Notes) -> Request:
     """The message as one of the user, or as the answer to what its task waits for."""
     message_id = message.need_string("messageId")
     if not message_id:
-        wrong(message.at("messageId"), "a string that is not empty", message_id)
+        wrong(message.at("messageId"), "a non-empty string", message_id)
     if role_of(message.get("role")) != "user":
         word = "user" if call.version is Version.OLD else "ROLE_USER"
         wrong(message.at("role"), word, message.get("role"), missing="role" not in message.value)

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from bridge.codec import Context, Feature, WireRequest
 from bridge.dialects.a2a.card import Interface
 from bridge.dialects.a2a.decoder import CALL, TASK, notes_of
-from bridge.dialects.a2a.options import BackOptions, back
+from bridge.dialects.a2a.options import BackOptions
 from bridge.dialects.a2a.wire import (
     EXTENSIONS_HEADER,
     HTTP_JSON,
@@ -62,7 +62,7 @@ class Sender:
     def __init__(self, request: Request, context: Context) -> None:
         self._request = request
         self._context = context
-        self._options: BackOptions = back(context)
+        self._options: BackOptions = BackOptions.of(context)
         self._lost = context.lost
         self._is_own = bool(request.extra(NAME))
         # A talk that comes whole, with what the agent said in it, is not the one that the agent may remember.
@@ -243,7 +243,7 @@ class Sender:
     def _record_losses(self) -> None:
         request, lost = self._request, self._lost
         if request.tools and self._options.tools == "refuse":
-            raise Unsupported("tools: agents run their own; the option tools refuses those of clients.", param="tools")
+            raise Unsupported("tools: A2A agents run their own tools and accept none from clients.", param="tools")
         dropped: dict[Feature, Any] = {
             Feature.TOOLS: request.tools,
             Feature.TOOL_CHOICE: request.tool_choice,

@@ -70,7 +70,7 @@ def encode_task_now(call: TaskCall, runs: Sequence[TaskStatus]) -> WireResponse:
 
 
 def not_cancelable(task_id: str) -> RequestError:
-    return refused(refusals.NOT_CANCELABLE, f"Task {shortened(task_id)!r} is over and cannot be canceled.")
+    return refused(refusals.NOT_CANCELABLE, f"Task {shortened(task_id)!r} has ended and cannot be canceled.")
 
 
 def watch(call: TaskCall, runs: Sequence[TaskStatus]) -> tuple[list[FrameLike], A2AEncoder]:
@@ -99,10 +99,10 @@ def continues(request: Request, runs: Sequence[TaskStatus]) -> Request:
     end = events[-1] if events else None
     if not isinstance(end, RunFinished | RunFailed):
         raise refused(
-            refusals.UNSUPPORTED, f"Task {shortened(task_id)!r} still works; wait until it asks for something."
+            refusals.UNSUPPORTED, f"Task {shortened(task_id)!r} is still working; wait until it asks for input."
         )
     if isinstance(end, RunFailed) or end.reason is not FinishReason.INTERRUPTED:
-        raise refused(refusals.UNSUPPORTED, f"Task {shortened(task_id)!r} is over; begin a new one without a taskId.")
+        raise refused(refusals.UNSUPPORTED, f"Task {shortened(task_id)!r} has ended; start a new one without a taskId.")
     request = request.copy()
     request.thread_id = thread
     asked = [event for event in events if isinstance(event, Interrupted)]

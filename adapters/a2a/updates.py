@@ -12,7 +12,7 @@ from bridge.codec import Context, Feature
 from bridge.codec.jsontext import input_of
 from bridge.codec.redact import masked
 from bridge.codec.sequencer import Sequencer
-from bridge.dialects.a2a.options import front
+from bridge.dialects.a2a.options import FrontOptions
 from bridge.dialects.a2a.request import Notes, notes_of
 from bridge.dialects.a2a.wire import (
     ADK_USAGE,
@@ -75,7 +75,7 @@ class Updates:
         self.reader = reader or notes
         self.version = self.reader.version
         self.task_id, self.context_id = task_id_of(context), context_id_of(context)
-        options = front(context)
+        options = FrontOptions.of(context)
         self._thoughts = options.reasoning == "status"
         self._tools = notes.adk or options.tools == "status"
         self._sequencer = Sequencer(context.lost, _FREE, _ASIDE)

@@ -9,7 +9,7 @@ from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
 from bridge.codec.tools import supported
 from bridge.dialects.ag_kit.history import MessageWriter
-from bridge.dialects.ag_kit.options import BackOptions, back
+from bridge.dialects.ag_kit.options import BackOptions
 from bridge.dialects.ag_kit.wire import EMPTY_SCHEMA, NAME, own, request_notes, unknown_fields
 from bridge.errors import Unsupported
 from bridge.model import Request, Resume, Tool, ToolMode, json_text
@@ -19,7 +19,7 @@ HEADERS = {"content-type": "application/json", "accept": "text/event-stream"}
 
 def encode_request(request: Request, context: Context) -> WireRequest:
     """Encode a request. Records losses; raises `Unsupported` for what must not be left out."""
-    options = back(context)
+    options = BackOptions.of(context)
     check_supported(request)
     _record_losses(request, context)
     body: dict[str, Any] = {

@@ -23,7 +23,7 @@ from bridge.dialects.ag_kit.body import HEADERS, encode_request
 from bridge.dialects.ag_kit.capabilities import CAPABILITIES
 from bridge.dialects.ag_kit.decoder import Decoder
 from bridge.dialects.ag_kit.generation import generation_in, generation_of
-from bridge.dialects.ag_kit.options import BackOptions, FrontOptions, back
+from bridge.dialects.ag_kit.options import BackOptions, FrontOptions
 from bridge.dialects.ag_kit.wire import NAME
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request
@@ -75,7 +75,7 @@ class AGKit(Dialect):
     # ------------------------------------------------------------- as the back
 
     def encode_request(self, request: Request, context: Context) -> WireRequest:
-        if back(context).generation == 2:
+        if BackOptions.of(context).generation == 2:
             return generation2.encode_request(request, context)
         return encode_request(request, context)
 

@@ -15,7 +15,7 @@ from bridge.codec.decoder import JsonDecoder
 from bridge.codec.dialect import Decoder as AnyDecoder
 from bridge.codec.jsontext import loads, repaired
 from bridge.dialects.ag_kit.errors import failure_of
-from bridge.dialects.ag_kit.options import back
+from bridge.dialects.ag_kit.options import BackOptions
 from bridge.dialects.ag_kit.wire import NAME
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Event, Interrupted, PartKind, Raw, RunStarted, Text, json_text
@@ -33,7 +33,7 @@ class Decoder(JsonDecoder):
         self._make_generation2 = make_generation2
         self._generation2: AnyDecoder | None = None
         self._is_generation2 = False
-        self._needs_end_event = back(context).generation == 2
+        self._needs_end_event = BackOptions.of(context).generation == 2
         self._has_events = False
         self._unpaired = False
         self._write_text = self.builder.flow

@@ -15,7 +15,7 @@ from bridge.codec.jsontext import dumps
 from bridge.codec.media import answer_feature, result_words
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.ag_kit.errors import CANCELED, error_as_text, error_text
-from bridge.dialects.ag_kit.options import front
+from bridge.dialects.ag_kit.options import FrontOptions
 from bridge.dialects.ag_kit.wire import DONE, NAME, request_notes, safe, write
 from bridge.errors import ErrorCode
 from bridge.model import FinishReason, MessageStatus, Origin, PartKind, as_markdown
@@ -48,7 +48,7 @@ class Encoder:
 
     def __init__(self, context: Context) -> None:
         self._lost = context.lost
-        self._options = front(context)
+        self._options = FrontOptions.of(context)
         conversation_id = request_notes(context.request.extras).get("conversation") if context.request else None
         # Appended to each event if the request did not name its conversation.
         self._conversation_suffix = b',"conversationId":' + dumps(conversation_id) + b"}" if conversation_id else b""

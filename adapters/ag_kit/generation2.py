@@ -18,7 +18,7 @@ from bridge.codec import Encoder as AnyEncoder
 from bridge.codec.jsontext import dumps, loads
 from bridge.dialects.ag_kit.body import HEADERS, check_supported, path_of, payload_of
 from bridge.dialects.ag_kit.errors import GENERATION_2, error_as_text, error_text
-from bridge.dialects.ag_kit.options import back, front
+from bridge.dialects.ag_kit.options import BackOptions, FrontOptions
 from bridge.dialects.ag_kit.request import resume_of
 from bridge.dialects.ag_kit.wire import NAME
 from bridge.errors import ConfigError, RequestError, Unsupported
@@ -127,7 +127,7 @@ class Encoder:
     def __init__(self, inner: AnyEncoder, context: Context) -> None:
         self._inner = inner
         self._context = context
-        self._errors_as_text = front(context).errors == "text"
+        self._errors_as_text = FrontOptions.of(context).errors == "text"
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         if self._errors_as_text and events and isinstance(events[-1], RunFailed):
@@ -158,7 +158,7 @@ class Encoder:
 def encoder(context: Context) -> AnyEncoder:
     """Return AG-UI's encoder, by default with the reference server's reasoning events (capture g2-thinking)."""
     ag_ui = ag_ui_dialect()
-    options = ag_ui.front_options.model_validate({"reasoning_events": front(context).reasoning_events})
+    options = ag_ui.front_options.model_validate({"reasoning_events": FrontOptions.of(context).reasoning_events})
     return Encoder(ag_ui.encoder(replace(context, options=options)), context)
 
 
@@ -177,7 +177,7 @@ def encode_request(request: Request, context: Context) -> WireRequest:
     if request.resume:
         context.lost.add(Feature.RESUME, "the interrupt's id and the decision")
         body = _with_resume(body, request.resume[0])
-    return WireRequest("POST", path_of(back(context)), dict(HEADERS), body=body)
+    return WireRequest("POST", path_of(BackOptions.of(context)), dict(HEADERS), body=body)
 
 
 def _with_resume(body: bytes, answer: Resume) -> bytes:

@@ -121,7 +121,7 @@ class MessageWriter:
             self._lost.add(request_feature(media), "in an assistant's message, sent as text")
         elif self._options.unsupported_media == "refuse":
             raise Unsupported(
-                f"{path}: this backend takes text only, not {media.kind}; send it as text, or leave it out.",
+                f"{path}: this backend accepts text only, not {media.kind}; send it as text or omit it.",
                 param=path,
             )
         else:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from bridge.codec import Context, Options
+from bridge.codec import Options
+from bridge.codec.units import OffWord
 
 Generation = Literal[1, 2]
 
@@ -46,15 +47,9 @@ class FrontOptions(Options):
         description="true: add reasoning, model, usage and code to events of generation 1, for clients that read "
         "these fields.",
     )
-    keepalive: Literal["off", "comment"] = Field(
+    keepalive: OffWord[Literal["off", "comment"]] = Field(
         "off", description="What is sent on an idle stream: nothing, or an SSE comment."
     )
-
-    @field_validator("keepalive", mode="before")
-    @classmethod
-    def _yaml_off(cls, value: Any) -> Any:
-        """YAML reads a bare `off` as false."""
-        return "off" if value is False else value
 
 
 class BackOptions(Options):
@@ -70,13 +65,3 @@ class BackOptions(Options):
     unsupported_media: Literal["refuse", "text"] = Field(
         "refuse", description="Media, which generation 1 does not support: refuse the request, or send them as text."
     )
-
-
-def front(context: Context) -> FrontOptions:
-    """The front's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, FrontOptions) else FrontOptions()
-
-
-def back(context: Context) -> BackOptions:
-    """The back's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, BackOptions) else BackOptions()

@@ -26,7 +26,7 @@ from bridge.dialects.ag_ui.capabilities import CAPABILITIES
 from bridge.dialects.ag_ui.decoder import AGUIDecoder
 from bridge.dialects.ag_ui.described import description
 from bridge.dialects.ag_ui.encoder import AGUIEncoder
-from bridge.dialects.ag_ui.options import BackOptions, FrontOptions, back, front
+from bridge.dialects.ag_ui.options import BackOptions, FrontOptions
 from bridge.dialects.ag_ui.wire import NAME, VERSION
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed
@@ -46,7 +46,7 @@ class AGUI(DescribedDialect):
     # ------------------------------------------------------------- as the front
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
-        return request.decode_request(wire, front(context))
+        return request.decode_request(wire, FrontOptions.of(context))
 
     def encoder(self, context: Context) -> Encoder:
         return AGUIEncoder(context)
@@ -83,7 +83,7 @@ class AGUI(DescribedDialect):
     # ------------------------------------------------------------- as the back
 
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
-        return body.encode_request(wanted, context, back(context))
+        return body.encode_request(wanted, context, BackOptions.of(context))
 
     def decoder(self, context: Context) -> Decoder:
         return AGUIDecoder(context)

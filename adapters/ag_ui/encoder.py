@@ -15,7 +15,7 @@ from bridge.codec.jsontext import dumps
 from bridge.codec.media import answer_feature, result_words
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.ag_ui.ending import Ending
-from bridge.dialects.ag_ui.options import front
+from bridge.dialects.ag_ui.options import FrontOptions
 from bridge.dialects.ag_ui.parts import tells_media, write_part
 from bridge.dialects.ag_ui.reasoning import ReasoningWords, words
 from bridge.dialects.ag_ui.wholes import Claims, custom_of, raw_of, state_of
@@ -47,7 +47,7 @@ class AGUIEncoder:
     def __init__(self, context: Context) -> None:
         request = context.request
         self._context = context
-        self._options = front(context)
+        self._options = FrontOptions.of(context)
         self._new = speaks_new(request)
         # Clients of 1.0 take whole things while a part is open; for older ones these wait too.
         self._sequencer = Sequencer(context.lost, _FREE, _INLINE if self._new else ())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from bridge.codec import Context, Options
+from bridge.codec import Options
+from bridge.codec.units import OffWord
 
 Prop: TypeAlias = Literal[
     "model",
@@ -35,15 +36,9 @@ class FrontOptions(Options):
     forwarded_props: tuple[Prop, ...] = Field(
         (), description="Keys of forwardedProps that set fields of the request; all others go to AG-UI backends only."
     )
-    keepalive: Literal["comment", "off"] = Field(
+    keepalive: OffWord[Literal["comment", "off"]] = Field(
         "comment", description="What is sent on an idle stream: an SSE comment, or nothing."
     )
-
-    @field_validator("keepalive", mode="before")
-    @classmethod
-    def _yaml_off(cls, value: Any) -> Any:
-        """YAML reads a bare `off` as false."""
-        return "off" if value is False else value
 
 
 class BackOptions(Options):
@@ -61,13 +56,3 @@ class BackOptions(Options):
     reasoning_history: bool = Field(
         True, description="Send earlier reasoning as messages; off for Python agents up to 0.1.9, which reject them."
     )
-
-
-def front(context: Context) -> FrontOptions:
-    """The front's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, FrontOptions) else FrontOptions()
-
-
-def back(context: Context) -> BackOptions:
-    """The back's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, BackOptions) else BackOptions()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bridge.codec import Context, Dialect, registry
-from bridge.dialects.agent_runs.options import BackOptions, FrontOptions, back, front
+from bridge.dialects.agent_runs.options import BackOptions, FrontOptions
 from bridge.model import HistoryMode
 
 NAME = "agent-runs"
@@ -21,7 +21,7 @@ CAPABILITIES = replace(AGUI.capabilities, history=HistoryMode.DELTA, keeps_histo
 def inner(context: Context) -> Context:
     """The context as AG-UI's front wants it. The server keeps ids apart over the whole thread, so that the encoder
     need not: what it calls a message is what the history calls it."""
-    chosen: FrontOptions = front(context)
+    chosen: FrontOptions = FrontOptions.of(context)
     options = AGUI.front_options.model_validate({"reasoning_events": chosen.reasoning_events})
     request = context.request and replace(context.request, history=HistoryMode.FULL)
     return replace(context, options=options, request=request)
@@ -29,7 +29,7 @@ def inner(context: Context) -> Context:
 
 def outer(context: Context) -> Context:
     """The context as AG-UI's back wants it."""
-    chosen: BackOptions = back(context)
+    chosen: BackOptions = BackOptions.of(context)
     fields = {
         "forward_props": chosen.forward_props,
         "reasoning_history": chosen.reasoning_history,

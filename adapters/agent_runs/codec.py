@@ -26,7 +26,7 @@ from bridge.dialects.agent_runs import answers, errors, request
 from bridge.dialects.agent_runs.base import AGUI, CAPABILITIES, MODES, NAME, outer
 from bridge.dialects.agent_runs.calling import Calling
 from bridge.dialects.agent_runs.encoder import Encoder
-from bridge.dialects.agent_runs.options import BackOptions, FrontOptions, back
+from bridge.dialects.agent_runs.options import BackOptions, FrontOptions
 from bridge.errors import Failure
 from bridge.model import Event, Request, RunFailed
 
@@ -126,7 +126,7 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
         return request.encode_request(wanted, context)
 
     def queued(self, wanted: Request, context: Context) -> QueuedRun:
-        return Calling(self.encode_request(wanted, context), back(context))
+        return Calling(self.encode_request(wanted, context), BackOptions.of(context))
 
     def decoder(self, context: Context) -> Decoder:
         return AGUI.decoder(outer(context))

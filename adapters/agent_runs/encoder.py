@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bridge.codec import Context, Frame, FrameLike
 from bridge.codec.jsontext import dumps, loads
 from bridge.dialects.agent_runs.base import AGUI, inner
-from bridge.dialects.agent_runs.options import front
+from bridge.dialects.agent_runs.options import FrontOptions
 from bridge.model import Event, RunStarted
 
 _TYPE = b'{"type":"'
@@ -18,7 +18,7 @@ class Encoder:
 
     def __init__(self, context: Context) -> None:
         self._inner = AGUI.encoder(inner(context))
-        self._named = front(context).sse_event_name
+        self._named = FrontOptions.of(context).sse_event_name
         request = context.request
         self._thread = (request.thread_id if request else None) or context.thread_id
         self._run = (request.run_id if request else None) or context.run_id

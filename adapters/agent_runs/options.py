@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from bridge.codec import Context, Options, QueuedRunsOptions
+from bridge.codec import Options, QueuedRunsOptions
 from bridge.codec.units import Seconds
 
 
@@ -48,13 +48,3 @@ class BackOptions(Options):
         False, description="Send model, sampling, tool choice and response format in forwardedProps."
     )
     reasoning_history: bool = Field(True, description="Send earlier reasoning as messages.")
-
-
-def front(context: Context) -> FrontOptions:
-    """The front's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, FrontOptions) else FrontOptions()
-
-
-def back(context: Context) -> BackOptions:
-    """The back's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, BackOptions) else BackOptions()

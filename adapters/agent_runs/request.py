@@ -14,7 +14,7 @@ from typing import Any
 from bridge.codec import Context, HistoryQuery, QueryParameter, RunRef, SubscribeRequest, WireRequest
 from bridge.codec.jsontext import dumps, loads
 from bridge.dialects.agent_runs.base import AGUI, BASE, MODES, inner, outer
-from bridge.dialects.agent_runs.options import back
+from bridge.dialects.agent_runs.options import BackOptions
 from bridge.errors import RequestError, shortened
 from bridge.model import HistoryMode, Request
 
@@ -24,18 +24,18 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _IDLE_LIMIT = 300
 _MOST_POLLS = 3600
 
-RUN_ID = QueryParameter("runId", "The run; 1 to 128 of the characters A-Z a-z 0-9 . _ : -", required=True)
+RUN_ID = QueryParameter("runId", "The id of the run; 1 to 128 of the characters A-Z a-z 0-9 . _ : -", required=True)
 IDLE_LIMIT = QueryParameter(
     "idle_limit",
-    "Polls without an event after which the stream closes",
+    "Number of polls without an event after which the stream closes",
     type="integer",
     minimum=1,
     maximum=_MOST_POLLS,
     default=_IDLE_LIMIT,
 )
 HISTORY = (
-    QueryParameter("threadId", "The thread; without it the one in which the user said something last"),
-    QueryParameter("before", "The page is the last day before this one; without it the latest day", format="date"),
+    QueryParameter("threadId", "The thread; default: the one with the user's latest message"),
+    QueryParameter("before", "Return the last day before this one; default: the latest day", format="date"),
 )
 FILE = (
     QueryParameter("bucket", "The bucket of the attachment", required=True),
@@ -132,7 +132,7 @@ def checked_id(text: str | None, name: str) -> str:
 
 def encode_request(request: Request, context: Context) -> WireRequest:
     """RunAgentInput as AG-UI writes it, in a mode, with ids that this API takes."""
-    return with_mode(AGUI.encode_request(request, outer(context)), back(context).runtime_mode)
+    return with_mode(AGUI.encode_request(request, outer(context)), BackOptions.of(context).runtime_mode)
 
 
 def with_mode(wire: WireRequest, mode: str | None) -> WireRequest:

@@ -13,7 +13,7 @@ from bridge.dialects.agentscope.calls import call_data, call_type, origin_metada
 from bridge.dialects.agentscope.contents import content_of
 from bridge.dialects.agentscope.extras import NAME, own, reasoning_metadata
 from bridge.dialects.agentscope.forms import PYTHON, Form
-from bridge.dialects.agentscope.options import BackOptions, back
+from bridge.dialects.agentscope.options import BackOptions
 from bridge.errors import Unsupported
 from bridge.model import (
     Message,
@@ -46,7 +46,7 @@ def encode_request(
     n = request.sampling.n
     if n is not None and not 1 <= n <= 5:
         raise Unsupported(f"n: expected a number from 1 to 5, got {n}.", param="n")
-    options = options or back(context)
+    options = options or BackOptions.of(context)
     _record_losses(request, form, context.lost)
     body: dict[str, Any] = {"input": _input(request, options.call_type, form, context.lost), "stream": True}
     fields = {

@@ -31,7 +31,7 @@ from bridge.dialects.agentscope.extras import own
 from bridge.dialects.agentscope.fields import read_json_unpaired, status_of
 from bridge.dialects.agentscope.forms import JAVA, PYTHON, Form
 from bridge.dialects.agentscope.normalization import normalized
-from bridge.dialects.agentscope.options import BackOptions, FrontOptions, JavaBackOptions, JavaFrontOptions, back, front
+from bridge.dialects.agentscope.options import BackOptions, FrontOptions, JavaBackOptions, JavaFrontOptions
 from bridge.dialects.agentscope.request import decode_request
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed
@@ -85,7 +85,7 @@ class AgentScope(SingleRunDialect, TaskDialect):
         return services.decode_reconnect(wire)
 
     def encoder(self, context: Context) -> Encoder:
-        options = front(context, self.front_options)
+        options = self.front_options.of(context)
         return Encoder(context, self._form(options), options)
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
@@ -120,11 +120,11 @@ class AgentScope(SingleRunDialect, TaskDialect):
     # ------------------------------------------------------------- as the back
 
     def encode_request(self, request: Request, context: Context) -> WireRequest:
-        options = back(context, self.back_options)
+        options = self.back_options.of(context)
         return encode_request(request, context, self._form(options), options)
 
     def stop_request(self, request: Request, context: Context) -> WireRequest | None:
-        options = back(context, self.back_options)
+        options = self.back_options.of(context)
         return encode_stop(request, context, self._form(options), options)
 
     def decoder(self, context: Context) -> Decoder:

@@ -261,7 +261,7 @@ def _check_data(value: Any) -> None:
     try:
         dumps(value)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"data: expected what JSON can say; {error}.") from None
+        raise ValueError(f"data: expected a JSON value; {error}.") from None
 
 
 def _joined(kind: str, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

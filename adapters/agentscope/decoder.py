@@ -80,7 +80,7 @@ class Decoder(JsonDecoder):
         self._reader.flush_pending()
 
     def malformed(self, data: bytes) -> None:
-        self.fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's stream holds an event that is not JSON."))
+        self.fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent an event that is not JSON."))
 
     def _event(self, event: dict[str, Any], unpaired: str | None = None) -> None:
         self._last_text = None

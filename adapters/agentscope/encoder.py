@@ -23,7 +23,7 @@ from bridge.dialects.agentscope.fields import end_fields
 from bridge.dialects.agentscope.forms import PYTHON, Form, safe
 from bridge.dialects.agentscope.normalization import payload_of
 from bridge.dialects.agentscope.objects import WireMessage, usage_object
-from bridge.dialects.agentscope.options import FrontOptions, front
+from bridge.dialects.agentscope.options import FrontOptions
 from bridge.dialects.agentscope.output import Output
 from bridge.errors import ErrorCode, Failure
 from bridge.model import SHARED, Extras, FinishReason, MessageStatus, PartKind
@@ -84,7 +84,7 @@ class Encoder:
 
     def __init__(self, context: Context, form: Form = PYTHON, options: FrontOptions | None = None) -> None:
         self._context = context
-        self._options = options or front(context)
+        self._options = options or FrontOptions.of(context)
         self._cut_calls = CutCalls()
         # The choice of a message is sent in its metadata; without metadata only one choice is supported.
         self._choices = None if form.exact else ChoicesInTurn()

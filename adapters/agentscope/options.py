@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from bridge.codec import Context, Options, SingleRunOptions
+from bridge.codec import Options, SingleRunOptions
+from bridge.codec.units import OffWord
 
 CallType = Literal["plugin_call", "function_call"]
 _REASONING = "Type of reasoning messages: REASONING, which the documented enumeration lacks, or MESSAGE."
@@ -26,7 +27,7 @@ class FrontOptions(SingleRunOptions):
     events: Literal["drop", "messages"] = Field(
         "drop", description="messages: send state, steps and custom events as messages of types state, step and custom."
     )
-    keepalive: Literal["comment", "message", "off"] = Field(
+    keepalive: OffWord[Literal["comment", "message", "off"]] = Field(
         "comment", description="What is sent on an idle stream: an SSE comment, a heartbeat message, or nothing."
     )
     length: Literal["completed", "incomplete"] = Field(
@@ -44,12 +45,6 @@ class FrontOptions(SingleRunOptions):
         description="true: answer a request with stream:false with one JSON object. The reference server always "
         "streams.",
     )
-
-    @field_validator("keepalive", mode="before")
-    @classmethod
-    def _yaml_off(cls, value: Any) -> Any:
-        """YAML reads a bare `off` as false."""
-        return "off" if value is False else value
 
 
 class JavaFrontOptions(FrontOptions):
@@ -83,13 +78,3 @@ class JavaBackOptions(BackOptions):
 
     call_type: CallType = Field("function_call", description="Message type of calls of function tools in the history.")
     reasoning: Literal["reasoning", "message"] = Field("reasoning", description=_REASONING)
-
-
-def front(context: Context, kind: type[FrontOptions] = FrontOptions) -> FrontOptions:
-    """The front's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, kind) else kind()
-
-
-def back(context: Context, kind: type[BackOptions] = BackOptions) -> BackOptions:
-    """The back's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, kind) else kind()

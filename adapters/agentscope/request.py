@@ -18,7 +18,7 @@ from bridge.dialects.agentscope.normalization import (
     text_of,
     unwrap_data,
 )
-from bridge.dialects.agentscope.options import front
+from bridge.dialects.agentscope.options import FrontOptions
 from bridge.model import (
     HistoryMode,
     Interrupted,
@@ -75,7 +75,7 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     body = _NormalizedNode(read_body(wire.body))
     reader = _InputReader()
     reader.read(body)
-    streams = body.boolean("stream") is not False or not front(context).honour_stream
+    streams = body.boolean("stream") is not False or not FrontOptions.of(context).honour_stream
     rest = body.rest(_FIELDS)
     request = Request(
         reader.messages,

@@ -37,7 +37,7 @@ def decode_task(wire: WireRequest, context: Context) -> TaskRequest:
     body = body_of(wire)
     timeout = body.number("timeout", convert=True)
     if timeout is not None and timeout <= 0:
-        wrong("timeout", "a number of seconds over 0", body.get("timeout"))
+        wrong("timeout", "a positive number of seconds", body.get("timeout"))
     request = decode_request(wire, context)
     own_extras = {name: value for name, value in request.extra(NAME).items() if name != "timeout"}
     request.extras = {NAME: own_extras} if own_extras else None
@@ -82,7 +82,7 @@ def busy(session: SessionRef) -> str:
 
 
 SESSION_IN_QUERY = (
-    QueryParameter("chat_id", "The session to stop; without it the body names it as `session_id`"),
+    QueryParameter("chat_id", "The session to stop; default: `session_id` of the body"),
     QueryParameter("user_id", "The user of the session"),
 )
 

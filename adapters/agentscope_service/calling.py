@@ -198,7 +198,7 @@ class Calling:
             case _Stage.STOP:
                 self._stage = _Stage.LOOK
             case _Stage.OPEN:
-                raise BackendError("The backend's answer is no event stream.", code=ErrorCode.BACKEND_PROTOCOL)
+                raise BackendError("The backend's answer is not an event stream.", code=ErrorCode.BACKEND_PROTOCOL)
             case _Stage.POST:
                 self._inputs.pop(0)
                 self._taken, self._tries, self._pause = True, 0, 0.0
@@ -234,7 +234,7 @@ class Calling:
     def _made(self, body: dict[str, Any]) -> None:
         session = body.get("session_id")
         if not _is_id(session):
-            raise BackendError("The backend made a session and did not name it.", code=ErrorCode.BACKEND_PROTOCOL)
+            raise BackendError("The backend created a session without an id.", code=ErrorCode.BACKEND_PROTOCOL)
         self._session, self._new = session, True
         if not self._alone:
             self._remember()
@@ -256,7 +256,7 @@ class Calling:
         if waiting.calls and not (self._answering and self._answers(waiting)):
             # The reply that waits is given up for what is said now.
             if self._tries >= len(_STOPPING):
-                raise BackendError("The session goes on waiting for an answer.", code=ErrorCode.CONFLICT)
+                raise BackendError("The session is still waiting for an answer.", code=ErrorCode.CONFLICT)
             self._pause = _STOPPING[self._tries]
             self._stage = _Stage.STOP if self._tries == 0 else _Stage.LOOK
             self._tries += 1
@@ -303,7 +303,9 @@ class Calling:
             self._waits = True
             self._remember()
             return self._decoder.close()
-        return self._decoder.close(Failure(ErrorCode.TRUNCATED_STREAM, "The session waits, and does not say for what."))
+        return self._decoder.close(
+            Failure(ErrorCode.TRUNCATED_STREAM, "The session is waiting, but does not say for what.")
+        )
 
     def refused(self, failure: Failure) -> bool:
         status = failure.details.get("backend_status")
@@ -350,12 +352,10 @@ class Calling:
         self._decoder.reopened()
         if self._again(_REOPEN):
             return []
-        return self.close(
-            failure or Failure(ErrorCode.TRUNCATED_STREAM, "The stream of the session ends again and again.")
-        )
+        return self.close(failure or Failure(ErrorCode.TRUNCATED_STREAM, "The stream of the session ended repeatedly."))
 
     def close(self, failure: Failure | None = None) -> list[Event]:
-        return self._decoder.close(failure or Failure(ErrorCode.TRUNCATED_STREAM, "The run did not come to its end."))
+        return self._decoder.close(failure or Failure(ErrorCode.TRUNCATED_STREAM, "The run did not finish."))
 
     def _noted(self, events: list[Event]) -> list[Event]:
         if events and type(events[-1]) in TERMINAL:
@@ -410,5 +410,5 @@ def _last(body: dict[str, Any]) -> Any:
 
 def _nothing_waits() -> RequestError:
     return RequestError(
-        "resume: the agent does not wait for an answer any more.", code=ErrorCode.CONFLICT, param="resume"
+        "resume: the agent is no longer waiting for an answer.", code=ErrorCode.CONFLICT, param="resume"
     )

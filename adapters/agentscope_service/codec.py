@@ -9,7 +9,7 @@ from bridge.dialects.agentscope_service.calling import Calling
 from bridge.dialects.agentscope_service.capabilities import CAPABILITIES
 from bridge.dialects.agentscope_service.decoder import Decoder
 from bridge.dialects.agentscope_service.errors import decode_error
-from bridge.dialects.agentscope_service.options import BackOptions, back
+from bridge.dialects.agentscope_service.options import BackOptions
 from bridge.dialects.agentscope_service.request import NAME, encode_request
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request
@@ -24,10 +24,10 @@ class AgentScopeService(SteppedRunDialect):
     back_options = BackOptions
 
     def encode_request(self, request: Request, context: Context) -> WireRequest:
-        return encode_request(request, context, back(context))
+        return encode_request(request, context, BackOptions.of(context))
 
     def stepped(self, request: Request, context: Context, memo: dict[str, Any]) -> SteppedRun:
-        return Calling(request, context, back(context), memo)
+        return Calling(request, context, BackOptions.of(context), memo)
 
     def decoder(self, context: Context) -> Decoder:
         return Decoder(context)
@@ -37,7 +37,7 @@ class AgentScopeService(SteppedRunDialect):
         decoder = self.decoder(context)
         if wire.status >= 400:
             return decoder.close(self.decode_error(wire))
-        text = "The backend's answer is no event stream."
+        text = "The backend's answer is not an event stream."
         return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))
 
     def decode_error(self, wire: WireResponse) -> Failure:

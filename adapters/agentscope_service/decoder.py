@@ -289,7 +289,7 @@ class Decoder(JsonDecoder):
             self.builder.add(self._message(), part)
 
     def _not_base64(self) -> None:
-        self.fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent a medium that is not base64."))
+        self.fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent media that are not base64."))
 
     # ------------------------------------------------------------------ tools
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from bridge.codec import Context, Options
+from bridge.codec import Options
 
 
 class BackOptions(Options):
@@ -32,8 +32,3 @@ class BackOptions(Options):
     system: Literal["text", "drop"] = Field(
         "text", description="System text of a request stands before the user's first text, or is left out."
     )
-
-
-def back(context: Context) -> BackOptions:
-    """The options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, BackOptions) else BackOptions()

@@ -162,8 +162,8 @@ def _media(media: Media, place: str) -> Wire:
     guessed = media.mime or type_of_name(media.filename) or type_of_name(source.url.partition("?")[0])
     if guessed is None:
         raise Unsupported(
-            f"{place}: agentscope-service needs the media type of a URL: expected one, or an address that ends in the "
-            f"extension of a file.",
+            f"{place}: agentscope-service needs the media type of a URL: expected one, or a URL that ends in a file "
+            f"extension.",
             param=place,
         )
     return {"type": "data", "source": {"type": "url", "url": source.url, "media_type": guessed}, **name}
@@ -242,7 +242,7 @@ def answers_in(request: Request, said: Said, waiting: Waiting) -> Answers:
         block = asking.get(answer.interrupt_id)
         if block is None:
             raise RequestError(
-                f"{answer.place}: the agent does not wait for this answer any more.",
+                f"{answer.place}: the agent is no longer waiting for this answer.",
                 code=ErrorCode.CONFLICT,
                 param=answer.place,
             )

@@ -22,7 +22,7 @@ from bridge.dialects.ai_sdk_ui import body, errors, request
 from bridge.dialects.ai_sdk_ui.capabilities import CAPABILITIES
 from bridge.dialects.ai_sdk_ui.decoder import UIMessageDecoder
 from bridge.dialects.ai_sdk_ui.encoder import UIMessageEncoder
-from bridge.dialects.ai_sdk_ui.options import BackOptions, FrontOptions, back, front
+from bridge.dialects.ai_sdk_ui.options import BackOptions, FrontOptions
 from bridge.dialects.ai_sdk_ui.wire import NAME
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed
@@ -46,7 +46,7 @@ class AISDKUI(ResumableDialect):
     # ------------------------------------------------------------- as the front
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
-        return request.decode_request(wire, context, front(context))
+        return request.decode_request(wire, context, FrontOptions.of(context))
 
     def encoder(self, context: Context) -> Encoder:
         return UIMessageEncoder(context)
@@ -74,7 +74,7 @@ class AISDKUI(ResumableDialect):
     # ------------------------------------------------------------- as the back
 
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
-        return body.encode_request(wanted, context, back(context))
+        return body.encode_request(wanted, context, BackOptions.of(context))
 
     def decoder(self, context: Context) -> Decoder:
         return UIMessageDecoder(context)

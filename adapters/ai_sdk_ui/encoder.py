@@ -14,7 +14,7 @@ from bridge.codec.cut_calls import CutCalls
 from bridge.codec.jsontext import dumps
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.ai_sdk_ui.errors import error_text
-from bridge.dialects.ai_sdk_ui.options import front
+from bridge.dialects.ai_sdk_ui.options import FrontOptions
 from bridge.dialects.ai_sdk_ui.usage import told
 from bridge.dialects.ai_sdk_ui.wire import (
     EARLIER,
@@ -50,7 +50,7 @@ class UIMessageEncoder:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._approves = front(context).ui_version >= 6
+        self._approves = FrontOptions.of(context).ui_version >= 6
         self._cut_calls = CutCalls()
         self._sequencer = Sequencer(context.lost, _FREE, _INLINE)
         self._out: list[FrameLike] = []

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from bridge.codec import Context, Options
+from bridge.codec import Options
 from bridge.model import HistoryMode
 
 BodyField: TypeAlias = Literal[
@@ -60,13 +60,3 @@ class BackOptions(Options):
     body_fields: tuple[BodyField, ...] = Field(
         (), description="Fields to send beside `messages`; the protocol defines none of them."
     )
-
-
-def front(context: Context) -> FrontOptions:
-    """The front's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, FrontOptions) else FrontOptions()
-
-
-def back(context: Context) -> BackOptions:
-    """The back's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, BackOptions) else BackOptions()

@@ -57,7 +57,7 @@ def _last_message(body: Node, options: FrontOptions) -> Node:
             param="messages",
         )
     if not body.need_string("id"):
-        raise RequestError("id: expected the id under which the chat is kept, got an empty string.", param="id")
+        raise RequestError("id: expected the id under which the chat is stored, got an empty string.", param="id")
     return body.need_object("message")
 
 

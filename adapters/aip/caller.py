@@ -14,7 +14,7 @@ from bridge.codec.sessions import ClientTools
 from bridge.dialects.aip.decoder import Decoder
 from bridge.dialects.aip.exposed import exposed
 from bridge.dialects.aip.messages import SessionStatus
-from bridge.dialects.aip.options import back
+from bridge.dialects.aip.options import BackOptions
 from bridge.dialects.aip.writing import CALL_AGENT, ROUTE_AGENT, quest, stop_quest
 from bridge.errors import Failure
 from bridge.model import Event, Request, ToolCall
@@ -24,7 +24,7 @@ class Caller:
     """See `bridge.codec.sessions.CallerSession`."""
 
     def __init__(self, context: Context) -> None:
-        options = back(context)
+        options = BackOptions.of(context)
         self.path = CALL_AGENT if options.direct else ROUTE_AGENT
         self.over = False
         self._options = options

@@ -36,7 +36,7 @@ from bridge.dialects.aip.capabilities import CAPABILITIES
 from bridge.dialects.aip.decoder import Decoder
 from bridge.dialects.aip.gateway import EVERY_DOMAIN, Gateway, info_of, options_of
 from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus, TaskInfo
-from bridge.dialects.aip.options import CANCEL_GRACE, MAX_MESSAGE, BackOptions, FrontOptions, Tls, back
+from bridge.dialects.aip.options import CANCEL_GRACE, MAX_MESSAGE, BackOptions, FrontOptions, Tls
 from bridge.dialects.aip.registration import Membership
 from bridge.dialects.aip.request import CONTENT_TYPE, NAME
 from bridge.errors import ErrorCode, Failure
@@ -84,7 +84,7 @@ class AIP(SessionDialect, ToolHostDialect, ModelsDialect):
         return Channel(options.max_message, tls.ca, tls.cert, tls.key, grace, idle)
 
     def session_key(self, request: Request, context: Context) -> str | None:
-        return request.thread_id if back(context).session == "keep" else None
+        return request.thread_id if BackOptions.of(context).session == "keep" else None
 
     def single_process_options(self, options: Options) -> list[str]:
         if not isinstance(options, BackOptions):

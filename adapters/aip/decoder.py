@@ -11,7 +11,7 @@ from bridge.codec.jsontext import loads
 from bridge.dialects.aip.content import EXTRAS, part_of
 from bridge.dialects.aip.errors import LONGEST, failure_of
 from bridge.dialects.aip.messages import AgentMessage, SessionStatus, TaskStatus
-from bridge.dialects.aip.options import back
+from bridge.dialects.aip.options import BackOptions
 from bridge.dialects.aip.request import NAME
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, PartKind, Raw, Text, ToolCall, UsageReported
@@ -27,7 +27,7 @@ class Decoder:
     """
 
     def __init__(self, context: Context) -> None:
-        options = back(context)
+        options = BackOptions.of(context)
         self._builder = context.builder()
         self._error = re.compile(options.error_pattern)
         # Asked for an end, an agent says goodbye; the answer was before that.

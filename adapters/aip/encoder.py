@@ -17,7 +17,7 @@ from bridge.codec.sequencer import Sequencer
 from bridge.dialects.aip.content import item_of
 from bridge.dialects.aip.errors import error_text
 from bridge.dialects.aip.messages import ContentItem, SessionStatus, TaskStatus
-from bridge.dialects.aip.options import front
+from bridge.dialects.aip.options import FrontOptions
 from bridge.dialects.aip.request import Inquiry
 from bridge.errors import ErrorCode, Failure
 from bridge.model import FinishReason, Media, Origin, PartKind, as_markdown, interrupt_text
@@ -42,7 +42,7 @@ class Encoder:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._lost = context.lost
-        self._options = front(context)
+        self._options = FrontOptions.of(context)
         self._inquiry = Inquiry.of(context.request)
         self._sequencer = Sequencer(context.lost, _FREE)
         self._items: list[ContentItem] = []

@@ -19,7 +19,7 @@ from bridge.dialects.aip.described import texts_of, typed
 from bridge.dialects.aip.gateway import CALL_TOOL
 from bridge.dialects.aip.generation import arguments_of
 from bridge.dialects.aip.messages import BoxedTool, ContentItem, Mode, ToolBoxInfo, ToolInfo, ToolRequest, ToolResponse
-from bridge.dialects.aip.options import back
+from bridge.dialects.aip.options import BackOptions
 from bridge.dialects.aip.registration import Membership
 from bridge.dialects.aip.request import NAME
 from bridge.model import Request, Tool, ToolCall, ToolMode, ToolResult
@@ -33,7 +33,7 @@ def exposed(request: Request, context: Context, session_id: str) -> Exposed | No
     Raises `Unsupported` for a tool that is no function.
     """
     choice = request.tool_choice
-    if not back(context).expose_client_tools or (choice is not None and choice.mode is ToolMode.NONE):
+    if not BackOptions.of(context).expose_client_tools or (choice is not None and choice.mode is ToolMode.NONE):
         return None
     tools = supported(request, NAME, context.lost)
     return Exposed(tools, context, session_id) if tools else None
@@ -45,7 +45,7 @@ class Exposed(ClientTools):
     path = CALL_TOOL
 
     def __init__(self, tools: Sequence[Tool], context: Context, session_id: str) -> None:
-        options = back(context)
+        options = BackOptions.of(context)
         self.host, self.wait = options.tools_host, options.tools_wait
         self._agent = options.agent or context.model or ""
         self._session_id = session_id
@@ -77,7 +77,7 @@ class Exposed(ClientTools):
         try:
             request = ToolRequest.from_bytes(body)
         except ValueError as error:
-            return Refuse("INVALID_ARGUMENT", f"CallTool: the request is no message of this method ({error}).")
+            return Refuse("INVALID_ARGUMENT", f"CallTool: the request is not a message of this method ({error}).")
         boxed = self._box is not None and request.receiver_id == self._box
         name = request.tool_name if boxed else self._nodes.get(request.receiver_id)
         if name not in self._described:

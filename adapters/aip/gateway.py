@@ -164,7 +164,7 @@ class Gateway(AgentRegistry):
     def _subscribe(self, body: bytes, now: float, by: Visitor) -> Decision:
         subscription = Subscription.from_bytes(body)
         if not subscription.subscriber_id:
-            return Refuse("INVALID_ARGUMENT", "subscriber_id: required, expected the id of the one who subscribes.")
+            return Refuse("INVALID_ARGUMENT", "subscriber_id: required, expected the id of the subscriber.")
         if subscription.subscriber_id in self._watching:
             return Refuse("ALREADY_EXISTS", f"Subscriber [{printable(subscription.subscriber_id)}] already subscribed.")
         self._watching[subscription.subscriber_id] = _Subscriber(by.user, set(subscription.node_ids), [])
@@ -227,7 +227,7 @@ class Gateway(AgentRegistry):
         try:
             return self._methods[method](body, now, by)
         except ValueError as error:
-            return Refuse("INVALID_ARGUMENT", f"{method}: the request is no message of this method ({error}).")
+            return Refuse("INVALID_ARGUMENT", f"{method}: the request is not a message of this method ({error}).")
 
     def _register(self, body: bytes, now: float, by: Visitor, *, is_agent: bool) -> Decision:
         """A node that crashed and comes back takes its place; anybody else finds the id taken."""
@@ -328,7 +328,7 @@ class Gateway(AgentRegistry):
         generation: Generation = "tool" if peer.agent else of_registration(raw, known.generation)
         node = Node.of(head, raw, generation, by.user, now, is_agent=bool(peer.agent))
         if head.node_id in self._joining:
-            return Refuse("ABORTED", f"Node [{name}] is registered or updated by another call now.")
+            return Refuse("ABORTED", f"Node [{name}] is being registered or updated by another call.")
         if node.address != known.address:
             return self._dial(_Joining(node, is_update=True), by)
         return self._updated(node, now)
@@ -435,7 +435,7 @@ class ToolNode(Gateway):
         try:
             receiver = ToolRequest.from_bytes(body).receiver_id
         except ValueError as error:
-            return Refuse("INVALID_ARGUMENT", f"CallTool: the request is no message of this method ({error}).")
+            return Refuse("INVALID_ARGUMENT", f"CallTool: the request is not a message of this method ({error}).")
         if receiver not in ("", self._tool_id):
             return Refuse("INTERNAL", f"Handling request failure: this is not the tool {receiver[:80]!r}")
         return Handle(self._tool_id)

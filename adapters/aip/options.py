@@ -7,8 +7,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from bridge.codec import Context, Options
-from bridge.codec.units import Bytes, Seconds
+from bridge.codec import Options
+from bridge.codec.units import Bytes, OffWord, Seconds
 from bridge.dialects.aip.addresses import AddressRule
 
 MAX_MESSAGE = 4 * 2**20
@@ -86,7 +86,7 @@ class FrontOptions(Options):
     generation: Literal["auto", "tool", "toolbox"] = Field(
         "auto", description="Generation assumed for the registration of a tool that does not show it; auto = tool."
     )
-    tools: Literal["gateway", "off"] = Field(
+    tools: OffWord[Literal["gateway", "off"]] = Field(
         "gateway", description="gateway: offer the tools that register at the gateway to the backend's model."
     )
     allow_addresses: tuple[str, ...] = Field(
@@ -103,12 +103,6 @@ class FrontOptions(Options):
     def _are_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         AddressRule.of(value)
         return value
-
-    @field_validator("tools", mode="before")
-    @classmethod
-    def _off(cls, value: object) -> object:
-        # YAML reads a bare `off` as false.
-        return "off" if value is False else value
 
     @model_validator(mode="after")
     def _somewhere(self) -> Self:
@@ -183,13 +177,3 @@ class BackOptions(Options):
         if self.tls is not None and self.expose_client_tools and not (self.tls.cert and self.tls.key):
             raise ValueError("expected tls with cert and key with expose_client_tools: the gateway connects back")
         return self
-
-
-def front(context: Context) -> FrontOptions:
-    """The front's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, FrontOptions) else FrontOptions()
-
-
-def back(context: Context) -> BackOptions:
-    """The back's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, BackOptions) else BackOptions()

@@ -114,7 +114,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         else:
             raise ValueError(f"field {number} has the unknown wire type {kind}")
         if place + size > end:
-            raise ValueError(f"field {number} is cut: {size} bytes expected, {end - place} left")
+            raise ValueError(f"field {number} is truncated: {size} bytes expected, {end - place} left")
         if kind == 2:
             yield number, data[place : place + size]
         place += size
@@ -125,7 +125,7 @@ def varint(data: bytes, place: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if place >= len(data) or shift > 63:
-            raise ValueError("a number is cut or too long")
+            raise ValueError("a number is truncated or too long")
         byte = data[place]
         place += 1
         value |= (byte & 0x7F) << shift

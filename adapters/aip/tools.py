@@ -25,7 +25,7 @@ from bridge.dialects.aip.messages import (
     ToolRequest,
     ToolResponse,
 )
-from bridge.dialects.aip.options import back
+from bridge.dialects.aip.options import BackOptions
 from bridge.dialects.aip.request import CONTENT_TYPE
 from bridge.errors import BackendError, ErrorCode
 from bridge.model import Part, Text, Tool
@@ -120,7 +120,7 @@ def call_request(tool: OfferedTool, arguments: Mapping[str, Any], context: Conte
     """A call, in the generation of the node."""
     place: Place = tool.place
     written = write_arguments(arguments, place.generation)
-    request = ToolRequest(back(context).sender_id, place.node, context.make_id("tool"), place.name, written)
+    request = ToolRequest(BackOptions.of(context).sender_id, place.node, context.make_id("tool"), place.name, written)
     return WireRequest("POST", ROUTE_TOOL, dict(_HEADERS), body=request.to_bytes())
 
 

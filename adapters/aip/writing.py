@@ -9,7 +9,7 @@ from __future__ import annotations
 from bridge.codec import Context, Feature, WireRequest
 from bridge.dialects.aip.content import item_of
 from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus, TaskInfo
-from bridge.dialects.aip.options import back
+from bridge.dialects.aip.options import BackOptions
 from bridge.dialects.aip.request import CONTENT_TYPE, NAME, Inquiry
 from bridge.errors import ErrorCode, RequestError, Unsupported
 from bridge.model import (
@@ -47,7 +47,7 @@ _LOST: tuple[tuple[Feature, str], ...] = (
 def encode_request(request: Request, context: Context) -> WireRequest:
     """Return the START_QUEST of a session of its own. Raises `Unsupported` for what the capabilities refuse."""
     body = quest(request, context, context.make_id("agent_session"), SessionStatus.START_QUEST)
-    return WireRequest("POST", CALL_AGENT if back(context).direct else ROUTE_AGENT, dict(_HEADERS), body=body)
+    return WireRequest("POST", CALL_AGENT if BackOptions.of(context).direct else ROUTE_AGENT, dict(_HEADERS), body=body)
 
 
 def quest(request: Request, context: Context, session_id: str, status: SessionStatus) -> bytes:
@@ -58,7 +58,7 @@ def quest(request: Request, context: Context, session_id: str, status: SessionSt
     if request.sampling.n is not None and request.sampling.n > 1:
         raise Unsupported("n: an agent gives one answer, expected 1.", param="n")
     _note_losses(request, context)
-    options = back(context)
+    options = BackOptions.of(context)
     first = _first_new(request.messages)
     only_new = status is SessionStatus.HOLD_QUEST or options.history == "last"
     content = _content(request.messages, first if only_new else 0, context)
@@ -78,7 +78,7 @@ def stop_quest(context: Context, session_id: str) -> bytes:
 
 def message(context: Context, session_id: str, status: SessionStatus, content: list[ContentItem]) -> AgentMessage:
     """A message of ours."""
-    options, request = back(context), context.request
+    options, request = BackOptions.of(context), context.request
     inquiry = Inquiry.of(request)
     user = request.user_id if request is not None else None
     return AgentMessage(
@@ -147,14 +147,13 @@ def _medium(
     if item is not None:
         if wanted:
             items.append(item)
-    elif back(context).unsupported_media == "text":
+    elif BackOptions.of(context).unsupported_media == "text":
         by_id = isinstance(media.source, FileRef)
         context.lost.add(Feature.FILE_REF if by_id else Feature(f"{media.kind}_inline"), "sent as text")
         texts.append(as_text(media))
     else:
         raise Unsupported(
-            f"{place}: expected text, an image, a sound or a file, got {_what(media)}; send it as text, or "
-            "leave it out.",
+            f"{place}: expected text, an image, audio or a file, got {_what(media)}; send it as text, or leave it out.",
             param=place,
         )
 
@@ -167,14 +166,14 @@ def _what(media: Media) -> str:
 
 def _note_losses(request: Request, context: Context) -> None:
     for feature, name in _LOST:
-        if feature is Feature.TOOLS and back(context).expose_client_tools:
+        if feature is Feature.TOOLS and BackOptions.of(context).expose_client_tools:
             continue
         if getattr(request, name) not in (None, [], {}):
             context.lost.add(feature)
     sampling = request.sampling
     if any(getattr(sampling, name) is not None for name in sampling.__dataclass_fields__ if name != "n"):
         context.lost.add(Feature.SAMPLING)
-    if request.thread_id is not None and back(context).session != "keep":
+    if request.thread_id is not None and BackOptions.of(context).session != "keep":
         context.lost.add(Feature.THREAD_ID)
     if any(m.name for m in request.messages if m.role != "tool"):
         context.lost.add(Feature.MESSAGE_NAME)

@@ -10,7 +10,7 @@ from bridge.codec.jsontext import dumps
 from bridge.codec.tools import FUNCTION, supported
 from bridge.dialects.anthropic_messages.blocks import ASIDES
 from bridge.dialects.anthropic_messages.history import MessageWriter, shortest
-from bridge.dialects.anthropic_messages.options import BackOptions, back
+from bridge.dialects.anthropic_messages.options import BackOptions
 from bridge.dialects.anthropic_messages.wire import NAME, VERSION_HEADER, own
 from bridge.model import Request, Tool, ToolMode
 
@@ -46,7 +46,7 @@ def count_request(request: Request, context: Context) -> WireRequest:
 
 def _encoded(request: Request, context: Context) -> tuple[dict[str, Any], dict[str, str]]:
     """The body and its headers."""
-    options = back(context)
+    options = BackOptions.of(context)
     extras = dict(request.extra(NAME))
     extras.pop(ASIDES, None)
     body = _body(request, context, options)

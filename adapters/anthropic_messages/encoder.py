@@ -17,7 +17,7 @@ from bridge.codec.jsontext import dumps
 from bridge.codec.media import answer_feature
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.anthropic_messages.errors import CANCELED, error_object
-from bridge.dialects.anthropic_messages.options import front
+from bridge.dialects.anthropic_messages.options import FrontOptions
 from bridge.dialects.anthropic_messages.wire import (
     CITATIONS,
     DIRECT,
@@ -71,7 +71,7 @@ class MessagesEncoder:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._options = front(context)
+        self._options = FrontOptions.of(context)
         self._sequencer = Sequencer(context.lost, _FREE)
         self._out: list[FrameLike] = []
         self._parts: dict[str, _Part] = {}

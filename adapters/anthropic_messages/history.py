@@ -181,7 +181,7 @@ class MessageWriter:
         if not spoken and self._options.unsupported_media == "refuse":
             kind = shortened(media.mime or media.kind)
             raise Unsupported(
-                f"{path}: this backend takes no {kind} {_SOURCES[type(media.source)]}; send it as text, "
+                f"{path}: this backend accepts no {kind} {_SOURCES[type(media.source)]}; send it as text, "
                 "or leave it out.",
                 param=path,
             )

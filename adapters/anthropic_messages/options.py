@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from bridge.codec import Context, Options
+from bridge.codec import Options
+from bridge.codec.units import OffWord
 from bridge.dialects.anthropic_messages.wire import VERSION
 
 
@@ -19,7 +20,7 @@ class FrontOptions(Options):
     thinking_effort: bool = Field(
         True, description="Send a thinking budget to backends of other dialects as an effort (low, medium, high)."
     )
-    keepalive: Literal["ping", "comment", "off"] = Field(
+    keepalive: OffWord[Literal["ping", "comment", "off"]] = Field(
         "ping", description="What is sent on an idle stream: a ping event, an SSE comment, or nothing."
     )
     media: Literal["text", "drop"] = Field(
@@ -30,12 +31,6 @@ class FrontOptions(Options):
         description="Tool calls that a backend of another dialect ran itself: omitted, or sent as text or as "
         "reasoning.",
     )
-
-    @field_validator("keepalive", mode="before")
-    @classmethod
-    def _yaml_off(cls, value: Any) -> Any:
-        """YAML reads a bare `off` as false."""
-        return "off" if value is False else value
 
 
 class BackOptions(Options):
@@ -63,13 +58,3 @@ class BackOptions(Options):
     unsupported_media: Literal["refuse", "text"] = Field(
         "refuse", description="Media that the protocol does not support: refuse the request, or send them as text."
     )
-
-
-def front(context: Context) -> FrontOptions:
-    """The options of a route; a context made without any means the defaults."""
-    return context.options if isinstance(context.options, FrontOptions) else FrontOptions()
-
-
-def back(context: Context) -> BackOptions:
-    """The options of a backend; a context made without any means the defaults."""
-    return context.options if isinstance(context.options, BackOptions) else BackOptions()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bridge.codec import Context, WireRequest
 from bridge.codec.check import Node, body_of, model_in, wrong
 from bridge.dialects.anthropic_messages.blocks import ASIDES, MessageReader, read_system
-from bridge.dialects.anthropic_messages.options import front
+from bridge.dialects.anthropic_messages.options import FrontOptions
 from bridge.dialects.anthropic_messages.wire import NAME, given, noted
 from bridge.model import HistoryMode, Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
 
@@ -94,7 +94,7 @@ def _effort(body: Node, context: Context) -> str | None:
     if said_so or thinking is None:
         return said_so
     budget = thinking.integer("budget_tokens") if thinking.need_string("type") == "enabled" else None
-    if budget is None or not front(context).thinking_effort:
+    if budget is None or not FrontOptions.of(context).thinking_effort:
         return None
     return "low" if budget < _MEDIUM else "medium" if budget < _HIGH else "high"
 

@@ -10,7 +10,7 @@ from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
 from bridge.codec.tools import FUNCTION, supported
 from bridge.dialects.gemini.history import ContentWriter
-from bridge.dialects.gemini.options import BackOptions, back
+from bridge.dialects.gemini.options import BackOptions
 from bridge.dialects.gemini.schema import Reducer
 from bridge.dialects.gemini.wire import ASIDES, MODEL_PREFIX, NAME, NOTES, own
 from bridge.model import Request, Sampling, Tool, ToolMode
@@ -57,12 +57,12 @@ def _resource(request: Request, context: Context) -> str:
 
 
 def _address(request: Request, context: Context, method: str) -> str:
-    return f"/{back(context).prefix.strip('/')}/{quote(_resource(request, context), safe='/')}:{method}"
+    return f"/{BackOptions.of(context).prefix.strip('/')}/{quote(_resource(request, context), safe='/')}:{method}"
 
 
 def _body(request: Request, context: Context) -> dict[str, Any]:
     """The fields that the request says something about, and what a client of this dialect said beside them."""
-    options, extras = back(context), dict(request.extra(NAME))
+    options, extras = BackOptions.of(context), dict(request.extra(NAME))
     notes, rest = extras.pop(NOTES, {}), extras.pop("generationConfig", {})
     extras.pop(ASIDES, None)
     is_later = bool(_LATER.search(context.model or request.model or ""))

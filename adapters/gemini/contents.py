@@ -199,6 +199,6 @@ def _medium(part: Spelled, kind: str, beside: dict[str, Any]) -> Part:
     node.string("mimeType")
     found = medium(kind, node.value)
     if found is None:
-        wrong(node.at(where), "a value that is not empty", "")
+        wrong(node.at(where), "a non-empty value", "")
     found.extras = noted(beside)
     return found

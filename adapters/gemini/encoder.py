@@ -16,7 +16,7 @@ from bridge.codec.cut_calls import CUT, CutCalls
 from bridge.codec.jsontext import dumps, input_of
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.gemini.errors import CANCELED, error_object
-from bridge.dialects.gemini.options import front
+from bridge.dialects.gemini.options import FrontOptions
 from bridge.dialects.gemini.wire import NAME, NOTES, SIGNATURE, finish_word, media_part, own, write_usage
 from bridge.model import FinishReason, Media, MessageStatus, Origin, PartKind, as_text, interrupt_text
 from bridge.model import events as ev
@@ -53,7 +53,7 @@ class GeminiEncoder:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._options = front(context)
+        self._options = FrontOptions.of(context)
         self._cut_calls = CutCalls()
         self._cut = False
         choices: dict[str, int] = {}

@@ -178,7 +178,7 @@ class ContentWriter:
         if isinstance(media.source, FileRef) and not media.source.file_id.startswith(_STORED):
             name = shortened(media.source.file_id)
             raise Unsupported(
-                f"{path}: this backend takes files by gs:// and files/ addresses, not {name!r}; send its bytes, "
+                f"{path}: this backend accepts files by gs:// and files/ addresses, not {name!r}; send its bytes, "
                 "or leave it out.",
                 param=path,
             )

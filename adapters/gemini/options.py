@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from bridge.codec import Context, Options
+from bridge.codec import Options
+from bridge.codec.units import OffWord
 
 
 class FrontOptions(Options):
@@ -17,7 +18,7 @@ class FrontOptions(Options):
         description="The model's reasoning, as thought parts: for requests with includeThoughts, always, or never.",
     )
     message_separator: str = Field("\n\n", description="Text between the texts of two messages of one answer.")
-    keepalive: Literal["text", "off"] = Field(
+    keepalive: OffWord[Literal["text", "off"]] = Field(
         "text", description="What is sent on a silent stream: a chunk with an empty text, or nothing."
     )
     media: Literal["data", "drop"] = Field(
@@ -27,12 +28,6 @@ class FrontOptions(Options):
         "drop",
         description="Tools that a backend of another dialect ran itself: left out, or sent as text or reasoning.",
     )
-
-    @field_validator("keepalive", mode="before")
-    @classmethod
-    def _yaml_off(cls, value: Any) -> Any:
-        """YAML reads a bare `off` as false."""
-        return "off" if value is False else value
 
 
 class BackOptions(Options):
@@ -73,13 +68,3 @@ class BackOptions(Options):
         description="System messages in the middle of a conversation: put into systemInstruction, or sent as the "
         "user's text.",
     )
-
-
-def front(context: Context) -> FrontOptions:
-    """The options of a route; a context made without any means the defaults."""
-    return context.options if isinstance(context.options, FrontOptions) else FrontOptions()
-
-
-def back(context: Context) -> BackOptions:
-    """The options of a backend; a context made without any means the defaults."""
-    return context.options if isinstance(context.options, BackOptions) else BackOptions()

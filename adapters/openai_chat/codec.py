@@ -7,7 +7,6 @@ fails with the real SDK, mostly silently.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
 
 from bridge.codec import (
     Context,
@@ -15,7 +14,6 @@ from bridge.codec import (
     Encoder,
     Endpoint,
     Operation,
-    Options,
     WireRequest,
     WireResponse,
 )
@@ -28,8 +26,6 @@ from bridge.dialects.openai_chat.encoder import ChatEncoder
 from bridge.dialects.openai_chat.options import BackOptions, FrontOptions
 from bridge.dialects.openai_chat.wire import NAME
 from bridge.model import Event, Request
-
-_O = TypeVar("_O", bound=Options)
 
 
 class OpenAIChat(OpenAIDialect):
@@ -56,10 +52,10 @@ class OpenAIChat(OpenAIDialect):
         return request.decode_request(wire, context)
 
     def encoder(self, context: Context) -> Encoder:
-        return ChatEncoder(context, _options(context.options, FrontOptions))
+        return ChatEncoder(context, FrontOptions.of(context))
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
-        return answer.assemble(events, context, _options(context.options, FrontOptions))
+        return answer.assemble(events, context, FrontOptions.of(context))
 
     def example_request(self, text: str, stream: bool = True) -> WireRequest:
         message = {"role": "user", "content": text}
@@ -69,18 +65,13 @@ class OpenAIChat(OpenAIDialect):
     # ------------------------------------------------------------- as the back
 
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
-        return body.encode_request(wanted, context, _options(context.options, BackOptions))
+        return body.encode_request(wanted, context, BackOptions.of(context))
 
     def decoder(self, context: Context) -> Decoder:
-        return ChatDecoder(context, _options(context.options, BackOptions))
+        return ChatDecoder(context, BackOptions.of(context))
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
-        return answer.parse_response(wire, context, _options(context.options, BackOptions))
-
-
-def _options(given: Any, kind: type[_O]) -> _O:
-    """The options of this side; a context made without any means the defaults."""
-    return given if isinstance(given, kind) else kind()
+        return answer.parse_response(wire, context, BackOptions.of(context))
 
 
 dialect = OpenAIChat()

@@ -220,7 +220,7 @@ class MessageWriter:
             self._lost.add(request_feature(media), "sent as text")
             return {"type": "text", "text": as_text(media)}
         raise Unsupported(
-            f"{path}: this backend takes no {media.kind} {source_words(media.source)}; "
+            f"{path}: this backend accepts no {media.kind} {source_words(media.source)}; "
             "send it as text, or leave it out.",
             param=path,
         )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from bridge.codec import Options
+from bridge.codec.units import OffWord
 
 
 class FrontOptions(Options):
@@ -17,7 +18,7 @@ class FrontOptions(Options):
         description="Field with the model's reasoning; reasoning_details adds that field, with signatures, to "
         "reasoning.",
     )
-    keepalive: Literal["comment", "chunk", "off"] = Field(
+    keepalive: OffWord[Literal["comment", "chunk", "off"]] = Field(
         "comment", description="What is sent on an idle stream: an SSE comment, an empty chunk, or nothing."
     )
     message_separator: str = Field("\n\n", description="Text between the texts of two messages of one answer.")
@@ -29,12 +30,6 @@ class FrontOptions(Options):
     server_tools: Literal["drop", "text", "reasoning"] = Field(
         "drop", description="Tool calls that the backend ran itself: omitted, or sent as text or as reasoning."
     )
-
-    @field_validator("keepalive", mode="before")
-    @classmethod
-    def _yaml_off(cls, value: Any) -> Any:
-        """YAML reads a bare `off` as false."""
-        return "off" if value is False else value
 
 
 class BackOptions(Options):

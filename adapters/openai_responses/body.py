@@ -10,7 +10,7 @@ from bridge.codec.openai import SHARED, fits_metadata, set_cache, shared_fields,
 from bridge.codec.tools import supported
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS
 from bridge.dialects.openai_responses.history import ItemWriter
-from bridge.dialects.openai_responses.options import BackOptions, back
+from bridge.dialects.openai_responses.options import BackOptions
 from bridge.dialects.openai_responses.stored import theirs
 from bridge.dialects.openai_responses.tools import write_format, write_tool_choice, write_tools
 from bridge.dialects.openai_responses.wire import NAME, dict_of, own
@@ -29,7 +29,7 @@ def encode_request(request: Request, context: Context) -> WireRequest:
 
 def body_of(request: Request, context: Context) -> dict[str, Any]:
     """The fields of the request."""
-    options = back(context)
+    options = BackOptions.of(context)
     ours = NAME in (request.extras or {})
     instructions, messages = _instructions(request.messages, options, ours)
     body: dict[str, Any] = {"model": context.model or request.model} if context.model or request.model else {}

@@ -49,7 +49,9 @@ class ResponsesDecoder(JsonDecoder):
         self._begun({"response": response})
         status = response.get("status")
         if status in _WAITING:
-            self.fail(Failure(ErrorCode.BACKEND_PROTOCOL, f"The backend's answer is not finished, but {status}."))
+            self.fail(
+                Failure(ErrorCode.BACKEND_PROTOCOL, f"The backend's response is not complete: its status is {status}.")
+            )
         else:
             self._over({"type": "", "response": response})
         return self.builder.take()

@@ -17,7 +17,7 @@ from bridge.codec.sequencer import Sequencer
 from bridge.dialects.openai_responses.compaction import Compaction, is_wanted
 from bridge.dialects.openai_responses.declared import declared, input_of
 from bridge.dialects.openai_responses.errors import stream_error
-from bridge.dialects.openai_responses.options import front, reasoning_form
+from bridge.dialects.openai_responses.options import FrontOptions, reasoning_form
 from bridge.dialects.openai_responses.output import (
     ARGUMENTS,
     FREE,
@@ -58,7 +58,7 @@ class ResponsesEncoder:
         self.failure: Failure | None = None
         self._compaction = Compaction(context.make_id) if is_wanted(context.request) else None
         self._context = context
-        self._options = front(context)
+        self._options = FrontOptions.of(context)
         self._sequencer = Sequencer(context.lost, FREE)
         self._out: list[FrameLike] = []
         self._background = is_background(context)

@@ -16,7 +16,7 @@ _PAGE, _MOST = 20, 100
 
 
 PAGING = (
-    QueryParameter("limit", "Items of one page", type="integer", minimum=1, maximum=_MOST, default=_PAGE),
+    QueryParameter("limit", "Items per page", type="integer", minimum=1, maximum=_MOST, default=_PAGE),
     QueryParameter("order", "The order of the items", choices=("asc", "desc"), default="desc"),
     QueryParameter("after", "The id of the item before the page"),
 )

@@ -16,7 +16,7 @@ def decode_message(message: str) -> WireRequest:
     for name in ("stream_id", "background"):
         if body.get(name):
             raise RequestError(
-                f"{name}: not supported over a WebSocket, where responses come one after the other.", param=name
+                f"{name}: not supported over a WebSocket, which serves one response at a time.", param=name
             )
     fields = {k: v for k, v in body.value.items() if k not in ("type", "stream_id", "background")}
     return WireRequest("POST", "/responses", body=dumps({**fields, "stream": True}))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from bridge.codec import Context, Options
+from bridge.codec.units import OffWord
 from bridge.dialects.openai_responses.wire import CONTENT, NAME, SUMMARY
 
 
@@ -38,7 +39,7 @@ class FrontOptions(Options):
         description="Accept requests over a WebSocket (GET with Upgrade); false: refused with 426, after which "
         "clients use POST.",
     )
-    keepalive: Literal["comment", "off"] = Field(
+    keepalive: OffWord[Literal["comment", "off"]] = Field(
         "comment", description="What is sent on an idle stream: an SSE comment, or nothing."
     )
     media: Literal["text", "drop"] = Field(
@@ -47,12 +48,6 @@ class FrontOptions(Options):
     server_tools: Literal["drop", "text", "reasoning"] = Field(
         "drop", description="Tool calls that the backend ran itself: omitted, or sent as text or as reasoning."
     )
-
-    @field_validator("keepalive", mode="before")
-    @classmethod
-    def _yaml_off(cls, value: Any) -> Any:
-        """YAML reads a bare `off` as false."""
-        return "off" if value is False else value
 
 
 class BackOptions(Options):
@@ -74,18 +69,8 @@ class BackOptions(Options):
 
 def reasoning_form(context: Context) -> str:
     """Return the form of reasoning that has none of its own: `summary` or `content`."""
-    wanted = front(context).reasoning
+    wanted = FrontOptions.of(context).reasoning
     if wanted != "asked":
         return wanted
     reasoning = context.request.extra(NAME).get("reasoning") if context.request else None
     return SUMMARY if isinstance(reasoning, dict) and reasoning.get("summary") else CONTENT
-
-
-def front(context: Context) -> FrontOptions:
-    """The front's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, FrontOptions) else FrontOptions()
-
-
-def back(context: Context) -> BackOptions:
-    """The back's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, BackOptions) else BackOptions()

@@ -16,7 +16,7 @@ from bridge.codec.tools import FUNCTION
 from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, held, without_hosted
 from bridge.dialects.openai_responses.items import ItemReader, Refer, id_of
-from bridge.dialects.openai_responses.options import FrontOptions, front
+from bridge.dialects.openai_responses.options import FrontOptions
 from bridge.dialects.openai_responses.tools import read_text, read_tool_choice, read_tools
 from bridge.dialects.openai_responses.wire import NAME, noted, own
 from bridge.errors import ErrorCode, RequestError, shortened
@@ -51,7 +51,7 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     alone = wire.path == compaction.PATH
     if alone:
         body = Node(compaction.with_trigger(body.value))
-    options = front(context)
+    options = FrontOptions.of(context)
     _check_extras(body)
     extras = body.rest(KNOWN)
     before, refer = _stored(body, extras, options, context.stored_responses)
@@ -165,7 +165,7 @@ def _stored(
         extras.pop("store", None)  # backends are told so anyway
     stores = stored_responses is not None and stored_responses.stores
     if background and (options.stored == "backend" or not stores):
-        _refuse("background", "this route keeps no responses that could be asked for later")
+        _refuse("background", "this route stores no responses")
     if options.stored == "backend" and (store or stored_responses is None or previous not in stored_responses.found):
         if stored_responses is not None and previous:
             stored_responses.connected = False  # what the backend stored is not known here
@@ -173,13 +173,16 @@ def _stored(
     if not stores and options.stored != "backend":
         for name in ("conversation", "store", *(("previous_response_id",) if stored_responses is None else ())):
             if body.get(name):
-                _refuse(name, "this route keeps no responses; send the whole conversation as input")
+                _refuse(name, "this route stores no responses; send the whole conversation as input")
     if stored_responses is None:
         return [], _no_reference
     if body.get("conversation"):
-        _refuse("conversation", "this route keeps single responses; name the last one as previous_response_id")
+        _refuse(
+            "conversation",
+            "this route stores responses, not conversations; send the last response as previous_response_id",
+        )
     if background and store is False:
-        raise RequestError("store: expected true, or nothing, beside background: true; got false.", param="store")
+        raise RequestError("store: expected true or no value with background: true; got false.", param="store")
     for name in ("previous_response_id", "store"):
         extras.pop(name, None)
     stored_responses.wanted, stored_responses.previous, stored_responses.background = (
@@ -215,8 +218,8 @@ def _referred(stored_responses: StoredResponses, node: Node) -> Message:
             if id_of(message) == item_id:
                 return message
     raise RequestError(
-        f"{node.path}: Item with id {shortened(item_id)!r} not found. Items are kept with their response, unless "
-        "its store is false, and where this bridge made their ids; send the item itself.",
+        f"{node.path}: Item with id {shortened(item_id)!r} not found. Items whose ids this bridge created are "
+        "stored with their response, unless its store is false; send the item itself.",
         code=ErrorCode.NOT_FOUND,
         param=node.path,
         backend_code="item_not_found",
@@ -225,7 +228,7 @@ def _referred(stored_responses: StoredResponses, node: Node) -> Message:
 
 def _no_reference(node: Node) -> Message:
     raise RequestError(
-        f"{node.at('type')}: item_reference needs stored responses, which this route does not keep; "
+        f"{node.at('type')}: item_reference needs stored responses, which this route does not store; "
         "send the item itself.",
         param=node.at("type"),
     )

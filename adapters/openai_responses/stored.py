@@ -125,7 +125,7 @@ def decode_reread(answer: StoredAnswer, wire: WireRequest) -> int | None:
         return None
     if answer.run_id is None:
         raise RequestError(
-            "stream: expected a response that was created with background: true; of others no stream is kept.",
+            "stream: expected a response that was created with background: true; other streams are not stored.",
             param="stream",
         )
     return 0 if after is None else after + 1

@@ -110,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     chat = _command(
         commands,
         "bridge.cli.chat.chat",
-        "talk to anything that speaks a dialect",
+        "chat with a server that speaks a dialect",
         "dialect-bridge chat http://127.0.0.1:8080/v1 --dialect openai-chat Hello",
     )
     chat.add_argument("url", metavar="URL", help="base URL; the dialect adds its own endpoint")
@@ -124,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     nodes = _command(
         commands,
         "bridge.cli.nodes.nodes",
-        "who is registered at a running gateway",
+        "list the nodes registered at a running gateway",
         "dialect-bridge nodes 127.0.0.1:50051",
     )
     nodes.add_argument("address", metavar="ADDRESS", help="host:port of the gateway")
@@ -139,7 +139,7 @@ def _parser() -> argparse.ArgumentParser:
     key = _command(
         commands,
         "bridge.cli.key.key",
-        "make an API key and the line for server.auth.keys_file",
+        "create an API key and its line for server.auth.keys_file",
         "dialect-bridge key web >> keys.yaml",
     )
     key.add_argument("name", metavar="NAME", help="user of the key")

@@ -152,7 +152,7 @@ class _Screen:
             case PartEnded() if event.part_id == self._open:
                 self._end_line()
             case Interrupted():
-                self._note(f"[waits for you] {event.reason or ''} {json_text(event.payload)}")
+                self._note(f"[waiting for you] {event.reason or ''} {json_text(event.payload)}")
             case ToolResulted():
                 self._note(f"[result] {result_text(event.parts)}")
             case StepStarted():

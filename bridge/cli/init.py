@@ -46,20 +46,26 @@ def _wanted(args: argparse.Namespace) -> _Wanted:
     """Return the choices of the flags; on a terminal, ask for the missing ones."""
     asks = sys.stdin.isatty() and args.to is None
     names = registry.over_http()
-    fronts = args.source or (_ask(f"What does your frontend speak? {', '.join(names)}", "") if asks else "").split()
+    fronts = (
+        args.source or (_ask(f"Which dialect does your frontend speak? {', '.join(names)}", "") if asks else "").split()
+    )
     for name in fronts:
         if not _dialect(name).served:
-            raise ConfigError(f"--from {name}: backends speak it, and no route; there are {', '.join(names)}")
+            raise ConfigError(
+                f"--from {name}: only backends can speak this dialect; expected one of {', '.join(names)}"
+            )
         if _dialect(name).over_grpc:
             raise ConfigError(f"--from {name}: a route over gRPC needs `listen` and `agent_id`; see docs/dialects")
     if not fronts:
         raise ConfigError(f"--from: required, the dialect of your frontend: {', '.join(names)}")
-    back = args.to or (_ask("What does your model or agent speak?", DEMO) if asks else DEMO)
+    back = args.to or (_ask("Which dialect does your model or agent speak?", DEMO) if asks else DEMO)
     if back == DEMO:
         return _Wanted(fronts, back, "", None, None, args.port)
     dialect = _dialect(back)
     if not dialect.called:
-        raise ConfigError(f"--to {back}: routes speak it, and no backend; there are {', '.join(registry.called())}")
+        raise ConfigError(
+            f"--to {back}: only routes can speak this dialect; expected one of {', '.join(registry.called())}"
+        )
     url = args.url or (_ask("At which URL?", dialect.url) if asks else dialect.url)
     if not url:
         raise ConfigError(f"--url: required, the base URL of the {back} backend")
@@ -70,7 +76,7 @@ def _wanted(args: argparse.Namespace) -> _Wanted:
 
 def _dialect(name: str) -> Dialect:
     if name not in registry.names():
-        raise ConfigError(f"{name}: no such dialect; there are {', '.join(registry.names())}")
+        raise ConfigError(f"{name}: unknown dialect; expected one of {', '.join(registry.names())}")
     return registry.get(name)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -37,6 +37,11 @@ class Options(BaseModel):
     """Base of the option models that dialects declare; unknown options are configuration errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def of(cls, context: Context) -> Self:
+        """Return the options of a context, or the defaults if it was made without options of this class."""
+        return context.options if isinstance(context.options, cls) else cls()
 
     @property
     def sent_history(self) -> HistoryMode | None:

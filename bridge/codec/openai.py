@@ -379,5 +379,5 @@ class OpenAIDialect(ModelsDialect):
         if isinstance(value, dict) and ("data" in value or "models" in value):
             value = value.get("data") or value.get("models") or []  # null when there are none (Ollama)
         if not isinstance(value, list):
-            raise BackendError("The backend's answer is no list of models.", code=ErrorCode.BACKEND_PROTOCOL)
+            raise BackendError("The backend's answer is not a list of models.", code=ErrorCode.BACKEND_PROTOCOL)
         return [_info(v) for v in value if isinstance(v, dict) and isinstance(v.get("id"), str) and v["id"]]

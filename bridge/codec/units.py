@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator
 
@@ -48,3 +48,7 @@ Seconds = Annotated[float, BeforeValidator(lambda value: quantity(value, SECONDS
 
 Bytes = Annotated[int, BeforeValidator(lambda value: int(quantity(value, BYTES)))]
 """A size option, in bytes: `4194304`, `"4MiB"`."""
+
+_Word = TypeVar("_Word")
+OffWord = Annotated[_Word, BeforeValidator(lambda value: "off" if value is False else value)]
+"""An option with a word `off`, which YAML 1.1 reads as false: `OffWord[Literal["comment", "off"]]`."""

@@ -1,4 +1,4 @@
-"""The configuration: its YAML schema, loading it, and saying in plain words what is wrong with it."""
+"""The configuration: its YAML schema, loading, checks and error messages."""
 
 from bridge.config.keys import parse_keys
 from bridge.config.kinds import Names, is_loopback, names_in, weights_in

@@ -1,4 +1,4 @@
-"""Warnings about valid configurations that are almost surely mistakes; `dialect-bridge check` prints them."""
+"""Warnings about valid configurations that are probably mistakes; `dialect-bridge check` prints them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _backends(config: Config) -> Iterator[str]:
         for field, value in (("api_key", key), ("model", backend.model or ""), ("url", str(backend.url or ""))):
             if _UNBRACED.fullmatch(value):
                 written = f"an environment variable is written ${{{value[1:]}}}"
-                yield f"{place}.{field}: {value} is taken as it stands; {written}"
+                yield f"{place}.{field}: {value} is used literally; {written}"
         dialect, url = dialect_of(backend.dialect), str(backend.url or "").partition("?")[0].rstrip("/")
         if dialect is not None and (ending := _ending(dialect, url)):
             yield f"{place}.url: expected the base URL; the dialect adds {ending} itself"
@@ -37,8 +37,8 @@ def _routes(config: Config) -> Iterator[str]:
             yield f"routes[{index}].path: clients find it at {route.path}{ending}; the dialect adds {ending} itself"
         if dialect is not None and route.durable and not dialect.resumable:
             yield (
-                f"routes[{index}].durable: clients of {dialect.name} cannot resume a stream; each run is stored, and "
-                "goes on when its client leaves, for nobody"
+                f"routes[{index}].durable: clients of {dialect.name} cannot resume a stream, so that runs are "
+                "stored, and continue after their clients disconnect, without use"
             )
 
 

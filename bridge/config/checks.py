@@ -27,9 +27,9 @@ _VARIABLE = re.compile(r"\{\w+")
 
 
 def problems(config: Config, show: Show) -> list[Problem]:
-    """All mistakes of this kind; `show` tells a value the way a message may."""
+    """Return all problems of this kind; `show` formats a value for a message."""
     return [
-        *_open_door(config),
+        *_no_auth(config),
         *_grpc(config, show),
         *_per_key(config),
         *_auth(config, show),
@@ -45,30 +45,30 @@ def problems(config: Config, show: Show) -> list[Problem]:
     ]
 
 
-def _open_door(config: Config) -> Iterator[Problem]:
+def _no_auth(config: Config) -> Iterator[Problem]:
     if config.server.auth is None and not is_loopback(config.server.host):
         yield Problem(
             ("server", "host"),
-            "other machines can reach this address and nothing asks them for a key; list keys under server.auth.keys, "
-            "or write `auth: none` to serve everybody",
+            "other machines can reach this address without a key; list keys under server.auth.keys, "
+            "or write `auth: none` to serve anyone",
         )
 
 
 def _per_key(config: Config) -> Iterator[Problem]:
-    """Without users all callers share one per-key limit. Callers over gRPC have names."""
+    """Limits per key need users. Callers over gRPC have names."""
     server = config.server
     if server.limits.per_key is not None and server.is_open and any(r.path is not None for r in config.routes):
         yield Problem(
             ("server", "limits", "per_key"),
-            "nothing tells users apart, so that all would share this; list keys under server.auth, "
+            "users are not identified, so all would share this limit; list keys under server.auth, "
             "or use concurrent and queue",
         )
     if server.limits.per_key is not None and server.limits.per_key.queue and server.limits.per_key.concurrent is None:
-        yield Problem(("server", "limits", "per_key", "queue"), "needs concurrent: without it nobody has to wait")
+        yield Problem(("server", "limits", "per_key", "queue"), "needs concurrent: without it no request waits")
 
 
 def _grpc(config: Config, show: Show) -> Iterator[Problem]:
-    """Agents at their addresses: who may reach them, that each has its own id, and that one process knows them all."""
+    """Agents at gRPC addresses: authentication, distinct ids, one process."""
     seen: dict[tuple[str, str], int] = {}
     for index, route in enumerate(config.routes):
         if route.listen is None or route.agent_id is None:
@@ -78,18 +78,18 @@ def _grpc(config: Config, show: Show) -> Iterator[Problem]:
             yield Problem(
                 (*path, "listen"),
                 "other machines can reach this address; listen on loopback, list keys under server.auth, "
-                "or write `auth: none` to serve everybody",
+                "or write `auth: none` to serve anyone",
             )
         other = seen.setdefault((route.listen, route.agent_id), index)
         if other != index:
             shown_id = show((*path, "agent_id"), route.agent_id)
             yield Problem((*path, "agent_id"), f"{shown_id} is already the agent of routes[{other}] at this address")
     if seen and config.server.workers > 1:
-        yield Problem(("server", "workers"), "agents at an address live in one process; expected 1")
+        yield Problem(("server", "workers"), "agents at an address run in one process; expected 1")
 
 
 def _single_process(config: Config) -> Iterator[Problem]:
-    """Sessions with backends that wait for a later request of their client: that must reach the same process."""
+    """Sessions with backends that wait for a later request of their client, which must reach the same process."""
     workers = config.server.workers
     for name, backend in config.backends.items() if workers > 1 else ():
         dialect = dialect_of(backend.dialect)
@@ -97,8 +97,8 @@ def _single_process(config: Config) -> Iterator[Problem]:
             for option in dialect.single_process_options(backend.options):
                 yield Problem(
                     ("backends", name, "options", option),
-                    "keeps a session in the process that began it, and a later request of its client may reach another "
-                    f"one of the {workers} workers; set server.workers to 1, or leave this option out",
+                    "keeps a session in the process that opened it, but a later request may reach another one of the "
+                    f"{workers} workers; set server.workers to 1, or remove this option",
                 )
 
 
@@ -117,7 +117,7 @@ def _key_names(config: Config, show: Show) -> Iterator[Problem]:
 
 
 def key_problems(config: Config, show: Show, filed: Sequence[FileKey] | None = None) -> Iterator[Problem]:
-    """Yield what is wrong with the keys of a configuration beside the rest of it; with `filed`, with these of its file.
+    """Yield the problems of the keys in a configuration; with `filed`, those of the keys in its keys file.
 
     Paths of the file's keys begin at its list.
     """
@@ -131,7 +131,7 @@ def key_problems(config: Config, show: Show, filed: Sequence[FileKey] | None = N
         path: Path = (*base, index)
         own = path_text(path)
         if (first := digests.setdefault(key.digest, own)) != own:
-            yield Problem(path, f"the same key as {first}; its user could not be told")
+            yield Problem(path, f"the same key as {first}; its user would be ambiguous")
         yield from _routes(config, key, path, show)
         yield from _not_the_page(config, key, path)
 
@@ -146,14 +146,14 @@ def _routes(config: Config, allowed: Allowed, path: Path, show: Show) -> Iterato
 
 
 def _not_the_page(config: Config, key: ApiKey | FileKey, path: Path) -> Iterator[Problem]:
-    """The page's key calls as the user of this name, which no other user may have."""
+    """The page's key has a user name of its own."""
     given = config.server.page_key
     if given is None:
         return
     if key.name == PAGE_USER:
         yield Problem((*path, "name"), f"{PAGE_USER} is the user of server.page_key")
     if key.digest == sha256(given.get_secret_value().encode()).hexdigest():
-        yield Problem(path, "the same key as server.page_key; its user could not be told")
+        yield Problem(path, "the same key as server.page_key; its user would be ambiguous")
 
 
 def _auth(config: Config, show: Show) -> Iterator[Problem]:
@@ -163,7 +163,7 @@ def _auth(config: Config, show: Show) -> Iterator[Problem]:
     for word, allowed in (jwt.scopes or {} if jwt else {}).items():
         yield from _routes(config, allowed, ("server", "auth", "jwt", "scopes", word), show)
     if config.server.page_key is not None and config.server.page is False:
-        yield Problem(("server", "page_key"), "there is no page that it could open; page is false")
+        yield Problem(("server", "page_key"), "page is false, so there is no page to open")
 
 
 def _health(config: Config) -> Iterator[Problem]:
@@ -191,9 +191,9 @@ def _collisions(config: Config, show: Show) -> Iterator[Problem]:
             key = (endpoint.method.upper(), _VARIABLE.sub("{", path), (endpoint.header or "").lower())
             owner, shared = owners.setdefault(key, (own, endpoint.shared))
             if owner in _HEALTH and endpoint.operation is Operation.HEALTH:
-                continue  # both say that the process lives; the server's own answer is given
+                continue  # both are liveness checks; the server answers
             if endpoint.operation is Operation.DESCRIBE and owner == _PAGE:
-                continue  # a route at "/" leaves that to the page
+                continue  # at "/" the page is served instead
             if owner != own and owner not in reported and not (shared and endpoint.shared):
                 reported.add(owner)
                 path_here: Path = ("routes", index, "path")
@@ -203,7 +203,7 @@ def _collisions(config: Config, show: Show) -> Iterator[Problem]:
 def _passthrough(config: Config, show: Show) -> Iterator[Problem]:
     for index, route in enumerate(config.routes):
         if route.passthrough and isinstance(dialect_of(route.dialect), SteppedRunDialect):
-            what = f"does not go with dialect {route.dialect}, whose backends take several requests for one run"
+            what = f"cannot be used with dialect {route.dialect}, whose backends take several requests for one run"
             yield Problem(("routes", index, "passthrough"), what)
         for name in route.backends if route.passthrough else ():
             if config.backends[name].dialect != route.dialect:
@@ -220,7 +220,7 @@ def _durable(config: Config) -> Iterator[Problem]:
         if route.durable and route.passthrough:
             yield Problem(
                 ("routes", index, "durable"),
-                "does not go with passthrough: what is kept of a run are its events, not the backend's bytes",
+                "cannot be combined with passthrough: a durable run stores events, not the backend's bytes",
             )
 
 
@@ -231,7 +231,7 @@ def _modes(config: Config) -> Iterator[Problem]:
         dialect = dialect_of(route.dialect)
         modes = dialect.modes if isinstance(dialect, ModesDialect) else ()
         if not modes:
-            what = f"the requests of dialect {route.dialect} know no modes; name one backend, or write models"
+            what = f"requests of dialect {route.dialect} have no modes; name one backend, or use models"
             yield Problem(("routes", index, "backend"), what)
         for mode in route.backend if modes else ():
             if mode not in modes:
@@ -245,14 +245,14 @@ def _stored(config: Config) -> Iterator[Problem]:
         if dialect is None:
             continue
         if config.stores.history is None and offers(dialect.surface, Operation.HISTORY):
-            yield Problem(("stores", "history"), f"off, but the clients of routes[{index}] read their talks back")
+            yield Problem(("stores", "history"), f"off, but the clients of routes[{index}] read their conversations")
         if config.stores.history is None and route.options.sent_history is not None:
             known = [dialect_of(config.backends[name].dialect) for name in route.backends]
             if not all(d is not None and d.capabilities.takes_news for d in known):
-                yield Problem(("stores", "history"), f"off, but the clients of routes[{index}] send only what is new")
+                yield Problem(("stores", "history"), f"off, but the clients of routes[{index}] send only new messages")
         kept = served(dialect.surface, route.durable)
         if route.passthrough and (offers(kept, Operation.START) or offers(kept, Operation.TASKS)):
-            yield Problem(("routes", index, "passthrough"), "does not go with a dialect whose runs are kept")
+            yield Problem(("routes", index, "passthrough"), "cannot be combined with a dialect that stores its runs")
 
 
 def _extras(config: Config, show: Show) -> Iterator[Problem]:
@@ -260,11 +260,12 @@ def _extras(config: Config, show: Show) -> Iterator[Problem]:
         if route.extras is None:
             continue
         path: Path = ("routes", index, "extras")
-        known = config.backends[route.extras].dialect
-        for dialect, what in ((route.dialect, "a route"), (known, f"{show(path, route.extras)}, a backend")):
+        name = route.extras.backend
+        known = config.backends[name].dialect
+        for dialect, what in ((route.dialect, "a route"), (known, f"{show(path, name)}, a backend")):
             found = dialect_of(dialect)
             if found is None or not offers(found.surface, Operation.FORWARD):
-                yield Problem(path, f"{what} of dialect {dialect} has no embeddings, audio, images and the like")
+                yield Problem(path, f"{what} of dialect {dialect} offers no embeddings, audio, images and so on")
 
 
 def _tools(config: Config, show: Show) -> Iterator[Problem]:
@@ -277,4 +278,4 @@ def _tools(config: Config, show: Show) -> Iterator[Problem]:
             known = config.backends[route.tools].dialect
             yield Problem(path, f"no tools are registered at {show(path, route.tools)}, a backend of dialect {known}")
         if route.passthrough:
-            yield Problem(path, "does not go with passthrough: whoever runs tools changes what the client sees")
+            yield Problem(path, "cannot be combined with passthrough: running tools changes the answer")

@@ -1,4 +1,4 @@
-"""The file that `server.auth.keys_file` names: a YAML list of keys by their SHA-256, read apart from the rest."""
+"""The keys file (`server.auth.keys_file`): a YAML list of keys by their SHA-256."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ _FORM = 'expected a list of keys, each as `- {name: "web", key_sha256: "..."}`; 
 def parse_keys(text: str, name: str, config: Config) -> tuple[FileKey, ...]:
     """Return the keys in the text of a keys file.
 
-    `name` is the file's, for errors; `config` is the configuration that the keys belong to, by which their routes are
-    checked. Several keys may have one name, and are then one user. Raises `ConfigError` with a line for each mistake;
-    none shows a value of the file.
+    `name` is the name of the file, for errors; the routes of the keys are checked with `config`. Keys with the same
+    name belong to one user. Raises `ConfigError` with a line for each problem; none shows a value of the file.
     """
     document = source.read(text, name)
     origin = Origin(name, document.places, secret=True)
     found = list(document.problems)
     if document.data is None:
         # A file that is being written may be empty for a moment, and must not lock everybody out.
-        found.append(Problem((), "is empty; `[]` stands for no keys"))
+        found.append(Problem((), "is empty; write `[]` for no keys"))
     elif not isinstance(document.data, list):
         found.append(Problem((), _FORM))
     if found:

@@ -17,13 +17,13 @@ from bridge.codec.dialect import Dialect
 from bridge.config.problems import Path, at, expected, unknown, wrong
 from bridge.errors import ConfigError
 
-# Backends that are part of the engine: they speak our own events, so they have no codec in the registry.
+# Backends that are part of the engine: they produce events directly, without a codec in the registry.
 DEMO = "demo"
 PYTHON = "python"
 BUILT_IN = (DEMO, PYTHON)
 
 PUBLIC_ALGORITHMS = (*(f"{family}{size}" for family in ("RS", "PS", "ES") for size in (256, 384, 512)), "EdDSA")
-"""Signatures of tokens (RFC 7518, RFC 8037) that public keys check."""
+"""Signature algorithms of tokens (RFC 7518, RFC 8037) with public keys."""
 _ALGORITHMS = ("HS256", "HS384", "HS512", *PUBLIC_ALGORITHMS)
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -49,7 +49,7 @@ def is_loopback(host: str) -> bool:
 
 
 def dialect_of(name: str) -> Dialect | None:
-    """The registered dialect, or None when it is built in, unknown, or cannot be loaded."""
+    """Return the registered dialect, or None if it is built in, unknown, or cannot be loaded."""
     if name in BUILT_IN:
         return None
     try:
@@ -59,13 +59,13 @@ def dialect_of(name: str) -> Dialect | None:
 
 
 def front_options(dialect: str) -> type[Options]:
-    """The model of a route's `options`; that of no options for an unknown dialect."""
+    """Return the model of a route's `options`; an empty one for an unknown dialect."""
     found = dialect_of(dialect)
     return found.front_options if found else Options
 
 
 def back_options(dialect: str) -> type[Options]:
-    """The model of a backend's `options`; that of no options for the built-in backends."""
+    """Return the model of a backend's `options`; an empty one for the built-in backends."""
     found = dialect_of(dialect)
     return found.back_options if found else Options
 
@@ -86,7 +86,7 @@ def _registered(name: str) -> str:
 
 def _route_dialect(name: str) -> str:
     if not registry.get(_registered(name)).served:
-        raise wrong(f"{name} is spoken by backends only; a route can speak one of {', '.join(registry.served())}")
+        raise wrong(f"{name} can be used by backends only; a route can use one of {', '.join(registry.served())}")
     return name
 
 
@@ -96,7 +96,7 @@ def _backend_dialect(name: str) -> str:
     if not registry.known(name):
         raise unknown("dialect", sorted([*registry.names(), *BUILT_IN]))
     if not registry.get(_registered(name)).called:
-        raise wrong(f"{name} is spoken by routes only; a backend can speak one of {', '.join(registry.called())}")
+        raise wrong(f"{name} can be used by routes only; a backend can use one of {', '.join(registry.called())}")
     return name
 
 
@@ -112,7 +112,7 @@ def _by_mode(value: Any, info: ValidationInfo) -> Any:
 def _group(
     value: Any, info: ValidationInfo, what: str = "the name of a backend, or a list of them", path: Path = ()
 ) -> Any:
-    """One name; a list of names; or a list of `{name, weight}`. Returns the value, whose shape is then sure."""
+    """Accept one name, a list of names, or a list of `{name, weight}`. Return the value."""
     if not isinstance(value, list | tuple):
         _named(value, info, what, path)
         return value
@@ -127,13 +127,13 @@ def _group(
         name = _weighted(entry, here) if weighted else entry
         _named(name, info, "the name of a backend", (*here, "name") if weighted else here)
         if name in known:
-            raise at(here, wrong("this backend stands in the list already"), entry)
+            raise at(here, wrong("this backend is already in the list"), entry)
         known.append(name)
     return value
 
 
 def _weighted(entry: dict[Any, Any], path: Path) -> Any:
-    """The name in `{name, weight}`."""
+    """Return the name in `{name, weight}`."""
     for key in entry:
         if key not in ("name", "weight"):
             raise at((*path, str(key)), wrong("unknown key. Known keys: name, weight"), entry[key])
@@ -155,7 +155,7 @@ def _named(name: Any, info: ValidationInfo, what: str, path: Path) -> None:
 
 
 def _configured(name: str, info: ValidationInfo) -> str:
-    """`parse` gives the names of all backends as context, so that references are checked with everything else."""
+    """Check the name of a backend. `parse` passes the names of all backends as context."""
     backends = (info.context or {}).get("backends")
     if backends is not None and name not in backends:
         raise unknown("backend", backends)
@@ -172,7 +172,7 @@ def _filled(value: str) -> str:
     return value
 
 
-def _no_truth(value: Any) -> Any:
+def _no_boolean(value: Any) -> Any:
     if isinstance(value, bool):
         raise expected("a whole number")
     return value
@@ -199,16 +199,16 @@ def _url(value: str) -> str:
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         raise expected(_AN_URL) from None
-    # urlsplit drops line breaks and tabs without a word.
+    # urlsplit silently drops line breaks and tabs.
     if not good or _CONTROL.search(value) or " " in value or parts.fragment:
         raise expected(_AN_URL)
     if "@" in parts.netloc:
-        raise wrong("a user name or password does not belong into a URL; write the key as api_key")
+        raise wrong("expected a URL without a user name or password; write the key as api_key")
     return value
 
 
 def _address(value: str) -> str:
-    """`host:port`, where gRPC listens or calls; an IPv6 address stands in brackets."""
+    """Check a gRPC address, `host:port`; an IPv6 address is in brackets."""
     host, colon, port = value.rpartition(":")
     good = bool(colon and host) and port.isascii() and port.isdigit() and int(port) <= 65535
     if not good or _ODD_IN_ADDRESS.search(host) or (":" in host and not (host[0] == "[" and host[-1] == "]")):
@@ -216,8 +216,8 @@ def _address(value: str) -> str:
     return value
 
 
-def _where_it_is(value: str, info: ValidationInfo) -> str:
-    """A backend's url, as its dialect writes them."""
+def _backend_url(value: str, info: ValidationInfo) -> str:
+    """Check a backend's url, which for gRPC dialects is an address."""
     if "dialect" not in info.data:
         return value  # The dialect is wrong, which is an error already.
     dialect = dialect_of(info.data["dialect"])
@@ -240,7 +240,7 @@ def _mount(value: str) -> str:
         raise expected("a path without white space, ?, #, { and }")
     path = value.removesuffix("/") or "/"
     if "//" in path or path.endswith("/") != (path == "/"):
-        raise expected("a path without empty pieces")
+        raise expected("a path without empty segments")
     return path
 
 
@@ -266,7 +266,7 @@ def _among(what: str, known: Sequence[str]) -> AfterValidator:
 
 
 def host_name(host: str) -> str:
-    """The host as a `Host` header names it: in lower case, an IPv6 address in brackets."""
+    """Return the host as in a `Host` header: in lower case, an IPv6 address in brackets."""
     host = host.lower().removesuffix(".")
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
@@ -287,8 +287,8 @@ def _is_address(text: str) -> bool:
     return True
 
 
-# They belong to one connection or to the body as we write it; a client's or a fixed one would make the message a lie,
-# and a wrong length lets one request smuggle another.
+# They belong to one connection or to the body that the bridge writes. Other values would be wrong, and a wrong length
+# allows request smuggling.
 _NEVER_SENT = frozenset(
     {
         "connection",
@@ -311,7 +311,7 @@ def _header_name(value: str) -> str:
     if not _HEADER_NAME.fullmatch(value):
         raise expected("a header name")
     if value.lower() in _NEVER_SENT:
-        raise wrong(f"{value} is made for each connection and cannot be given")
+        raise wrong(f"{value} is set by the bridge and cannot be configured")
     return value.lower()
 
 
@@ -320,13 +320,13 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
         if not _HEADER_NAME.fullmatch(name):
             raise at((name,), wrong("not a header name"), text)
         if name.lower() in _NEVER_SENT:
-            raise at((name,), wrong("is made for each connection and cannot be given"), text)
+            raise at((name,), wrong("is set by the bridge and cannot be configured"), text)
         if _CONTROL.search(text):
             raise at((name,), wrong("must be one line of printable characters"), text)
     return value
 
 
-# What gRPC writes itself; it drops ours without a word.
+# Headers that gRPC itself writes; it silently drops others.
 _GRPC_OWN = frozenset({"content-type", "te", "user-agent"})
 
 
@@ -334,7 +334,7 @@ def not_in_metadata(name: str, text: str = "") -> str | None:
     """Return why gRPC cannot carry a header as metadata, where names are in lower case; None if it can."""
     name = name.lower()
     if name in _GRPC_OWN or name.startswith("grpc-"):
-        return f"{name} is gRPC's own and cannot be given"
+        return f"{name} is set by gRPC and cannot be configured"
     if name.endswith("-bin"):
         return "names that end in -bin hold bytes in gRPC, and this is text"
     if not _METADATA_NAME.fullmatch(name):
@@ -359,17 +359,17 @@ def _time_zone(value: str) -> str:
     return value
 
 
-# The bounds stand before the validator: only there pydantic makes them `minimum` and `maximum` in the JSON Schema.
-Whole = Annotated[int, Field(ge=0), BeforeValidator(_no_truth)]
-Positive = Annotated[int, Field(ge=1), BeforeValidator(_no_truth)]
-Port = Annotated[int, Field(ge=0, le=65535), BeforeValidator(_no_truth)]
+# The bounds come before the validator: only then does pydantic add `minimum` and `maximum` to the JSON Schema.
+Whole = Annotated[int, Field(ge=0), BeforeValidator(_no_boolean)]
+Positive = Annotated[int, Field(ge=1), BeforeValidator(_no_boolean)]
+Port = Annotated[int, Field(ge=0, le=65535), BeforeValidator(_no_boolean)]
 Text = Annotated[str, AfterValidator(_filled)]
 OptionalText = Annotated[Text | None, BeforeValidator(_empty_is_none)]
 Secret = Annotated[SecretStr, AfterValidator(_secret)]
 OptionalSecret = Annotated[Secret | None, BeforeValidator(_empty_is_none)]
 Digest = Annotated[str, AfterValidator(_digest)]
 Url = Annotated[str, AfterValidator(_url)]
-BackendUrl = Annotated[str, AfterValidator(_where_it_is)]
+BackendUrl = Annotated[str, AfterValidator(_backend_url)]
 OptionalBackendUrl = Annotated[BackendUrl | None, BeforeValidator(_empty_is_none)]
 Address = Annotated[str, AfterValidator(_address)]
 OptionalUrl = Annotated[Url | None, BeforeValidator(_empty_is_none)]
@@ -392,7 +392,7 @@ BackendName = Annotated[str, AfterValidator(_configured)]
 
 
 class Weighted(BaseModel):
-    """One backend of several that share the load, and its part of it."""
+    """A backend with its share of the load."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -407,13 +407,13 @@ BackendChoice = Annotated[Names | dict[str, Names], BeforeValidator(_by_mode)]
 
 
 def names_in(group: Names) -> tuple[str, ...]:
-    """The names of the backends in a group, in order."""
+    """Return the names of the backends in a group, in order."""
     if isinstance(group, str):
         return (group,)
     return tuple(entry if isinstance(entry, str) else entry.name for entry in group)
 
 
 def weights_in(group: Names) -> list[int] | None:
-    """The weights of the backends in a group; None where they do not share the load."""
+    """Return the weights of the backends in a group; None if they do not share the load."""
     entries = [entry for entry in group if isinstance(entry, Weighted)] if not isinstance(group, str) else []
     return [entry.weight for entry in entries] or None

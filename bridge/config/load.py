@@ -1,7 +1,7 @@
-"""From a file or a mapping to a checked `Config`.
+"""Loads a file or a mapping into a checked `Config`.
 
-The order is fixed: YAML, variables, command line, the schema, and last what spans sections.
-Everything found up to the schema is reported together; what spans sections needs sound sections.
+The steps are: YAML, variables, command line, the schema, and last the checks that span sections, which need valid
+sections. All problems found up to the schema are reported together.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ def load(
     env: Mapping[str, str] | None = None,
     text: str | None = None,
 ) -> Config:
-    """The configuration in the YAML file `path`.
+    """Return the configuration in the YAML file `path`.
 
-    `server`: keys of the section `server` that go before the file's, as a command line gives them; None values are
-    left out. `env`: what `${NAME}` sees, by default the process environment. `text`: what `read` gave
-    for this file earlier. Raises `ConfigError` with one line for
-    each mistake, ready to print, and the same as data in `failure.details["problems"]`.
+    Arguments:
+        server: Keys of the section `server` that override the file's, as from a command line; None values are ignored.
+        env: The variables for `${NAME}`, by default the process environment.
+        text: The result of an earlier `read` of this file.
+
+    Raises `ConfigError` with one line for each problem, ready to print, and the same as data in
+    `failure.details["problems"]`.
     """
     name = os.fspath(path)
     document = source.read(read(name) if text is None else text, name)
@@ -48,7 +51,7 @@ def parse(
     server: Mapping[str, Any] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Config:
-    """The configuration in a mapping of the same shape; `source` stands in messages where a file's name would.
+    """Return the configuration in a mapping of the same shape; messages show `source` in place of a file's name.
 
     Variables are replaced as in a file. Raises `ConfigError` like `load`, without lines.
     """
@@ -56,7 +59,7 @@ def parse(
 
 
 def read(path: str | os.PathLike[str]) -> str:
-    """The text of the YAML file `path`. Raises `ConfigError` when there is none."""
+    """Return the text of the YAML file `path`. Raises `ConfigError` if it cannot be read."""
     name = os.fspath(path)
     try:
         return FilePath(name).read_text(encoding="utf-8-sig")
@@ -74,7 +77,7 @@ def _build(
     env: Mapping[str, str] | None,
 ) -> Config:
     if not isinstance(raw, Mapping):
-        what = "is empty; it needs" if raw is None else "is no mapping; it needs the keys"
+        what = "is empty; it needs" if raw is None else "is not a mapping; it needs the keys"
         raise origin.error([*problems, Problem((), f"the configuration {what} backends and routes")])
     replaced = substitute(raw, os.environ if env is None else env)
     origin.sources = replaced.sources
@@ -82,7 +85,7 @@ def _build(
     known = [*problems, *replaced.problems]
     config, wrong = _validated(data, origin)
     reported = [problem.path for problem in known]
-    # Not what merely follows from a problem that is told already.
+    # Leave out problems that are consequences of reported ones.
     known += [each for each in wrong if not any(path and each.path[: len(path)] == path for path in reported)]
     if config is not None and not known:
         known = checks.problems(config, origin.show)
@@ -92,7 +95,7 @@ def _build(
 
 
 def _lay_over(data: dict[str, Any], server: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
-    """The data with the command line's values; they have no place in the file any more."""
+    """Return the data with the command line's values, which have no position in the file."""
     given = {key: value for key, value in server.items() if value is not None}
     section = data.get("server")
     if not given or not (section is None or isinstance(section, dict)):

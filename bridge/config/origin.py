@@ -11,7 +11,7 @@ from typing import Any
 from bridge.config.problems import Path, Problem, path_text
 from bridge.errors import ConfigError
 
-# Values below these keys are secrets or may hold one: a literal there is described, never shown.
+# Values below these keys may be secrets: messages name their kind, never the value.
 _SECRET = re.compile(r"(.*[_-])?(key|secret|token|password)|headers|auth|stores", re.IGNORECASE)
 _URL = re.compile(r"(.*_)?url", re.IGNORECASE)
 _HOLDS_MORE = re.compile(r"[@?]")  # a URL with credentials or a query
@@ -22,7 +22,7 @@ _LONGEST = 60
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in a file; line and column count from 1."""
+    """A position in a file; line and column count from 1."""
 
     line: int
     column: int
@@ -30,10 +30,10 @@ class Place:
 
 @dataclass(slots=True)
 class Origin:
-    """`name`: the file as the user wrote it, or what stands for it. `places`: the key of each value, by path.
+    """The origin of the values of a configuration.
 
-    `sources`: the values that came from variables or files, each with what it came from. `secret`: no value may
-    be shown but names.
+    `name` is the file as the user wrote it, or what stands for it. `places` are the positions of keys, by path.
+    `sources` names the variable or file of each value that came from one. With `secret`, messages show names only.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Origin:
     secret: bool = False
 
     def place(self, path: Path) -> Place | None:
-        """The place of the key at `path`, or of the nearest one around it; None when there is no file."""
+        """Return the position of the key at `path`, or of its nearest parent; None without a file."""
         while path and path not in self.places:
             path = path[:-1]
         return self.places.get(path)
@@ -57,7 +57,7 @@ class Origin:
         return self.secret or any(_SECRET.fullmatch(key) for key in keys)
 
     def show(self, path: Path, value: Any) -> str:
-        """The value as a message may tell it: `"abc"`, `12`, `a list`, `the value of ${PORT}`."""
+        """Return the value as a message may show it: `"abc"`, `12`, `a list`, `the value of ${PORT}`."""
         if path in self.sources:
             return f"the value of {self.sources[path]}"
         kind = _kind(value)
@@ -69,7 +69,7 @@ class Origin:
         return text if len(text) <= _LONGEST else f'{text[:_LONGEST]}..."'
 
     def error(self, problems: Iterable[Problem]) -> ConfigError:
-        """All problems as one exception, a line each in the order of the file.
+        """Return all problems as one exception, with a line for each in the order of the file.
 
         `failure.details["problems"]` holds them as mappings with path, message, file, line and column.
         """

@@ -1,8 +1,7 @@
-"""One mistake in a configuration, and the words in which mistakes are told.
+"""Problems of a configuration, and the errors that validators raise.
 
-Validators say what they expected and never show what they got: what came may be a secret, and only
-`bridge.config.origin` knows that. So they raise one of the three values made here, and the translation in
-`bridge.config.translate` adds the rest.
+Validators name what they expected and never show the value: it may be a secret, which only `bridge.config.origin`
+knows. They raise one of the three errors made here, and `bridge.config.translate` adds the rest of the message.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake: the place in the configuration, and a sentence that needs no further context."""
+    """One problem: the path in the configuration, and a message that needs no further context."""
 
     path: Path
     message: str
 
 
 def path_text(path: Path) -> str:
-    """`("routes", 0, "models", "gpt-*")` as `routes[0].models["gpt-*"]`."""
+    """Return `("routes", 0, "models", "gpt-*")` as `routes[0].models["gpt-*"]`."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -46,30 +45,30 @@ def path_text(path: Path) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean "path"?`, or nothing when no known word is near."""
-    import difflib  # here: a sound configuration has no use for it
+    """Return `; did you mean "path"?`, or a full stop if no known word is similar."""
+    import difflib  # here, since a valid configuration does not need it
 
     near = difflib.get_close_matches(word, list(known), 1)
     return f'; did you mean "{near[0]}"?' if near else "."
 
 
 def wrong(text: str) -> PydanticCustomError:
-    """A whole sentence; it holds no value of the configuration."""
+    """Return an error with this message, which must not contain a value of the configuration."""
     return PydanticCustomError(WRONG, "{text}", {"text": text})
 
 
 def expected(text: str) -> PydanticCustomError:
-    """What was expected (`a whole number`); the translation adds what came."""
+    """Return an error that names what was expected (`a whole number`); the translation adds the value."""
     return PydanticCustomError(EXPECTED, "{text}", {"text": text})
 
 
 def unknown(what: str, known: Iterable[str]) -> PydanticCustomError:
-    """A name that should have been one of `known`; `what` is the kind of thing (`backend`)."""
+    """Return an error for a name that is not one of `known`; `what` is the kind of name (`backend`)."""
     return PydanticCustomError(UNKNOWN, "{what}", {"what": what, "known": list(known)})
 
 
 def at(path: Path, error: PydanticCustomError, value: Any = None) -> ValidationError:
-    """The error as one that lies at `path` below the model whose validator raises it."""
+    """Return the error as one at `path` below the model whose validator raises it."""
     return ValidationError.from_exception_data(
         "configuration", [InitErrorDetails(type=error, loc=path, input=value)], hide_input=True
     )

@@ -15,13 +15,13 @@ from bridge.config.schema.routes import Route
 from bridge.config.schema.whole import Config
 
 _VARIABLE = {"type": "string", "pattern": r"\$\{"}
-# YAML 1.2, which editors read, knows no `on` and `off`.
+# YAML 1.2, which editors use, has no booleans `on` and `off`.
 _SWITCH = {"type": "string", "pattern": r"^(on|off|yes|no)$|\$\{"}
 _ROLES: tuple[tuple[str, type[BaseModel]], ...] = (("front", Route), ("back", Backend))
 
 
 class _Generator(GenerateJsonSchema):
-    """Numbers and switches may also be written as `${NAME}`; titles that only repeat the key are left out."""
+    """Also allows `${NAME}` for numbers and booleans; omits titles, which only repeat the key."""
 
     def field_title_should_be_set(self, schema: object) -> bool:
         return False
@@ -37,10 +37,10 @@ class _Generator(GenerateJsonSchema):
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema as plain JSON data.
+    """Return the schema as JSON data.
 
-    `options` of routes and backends are free objects; the shape of each dialect's is `$defs["front:<dialect>"]` and
-    `$defs["back:<dialect>"]`, applied by the value of `dialect`. A dialect that cannot be loaded has none.
+    The schemas of each dialect's `options` are `$defs["front:<dialect>"]` and `$defs["back:<dialect>"]`, selected by
+    the value of `dialect`. A dialect that cannot be loaded has none.
     """
     options: dict[str, type[BaseModel]] = {}
     for name in registry.names():
@@ -64,7 +64,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _apply(definition: dict[str, Any], role: str, options: dict[str, type[BaseModel]]) -> None:
-    """Names the dialects in `dialect`, and ties `options` to its value."""
+    """List the dialects in `dialect`, and make the schema of `options` depend on it."""
     names = [name.partition(":")[2] for name in options if name.startswith(f"{role}:")]
     dialect = definition["properties"]["dialect"]
     known = [*names, *(BUILT_IN if role == "back" else ())]

@@ -1,7 +1,7 @@
-"""YAML text -> plain data and the place of every key.
+"""Parses YAML into plain data and the position of every key.
 
-PyYAML's own loaders forget where a value stood and let a key be written twice, so the node tree is walked here.
-A key is always the text that was written: a model named `4` or a header `on` stays what it is.
+PyYAML's own loaders lose positions and accept duplicate keys, so this module walks the node tree. Keys are always text:
+a model named `4` or a header `on` stays a string.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from bridge.config.problems import Path, Problem
 from bridge.errors import ConfigError
 
 LARGEST = 1024 * 1024
-"""Characters of a file: reading more takes many seconds, and no configuration needs them."""
+"""Maximum characters of a file: more take many seconds to parse, and no configuration needs them."""
 MOST_VALUES = 100_000
-"""Values in a file, with each alias counted as what it stands for: a few nested ones could stand for billions."""
+"""Maximum values in a file, with aliases expanded: a few nested ones could expand to billions."""
 _MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -34,9 +34,9 @@ class Document:
 
 
 def read(text: str, name: str) -> Document:
-    """Reads one YAML document; `name` is the file's, for errors.
+    """Parse one YAML document; `name` is the file's, for errors.
 
-    Raises `ConfigError` when it is no YAML, or larger than `LARGEST` characters.
+    Raises `ConfigError` if it is not valid YAML, or longer than `LARGEST` characters.
     """
     if len(text) > LARGEST:
         raise ConfigError(f"{name}: expected a file of at most {LARGEST} characters, got {len(text)}")
@@ -52,7 +52,7 @@ def read(text: str, name: str) -> Document:
 
 
 class _Walk:
-    """Makes data of nodes and notes places and problems in the document."""
+    """Converts nodes to data, and records positions and problems in the document."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -67,7 +67,7 @@ class _Walk:
                 self.refuse(path, f"expected at most {MOST_VALUES} values in the file, aliases included")
             return None
         if id(node) in self.open:
-            return self.refuse(path, "an alias may not lie within what it stands for")
+            return self.refuse(path, "an alias may not be inside the value that it refers to")
         self.open.add(id(node))
         try:
             if isinstance(node, MappingNode):
@@ -82,7 +82,7 @@ class _Walk:
         try:
             return self.loader.construct_object(node)
         except (yaml.YAMLError, ValueError, OverflowError):
-            return self.refuse(path, f"not a value that YAML knows as {node.tag}")
+            return self.refuse(path, f"not a valid value of type {node.tag}")
 
     def sequence(self, node: SequenceNode, path: Path) -> list[Any]:
         found = []
@@ -102,7 +102,9 @@ class _Walk:
             elif not isinstance(key, ScalarNode):
                 self.refuse(path, f"expected text as key on line {_place(key).line}")
             elif key.value in found:
-                self.twice(path, key, lines[key.value])
+                # The position of the path is that of its first key, so the message names both lines.
+                message = f"written twice, on line {lines[key.value]} and on line {_place(key).line}"
+                self.refuse((*path, key.value), message)
             else:
                 where = (*path, key.value)
                 lines[key.value] = _place(key).line
@@ -111,7 +113,7 @@ class _Walk:
         return self.merge(found, merged, path)
 
     def merge(self, found: dict[str, Any], merged: list[Node], path: Path) -> dict[str, Any]:
-        """`<<: *other`: what is written here goes before what is merged, earlier merges before later ones."""
+        """Apply `<<: *other`: own keys override merged ones, and earlier merges override later ones."""
         for node in merged:
             other = self.value(node, path)
             if isinstance(other, dict):
@@ -119,10 +121,6 @@ class _Walk:
             elif other is not None:
                 self.refuse(path, "expected a mapping after <<")
         return found
-
-    def twice(self, path: Path, key: ScalarNode, first: int) -> None:
-        # The place of a path is its first key; the second one is named in the words.
-        self.refuse((*path, key.value), f"written twice, on line {first} and on line {_place(key).line}")
 
     def refuse(self, path: Path, message: str) -> None:
         self.document.problems.append(Problem(path, message))
@@ -133,7 +131,7 @@ def _place(node: Node) -> Place:
 
 
 def _syntax_error(error: yaml.YAMLError, text: str, name: str) -> ConfigError:
-    """The error in our words, at the line where its cause is."""
+    """Return the error with a clearer message, at the line of its cause."""
     words = getattr(error, "problem", None) or "a character that YAML does not allow"
     mark = getattr(error, "problem_mark", None)
     said = f"{getattr(error, 'context', '')}; {words}"
@@ -177,4 +175,4 @@ _SYNTAX = (
     ),
     (re.compile(r"found another document"), "a line --- begins a second document; expected one", False),
 )
-"""What PyYAML says, what we say, and whether the place is where the broken thing opens."""
+"""Pattern of PyYAML's message, replacement, and whether the position is where the broken construct opens."""

@@ -1,7 +1,7 @@
 """`${NAME}`, `${NAME:-default}` and `${file:/path}` in string values.
 
-As in a shell, the default counts when the variable is unset or empty. `$${` is a literal `${`. What came from
-outside is not looked at again, keys are left alone, and no message shows a value.
+As in a shell, the default applies if the variable is unset or empty. `$${` is a literal `${`. Substituted values are
+not expanded again, keys are never expanded, and no message shows a value.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _FORMS = 'expected ${NAME}, ${NAME:-default} or ${file:/path}; a literal "${" is
 class Substituted:
     """A copy of the configuration with every reference replaced.
 
-    `sources` tells for each replaced value where it came from (`${PORT}`), for messages that may not show it.
-    A value with a problem keeps the text it had.
+    `sources` holds the reference of each replaced value (`${PORT}`), for messages that must not show it. A value with a
+    problem is unchanged.
     """
 
     data: Any
@@ -37,7 +37,7 @@ class _Failed(Exception):
 
 
 def substitute(data: Any, env: Mapping[str, str]) -> Substituted:
-    """Replaces the references in every string of nested mappings and lists; never raises."""
+    """Replace the references in every string of nested mappings and lists. Never raises."""
     result = Substituted(None)
     result.data = _walk(data, (), env, result)
     return result
@@ -102,7 +102,7 @@ def _variable(name: str, default: str | None, env: Mapping[str, str]) -> str:
 
 
 def _file(name: str) -> str:
-    """The file's text without the line breaks at its end; a relative name counts from the working directory."""
+    """Return the file's text without trailing line breaks; the name is relative to the working directory."""
     if not name:
         raise _Failed(_FORMS)
     try:

@@ -1,4 +1,4 @@
-"""pydantic's errors in our words: what was expected, what came, and the nearest valid key."""
+"""Translates pydantic's errors: what was expected, what was given, and the most similar valid key."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _ELSEWHERE = {
     "type": ("dialect",),
     "upstream": ("backend",),
 }
-"""Keys of other software, and ours of the same meaning: the first one whose section there is at that place."""
+"""Keys of other software, and those with the same meaning here; the first one that is valid at that place counts."""
 
 
 def translate(error: ValidationError, data: Any, origin: Origin, model: Any = Config) -> list[Problem]:
@@ -70,7 +70,7 @@ def translate(error: ValidationError, data: Any, origin: Origin, model: Any = Co
 
 
 def _only_seems_short(row: ErrorDetails, rows: list[ErrorDetails]) -> bool:
-    """pydantic counts sound entries only, so a list whose entries are all wrong is "too short" as well."""
+    """Return whether a list is "too short" only because pydantic does not count its invalid entries."""
     path = row["loc"]
     return row["type"] == "too_short" and any(r["loc"][: len(path)] == path != r["loc"] for r in rows)
 
@@ -99,7 +99,7 @@ def _message(row: ErrorDetails, data: Any, origin: Origin, model: Any) -> str:
 
 
 def _foreign(row: ErrorDetails, path: Path, origin: Origin) -> str:
-    """The words of a dialect's own validator, which may hold the value they are about."""
+    """Return the message of a dialect's own validator, unless it may contain a secret value."""
     if origin.hides(path):
         return f"not a valid value, got {origin.show(path, row['input'])}"
     return row["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
@@ -121,7 +121,7 @@ def _unknown_key(path: Path, data: Any, model: Any) -> str:
 
 
 def _model_at(path: Path, data: Any, model: Any) -> Any:
-    """The type of the value at `path` in a `model`; `data` tells the dialect that options belong to."""
+    """Return the type of the value at `path` in a `model`; `data` holds the dialect of options."""
     for step in path:
         model = _below(model, step, data)
         data = _entry(data, step)
@@ -129,7 +129,7 @@ def _model_at(path: Path, data: Any, model: Any) -> Any:
 
 
 def _below(model: Any, step: str | int, value: Any) -> Any:
-    """The type of the entry `step` in a value of type `model`."""
+    """Return the type of the entry `step` in a value of type `model`."""
     if not _is_model(model):
         arguments = get_args(model)
         return _plain(arguments[-1 if get_origin(model) is dict else 0]) if arguments else None
@@ -141,7 +141,7 @@ def _below(model: Any, step: str | int, value: Any) -> Any:
 
 
 def _plain(annotation: Any) -> Any:
-    """The annotation without `Annotated` and `| None`."""
+    """Return the annotation without `Annotated` and `| None`."""
     while get_origin(annotation) in (Annotated, Union, UnionType):
         annotation = next(each for each in get_args(annotation) if each is not type(None))
     return annotation

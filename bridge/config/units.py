@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them, as pydantic types that give float seconds and int bytes."""
+"""Durations, times and sizes in the notation of configurations, as pydantic types for seconds and bytes."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def is_off(value: Any) -> bool:
 
 
 def off_is_none(value: Any) -> Any:
-    """None for `off`, everything else unchanged."""
+    """Return None for `off`, and everything else unchanged."""
     return None if is_off(value) else value
 
 
 def duration(value: Any) -> float:
-    """Seconds. Raises the "expected a duration" error for anything else, negative and endless ones included."""
+    """Return seconds. Raises the error "expected a duration", also for negative and infinite values."""
     return _quantity(value, SECONDS, _A_DURATION)
 
 
 def moment(value: Any) -> float:
-    """Seconds since 1970 of a date or time: text in ISO 8601, or what YAML makes of it. Naive times are UTC."""
+    """Return the seconds since 1970 of a date or time: ISO 8601 text, or a YAML timestamp. Naive times are UTC."""
     try:
         if isinstance(value, str):
             value = datetime.fromisoformat(value.strip())
@@ -51,14 +51,14 @@ def moment(value: Any) -> float:
 
 
 def duration_or_off(value: Any) -> float | None:
-    """Seconds; None for `off` and for 0."""
+    """Return seconds; None for `off` and for 0."""
     if value is None or is_off(value):
         return None
     return _quantity(value, SECONDS, f"{_A_DURATION}, or off") or None
 
 
 def size(value: Any) -> int:
-    """Bytes, rounded down. Raises the "expected a size" error for anything else."""
+    """Return bytes, rounded down. Raises the error "expected a size" for anything else."""
     return int(_quantity(value, BYTES, _A_SIZE))
 
 

@@ -440,7 +440,7 @@ class Bridge:
         """The run of a plan, in whichever process: raises `BridgeError` when this one does not serve its route."""
         route = self._planned(plan)
         if route is None:
-            raise BridgeError("The route of this run is not served any more.", code=ErrorCode.RUN_LOST)
+            raise BridgeError("The route of this run no longer exists.", code=ErrorCode.RUN_LOST)
         return await self.run(
             route,
             plan.request,

@@ -115,7 +115,7 @@ class Splitter:
 
     def _check_end(self, between: bytes) -> None:
         if self._ended and between.strip():
-            raise BackendError("The backend's answer goes on behind its JSON array.", code=ErrorCode.BACKEND_PROTOCOL)
+            raise BackendError("The backend's answer continues after its JSON array.", code=ErrorCode.BACKEND_PROTOCOL)
 
 
 def is_array(start: bytes) -> bool:

@@ -282,7 +282,7 @@ class GrpcCall:
         session = self._session
         assert session is not None, "open() after close()"
         if session.late:
-            log.warning("run %s: late messages of the turn before come with this one", self.context.run_id)
+            log.warning("run %s: late messages of the previous turn are part of this one", self.context.run_id)
         try:
             async with asyncio.timeout(self._backend.timeouts.connect):
                 if self._answers is not None and session.broker is not None:

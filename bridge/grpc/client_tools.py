@@ -133,7 +133,7 @@ class ClientToolBroker:
 
 
 def _silence(call_id: str) -> ToolResult:
-    return ToolResult(call_id, [Text("the client brought no result")], is_error=True)
+    return ToolResult(call_id, [Text("the client sent no result")], is_error=True)
 
 
 class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]

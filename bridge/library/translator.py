@@ -276,7 +276,7 @@ def failure_of(reason: BaseException | Failure, *, begun: bool) -> Failure:
         case BridgeError():
             return reason.failure
         case TimeoutError():
-            return Failure(ErrorCode.BACKEND_TIMEOUT, "The backend fell silent.")
+            return Failure(ErrorCode.BACKEND_TIMEOUT, "The backend stopped responding.")
     if begun:
         text = "The connection to the backend broke in the middle of its answer."
         return Failure(ErrorCode.TRUNCATED_STREAM, text)

@@ -80,7 +80,7 @@ class Breaker:
             return Pass(self)
         if self.refuses:
             raise BackendError(
-                "The backend failed several times in a row and is left alone for a while.",
+                "The backend failed several times in a row; its circuit breaker is open.",
                 code=ErrorCode.OVERLOADED,
                 headers={"retry-after": str(max(1, math.ceil(self._left(self._since))))},
             )
@@ -100,7 +100,7 @@ class Breaker:
         """A call that counts went well."""
         self._failures = 0
         if self.is_open:
-            log.info("backend %s answers again", self.name)
+            log.info("backend %s: breaker closed", self.name)
             self._change(None)
 
     def _change(self, since: float | None) -> None:

@@ -142,6 +142,6 @@ class Clock:
             # Between two tries the backend's own refusal says more than our clock.
             return self._refused if self._refused is not None and self._try_began is None else late
         if self.opened:
-            return Failure(ErrorCode.BACKEND_TIMEOUT, f"The backend fell silent for {limits.idle:g} s.")
+            return Failure(ErrorCode.BACKEND_TIMEOUT, f"The backend sent nothing for {limits.idle:g} s.")
         message = f"The backend sent no content within {limits.first_event:g} s."
         return Failure(ErrorCode.BACKEND_TIMEOUT, message)

@@ -336,7 +336,7 @@ class Run:
             self._clock.elsewhere(attempt.backend.timeouts)
             self.tried.append(attempt.backend.name)
             name = attempt.backend.name
-            log.warning("run %s: %s failed, now %s: %s", attempt.info.run_id, failed, name, explained(failure))
+            log.warning("run %s: %s failed, trying %s: %s", attempt.info.run_id, failed, name, explained(failure))
             return True
         return False
 
@@ -354,7 +354,7 @@ class Run:
         if continuation.differs:
             assert self._broke is not None
             run_id = self._attempt.info.run_id
-            log.warning("run %s: %s began otherwise, the run ends", run_id, self.backend.name)
+            log.warning("run %s: %s sent a different text, the run ends", run_id, self.backend.name)
             self._forgive()
             return self.reader.closing(self._broke)
         end = events[-1] if events else None

@@ -30,7 +30,7 @@ _ASK_AGAIN = (1.0, 2.0, 4.0)
 _BUSY = frozenset({429, 503})
 _LAST_EVENTS = 5.0
 """Seconds in which a run that was cancelled may still end by itself."""
-_ENDED = Failure(ErrorCode.TRUNCATED_STREAM, "the streams of the backend end before the run does.")
+_ENDED = Failure(ErrorCode.TRUNCATED_STREAM, "the backend's streams ended before the run.")
 _MOST_EMPTY = 2
 """Event streams without a byte, one after another, by which a backend says that nothing more will come."""
 
@@ -122,7 +122,7 @@ class QueuedCall:
         while True:
             wire = self._run.subscribe()
             if wire is None:
-                raise _gave_up("its events do not say where to go on.")
+                raise _gave_up("its events have no ids to resume from.")
             try:
                 response = await self._backend.ask(self._addressed(wire))
             except (aiohttp.ClientError, OSError, ValueError) as error:

@@ -14,6 +14,8 @@ from bridge.stores import RunKey, RunRecord, RunState, RunStore
 from bridge.stores.rows import read, write
 from bridge.stores.runs import LogEntry
 
+_POLL = 15.0
+"""Seconds of one wait for entries."""
 UNREADABLE = "The bridge cannot read what it kept of this run."
 """Another version of us wrote it."""
 
@@ -96,6 +98,23 @@ class LogReader:
                 if not entries:
                     raise expired()
         return [self._next(entry) for entry in entries]
+
+    async def so_far(self) -> list[Event]:
+        """Return the events that are written by now and were not read yet."""
+        events: list[Event] = []
+        while found := await self.read(0):
+            events += [event for _, batch in found for event in batch.events]
+        return events
+
+    async def to_end(self) -> tuple[list[Event], list[str]]:
+        """Wait for the end of the run. Return its events, and the features that its backend could not be sent."""
+        events: list[Event] = []
+        lost: dict[str, None] = {}
+        while not self.done:
+            for _, batch in await self.read(_POLL):
+                events += batch.events
+                lost.update(dict.fromkeys(batch.lost))
+        return events, list(lost)
 
     def _next(self, entry: LogEntry) -> tuple[int, Batch]:
         batch = from_body(entry.body)

@@ -121,9 +121,9 @@ class Pusher(OutsideClient):
                             await self._post(target.url, notification.headers, frame)
         except CallFailed as error:
             # Of the URL only the host: the rest may hold a secret.
-            log.warning("push notifications to %s end: %s", URL(target.url).host, error.reason)
+            log.warning("push notifications to %s stopped: %s", URL(target.url).host, error.reason)
         except BridgeError as error:
-            log.warning("push notifications to %s end: %s", URL(target.url).host, error.message)
+            log.warning("push notifications to %s stopped: %s", URL(target.url).host, error.message)
         except Exception as error:
             log_unexpected(log, "push notifications broke", error)
 

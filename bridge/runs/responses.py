@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bridge.codec import Dialect, Frame, FrameLike, StoredAnswer, StoredAnswersDialect, require
-from bridge.model import Event
 from bridge.pipeline.stored_responses import Answers
 from bridge.runs.log import expired
 from bridge.runs.subscription import Subscription
@@ -45,9 +44,7 @@ async def _so_far(runs: Runs, key: RunKey, dialect: Dialect, options: object) ->
     record = await log.open()
     if record is None or log.plan is None:
         raise expired()
-    events: list[Event] = []
-    while found := await log.read(0):
-        events += [event for _, batch in found for event in batch.events]
+    events = await log.so_far()
     if not events and record.state is not RunState.QUEUED:
         events.append(log.plan.head())
     return require(dialect, StoredAnswersDialect).answer_so_far(events, log.plan.context(options))

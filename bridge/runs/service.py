@@ -29,7 +29,7 @@ from bridge.runs.subscription import START, Cursor, Subscription
 from bridge.runs.task_stream import TaskStream
 from bridge.runs.worker import LOST, LOST_PLAN, Drive, RunWorker, write_failure
 from bridge.stores import LEASE, Ownership, RunKey, RunRecord, RunState, RunStore
-from bridge.stores.runs import NOBODY, Created, Full, Room
+from bridge.stores.runs import NONE_BLOCKED, Blocked, Created, QueueLimits
 
 log = logging.getLogger("bridge.runs")
 
@@ -50,15 +50,15 @@ class RunSlots(Protocol):
     """Admits the runs that a process drives, and bounds those that wait for it."""
 
     freed: asyncio.Event
-    """Set when an owner or scope that `full` named may have a free slot again."""
+    """Set when an owner or scope that `blocked` returned may have a free slot again."""
 
-    def full(self) -> Full | None:
+    def blocked(self) -> Blocked | None:
         """Return the owners and scopes without a free slot; None if there is no slot at all."""
 
     def take(self, key: RunKey) -> Callable[[], None] | None:
         """Take a slot for this run and return the function that releases it; None if there is no slot."""
 
-    def room(self, key: RunKey) -> Room | None:
+    def queue_limits(self, key: RunKey) -> QueueLimits | None:
         """Return how many unfinished runs the store may hold for one more like this to be admitted."""
 
 
@@ -69,8 +69,8 @@ class _SharedSlots:
         self._free = slots
         self.freed = asyncio.Event()
 
-    def full(self) -> Full | None:
-        return NOBODY if self._free else None
+    def blocked(self) -> Blocked | None:
+        return NONE_BLOCKED if self._free else None
 
     def take(self, key: RunKey) -> Callable[[], None] | None:
         self._free -= 1
@@ -80,7 +80,7 @@ class _SharedSlots:
         self._free += 1
         self.freed.set()
 
-    def room(self, key: RunKey) -> Room | None:
+    def queue_limits(self, key: RunKey) -> QueueLimits | None:
         return None
 
 
@@ -93,7 +93,7 @@ _STOP_SECONDS = 10.0
 """Seconds that runs have to end when the process stops."""
 _BESIDE_SECONDS = 2.0
 """Seconds that what goes on beside the runs has left then."""
-STOPPED = Failure(ErrorCode.RUN_LOST, "The server that ran this was stopped.")
+STOPPED = Failure(ErrorCode.RUN_LOST, "The server stopped during the run.")
 
 
 class Runs:
@@ -186,7 +186,9 @@ class Runs:
         Raises `StoreConflict` for another fingerprint, `ThreadBusy` for a run that has to be `alone` while another one
         of its thread has not ended, and `BridgeError`: rate_limited when the queue is full, store_unavailable.
         """
-        return await self._store.create(key, fingerprint, plan.dump(), alone=alone, room=self._slots.room(key))
+        return await self._store.create(
+            key, fingerprint, plan.dump(), alone=alone, limits=self._slots.queue_limits(key)
+        )
 
     def subscribe(self, key: RunKey, dialect: Dialect, options: object = None, cursor: Cursor = START) -> Subscription:
         """Return the run's frames in this dialect, after the cursor."""
@@ -271,7 +273,7 @@ class Runs:
         token = uuid.uuid4().hex
         if not await self._store.enter(owner, token, limit, self._lease):
             raise BackendError(
-                f"There are {limit} open streams of this user already.",
+                f"This user already has {limit} open streams.",
                 code=ErrorCode.RATE_LIMITED,
                 headers={"retry-after": "1"},
                 details={"reason": CONNECTIONS},
@@ -298,35 +300,35 @@ class Runs:
         while True:
             slots = self._slots
             slots.freed.clear()
-            full = slots.full()
-            if full is None:
+            blocked = slots.blocked()
+            if blocked is None:
                 await slots.freed.wait()
                 continue
             try:
-                record = await self._claim(slots, full)
+                record = await self._claim(slots, blocked)
                 release = slots.take(record.key) if record is not None else None
                 if record is not None and release is None:
                     # Another run took the last slot in the meantime.
                     await self._store.release(record.key, self._token)
                     continue
             except BridgeError as error:
-                self._failing("runs cannot be taken", error)
+                self._failing("runs cannot be claimed", error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _WAIT)
                 continue
             except Exception as error:
-                log_unexpected(log, "runs cannot be taken", error)
+                log_unexpected(log, "runs cannot be claimed", error)
                 await asyncio.sleep(_WAIT)
                 continue
-            self._working("runs cannot be taken")
+            self._working("runs cannot be claimed")
             pause = 0.05
             if record is not None and release is not None:
                 self._drive_run(record, release)
 
-    async def _claim(self, slots: RunSlots, full: Full) -> RunRecord | None:
-        """Return the next run; None if none came, or if a slot was freed for one of those in `full`."""
-        claim = self._store.claim(self._token, self._lease, wait=_WAIT, full=full)
-        if not full:
+    async def _claim(self, slots: RunSlots, blocked: Blocked) -> RunRecord | None:
+        """Return the next run; None if none came, or if a slot was freed for one of those in `blocked`."""
+        claim = self._store.claim(self._token, self._lease, wait=_WAIT, blocked=blocked)
+        if not blocked:
             return await claim
         claiming, freed = asyncio.ensure_future(claim), asyncio.ensure_future(slots.freed.wait())
         try:
@@ -430,11 +432,11 @@ class Runs:
                 if clock() - swept >= _SWEEP:
                     swept = clock()
                     await self._store.sweep(self._events, self._threads)
-                self._working("runs are not looked after")
+                self._working("runs cannot be monitored")
             except BridgeError as error:
-                self._failing("runs are not looked after", error)
+                self._failing("runs cannot be monitored", error)
             except Exception as error:
-                log_unexpected(log, "runs are not looked after", error)
+                log_unexpected(log, "runs cannot be monitored", error)
 
     def _failing(self, what: str, error: BridgeError) -> None:
         """Log a failure once, not with every attempt."""

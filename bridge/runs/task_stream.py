@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridge.codec import AgentTasksDialect, Frame, TaskCall, TaskState, TaskStatus
-from bridge.model import Event
 from bridge.runs.log import expired
 from bridge.runs.subscription import Subscription
 from bridge.stores import RunKey, RunState, RunStore
@@ -44,9 +43,7 @@ class TaskStream(Subscription):
         plan = self._log.plan
         if record is None or plan is None:
             raise expired()
-        events: list[Event] = []
-        while not self._log.done and (found := await self._log.read(0)):
-            events += [event for _, batch in found for event in batch.events]
+        events = await self._log.so_far()
         self.done = self._log.done
         self._note(events)
         self._context = plan.context(self._options)

@@ -22,10 +22,10 @@ log = logging.getLogger("bridge.runs")
 Drive = Callable[[RunKey, RunPlan, Losses], Awaitable[Run]]
 """Makes the run of a plan: backend chosen, conversation loaded, nothing sent yet. Raises `BridgeError`."""
 
-LOST = Failure(ErrorCode.RUN_LOST, "The process that ran this is gone.")
+LOST = Failure(ErrorCode.RUN_LOST, "The process that executed the run stopped.")
 SUPERSEDED = "superseded"
 """The reason of a cancellation by another run of the session."""
-TAKEN_OVER = Failure(ErrorCode.CANCELED, "Another request of this session took the place of this run.")
+TAKEN_OVER = Failure(ErrorCode.CANCELED, "Another request of this session superseded this run.")
 LOST_PLAN = Failure(ErrorCode.INTERNAL, UNREADABLE)
 
 

@@ -57,7 +57,7 @@ class Bodies:
     def _charge(self, more: int) -> None:
         if more and self._budget is not None and self.taken + more > self._budget:
             raise BackendError(
-                "The server reads too many request bodies now; try again in a moment.",
+                "The server is reading too many request bodies; try again shortly.",
                 code=ErrorCode.OVERLOADED,
                 headers={"retry-after": "1"},
             )
@@ -94,7 +94,7 @@ class Bodies:
     def _counted(self, user: str) -> Iterator[None]:
         if self._each is not None and self._users[user] >= self._each:
             raise BackendError(
-                f"This key sends {self._each} requests at the same time already, its limit.",
+                f"This key has reached its limit of {self._each} concurrent requests.",
                 code=ErrorCode.RATE_LIMITED,
                 headers={"retry-after": "1"},
             )

@@ -94,7 +94,7 @@ class Browsers:
         # HTTP/1.0 may leave it out; no browser does.
         if len(sent) > 1 or (sent and _name(sent[0]) not in self.hosts):
             raise RequestError(
-                "This server is not called by this Host (server.hosts).", code=ErrorCode.FORBIDDEN, status=421
+                "This server does not accept this Host (server.hosts).", code=ErrorCode.FORBIDDEN, status=421
             )
 
     def check_endpoint(self, http: web.Request, *, kept: bool) -> None:
@@ -134,7 +134,7 @@ def check_kept(http: web.Request) -> None:
     """Raises `RequestError` (forbidden) for pages of origins that are not named: they may not reach what is kept."""
     if _STRANGER in http:
         http.pop(_READER, None)
-        raise _forbidden("Pages of this origin may not use what is kept; name the origin in server.cors.origins.")
+        raise _forbidden("Pages of this origin may not read stored data; name the origin in server.cors.origins.")
 
 
 def is_json(http: web.Request) -> bool:

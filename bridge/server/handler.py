@@ -212,7 +212,7 @@ def internal_failure() -> Failure:
 
 
 def _stopping() -> Failure:
-    return Failure(ErrorCode.OVERLOADED, "The server is stopping; the run was cut.")
+    return Failure(ErrorCode.OVERLOADED, "The server is shutting down; the run was aborted.")
 
 
 async def _disconnected(http: web.Request) -> None:

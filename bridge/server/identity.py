@@ -64,10 +64,10 @@ class Proxy:
         if not any(value.strip() for value in sent):
             return None
         if not self._trusts(visit.address):
-            raise unauthorized(f"The header {self._header} is not taken from this address.", Reason.UNTRUSTED_PROXY)
+            raise unauthorized(f"The header {self._header} is not accepted from this address.", Reason.UNTRUSTED_PROXY)
         if len(sent) > 1:
             # Proxies that append instead of replacing leave the client's own line in front of theirs.
-            raise unauthorized(f"The header {self._header} came more than once.", Reason.UNTRUSTED_PROXY)
+            raise unauthorized(f"The header {self._header} was sent more than once.", Reason.UNTRUSTED_PROXY)
         return checked_user(sent[0].strip(), f"The header {self._header}")
 
     def _trusts(self, address: str | None) -> bool:
@@ -144,7 +144,7 @@ class Identity:
             user = self._anybody_else(bearer.user)
             check(bearer.grants, mounts, scope, "token", user)
             return user
-        raise unauthorized("The API key is not known here.", Reason.UNKNOWN_KEY)
+        raise unauthorized("The API key is unknown.", Reason.UNKNOWN_KEY)
 
     def _anybody_else(self, name: str) -> str:
         if name == self._reserved:

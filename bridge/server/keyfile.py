@@ -79,16 +79,16 @@ class KeyFile:
                 log.error("the keys are unchanged: %s%s", first, f" (and {len(more)} more)" if more else "")
             self._mistake = error.message
         except Exception as error:
-            log_unexpected(log, "the keys stay as they were", error)
+            log_unexpected(log, "the keys are unchanged", error)
 
     def _change(self, text: str) -> None:
         if text != self._text:
             keys = self._parse(text)
             # Together and at last: whoever looks up a key meanwhile has the old ones or the new ones.
             self._text, self._keys = text, Keys(keys)
-            log.info("%s was read again; it holds %d keys", self._path, len(keys))
+            log.info("%s was reloaded: %d keys", self._path, len(keys))
         elif self._mistake is not None:
-            log.info("%s is as it was before", self._path)
+            log.info("%s is valid again", self._path)
         self._mistake = None
 
     def _stamped(self) -> tuple[int, ...] | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from bridge.errors import BackendError, ErrorCode
 from bridge.server.bodies import Bodies
 from bridge.stores import Rates, open_rates
-from bridge.stores.runs import Full, Room, RunKey, base_scope
+from bridge.stores.runs import Blocked, QueueLimits, RunKey, base_scope
 
 if TYPE_CHECKING:
     from bridge.config import Config
@@ -121,7 +121,7 @@ class _UserSlots(SlotPool):
     """The places of one user; entering raises rate_limited."""
 
     def _refusal(self) -> BackendError:
-        return _limited(f"This key has {self._most} requests at the same time already, its limit.", 1)
+        return _limited(f"This key has reached its limit of {self._most} concurrent requests.", 1)
 
 
 class Limits:
@@ -189,7 +189,7 @@ class Limits:
             return
         wait = await self._rates.ask(user)
         if wait:
-            raise _limited("There were too many requests with this key in a minute.", wait)
+            raise _limited("This key has sent too many requests within a minute.", wait)
 
     async def close(self) -> None:
         if self._rates is not None:
@@ -232,12 +232,12 @@ class Limits:
 
     # ------------------------------------------------------------------ runs that are kept
 
-    def full(self) -> Full | None:
+    def blocked(self) -> Blocked | None:
         """See `bridge.runs.RunSlots`."""
         if self.pool.is_full:
             return None
         users = {user for user, pool in self._users.items() if pool.is_full}
-        return Full(users, {path for path, pools in self._routes.items() if any(g.is_full for g in pools.values())})
+        return Blocked(users, {path for path, pools in self._routes.items() if any(g.is_full for g in pools.values())})
 
     def take(self, key: RunKey) -> Callable[[], None] | None:
         """See `bridge.runs.RunSlots`."""
@@ -257,13 +257,13 @@ class Limits:
 
         return leave
 
-    def room(self, key: RunKey) -> Room:
+    def queue_limits(self, key: RunKey) -> QueueLimits:
         """See `bridge.runs.RunSlots`. The store has the runs of all workers."""
         rooms = [pool.room for pool in self._routes.get(base_scope(key.scope), {}).values()]
         route = sum(room for room in rooms if room is not None) if rooms else None
         own = None if self._each is None else self._each + self._each_queue
         owner, scope, everything = (None if n is None else n * self._workers for n in (own, route, self.pool.room))
-        return Room(owner, scope, everything)
+        return QueueLimits(owner, scope, everything)
 
 
 class RouteLimiter:

@@ -42,10 +42,11 @@ _FOLDER = re.compile(r"file:(/|///+)?([^/].*)")
 
 
 def open_history(url: str, *, bounds: Bounds | None = None, lease: float = LEASE) -> ConversationStore:
-    """The history at `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite:///:memory:` or `postgresql://...`.
+    """Return the history at `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite:///:memory:` or
+    `postgresql://...`.
 
-    Nothing is connected yet: `await history.open()` does that, and `close` ends it. `lease` is after how many seconds
-    the turns of a dead process are given to others. Raises `ConfigError`, which never repeats the URL.
+    It does not connect before `open`. The locks of a process that dies expire after `lease` seconds. Raises
+    `ConfigError`, which never repeats the URL.
     """
     scheme = url.partition(":")[0]
     if scheme == "sqlite":
@@ -61,9 +62,9 @@ def open_history(url: str, *, bounds: Bounds | None = None, lease: float = LEASE
 
 
 def open_runs(url: str) -> RunStore:
-    """The run store at `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite:///:memory:` or `redis://...`.
+    """Return the run store at `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite:///:memory:` or `redis://...`.
 
-    Nothing is connected yet. Raises `ConfigError`, which never repeats the URL.
+    It does not connect before `open`. Raises `ConfigError`, which never repeats the URL.
     """
     scheme = url.partition(":")[0]
     if scheme == "sqlite":
@@ -79,10 +80,10 @@ def open_runs(url: str) -> RunStore:
 
 
 def open_rates(url: str, per_minute: int) -> Rates:
-    """Return the request counter that goes with the run store at this URL: Redis for all that share it, else this
+    """Return the request counter for the run store at this URL: in Redis for all processes that share it, else in this
     process.
 
-    It does not connect yet. Raises `ConfigError` like `open_runs`.
+    It does not connect before it is used. Raises `ConfigError` like `open_runs`.
     """
     if url.partition(":")[0] in ("redis", "rediss"):
         from bridge.stores.rates import RedisRates
@@ -93,10 +94,10 @@ def open_rates(url: str, per_minute: int) -> Rates:
 
 
 def open_attachments(url: str, *, secret: str | None = None) -> Attachments:
-    """The images at `file:///absolute/folder`, `file:relative/folder` or `s3://bucket?endpoint=...`.
+    """Return the attachment store at `file:///absolute/folder`, `file:relative/folder` or `s3://bucket?endpoint=...`.
 
-    `secret` signs the URLs of a folder; without one it is made and kept there. Raises `ConfigError`, never repeating
-    the URL.
+    `secret` signs the URLs of a folder; without one, a secret is generated and stored there. Raises `ConfigError`,
+    which never repeats the URL.
     """
     if found := _FOLDER.fullmatch(url):
         from bridge.stores.folder import FolderAttachments

@@ -1,8 +1,8 @@
-"""The contract of stores of files, which one test suite checks for every engine.
+"""The contract of attachment stores. One test suite checks every engine.
 
-These are images that clients upload, and media of answers that a client can only be given as a link. A file lies at
-`<user>/<thread>/<uuid>.<ext>`. The path is made here and names the owner, so that nothing else needs to be stored. The
-media type of an upload is that of the first bytes, whatever the client declared.
+They hold images that clients upload, and media of answers that reach a client only as a link. The path of a file is
+`<user>/<thread>/<uuid>.<ext>`: it names the owner, so that nothing else needs to be stored. The media type of an upload
+is detected from its first bytes, regardless of what the client declared.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ LIMIT = 10 * 2**20
 
 EMPTY = "empty"
 UNSUPPORTED_TYPE = "unsupported_type"
-"""`details["reason"]` of the two kinds of `invalid_request`, for dialects that have a word for each."""
+"""`details["reason"]` of the two kinds of `invalid_request`, for dialects that distinguish them."""
 
 _UPLOADS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
-# What a browser would run or follow is served as bytes.
+# Types that a browser would execute or render are served as plain bytes.
 _ACTIVE = frozenset({"image/svg+xml", "text/html", "text/css", "text/xml"})
 _EXTENSIONS = {
     "bin": "application/octet-stream",
     **{extension: mime for extension, mime in EXTENSIONS.items() if mime not in _ACTIVE},
 }
-_HEAD = 12  # bytes that decide on the kind
+_HEAD = 12  # bytes that are enough to detect the type
 
 _PLAIN = re.compile(r"[A-Za-z0-9_:@-][A-Za-z0-9._:@-]*")
 _PIECE = r"(?!\.)[A-Za-z0-9._:@=-]{1,200}"
@@ -54,14 +54,14 @@ class Attachment:
 
 
 class Attachments(Protocol):
-    """Files, each owned by a user (empty = the one user of an open server).
+    """Files, each owned by a user (empty = the only user of a server without authentication).
 
-    Every method may raise `BridgeError` with `STORE_UNAVAILABLE`, whose message holds neither place nor credentials.
-    Paths that `put` did not make are not found, whatever they point to.
+    Every method may raise `BridgeError` with `STORE_UNAVAILABLE`, whose message contains neither the location nor
+    credentials. Only paths made by `put` are found.
     """
 
     async def open(self) -> None:
-        """Makes what must be there. Raises `ConfigError` for what only a person can mend."""
+        """Create what is missing. Raises `ConfigError` for an invalid configuration."""
 
     async def close(self) -> None:
         """May be called twice."""
@@ -69,46 +69,48 @@ class Attachments(Protocol):
     async def put(
         self, owner: str, thread: str, data: AsyncIterable[bytes], *, limit: int = LIMIT, mime: str | None = None
     ) -> Attachment:
-        """Stores a stream whole or not at all, and reads no further than the piece that goes over `limit` bytes.
+        """Store a stream completely or not at all. Stops reading at the chunk that exceeds `limit` bytes.
 
-        `mime` is the type of media that the bridge stores itself; without it, only images are taken.
+        `mime` is the type of media that the bridge itself stores; without it, only images are accepted.
 
-        Raises `RequestError`: too_large; invalid_request with `details["reason"]` `EMPTY` or `UNSUPPORTED_TYPE`. What
-        `data` raises goes through.
+        Raises `RequestError`: too_large; invalid_request with `details["reason"]` `EMPTY` or `UNSUPPORTED_TYPE`.
+        Exceptions of `data` are propagated.
         """
 
     async def stat(self, owner: str, bucket: str, path: str) -> Attachment:
-        """Raises `RequestError`: forbidden for another's, not_found."""
+        """Return a file of this owner. Raises `RequestError`: forbidden for another owner's file, not_found."""
 
     async def fetch(self, bucket: str, path: str) -> tuple[Attachment, AsyncIterator[bytes]]:
-        """The image and its bytes, for anybody: call `stat` or `verify` first. Raises `RequestError` (not_found)."""
+        """Return a file and its bytes, without access control: call `stat` or `verify` first.
+
+        Raises `RequestError` (not_found).
+        """
 
     async def sign(self, attachment: Attachment, base: str, life: float) -> str:
-        """A URL that gives the image to anybody for `life` seconds.
+        """Return a URL that gives access to the file for `life` seconds.
 
-        `base` is the public URL below which the server serves `content_path`; engines with URLs of their own do not
-        need it.
+        `base` is the public URL below which the server serves `content_path`; engines with URLs of their own ignore it.
         """
 
     def find(self, url: str) -> tuple[str, str] | None:
-        """Bucket and path of the image that a URL made by `sign` gives; None for any other URL.
+        """Return bucket and path of the file behind a URL made by `sign`; None for any other URL.
 
-        Nothing is checked but the form: `stat` says whether its user may have it.
+        Only the form is checked: use `stat` to check access.
         """
 
     def verify(self, bucket: str, path: str, expires: str, signature: str) -> None:
-        """Raises `RequestError` (forbidden) for a signature that is wrong, missing, expired or of another object."""
+        """Check a signature. Raises `RequestError` (forbidden) if it is wrong, missing, expired or of another file."""
 
 
 def content_path(bucket: str, path: str) -> str:
-    """The path of an image at a server, relative to a dialect's mount path. Needs no quoting."""
+    """Return the path at which the server serves a file, relative to the mount path. Needs no quoting."""
     return f"/attachments/content/{bucket}/{path}"
 
 
 def content_of(url: str) -> tuple[str, str] | None:
-    """Bucket and path of an image that `content_path` serves, wherever the server is; None for any other URL.
+    """Return bucket and path of the file behind a URL of `content_path`, on any server; None for any other URL.
 
-    Nothing is checked but the form, not even the signature: `stat` says whether its user may have it.
+    Only the form is checked, not the signature: use `stat` to check access.
     """
     try:
         match = _CONTENT.search(urlsplit(url).path)
@@ -118,7 +120,7 @@ def content_of(url: str) -> tuple[str, str] | None:
 
 
 def path_in(url: str, bucket: str) -> str | None:
-    """The path of an image in the URL of a service that names its buckets in the path, or in the host."""
+    """Return the path of a file in the URL of a service that names its buckets in the path or in the host."""
     try:
         parts = urlsplit(url)
         host, path = parts.hostname or "", unquote(parts.path)
@@ -135,16 +137,16 @@ def new_path(owner: str, thread: str, extension: str) -> str:
 
 
 def check_owner(owner: str, path: str) -> None:
-    """Raises `RequestError`: forbidden when the path is another's, not_found when it is none of ours."""
+    """Raise `RequestError`: forbidden for the path of another owner, not_found for one that `new_path` did not make."""
     match = _PATH.fullmatch(path)
     if match is None:
         raise not_found()
     if match[1] != _piece(owner):
-        raise forbidden("This attachment belongs to somebody else.")
+        raise forbidden("This attachment belongs to another user.")
 
 
 def mime_of(path: str) -> str:
-    """The type of a path that `new_path` made. Raises `RequestError` (not_found) for any other."""
+    """Return the media type of a path that `new_path` made. Raises `RequestError` (not_found) for any other."""
     match = _PATH.fullmatch(path)
     if match is None:
         raise not_found()
@@ -152,9 +154,9 @@ def mime_of(path: str) -> str:
 
 
 def _piece(text: str) -> str:
-    """An id as one step of a path: different ids give different steps, and none of them is special to anybody.
+    """Return an id as one segment of a path: unique for each id, and without special meaning to any file system.
 
-    Letters, digits and `._:@-` stay, but for a dot in front; other bytes are `=XX`; nothing at all is a lone `=`.
+    Letters, digits and `._:@-` stay as they are, except a leading dot; other bytes become `=XX`, an empty id `=`.
     """
     if _PLAIN.fullmatch(text) and len(text) <= _LONGEST:
         return text
@@ -173,10 +175,9 @@ def forbidden(message: str) -> RequestError:
 
 
 class Incoming:
-    """A file on its way: `extension` is known from its first bytes on, and no more than `limit` is ever passed on.
+    """A file that is being received; at most `limit` bytes are passed on. `extension` is known after `begin`.
 
-    `mime` is its type; without it the file is an upload. `error` is what the stream raised, so that it is not taken for
-    a fault of the store.
+    Without `mime`, the file is an upload. `error` is what the stream raised, to tell it from a failure of the store.
     """
 
     def __init__(self, data: AsyncIterable[bytes], limit: int, mime: str | None = None) -> None:
@@ -189,7 +190,7 @@ class Incoming:
         self.error: BaseException | None = None
 
     async def begin(self) -> None:
-        """Reads until the kind is known. Raises `RequestError` (invalid_request, too_large)."""
+        """Read until the type is known. Raises `RequestError` (invalid_request, too_large)."""
         while len(self._head) < _HEAD:
             piece = await anext(self._data, None)
             if piece is None:

@@ -1,7 +1,7 @@
-"""The contract of conversation stores, which one test suite checks for every engine.
+"""The contract of conversation stores. One test suite checks every engine.
 
-Stored conversations join clients that send only what is new with backends that need all of it, and the other way round.
-A store keeps and finds conversations; comparing, expanding and trimming them is a stage of the pipeline.
+Stored conversations connect clients that send only new messages with backends that need the whole conversation, and the
+other way round. A store saves and finds conversations; `bridge.pipeline` compares, expands and trims them.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from bridge.model.request import Tool
 _REFUSED = re.compile("[%\x00\ud800-\udfff]")
 
 MAX_KEY = 512
-"""Longest owner, scope, thread id and digest, in bytes of UTF-8: they stand in indexes."""
+"""Maximum length of owner, scope, thread id and digest in bytes of UTF-8: they are indexed."""
 
 LEASE = 10.0
-"""Seconds after which a turn is lost when the process that holds it has died."""
+"""Seconds after which the lock of a conversation expires if the process that holds it has died."""
 
 
 @dataclass(slots=True)
 class Conversation:
-    """One stored conversation. The caller makes a new one, with version 0.
+    """One stored conversation. A new one has version 0.
 
-    `messages` is read only: new messages are passed to `commit`, and edited ones are removed by its `keep`. The caller
-    may set all other fields but `version`, `dropped`, `digest` and `updated_at`; `commit` stores them.
+    `messages` is read only: pass new messages to `commit`, and remove edited ones with its `keep`. The caller may set
+    all other fields except `version`, `dropped`, `digest` and `updated_at`; `commit` stores them.
     """
 
     thread_id: str
@@ -40,32 +40,32 @@ class Conversation:
     tools: list[Tool] | None = None
     """The last list of tools that a client offered."""
     backend_thread: str | None = None
-    """The id of this conversation at a backend that keeps its own history."""
+    """The id of this conversation at a backend with its own history."""
     open_interrupts: list[Interrupted] = field(default_factory=list)
-    """Interrupts that wait for a person's answer."""
+    """Interrupts that have not been answered."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Small JSON values of the pipeline, such as renamed tools."""
     version: int = 0
-    """Grows by one with every commit; 0 = not stored yet."""
+    """Incremented by every commit; 0 = not stored yet."""
     dropped: int = 0
-    """How many messages the bounds have removed since the conversation was last complete."""
+    """Number of messages removed by the bounds since the conversation was last complete."""
     digest: str | None = None
-    """The name that the last commit gave to this state."""
+    """The digest of the last commit."""
     updated_at: float = 0.0
-    """When it was last committed, in seconds since 1970 by the clock of the store."""
+    """Time of the last commit, in seconds since 1970 by the clock of the store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much is stored. `messages` and `size` (bytes of stored JSON) are for each conversation.
+    """Limits of what is stored. `messages` and `size` (bytes of stored JSON) apply to each conversation.
 
-    All messages of a conversation are read at each turn: their number bounds how long that takes.
+    Each turn reads all messages of a conversation, so that their number bounds the time it takes.
     """
 
     messages: int = 10_000
     size: int = 16 * 2**20
     conversations: int = 10_000
-    """Of one owner; beyond it the ones that were silent for longest go, up to a hundredth late."""
+    """Maximum per owner; beyond it, those unused for longest are deleted, up to one percent late."""
 
     def evicts_at(self, index: int) -> bool:
         """Return whether the owner's conversations are counted at this new one, as a count reads all of them."""
@@ -83,42 +83,42 @@ class StoreConflict(BridgeError):
 
 
 class HeldConversation(Protocol):
-    """A conversation in its turn."""
+    """A locked conversation."""
 
     @property
     def conversation(self) -> Conversation:
-        """As it was when the turn began; a new one when there was none."""
+        """The conversation as it was when it was locked; a new one if there was none."""
 
     async def commit(self, new: list[Message], *, keep: int | None = None, digest: str | None = None) -> None:
-        """Commits `conversation` as `ConversationStore.commit` does and gives the turn back, both in one transaction.
+        """Commit `conversation` like `ConversationStore.commit` and release the lock, in one transaction.
 
-        When it raises, the turn is still held, until it is left. A commit that comes after it is without a turn.
+        If it raises, the lock is held until the context manager exits. A further commit is made without a lock.
         """
 
 
 class ConversationStore(Protocol):
-    """Conversations, each under (owner, scope, thread id).
+    """Conversations, identified by owner, scope and thread id.
 
-    Another `owner` finds nothing. `scope` separates equal thread ids of one owner, such as those of two routes. Both
-    may be empty.
+    An `owner` never finds another owner's conversations. `scope` separates equal thread ids of one owner, such as those
+    of two routes. Both may be empty.
 
-    Every method may raise `BridgeError` with `STORE_UNAVAILABLE` if the engine fails, with a message that holds neither
-    address nor credentials; later calls try again. Ids longer than `MAX_KEY` bytes are a `RequestError`. A store
-    belongs to the event loop in which it is first used; several stores, in one or many processes, may share one
+    Every method may raise `BridgeError` with `STORE_UNAVAILABLE` if the engine fails, with a message that contains
+    neither address nor credentials; later calls try again. Ids longer than `MAX_KEY` bytes raise `RequestError`. A
+    store belongs to the event loop in which it is first used; several stores, in one or many processes, may share one
     database.
     """
 
     async def open(self) -> None:
-        """Connects, and makes or migrates the schema. Without it, the first call does so.
+        """Connect, and create or migrate the schema. Without it, the first call does so.
 
-        Raises `ConfigError` when the database was made by a newer version.
+        Raises `ConfigError` if a newer version created the database.
         """
 
     async def close(self) -> None:
-        """Gives up turns that are held, and disconnects. May be called twice; `open` opens again."""
+        """Release all locks and disconnect. May be called twice; `open` opens again."""
 
     async def load(self, owner: str, scope: str, thread_id: str) -> Conversation | None:
-        """The conversation as the last commit left it; None when there is none."""
+        """Return the conversation as of the last commit; None if there is none."""
 
     async def commit(
         self,
@@ -133,7 +133,7 @@ class ConversationStore(Protocol):
         """Append `new` and store the conversation's other fields, in one transaction.
 
         With `keep`, only that many of `conversation.messages` stay: an edited or regenerated conversation replaces the
-        old one. `digest` names the state after the commit for `find`; None is no name.
+        old one. `find` finds the conversation by `digest`.
 
         Raises `StoreConflict`, and stores nothing, unless the stored version is `conversation.version`. Afterwards
         `conversation` is what `load` would return, so that it may be committed again.
@@ -141,57 +141,57 @@ class ConversationStore(Protocol):
         If the conversation exceeds the bounds, its oldest turns are dropped as a whole (`bridge.stores.bounds`). If
         this is its first commit and the owner has too many, those unused for longest are deleted.
 
-        A canceled commit has happened whole or not at all.
+        A canceled commit has happened completely or not at all.
         """
 
     async def find(self, owner: str, scope: str, digest: str) -> str | None:
-        """The thread id of the conversation whose latest state has this digest; of several, the last committed.
+        """Return the thread id of the conversation whose last commit has this digest; of several, the newest.
 
-        It may move on before a turn of it is entered: compare `Conversation.digest` inside the turn.
+        It may change before it is locked: compare `Conversation.digest` while holding the lock.
         """
 
     async def latest(self, owner: str, scope: str) -> str | None:
-        """The thread id of the conversation that was committed last; None when there is none."""
+        """Return the thread id of the conversation with the newest commit; None if there is none."""
 
     async def owner(self, scope: str, thread_id: str) -> str | None:
-        """The owner of the conversation with this id; of several, the first. None when there is none."""
+        """Return the owner of the conversation with this id; of several, the oldest. None if there is none."""
 
     async def delete(self, owner: str, scope: str, thread_id: str) -> bool:
-        """Forgets a conversation; False when there was none."""
+        """Delete a conversation. Return False if there is none."""
 
     def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[HeldConversation]:
-        """Holds the conversation, which need not exist, for one run: `async with history.turn(...) as held`.
+        """Lock a conversation, which need not exist, for one run: `async with history.turn(...) as held`.
 
-        One holder at a time in all processes that share the store, in order of arrival; different conversations do
-        not wait for each other. Waiting may be cancelled and leaves nothing behind. Entering twice from one
-        task waits for ever.
+        There is one holder at a time in all processes that share the store, in order of arrival; different
+        conversations do not wait for each other. Waiting may be canceled without side effects. The lock is not
+        reentrant.
 
-        A turn is a lease: renewed while it is held, gone some seconds after its process died. A process that
-        stood still for longer than that may find that another has gone on; then its commit is a `StoreConflict`,
-        so that a turn gives order, and the version alone gives safety.
+        The lock is a lease: renewed while it is held, expired some seconds after its process died. A process that was
+        suspended for longer may have lost it to another one; then its commit raises `StoreConflict`. The lock
+        determines the order; the version alone guarantees consistency.
         """
 
     async def prune(self, older_than: float) -> int:
         """Delete conversations without a commit for `older_than` seconds. Return how many.
 
-        Locked ones stay. Works in small transactions, so that nothing waits for it.
+        Locked ones stay. It uses small transactions, so that other calls do not wait for it.
         """
 
 
 def unavailable(engine: str, reason: str, store: str = "history") -> BridgeError:
-    """The one error for whatever goes wrong in an engine. `reason` is a code or a class name, never its text."""
+    """Return the error for any failure of an engine. `reason` is a code or a class name, never the engine's text."""
     message = f"the {store} store is not available ({engine}: {reason})"
     return BridgeError(message, code=ErrorCode.STORE_UNAVAILABLE, headers={"retry-after": "1"})
 
 
 def key(owner: str, scope: str, thread_id: str) -> tuple[str, str, str]:
-    """The three as engines store them."""
+    """Return the three ids as engines store them."""
     return stored_id(owner, "owner"), stored_id(scope, "scope"), stored_id(thread_id, "conversation id")
 
 
-@lru_cache(1024)  # most requests have the owner and the scope of others
+@lru_cache(1024)  # most requests share owner and scope with others
 def stored_id(text: str, what: str) -> str:
-    """Clients invent ids: what databases refuse in a text (NUL, lone surrogates) is written as `%` and hex digits."""
+    """Return an id as engines store it: characters that databases reject (NUL, unpaired surrogates) become `%XXXX`."""
     text = _escaped(text)
     if len(text.encode()) > MAX_KEY:
         raise RequestError(f"expected a {what} of at most {MAX_KEY} bytes")
@@ -208,6 +208,6 @@ def _escaped(text: str) -> str:
 
 
 def plain_id(text: str) -> str:
-    """The id that `stored_id` was given."""
+    """Return the id that `stored_id` was called with."""
     first, *rest = text.split("%")
     return first + "".join(chr(int(piece[:4], 16)) + piece[4:] for piece in rest)

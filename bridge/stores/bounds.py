@@ -1,11 +1,11 @@
-"""Which messages go when a conversation grows over its bounds.
+"""Which messages are removed when a conversation exceeds its bounds.
 
-What goes, goes as a whole: turns from the oldest on, so that no tool call is parted from its result. The messages
-of the system at the very beginning stay, and so does the newest turn. Only when that one alone is over the bounds
-its oldest tool rounds go, and what the user asked stays.
+Whole turns are removed, oldest first, so that no tool call is separated from its result. System messages at the very
+beginning stay, and so does the newest turn. Only if that turn alone exceeds the bounds, its oldest tool rounds are
+removed, but not the user's question.
 
-A turn begins with what the client's side says (roles user, system, developer). Several of these in a row are one
-turn when they were committed together, and turns of their own otherwise: failed runs leave questions without answers.
+A turn begins with messages of the client (roles user, system, developer). Several of these in a row are one turn if
+they were committed together, and separate turns otherwise: failed runs leave questions without answers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _GUIDING = frozenset({"system", "developer"})
 
 @dataclass(frozen=True, slots=True)
 class MessageSize:
-    """The facts about one stored message that the bounds need. `commit` is the version that added it."""
+    """What the bounds depend on, for one stored message. `commit` is the version that added it."""
 
     role: str
     size: int
@@ -33,7 +33,7 @@ class MessageSize:
 
 
 def links(message: Message) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The ids of the calls and of the results in a message."""
+    """Return the ids of the calls and of the results in a message."""
     if LINKED.isdisjoint(map(type, message.parts)):
         return (), ()
     return (
@@ -43,7 +43,7 @@ def links(message: Message) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def surplus(entries: Sequence[MessageSize], bounds: Bounds) -> list[int]:
-    """The places of the messages that must go, ascending."""
+    """Return the positions of the messages to remove, ascending."""
     room = _Room(entries, bounds)
     if room.fits:
         return []
@@ -64,7 +64,7 @@ def surplus(entries: Sequence[MessageSize], bounds: Bounds) -> list[int]:
 
 
 class _Room:
-    """What is left of the messages, beside the bounds."""
+    """Number and size of the messages beyond the bounds."""
 
     def __init__(self, entries: Sequence[MessageSize], bounds: Bounds) -> None:
         self._sizes = [entry.size for entry in entries]
@@ -81,7 +81,7 @@ class _Room:
 
 
 def _drop(room: _Room, first: int, cuts: Iterable[int]) -> int:
-    """Drops from `first` on up to the first cut after which the rest fits, else up to the last one; says which."""
+    """Drop messages from `first` up to the first cut after which the rest fits, or else up to the last. Return it."""
     for cut in cuts:
         if room.fits:
             break
@@ -104,13 +104,15 @@ def _begins(entries: Sequence[MessageSize], index: int) -> bool:
 
 
 def _uncuttable(entries: Sequence[MessageSize], last_turn: int) -> list[bool]:
-    """For each place whether a cut before it would part a call from its result.
+    """Return for each position whether a cut before it would separate a call from its result.
 
-    A call of the last turn may still get its result; an open one of an older turn will not.
+    A call of the last turn may still get its result; an open call of an older turn will not.
     """
     called: dict[str, int] = {}
     unanswered: dict[str, int] = {}
-    borders = [0] * (len(entries) + 2)  # how many spans begin (+) and end (-) to hold together before each place
+    borders = [0] * (
+        len(entries) + 2
+    )  # spans of messages to keep together: those that begin (+) and end (-) before each position
 
     def together(first: int, last: int) -> None:
         borders[first + 1] += 1

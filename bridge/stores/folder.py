@@ -1,4 +1,4 @@
-"""Uploaded images in a local folder, which several processes of one machine may share; URLs are signed by ourselves."""
+"""Attachments in a local folder, which several processes of one machine may share; the bridge signs the URLs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from bridge.stores.signing import Signer, kept_secret
 
 _T = TypeVar("_T")
 BUCKET = "attachments"
-_PIECE = 2**18  # bytes written, and read, at once
-_STALE = 86400.0  # seconds after which an upload that was never finished is rubbish
+_PIECE = 2**18  # bytes per write and read
+_STALE = 86400.0  # seconds after which an unfinished upload is deleted
 
 
 class FolderAttachments:
-    """`Attachments` below `path`. `secret` signs URLs; without one it is made and kept in the folder.
+    """`Attachments` below `path`. `secret` signs URLs; without one, a secret is generated and stored in the folder.
 
-    `clock` gives seconds since 1970.
+    `clock` returns seconds since 1970.
     """
 
     def __init__(self, path: str, *, secret: str | None = None, clock: Callable[[], float] = time.time) -> None:
@@ -48,7 +48,7 @@ class FolderAttachments:
         await _thread(self._prepare)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no file is kept open."""
 
     async def put(
         self, owner: str, thread: str, data: AsyncIterable[bytes], *, limit: int = LIMIT, mime: str | None = None
@@ -101,7 +101,7 @@ class FolderAttachments:
         return self._signer
 
     def _prepare(self) -> None:
-        """Makes the folder and the secret, and takes out what crashes left behind."""
+        """Create the folder and the secret, and delete unfinished uploads of crashed processes."""
         self._parts.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self._signer is not None:
             return
@@ -125,7 +125,7 @@ class FolderAttachments:
 
 
 async def _thread(work: Callable[..., _T], *args: object) -> _T:
-    """Runs `work` in a thread, to its end also when the task is cancelled: nothing goes on behind our back.
+    """Run `work` in a thread. If the task is canceled, wait for the thread first.
 
     Raises `BridgeError` (store_unavailable) for an `OSError`.
     """
@@ -140,7 +140,7 @@ async def _thread(work: Callable[..., _T], *args: object) -> _T:
 
 
 def _append(part: Path, data: bytes, path: Path | None = None) -> None:
-    """Adds to a file; with `path` it is whole, and gets this name once it is on the disk."""
+    """Append to a file. With `path`, the file is complete: sync it to disk and rename it to `path`."""
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as file:
         file.write(data)
         if path is not None:

@@ -32,46 +32,46 @@ _log = logging.getLogger(__name__)
 Key: TypeAlias = tuple[str, str, str]
 
 Read: TypeAlias = Callable[[], Awaitable[Conversation]]
-"""Makes a conversation of what an engine found."""
+"""Builds the conversation from the rows that an engine has read."""
 
 POLL = 0.05
-"""Seconds between two looks at lines that other processes hold."""
+"""Seconds between two polls for locks that other processes hold."""
 
 
 class Tickets(Protocol):
-    """Tickets as an engine stores them, beside the conversations. Each method is one transaction.
+    """Tickets as an engine stores them, in the database of the conversations. Each method is one transaction.
 
     `own` are other tickets of this process in the same queue: they are renewed before expired ones are deleted.
     """
 
     async def enter(self, key: Key, own: Sequence[int]) -> tuple[int, Read | None]:
-        """Add a ticket at the end, after deleting expired ones. The first one gets the conversation with it."""
+        """Delete expired tickets and append one. If it is the first, return the conversation with it."""
 
     async def load(self, key: Key) -> Conversation:
-        """The conversation as the last commit left it; a new one when there is none."""
+        """Return the conversation as of the last commit; a new one if there is none."""
 
     async def leave(self, key: Key, ticket: int, own: Sequence[int]) -> int | None:
-        """Give a ticket back; the first one now, if it matters to one of `own`. Expired ones are taken away."""
+        """Delete this ticket and expired ones. Return the first ticket of the queue; it may be None without `own`."""
 
     async def commit(self, key: Key, ticket: int, own: Sequence[int], change: rows.Change) -> int | None:
-        """`ConversationStore.commit` and `leave` at once."""
+        """Do the work of `ConversationStore.commit` and `leave` in one transaction."""
 
     async def first(self, key: Key, own: Sequence[int]) -> int | None:
-        """The first ticket of the line; expired ones are taken away."""
+        """Delete expired tickets. Return the first ticket of the queue."""
 
     async def due(self, tickets: Sequence[int]) -> list[int]:
-        """Of these tickets, those with no valid ticket before them. Changes nothing."""
+        """Return those of these tickets that have no valid ticket before them. Changes nothing."""
 
     async def renew(self, tickets: Sequence[int]) -> list[int]:
-        """Renews these tickets and says which are still there."""
+        """Renew these tickets. Return those that still exist."""
 
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """A waiter of this process in a queue. `let_in` is done when it has the lock, with the function that reads the
-    conversation.
+    """A ticket of this process in a queue, and the run that waits for it.
 
-    `leaving`: it is giving its ticket back.
+    The result of `let_in` is set when it holds the lock: a function that reads the conversation. `leaving` is True
+    while the ticket is being deleted.
     """
 
     key: Key
@@ -107,14 +107,14 @@ class _Queue:
 
 
 class ConversationLocks:
-    """The turns of one store in one process."""
+    """The conversation locks of one store in one process."""
 
     def __init__(self, tickets: Tickets, engine: str, lease: float) -> None:
         self._tickets = tickets
         self._engine = engine
         self._lease = lease
         self._queues: dict[Key, _Queue] = {}
-        self._left: list[tuple[Key, int]] = []  # tickets that could not be given back yet
+        self._left: list[tuple[Key, int]] = []  # tickets that could not be deleted yet
         self._tasks: set[asyncio.Task[None]] = set()
         self._keeper: asyncio.Task[None] | None = None
         self._kick = asyncio.Event()
@@ -123,11 +123,11 @@ class ConversationLocks:
         self._failing_since: float | None = None
 
     def turn(self, key: Key) -> _Held:
-        """Waits for the turn and holds it. However it ends, the ticket is given back."""
+        """Return a context manager that waits for the lock and holds it."""
         return _Held(self, _Waiter(key, asyncio.get_running_loop().create_future()))
 
     async def close(self) -> None:
-        """Gives back every ticket; who still waits gets an error."""
+        """Delete all tickets; runs that still wait get an error."""
         self._closed = True
         if self._keeper is not None:
             self._keeper.cancel()
@@ -143,9 +143,9 @@ class ConversationLocks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
         self._left.clear()
 
-    # -------------------------------------------------------------------- one place
+    # -------------------------------------------------------------------- one ticket
 
-    def _line(self, key: Key) -> _Queue:
+    def _queue(self, key: Key) -> _Queue:
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = _Queue(partial(self._queues.pop, key))
@@ -153,7 +153,7 @@ class ConversationLocks:
 
     async def wait(self, waiter: _Waiter) -> Conversation:
         """Return the conversation once the lock is held."""
-        # Dealings with the database are tasks of their own: a cancelled caller must not leave a ticket behind.
+        # Calls of the database are separate tasks: a canceled caller must not leave a ticket behind.
         self._spawn(self._enter(waiter))
         try:
             return await (await waiter.let_in)()
@@ -163,7 +163,7 @@ class ConversationLocks:
 
     async def _enter(self, waiter: _Waiter) -> None:
         try:
-            async with self._line(waiter.key) as queue:
+            async with self._queue(waiter.key) as queue:
                 if waiter.let_in.done():
                     return  # cancelled meanwhile
                 waiter.ticket, read = await self._tickets.enter(waiter.key, list(queue.places))
@@ -174,13 +174,13 @@ class ConversationLocks:
             self._refuse(waiter, error)
             return
         if self._keeper is None and not self._closed:
-            self._keeper = asyncio.create_task(self._keep(), name="history-turns")
+            self._keeper = asyncio.create_task(self._keep(), name="conversation-locks")
         if self._idle or read is None:
             self._kick.set()
 
     async def commit(self, waiter: _Waiter, change: rows.Change) -> None:
-        """Stores the change and gives the ticket back. Who is cancelled in it, or gets an error, still has to leave."""
-        async with self._line(waiter.key) as queue:
+        """Store the change and delete the ticket. After a cancellation or an error, `leave` is still needed."""
+        async with self._queue(waiter.key) as queue:
             ticket, waiter.leaving = waiter.ticket or 0, True
             try:
                 others = [other for other in queue.places if other != ticket]
@@ -193,19 +193,19 @@ class ConversationLocks:
             self._moved_up(queue, first)
 
     async def leave(self, waiter: _Waiter) -> None:
-        """Gives the ticket back, unless a commit did."""
+        """Delete the ticket, unless a commit did."""
         if waiter.ticket is not None:
             await asyncio.shield(self._spawn(self._leave(waiter)))
 
     async def _leave(self, waiter: _Waiter) -> None:
-        async with self._line(waiter.key) as queue:
+        async with self._queue(waiter.key) as queue:
             ticket = waiter.ticket
             if ticket is None or queue.places.pop(ticket, None) is None:
-                return  # lost, or given back by `close`
+                return  # lost, or deleted by `close`
             try:
                 first = await self._tickets.leave(waiter.key, ticket, list(queue.places))
             except BridgeError:
-                # Not the caller's business: his run is over. The keeper tries again, and in the end it runs out.
+                # The caller's run is over, so it is not told. The keeper tries again until the ticket expires.
                 self._left.append((waiter.key, ticket))
                 self._kick.set()
                 return
@@ -226,10 +226,10 @@ class ConversationLocks:
         if not waiter.let_in.done():
             waiter.let_in.set_exception(error)
 
-    # -------------------------------------------------------------------- all places
+    # -------------------------------------------------------------------- all tickets
 
     async def _keep(self) -> None:
-        """Renews what is held, gives back what is left, and looks for what is due."""
+        """Renew tickets, delete those in `_left`, and poll for locks that have become free."""
         clock = asyncio.get_running_loop().time
         beat = clock() + self._lease / 3
         failures = 0
@@ -249,14 +249,14 @@ class ConversationLocks:
                 self._failing_since, failures = None, 0
             except Exception as error:
                 if not isinstance(error, BridgeError):
-                    _log.exception("cannot look after the turns")
+                    _log.exception("conversation locks cannot be renewed")
                 self._failed(clock())
                 failures += 1
                 await asyncio.sleep(min(POLL * 2 ** min(failures, 9), self._lease / 6, 1.0))
 
     async def _give_back(self) -> None:
         for key, ticket in self._left[:]:
-            async with self._line(key) as queue:
+            async with self._queue(key) as queue:
                 first = await self._tickets.leave(key, ticket, list(queue.places))
                 self._left.remove((key, ticket))
                 self._let_in(queue.places.get(first or 0))
@@ -270,7 +270,7 @@ class ConversationLocks:
                 continue
             del known[waiter.ticket or 0]
             if waiter.holds:
-                _log.warning("a turn was lost: this process was blocked for longer than %g s", self._lease)
+                _log.warning("a conversation lock was lost: this process was blocked for longer than %g s", self._lease)
             else:
                 waiter.ticket = None
                 self._spawn(self._enter(waiter))
@@ -280,7 +280,7 @@ class ConversationLocks:
         if not waiting:
             return
         for ticket in await self._tickets.due(list(waiting)):
-            async with self._line(waiting[ticket].key) as queue:
+            async with self._queue(waiting[ticket].key) as queue:
                 if ticket in queue.places:
                     first = await self._tickets.first(waiting[ticket].key, list(queue.places))
                     self._let_in(queue.places.get(first or 0))
@@ -289,12 +289,12 @@ class ConversationLocks:
         if self._failing_since is None:
             self._failing_since = now
         elif now - self._failing_since > self._lease:
-            # By now the tickets may belong to nobody: better an error than waiting for ever.
+            # By now the tickets may have expired: an error is better than waiting forever.
             for waiter in self._waiters():
                 self._refuse(waiter, unavailable(self._engine, "lost"))
 
     def _elsewhere(self) -> dict[int, _Waiter]:
-        """Return the first ticket of each queue with a waiter here whose lock no waiter of this process holds."""
+        """Return the first own ticket of each queue whose lock this process does not hold."""
         out = {}
         for queue in self._queues.values():
             if queue.places and not any(waiter.holds for waiter in queue.places.values()):
@@ -317,16 +317,16 @@ class _Held:
 
     conversation: Conversation
 
-    def __init__(self, turns: ConversationLocks, waiter: _Waiter) -> None:
-        self._turns = turns
-        self._place = waiter
+    def __init__(self, locks: ConversationLocks, waiter: _Waiter) -> None:
+        self._locks = locks
+        self._waiter = waiter
 
     async def __aenter__(self) -> HeldConversation:
-        self.conversation = await self._turns.wait(self._place)
+        self.conversation = await self._locks.wait(self._waiter)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._turns.leave(self._place)
+        await self._locks.leave(self._waiter)
 
     async def commit(self, new: list[Message], *, keep: int | None = None, digest: str | None = None) -> None:
-        await self._turns.commit(self._place, await rows.change(self.conversation, new, keep, digest))
+        await self._locks.commit(self._waiter, await rows.change(self.conversation, new, keep, digest))

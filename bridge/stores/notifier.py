@@ -1,4 +1,4 @@
-"""Wakes those of this process who wait for something that has a name."""
+"""Wakes the tasks of this process that wait for a named event."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Name = TypeVar("_Name", bound=Hashable)
 
 
 class Listener:
-    """One who waits. What rings between two waits is not missed."""
+    """A task that waits. A notification between two waits is not missed."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -20,7 +20,7 @@ class Listener:
         self._event.set()
 
     async def wait(self, seconds: float) -> None:
-        """Until it rings, at most so long."""
+        """Wait for a notification, at most this long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, seconds)):
                 await self._event.wait()
@@ -28,7 +28,7 @@ class Listener:
 
 
 class Notifier(Generic[_Name]):
-    """All who wait, by name."""
+    """The listeners of this process, by name."""
 
     def __init__(self) -> None:
         self._waiting: dict[_Name, list[Listener]] = {}

@@ -1,7 +1,7 @@
 """The history in PostgreSQL (11 or newer), for bridges on several machines. Needs the extra `postgres`.
 
-Transactions run at READ COMMITTED: a commit locks the row of its conversation, and the line of a conversation's turns
-is locked by an advisory lock, so that tickets are committed in the order of their numbers. All times are the server's.
+Transactions run at READ COMMITTED: a commit locks the row of its conversation, and an advisory lock protects the queue
+of a conversation, so that tickets are committed in the order of their numbers. All times are the server's.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _OWNER = "SELECT owner FROM history_conversations WHERE scope = $1 AND thread_id
 _DELETE = f"DELETE FROM history_conversations WHERE {_KEY}"
 _PRUNE_TURNS = f"""DELETE FROM history_turns WHERE ticket IN (SELECT ticket FROM history_turns
     WHERE expires <= {_NOW} - $1::double precision ORDER BY ticket FOR UPDATE SKIP LOCKED)"""
-# The time is asked for once, in a query of its own: compared with a clock that moves, no row is found by an index.
+# A subquery reads the clock once: compared with a volatile function, no row would be found by an index.
 _PRUNE = f"""DELETE FROM history_conversations WHERE id IN (SELECT id FROM history_conversations c
     WHERE updated_at <= (SELECT {_NOW} - $1::double precision) AND NOT {_LIVE}
     ORDER BY updated_at LIMIT {_BATCH} FOR UPDATE SKIP LOCKED)"""
@@ -82,11 +82,11 @@ _ENTRIES = """SELECT seq, role, size, commit_version, links FROM history_message
     WHERE conversation = $1 ORDER BY seq"""
 _DROP = "DELETE FROM history_messages WHERE conversation = $1 AND seq = ANY($2::bigint[])"
 
-# What a crash of the server loses of the turns are leases, and they are lost by a crash anyhow: where nothing else is
-# changed ($2), nobody waits for the disk.
+# A crash of the server may lose tickets, whose leases it ends anyway: a transaction that changes nothing else ($2) does
+# not wait for the disk.
 _LINE = """SELECT pg_advisory_xact_lock(hashtextextended('bridge history ' || $1, 0)),
     CASE WHEN $2 THEN set_config('synchronous_commit', 'off', true) END"""
-# Whoever locks several tickets does so in the order of their numbers: no deadlocks.
+# Tickets are always locked in the order of their numbers, which prevents deadlocks.
 _CLEAN = f"""WITH line AS (SELECT ticket, expires FROM history_turns WHERE {_KEY} ORDER BY ticket FOR UPDATE),
     renewed AS (UPDATE history_turns t SET expires = {_NOW} + $5 FROM line
         WHERE t.ticket = line.ticket AND t.ticket = ANY($4::bigint[])),
@@ -104,7 +104,7 @@ _RENEW = f"""UPDATE history_turns SET expires = {_NOW} + $2 WHERE ticket IN (SEL
 
 
 class PostgresHistory:
-    """A `ConversationStore` in the database at `url`, which may carry all that libpq knows (`?sslmode=require`)."""
+    """A `ConversationStore` in the database at `url`, with any parameters of libpq (`?sslmode=require`)."""
 
     def __init__(self, url: str, *, bounds: Bounds | None = None, lease: float = LEASE, connections: int = 10) -> None:
         self._url = url
@@ -133,7 +133,7 @@ class PostgresHistory:
             except _FAILURES:
                 pool.terminate()
 
-    # -------------------------------------------------------------------- talks
+    # -------------------------------------------------------------------- conversations
 
     async def load(self, owner: str, scope: str, thread_id: str) -> Conversation | None:
         where = key(owner, scope, thread_id)
@@ -168,7 +168,7 @@ class PostgresHistory:
         return await self._id(_OWNER, stored_id(scope, "scope"), stored_id(thread_id, "conversation id"))
 
     async def _id(self, query: str, *where: str) -> str | None:
-        """The first id that a query finds."""
+        """Return the first id that a query finds."""
         found = await self._run(lambda db: db.fetchval(query, *where))
         return None if found is None else plain_id(found)
 
@@ -227,7 +227,7 @@ class PostgresHistory:
                 max_size=self._connections,
                 timeout=10,
                 command_timeout=30,
-                reset=_nothing,  # all that is set or locked ends with its transaction
+                reset=_nothing,  # all settings and locks end with their transaction
             )
         except (asyncpg.ClientConfigurationError, ValueError):
             pass
@@ -248,7 +248,7 @@ async def _commit(db: _Connection, where: Key, change: rows.Change, bounds: Boun
     state = (version + 1, change.name, dropped, seq + len(added), count, size, change.tools, change.beside)
     written = await (db.fetchrow(_CREATE, *state, *where) if row_id is None else db.fetchrow(_UPDATE, *state, row_id))
     if written is None:
-        raise StoreConflict  # somebody else has just made it
+        raise StoreConflict  # another process has just created it
     row_id, now = written
     if added:
         columns = [list(column) for column in zip(*((r.role, r.size, r.links, r.body) for r in added), strict=True)]
@@ -273,7 +273,7 @@ async def _loaded(found: asyncpg.Record | None) -> Conversation | None:
 
 
 async def _migrate(db: _Connection) -> None:
-    """One process at a time, whichever comes first."""
+    """Migrate the schema, one process at a time."""
     await db.execute("SELECT pg_advisory_xact_lock(hashtextextended('bridge schema', 0))")
     await db.execute(schema.VERSIONS)
     version = await db.fetchval("SELECT version FROM schema_version WHERE room = $1", schema.HISTORY.name)
@@ -339,8 +339,9 @@ class _Tickets:
     async def _clean(
         self, db: _Connection, key: Key, own: Sequence[int], ticket: int = 0, *, lasting: bool = False
     ) -> int | None:
-        """Takes away `ticket` and the expired ones of the line, but not `own`; the first that is left. Nobody else
-        changes the line before the transaction is over. `lasting`: no crash of the server may undo it.
+        """Delete `ticket` and the expired tickets of the queue, but not `own`. Return the first that is left.
+
+        No other process changes the queue until the transaction ends. With `lasting`, a crash cannot undo it.
         """
         await db.execute(_LINE, "\t".join(key), not lasting)
         first: int | None = await db.fetchval(_CLEAN, *key, list(own), self._lease, ticket)

@@ -1,10 +1,10 @@
 """Rates of requests, counted in this process, or in Redis for all that share it.
 
-The rule is GCRA (ITU-T I.371), a leaky bucket in one number: the time at which all requests so far would be paid off at
-the allowed pace. After a minute of silence a minute's worth is allowed at once, and then that pace.
+The algorithm is GCRA (ITU-T I.371), a leaky bucket in one number: the time at which the bucket is empty again. After a
+minute without requests, a minute's worth is allowed at once.
 
-Why not `limits` (5.8, MIT): its in-memory storage starts a task for each request, which visits every key with a hop to
-a thread, and its Redis side allows no client newer than 7; ours is 8.
+Why not `limits` (5.8, MIT): its in-memory storage starts a task for each request that visits every key in a thread, and
+its Redis storage allows no client newer than 7; the bridge uses 8.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ due = due + tonumber(ARGV[1])
 redis.call('SET', KEYS[1], string.format('%.3f', due), 'PX', math.ceil(due - now) + 1)
 return 0
 """
-"""KEYS: one name's. ARGV: milliseconds between two requests, and how many ahead of that pace are allowed."""
+"""KEYS: the name. ARGV: milliseconds between two requests, and how many milliseconds of burst are allowed."""
 
 
 class Rates(Protocol):
-    """The pace of many names, the same for each."""
+    """Rate limits of many names, the same for each."""
 
     async def ask(self, name: str) -> float:
-        """Counts a request of this name and gives 0; or, when it may not ask now, the seconds until it may."""
+        """Count a request of this name and return 0, or return the seconds until it is allowed."""
 
     async def close(self) -> None: ...
 
@@ -55,7 +55,7 @@ class LocalRates:
         now = self._clock()
         due = max(self._due.get(name, now), now)
         wait = due - now - self._ahead
-        # What is left of a wait after adding and subtracting floats is no wait.
+        # A rounding error is no wait.
         if wait > 1e-6:
             return wait
         self._due[name] = due + self._every
@@ -69,7 +69,7 @@ class LocalRates:
 
 
 class RedisRates:
-    """Counted in Redis, on its clock. While it does not answer each process counts by itself: clients go on."""
+    """Counted in Redis, by its clock. While Redis is unavailable, each process counts separately."""
 
     def __init__(self, client: Any, prefix: str, per_minute: int) -> None:
         from redis.exceptions import RedisError

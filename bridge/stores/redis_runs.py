@@ -1,8 +1,8 @@
 """The run store on Redis 6.2 or newer, for any number of machines.
 
-Each transaction is one script, so that numbers, leases and places hold whatever dies in between. The queue is a list of
-runs for each owner, who take turns; a worker leases a run and takes it off the queue in one step, and from then on the
-lease tells who lives.
+Each transaction is one script, so that a crash leaves numbers, leases and slots consistent. The queue is a list of runs
+for each owner, and owners take turns. A worker leases a run and removes it from the queue in one step; from then on,
+its lease shows that the worker is alive.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from bridge.stores.base import plain_id, stored_id, unavailable
 from bridge.stores.notifier import Notifier
 from bridge.stores.runs import (
     CANCEL_QUEUED,
-    NOBODY,
+    NONE_BLOCKED,
+    Blocked,
     Created,
-    Full,
     LeaseLost,
     LogEntry,
     Ownership,
-    Room,
+    QueueLimits,
     RunConflict,
     RunKey,
     RunRecord,
     RunState,
     ThreadBusy,
     leased,
-    no_room,
+    queue_full,
     stored_key,
 )
 
@@ -42,18 +42,18 @@ try:
 except ImportError:
     raise ConfigError("a redis: store needs the extra redis: pip install 'dialect-bridge[redis]'") from None
 
+from bridge.stores.redis_batches import BatchedScript
 from bridge.stores.redis_tail import RedisTail
-from bridge.stores.redis_together import Together
 from bridge.stores.tails import Tails
 
 _LOOK = 1.0
-"""Seconds between two polls of a waiter, in case a message was lost."""
+"""Seconds between two polls, in case a message was lost."""
 _BATCH = 100
 _FAILURES = (RedisError, OSError, TimeoutError)
 
 
 class RedisRuns:
-    """A `RunStore` at `url`. `?prefix=name` keeps several bridges apart in one database; default `bridge`."""
+    """A `RunStore` at `url`. `?prefix=name` separates several bridges in one database; default `bridge`."""
 
     def __init__(self, url: str, *, connections: int = 50) -> None:
         url, prefix = _without_prefix(url)
@@ -64,7 +64,7 @@ class RedisRuns:
         self._notifier: Notifier[str] = Notifier()
         self._tail = RedisTail(self._client, self._notifier)
         self._tails: Tails[str] = Tails()
-        self._appends = Together(self._client, scripts.APPEND)
+        self._appends = BatchedScript(self._client, scripts.APPEND)
         self._closed = False
         self._commands: set[asyncio.Future[Any]] = set()
 
@@ -91,16 +91,16 @@ class RedisRuns:
     # ------------------------------------------------------------------ runs
 
     async def create(
-        self, key: RunKey, fingerprint: str, plan: str, *, alone: bool = False, room: Room | None = None
+        self, key: RunKey, fingerprint: str, plan: str, *, alone: bool = False, limits: QueueLimits | None = None
     ) -> Created:
-        n, limits = self._names(key), room or Room()
+        n, most = self._names(key), limits or QueueLimits()
         shared = (self._key("threads"), self._key("turns"), self._key("open"))
         keys = [n.run_key, n.thread_key, n.runs_key, n.owners_key, n.line_key, *shared]
         head = (n.run, n.thread, n.owner, fingerprint, plan, uuid.uuid4().hex, int(alone), self._key("run", ""))
-        rooms = ["" if most is None else most for most in (limits.owner, limits.scope, limits.all)]
-        new, first, fields = await self._call(scripts.CREATE, keys, *head, self._queue, n.base_scope, *rooms)
+        maximums = ["" if limit is None else limit for limit in (most.owner, most.scope, most.all)]
+        new, first, fields = await self._call(scripts.CREATE, keys, *head, self._queue, n.base_scope, *maximums)
         if new < 0:
-            raise no_room(("of this user", "of this route", "of this server")[-new - 1])
+            raise queue_full(("of this user", "of this route", "of this server")[-new - 1])
         if not fields:
             raise ThreadBusy
         if new:
@@ -153,13 +153,13 @@ class RedisRuns:
             return await self._range(n, after, limit)
         clock = asyncio.get_running_loop().time
         until = clock() + wait
-        # Before the first look: what is written after it must ring.
+        # Listen before the first read, so that no entry is missed.
         with self._notifier.listen(n.channel) as listener:
             found = self._tails.since(n.channel, after) if after else None
             if found is None:
                 found = await self._read_log(n, after, limit)
             else:
-                # Written here: to be told of it by Redis, too, would only cost.
+                # This process writes the run: messages of Redis about it are not needed.
                 await self._tail.unfollow(n.channel)
             while not found and clock() < until:
                 await listener.wait(min(_LOOK, until - clock()))
@@ -177,22 +177,24 @@ class RedisRuns:
         found = await self._run(lambda: self._client.xrange(n.events_key, f"{after + 1}-0", "+", limit))
         return [LogEntry(int(number.partition("-")[0]), fields["body"]) for number, fields in found]
 
-    # ------------------------------------------------------------------ who drives it
+    # ------------------------------------------------------------------ leases
 
-    async def claim(self, token: str, lease: float, *, wait: float = 0.0, full: Full = NOBODY) -> RunRecord | None:
+    async def claim(
+        self, token: str, lease: float, *, wait: float = 0.0, blocked: Blocked = NONE_BLOCKED
+    ) -> RunRecord | None:
         clock = asyncio.get_running_loop().time
         until = clock() + wait
         with self._notifier.listen(self._queue) as listener:
             if wait > 0:
                 await self._run(lambda: self._tail.follow(self._queue))
-            while (record := await leased(self, token, self._next(token, lease, full))) is None and clock() < until:
+            while (record := await leased(self, token, self._next(token, lease, blocked))) is None and clock() < until:
                 await listener.wait(min(_LOOK, until - clock()))
                 await self._run(lambda: self._tail.follow(self._queue))
         return record
 
-    async def _next(self, token: str, lease: float, full: Full) -> RunRecord | None:
-        owners = [_quoted(stored_id(owner, "owner")) for owner in full.owners]
-        scopes = [_quoted(stored_id(scope, "scope")) for scope in full.scopes]
+    async def _next(self, token: str, lease: float, blocked: Blocked) -> RunRecord | None:
+        owners = [_quoted(stored_id(owner, "owner")) for owner in blocked.owners]
+        scopes = [_quoted(stored_id(scope, "scope")) for scope in blocked.scopes]
         keys = [self._key("turns"), self._key("leases")]
         prefixes = (self._key("line", ""), self._key("run", ""))
         found = await self._call(scripts.CLAIM, keys, token, lease, *prefixes, len(owners), *owners, *scopes)
@@ -233,7 +235,7 @@ class RedisRuns:
         found = await self._run(lambda: self._client.mget(names))
         return {key: reason for key, reason in zip(keys, found, strict=True) if reason is not None}
 
-    # ------------------------------------------------------------------ readers' places
+    # ------------------------------------------------------------------ reader slots
 
     async def enter(self, owner: str, token: str, limit: int, seconds: float) -> bool:
         return bool(await self._call(scripts.ENTER, [self._slots_key(owner)], token, limit, seconds))
@@ -272,8 +274,8 @@ class RedisRuns:
     async def _run(self, work: Callable[[], Awaitable[Any]]) -> Any:
         if self._closed:
             raise unavailable("redis", "closed", "run")
-        # A task of its own: a command that is cancelled half way would cost its connection, and the client may swallow
-        # the cancellation (redis-py 8.1 does so while it takes a connection from the pool).
+        # A separate task: a command that is canceled halfway would lose its connection, and the client may swallow the
+        # cancellation (redis-py 8.1 does so while it takes a connection from the pool).
         task = asyncio.ensure_future(work())
         self._commands.add(task)
         task.add_done_callback(self._done)
@@ -287,11 +289,11 @@ class RedisRuns:
     def _done(self, command: asyncio.Future[Any]) -> None:
         self._commands.discard(command)
         if not command.cancelled():
-            command.exception()  # of a command whose caller is gone nobody else asks
+            command.exception()  # retrieved, as the caller may be gone
 
 
 class _Names:
-    """The names and keys of one run. Pieces are quoted, so that `:` parts them."""
+    """The names and keys of one run, quoted pieces that `:` separates."""
 
     def __init__(self, store: RedisRuns, owner: str, scope: str, thread: str, run: str) -> None:
         self.owner = owner
@@ -342,7 +344,7 @@ def _record(key: RunKey, fields: Mapping[str, str]) -> RunRecord:
 
 
 def open_client(url: str) -> tuple[Redis, str]:
-    """A client of the Redis at `url`, and what the names of all keys there begin with. Raises `ConfigError`."""
+    """Return a client of the Redis at `url`, and the prefix of all keys. Raises `ConfigError`."""
     url, prefix = _without_prefix(url)
     return _client(url, 10), prefix
 
@@ -359,7 +361,7 @@ def _client(url: str, connections: int) -> Redis:
         pool = BlockingConnectionPool.from_url(
             url, max_connections=connections, timeout=10, decode_responses=True, socket_timeout=5, protocol=2
         )
-        # Connects nothing, and refuses options that nobody knows.
+        # This does not connect, and rejects unknown options.
         pool.make_connection()  # type: ignore[no-untyped-call]
         return Redis.from_pool(pool)  # which closes the pool with itself
     except (ValueError, TypeError):

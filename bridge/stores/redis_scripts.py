@@ -1,10 +1,10 @@
-"""The run store's transactions on Redis, in Lua. All keys share one hash tag, so that they stand on one node.
+"""The run store's transactions on Redis, in Lua. All keys share one hash tag, so that they are on one node.
 
-A run is a hash (fingerprint, task_id, created_at, plan, whole, entries, and in time token, last, ended_at) and a
-stream whose ids are `<number>-0`. The numbers are its thread's, which is a hash (number, latest: the name of the run
-that was made last) and a sorted set of its runs, oldest first. A stream for each run and not one for each
-thread: a reader passes over nothing. `leases` is a sorted set of run names by expiry. A run's name is its thread's
-name, `:` and its quoted id.
+A run is a hash (fingerprint, task_id, created_at, plan, whole, entries, and later token, last, ended_at) and a stream
+whose ids are `<number>-0`. Numbers are counted by its thread, which is a hash (number, latest: the name of the newest
+run) and a sorted set of its runs, oldest first. There is a stream for each run, not for each thread, so that readers
+skip nothing. `leases` is a sorted set of run names by expiry. A run's name is its thread's name, `:` and its quoted
+id.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ local now = clock[1] + clock[2] / 1e6
 local function stamp(seconds) return string.format('%.6f', seconds) end
 """
 
-# The queue: a list of run names for each owner who waits, and a sorted set of these owners by their turn. Its member ''
-# counts the turns. Whoever was served last comes last, newcomers right before.
+# The queue: a list of run names for each owner with queued runs, and a sorted set of these owners by their turn. Its
+# member '' counts the turns. The owner that was served last comes last, new owners right before it.
 _ENQUEUE = """
 redis.call('{push}', {line}, {run})
 redis.call('ZADD', {turns}, 'NX', (redis.call('ZSCORE', {turns}, '') or 0) - 1, 'o' .. {owner})
@@ -25,9 +25,10 @@ redis.call('PUBLISH', {channel}, '')
 
 # KEYS: run, thread, runs of the thread, owners of the thread id, line of the owner, threads, turns, open runs
 # ARGV: run name, thread name, owner, fingerprint, plan, task id, alone, prefix of run keys, channel of the queue,
-#       base scope, room of the owner, room of the scope, room of all (each '' = no limit)
-# The third is empty when it had to be alone and the thread's latest run has not ended. The first is -1, -2 or -3 when
-# the owner, the scope or all have no room for one more.
+#       base scope, limit of the owner, limit of the scope, limit of all (each '' = none)
+# Returns {is new, is the first of its thread, fields}. The fields are empty if the run has to be alone and the thread's
+# latest run has not ended. The first value is -1, -2 or -3 if the limit of the owner, of the scope or of all is
+# reached.
 CREATE = (
     _NOW
     + """
@@ -73,8 +74,8 @@ return 'none'
 
 # KEYS: run, thread, events, leases, ended, threads, open runs
 # ARGV: run name, thread name, token, position, end, channel, owner, base scope, body, ...
-# The number of the last entry, how many were new, the number of the last one before these; -1 for the first when the
-# token does not hold the run.
+# Returns {number of the last entry, number of new entries, number of the last entry before them}. The first value is -1
+# if the token does not hold the run.
 APPEND = (
     _NOW
     + """
@@ -123,9 +124,10 @@ return redis.call('HGETALL', KEYS[1])
 )
 
 # KEYS: turns, leases
-# ARGV: token, seconds, prefix of lines, prefix of run keys, number of owners that are held up, these owners,
-#       base scopes that are held up
-# The name of a run that waited, and its fields. What was taken past the queue, as a cancel does, goes from it here.
+# ARGV: token, seconds, prefix of lines, prefix of run keys, number of owners without a slot, these owners,
+#       base scopes without a slot
+# Returns the name of a queued run, and its fields. Runs that were leased outside the queue, as cancel does, are removed
+# from it here.
 CLAIM = (
     _NOW
     + """
@@ -193,7 +195,7 @@ return 1
 """
 )
 
-# KEYS: sorted set   ARGV: seconds ago, most   names whose time is that long over
+# KEYS: sorted set   ARGV: seconds ago, most   names whose time is at least that long ago
 DUE = (
     _NOW
     + """
@@ -201,7 +203,7 @@ return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', stamp(now - tonumber(ARGV[1]
 """
 )
 
-# KEYS: places of the owner   ARGV: token, limit, seconds
+# KEYS: reader slots of the owner   ARGV: token, limit, seconds
 ENTER = (
     _NOW
     + """

@@ -1,4 +1,4 @@
-"""One connection by which Redis says which runs have new entries, however many readers a process has."""
+"""One pub/sub connection for each process, by which Redis announces new entries of runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEPT = 60.0
 class RedisTail:
     """Notifies the listeners of a channel for each message on it.
 
-    A message is a hint, never the data: readers find by polling what it misses while the connection is lost.
+    A message is a hint without data: readers poll for what they miss while the connection is lost.
     """
 
     def __init__(self, client: Redis, notifier: Notifier[str]) -> None:
@@ -33,7 +33,7 @@ class RedisTail:
         self._closed = False
 
     async def follow(self, channel: str) -> None:
-        """From now on messages on this channel ring. Raises what the client raises."""
+        """Notify the listeners of this channel from now on. Raises what the client raises."""
         while channel not in self._followed or not self._followed[channel].is_set():
             known = self._followed.get(channel)
             if known is None:
@@ -46,12 +46,12 @@ class RedisTail:
                         del self._followed[channel]
                     known.set()
                     raise
-            # The server's word that it has begun: what is published before it would be missed.
+            # Wait for the server's confirmation: messages published before it would be missed.
             async with asyncio.timeout(5):
                 await known.wait()
 
     async def unfollow(self, channel: str) -> None:
-        """Messages on this channel are not wanted any more; a failure only means that they still come."""
+        """Stop notifying the listeners of this channel. A failure only means that messages still arrive."""
         known = self._followed.get(channel)
         if known is None or not known.is_set() or self._pubsub is None:
             return
@@ -65,10 +65,10 @@ class RedisTail:
             self._pubsub = self._client.pubsub()
         await self._pubsub.subscribe(channel)
         if self._listening is None or self._listening.done():
-            self._listening = asyncio.create_task(self._listen(self._pubsub), name="run-bells")
+            self._listening = asyncio.create_task(self._listen(self._pubsub), name="run-notifications")
 
     async def _listen(self, pubsub: PubSub) -> None:
-        """Passes messages on until the connection fails; the next `follow` makes a new one."""
+        """Pass messages on until the connection fails; the next `follow` opens a new one."""
         clock = asyncio.get_running_loop().time
         tidy = clock() + _KEPT
         try:
@@ -107,7 +107,7 @@ class RedisTail:
                 await pubsub.aclose()  # type: ignore[no-untyped-call]
 
     async def close(self) -> None:
-        """Lets go of the connection; `follow` takes a new one."""
+        """Close the connection; `follow` opens a new one."""
         listening, self._listening = self._listening, None
         if listening is not None:
             self._closed = True

@@ -1,4 +1,4 @@
-"""Between our values and what a database keeps: the same texts on every engine."""
+"""Conversion between conversations and what a database stores, the same for every engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bridge.stores.bounds import MessageSize, links, surplus
 
 _T = TypeVar("_T")
 _MANY = 50
-"""From so many messages on, JSON is read and written beside the event loop."""
+"""From this number of messages on, JSON is read and written in a thread."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ def to_row(message: Message) -> Row:
     return Row(message.role, size, write(linked) if any(linked) else None, body)
 
 
-# What `to_conversation` wants, in this order.
+# The columns that `to_conversation` expects, in this order.
 COLUMNS = "thread_id, version, dropped, digest, updated_at, tools, beside"
 
 
@@ -60,12 +60,12 @@ def to_conversation(row: Sequence[Any], bodies: Iterable[str]) -> Conversation:
 
 
 async def loaded(row: Sequence[Any], bodies: Sequence[str]) -> Conversation:
-    """`to_conversation` for an event loop."""
+    """Do the work of `to_conversation`, in a thread if there are many messages."""
     return await _beside_loop(len(bodies), lambda: to_conversation(row, bodies))
 
 
 class Change:
-    """A commit as texts, prepared outside its transaction. Raises `RequestError` for a digest that is too long."""
+    """A commit as the texts to store, prepared outside its transaction. Raises `RequestError` for a long digest."""
 
     def __init__(
         self, conversation: Conversation, new: list[Message], keep: int | None = None, digest: str | None = None
@@ -77,13 +77,13 @@ class Change:
         self.name = None if digest is None else stored_id(digest, "digest")
         self.rows = [to_row(message) for message in new]
         self.size = sum(row.size for row in self.rows)
-        # The columns of small JSON, which are written with every commit.
+        # Columns of small JSON values, which are written with every commit.
         self.tools = None if conversation.tools is None else write([dump(tool) for tool in conversation.tools])
         interrupts = [dump(event) for event in conversation.open_interrupts]
         self.beside = write([conversation.backend_thread, interrupts, conversation.extra])
 
     def settle(self, outcome: Outcome) -> None:
-        """Makes the caller's conversation what is stored now."""
+        """Update the caller's conversation to what is stored now."""
         conversation, gone = self.conversation, set(outcome.gone)
         messages = [*conversation.messages[: self.keep], *self.new]
         conversation.messages = [m for index, m in enumerate(messages) if index not in gone] if gone else messages
@@ -94,7 +94,7 @@ class Change:
 async def change(
     conversation: Conversation, new: list[Message], keep: int | None = None, digest: str | None = None
 ) -> Change:
-    """A `Change` for an event loop."""
+    """Return a `Change`, prepared in a thread if there are many messages."""
     return await _beside_loop(len(new), lambda: Change(conversation, new, keep, digest))
 
 
@@ -104,7 +104,7 @@ async def _beside_loop(count: int, work: Callable[[], _T]) -> _T:
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome of a commit. `gone`: positions, in old and new together, of what the bounds removed."""
+    """The outcome of a commit. `gone`: positions, in old and new messages together, of those that were removed."""
 
     version: int
     dropped: int
@@ -117,7 +117,7 @@ def over(count: int, size: int, bounds: Bounds) -> bool:
 
 
 def too_many(rows: Sequence[Sequence[Any]], bounds: Bounds) -> tuple[list[int], list[Any]]:
-    """Of rows (seq, role, size, commit, links) in order: the places and the seqs that must go."""
+    """Return positions and seqs to remove of rows (seq, role, size, commit, links), which are in order."""
     sizes = []
     for _, role, size, commit, linked in rows:
         calls, results = read(linked) if linked else ((), ())
@@ -127,8 +127,11 @@ def too_many(rows: Sequence[Sequence[Any]], bounds: Bounds) -> tuple[list[int], 
 
 
 def write(value: Any) -> str:
-    """Compact JSON. What orjson refuses (lone surrogates, integers beyond 64 bits) the standard library writes, with
-    a space before it, since orjson would read such integers as floats."""
+    """Return compact JSON.
+
+    The standard library writes what orjson rejects (unpaired surrogates, integers beyond 64 bits), with a space in
+    front, as orjson would read such integers as floats.
+    """
     try:
         return orjson.dumps(value).decode()
     except TypeError:
@@ -136,5 +139,5 @@ def write(value: Any) -> str:
 
 
 def read(text: str) -> Any:
-    """The value that `write` wrote."""
+    """Return the value that `write` wrote."""
     return json.loads(text) if text.startswith(" ") else orjson.loads(text)

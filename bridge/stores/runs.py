@@ -20,12 +20,12 @@ from bridge.errors import BackendError, ErrorCode
 from bridge.stores.base import StoreConflict, stored_id
 
 CANCEL_QUEUED = 3600.0
-"""Seconds for which the wish to cancel a run is kept, also of a run that is not known yet."""
+"""Seconds for which a request to cancel a run is stored, even if the run does not exist yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunKey:
-    """Which run. `thread_id` is the run id itself where a protocol has no threads."""
+    """Identifies a run. In protocols without threads, `thread_id` is the run id."""
 
     owner: str
     scope: str
@@ -34,7 +34,7 @@ class RunKey:
 
     @property
     def facts(self) -> dict[str, object]:
-        """The run as facts of a log line."""
+        """The ids as fields of a log line."""
         return {"run": self.run_id, "thread": self.thread_id, "user": self.owner}
 
 
@@ -54,11 +54,11 @@ class Ownership(StrEnum):
 
 @dataclass(slots=True)
 class RunRecord:
-    """A run as it is stored."""
+    """A stored run."""
 
     key: RunKey
     task_id: str
-    """Names the run in the queue; opaque."""
+    """Opaque id of the run in the queue."""
     fingerprint: str
     state: RunState
     created_at: float
@@ -66,11 +66,11 @@ class RunRecord:
     entries: int
     """The number of entries ever written."""
     last: int | None
-    """The number of the last one; of a run that has ended, the one that holds the terminal event."""
+    """The number of the last entry, which holds the terminal event if the run has ended."""
     whole: bool
-    """False when its entries are not kept any more: it cannot be replayed."""
+    """False if its entries have expired, so that it cannot be replayed."""
     plan: str
-    """The plan passed to `create`; empty when only the name of the run is left."""
+    """The plan passed to `create`; empty if it has expired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The outcome of `create`. `new`: this call made the run. `first`: its thread had none before."""
+    """The result of `create`. `new`: this call created the run. `first`: it is the first of its thread."""
 
     record: RunRecord
     new: bool
@@ -89,8 +89,8 @@ class Created:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """How many unfinished runs there may be: of the owner, of the scope, in all. None is no limit."""
+class QueueLimits:
+    """Maximum numbers of unfinished runs: of the owner, of the scope, of all. None is no limit."""
 
     owner: int | None = None
     scope: int | None = None
@@ -98,8 +98,8 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
-class Full:
-    """Owners, and scopes by their `base_scope`, without a slot for one more run."""
+class Blocked:
+    """Owners, and scopes by their `base_scope`, without a free slot for a run."""
 
     owners: Collection[str] = frozenset()
     scopes: Collection[str] = frozenset()
@@ -107,18 +107,18 @@ class Full:
     def __bool__(self) -> bool:
         return bool(self.owners or self.scopes)
 
-    def holds_up(self, key: RunKey) -> bool:
+    def blocks(self, key: RunKey) -> bool:
         """Return whether this run has to wait."""
         return key.owner in self.owners or base_scope(key.scope) in self.scopes
 
 
-NOBODY = Full()
+NONE_BLOCKED = Blocked()
 
 
 class RunConflict(StoreConflict):
     """Another run has this id."""
 
-    text = "there is a run with this id already, and it was asked for something else"
+    text = "there is already a run with this id, for another request"
 
 
 class ThreadBusy(StoreConflict):
@@ -136,35 +136,35 @@ class LeaseLost(StoreConflict):
 class RunStore(Protocol):
     """The runs of one or many processes that share an engine.
 
-    Every method may raise `BridgeError` with `STORE_UNAVAILABLE` when the engine fails, with a message that holds
-    neither address nor credentials; later calls try again, and repeating a call that may have happened is harmless.
-    Ids longer than `MAX_KEY` bytes are a `RequestError`. A store belongs to the event loop that uses it first.
+    Every method may raise `BridgeError` with `STORE_UNAVAILABLE` if the engine fails, with a message that contains
+    neither address nor credentials; later calls try again. All calls are idempotent. Ids longer than `MAX_KEY` bytes
+    raise `RequestError`. A store belongs to the event loop that uses it first.
     """
 
     async def open(self) -> None:
-        """Connects, and makes or migrates the schema. Without it, the first call does so."""
+        """Connect, and create or migrate the schema. Without it, the first call does so."""
 
     async def close(self) -> None:
-        """Disconnects. May be called twice; `open` opens again."""
+        """Disconnect. May be called twice; `open` opens again."""
 
     # ------------------------------------------------------------------ runs
 
     async def create(
-        self, key: RunKey, fingerprint: str, plan: str, *, alone: bool = False, room: Room | None = None
+        self, key: RunKey, fingerprint: str, plan: str, *, alone: bool = False, limits: QueueLimits | None = None
     ) -> Created:
-        """Puts a run on the queue. A run that is there with the same fingerprint is given as it is.
+        """Queue a run. A run that exists with the same fingerprint is returned unchanged.
 
-        Raises `StoreConflict` for one with another fingerprint; with `alone` `ThreadBusy` for a new one while the
-        latest one of its thread has not ended; `BackendError` (rate_limited) for a new one when there is no `room`.
+        Raises `StoreConflict` if it exists with another fingerprint. For a new run, raises `ThreadBusy` if it is to run
+        `alone` and the latest run of its thread has not ended, and `BackendError` (rate_limited) beyond the `limits`.
         """
 
     async def get(self, key: RunKey) -> RunRecord | None: ...
 
     async def latest(self, owner: str, scope: str, thread_id: str) -> RunRecord | None:
-        """The run of this thread that was made last; when it was deleted, none or an earlier one."""
+        """Return the newest run of a thread. If it was deleted, return None or an earlier one."""
 
     async def delete(self, key: RunKey) -> bool:
-        """Forgets a run that has ended, with its entries; False when there is none, or it has not ended."""
+        """Delete a run that has ended, with its entries. Return False if there is none, or it has not ended."""
 
     async def thread(self, owner: str, scope: str, thread_id: str, *, make: bool = False) -> Ownership:
         """Return who owns the thread. With `make`, one without an owner becomes this owner's; returns `NONE`."""
@@ -172,67 +172,69 @@ class RunStore(Protocol):
     # ------------------------------------------------------------------ the log
 
     async def append(self, key: RunKey, token: str, position: int, bodies: Sequence[str], *, end: bool = False) -> int:
-        """Writes entries, the first of which is the run's entry number `position` (from 0); the number of the last.
+        """Append entries, the first of which is the run's entry at `position` (from 0). Return the last one's number.
 
-        `end`: the last one holds the terminal event; the lease and the place in the queue go with it. What is there
-        already from that position on, because an earlier try was cut off, is not written again.
+        With `end`, the last entry holds the terminal event, and the lease ends. Entries that exist already from that
+        position on, after an interrupted attempt, are not written again.
 
-        Raises `LeaseLost` unless `token` holds the run. A lease that is over counts until another one takes it.
+        Raises `LeaseLost` unless `token` holds the run. An expired lease is valid until another process acquires one.
         """
 
     async def read(self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500) -> list[LogEntry]:
-        """The run's entries with numbers over `after`, in order. When there are none, one is waited for.
+        """Return the run's entries after number `after`, in order. If there are none, wait up to `wait` seconds.
 
-        `wait` is in seconds. The run need not exist yet.
+        The run need not exist yet.
         """
 
-    # ------------------------------------------------------------------ who drives it
+    # ------------------------------------------------------------------ leases
 
-    async def claim(self, token: str, lease: float, *, wait: float = 0.0, full: Full = NOBODY) -> RunRecord | None:
-        """Leases a run from the queue that `full` does not hold up; waits up to `wait` seconds for one.
+    async def claim(
+        self, token: str, lease: float, *, wait: float = 0.0, blocked: Blocked = NONE_BLOCKED
+    ) -> RunRecord | None:
+        """Lease a queued run that is not `blocked`; wait up to `wait` seconds for one.
 
-        Owners take turns. Each has its runs in order, past those whose scope is held up. A call that is cancelled
-        gives back what it got.
+        Owners take turns. The runs of an owner are leased in order, except those with a blocked scope. A canceled call
+        releases its lease.
         """
 
     async def acquire(self, key: RunKey, token: str, lease: float) -> RunRecord | None:
-        """Leases this run, if it has not ended and no other valid lease is on it."""
+        """Lease this run if it has not ended and has no other valid lease."""
 
     async def renew(self, keys: Sequence[RunKey], token: str, lease: float) -> set[RunKey]:
-        """Renews these leases; says which are still held."""
+        """Renew these leases. Return those that are still held."""
 
     async def release(self, key: RunKey, token: str) -> None:
-        """Ends a lease that is held. A run without entries goes back to the queue, any other one is lost at once."""
+        """End a lease. A run without entries returns to the queue; any other run is lost at once."""
 
     async def lost(self) -> list[RunKey]:
-        """Some of the runs whose lease ran out before they ended."""
+        """Return some of the runs whose lease expired before they ended."""
 
     # ------------------------------------------------------------------ cancels
 
     async def cancel(self, key: RunKey, reason: str = "") -> None:
-        """Notes that the run shall be cancelled, known or not; kept for `CANCEL_QUEUED` seconds.
+        """Request the cancellation of a run, which need not exist; stored for `CANCEL_QUEUED` seconds.
 
-        `reason` is for who drives the run; the last one counts.
+        The process that drives the run receives `reason`; the last one counts.
         """
 
     async def canceled(self, keys: Sequence[RunKey]) -> dict[RunKey, str]:
-        """Those of these runs that shall be cancelled, and why."""
+        """Return those of these runs that are to be canceled, with the reasons."""
 
-    # ------------------------------------------------------------------ readers' places
+    # ------------------------------------------------------------------ reader slots
 
     async def enter(self, owner: str, token: str, limit: int, seconds: float) -> bool:
-        """Takes or renews one of the owner's `limit` places, for so many seconds; False when none is free."""
+        """Take or renew one of the owner's `limit` slots for this time. Return False if none is free."""
 
     async def leave(self, owner: str, token: str) -> None:
-        """Gives the place back."""
+        """Release the slot."""
 
     # ------------------------------------------------------------------ retention
 
     async def sweep(self, events: float, threads: float) -> int:
-        """Forgets the entries and plans of runs that ended so many seconds ago, and says how many runs.
+        """Delete entries and plans of runs that ended `events` seconds ago. Return the number of runs.
 
-        Their names stay, so that their readers are told, and nothing runs twice, until their thread was silent for
-        `threads` seconds.
+        Their ids stay until their thread was unused for `threads` seconds, so that readers get an error and no run is
+        repeated.
         """
 
 
@@ -249,7 +251,7 @@ async def leased(store: RunStore, token: str, leasing: Awaitable[RunRecord | Non
 
 
 def stored_key(key: RunKey) -> tuple[str, str, str, str]:
-    """The four as engines store them. Raises `RequestError` for one that is too long."""
+    """Return the four ids as engines store them. Raises `RequestError` for one that is too long."""
     return (
         stored_id(key.owner, "owner"),
         stored_id(key.scope, "scope"),
@@ -259,14 +261,14 @@ def stored_key(key: RunKey) -> tuple[str, str, str, str]:
 
 
 def base_scope(scope: str) -> str:
-    """The scope, without what keeps several kinds of runs in it apart: `/a` of `/a#tasks`."""
+    """Return the scope without the suffix that separates kinds of runs: `/a` of `/a#tasks`."""
     return scope.partition("#")[0]
 
 
-def no_room(holder: str) -> BackendError:
-    """`whose` the runs are that have not ended, as in "of this user"."""
+def queue_full(holder: str) -> BackendError:
+    """Return the error when too many runs have not ended; `holder` tells whose, as in "of this user"."""
     return BackendError(
-        f"Too many runs {holder} wait or run already; try again in a moment.",
+        f"Too many unfinished runs {holder}; try again shortly.",
         code=ErrorCode.RATE_LIMITED,
         headers={"retry-after": "1"},
     )

@@ -1,7 +1,7 @@
-"""Uploaded images in an S3-compatible store, by `obstore`; URLs are signed by the store's own method (presigned GET).
+"""Attachments in an S3-compatible store, by `obstore`, with presigned URLs.
 
-`s3://bucket?endpoint=https://...&region=...&access_key_id=...&secret_access_key=...`; what is not said comes from the
-usual `AWS_*` variables of the environment.
+`s3://bucket?endpoint=https://...&region=...&access_key_id=...&secret_access_key=...`; missing settings come from the
+usual `AWS_*` environment variables.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _SETTINGS = (
     "session_token",
     "virtual_hosted_style_request",
 )
-_PIECE = 5 * 2**20  # bytes of one part of an upload: S3 takes no smaller ones
-_WIDE = 2  # parts on their way at once; what is read of an upload and not yet stored is bounded by this
+_PIECE = 5 * 2**20  # bytes of one part of an upload, the minimum of S3
+_WIDE = 2  # concurrent parts, which bounds the memory of an upload
 
 
 class S3Attachments:
@@ -61,10 +61,10 @@ class S3Attachments:
         )
 
     async def open(self) -> None:
-        """Nothing is connected before it is needed."""
+        """Do nothing: the client connects when it is used."""
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no connection is kept."""
 
     async def put(
         self, owner: str, thread: str, data: AsyncIterable[bytes], *, limit: int = LIMIT, mime: str | None = None
@@ -114,11 +114,11 @@ class S3Attachments:
 
     def verify(self, bucket: str, path: str, expires: str, signature: str) -> None:
         """Not supported: this store's URLs are its own, and no other exists."""
-        raise forbidden("This link is wrong or has expired.")
+        raise forbidden("This link is invalid or has expired.")
 
 
 async def _shielded(asking: Awaitable[_T]) -> _T:
-    """The result, with our errors for those of the store."""
+    """Return the result. Raises `BridgeError` for errors of the store."""
     try:
         return await asking
     except FileNotFoundError:
@@ -136,12 +136,12 @@ async def _pieces(found: Any) -> AsyncIterator[bytes]:
 
 
 def _failed(error: Exception) -> BridgeError:
-    """Its text is not repeated: it names addresses, some stores put credentials there."""
+    """Return the error without the store's text, which may contain addresses and credentials."""
     return unavailable("s3", type(error).__name__, "attachment")
 
 
 def parse(url: str) -> tuple[str, dict[str, str]]:
-    """Bucket and settings of `s3://bucket?setting=value&...`. Raises `ConfigError`, which never repeats the URL."""
+    """Return bucket and settings of `s3://bucket?setting=value&...`. Raises `ConfigError` without the URL."""
     rest, _, query = url.removeprefix("s3://").partition("?")
     if not url.startswith("s3://") or not _BUCKET.fullmatch(rest):
         raise ConfigError("expected s3:// and the name of a bucket for the attachment store, and no path")
@@ -150,6 +150,6 @@ def parse(url: str) -> tuple[str, dict[str, str]]:
         name, _, value = pair.partition("=")
         if name not in _SETTINGS:
             raise ConfigError(f"expected settings of the attachment store among {', '.join(_SETTINGS)}")
-        # Not as in a form, where "+" is a space: keys are full of them.
+        # Unlike in a form, "+" is no space here: keys often contain it.
         settings[name] = unquote(value)
     return rest, settings

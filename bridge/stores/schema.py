@@ -1,7 +1,7 @@
-"""The tables, the same on every SQL engine, and how older ones become the newest.
+"""The tables, the same on every SQL engine, and their migrations.
 
-A database keeps in `schema_version` how far each room of the bridge has come. Migrations are added, never changed. A
-SQLite file also keeps in `machine_boot` which boot of the machine its leases are of (see `bridge.stores.machine`).
+The table `schema_version` holds the version of each store's schema. Migrations are added, never changed. A SQLite file
+also records in `machine_boot` the boot of the machine that its leases belong to (see `bridge.stores.machine`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ BOOTS = "CREATE TABLE IF NOT EXISTS machine_boot (room text PRIMARY KEY, boot te
 
 
 @dataclass(slots=True)
-class Room:
-    """The tables of one store. `{serial}` in a statement is an ever growing primary key, in the words of the engine.
+class Schema:
+    """The tables of one store. `{serial}` in a statement stands for the engine's autoincrement primary key.
 
-    `rebooted`: what ends the leases of another boot in a SQLite file; `:now` is the new one's clock.
+    `rebooted` are statements that end the leases of an earlier boot in a SQLite file; `:now` is the current time.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Room:
         return len(self.migrations)
 
     def missing(self, version: int, serial: str) -> list[str]:
-        """The statements that lead from `version` (0 = nothing there) to the newest."""
+        """Return the statements that migrate from `version` (0 = no tables) to the newest one."""
         if version > self.newest:
             raise ConfigError(
                 f"the {self.name} store was made by a newer version of dialect-bridge (its schema is {version}, "
@@ -42,9 +42,8 @@ class Room:
         return [statement.format(serial=serial) for step in self.migrations[version:] for statement in step]
 
 
-# `links` is null, or JSON [calls, results];
-# `commit_version` is the version of the conversation that brought the message. The large column comes last, so that
-# reading the others passes over no text.
+# `links` is null or JSON [calls, results]. `commit_version` is the version of the conversation that added the message.
+# The large column comes last, so that reading the others does not load it.
 _HISTORY: tuple[tuple[str, ...], ...] = (
     (
         """CREATE TABLE history_conversations (
@@ -88,7 +87,7 @@ _HISTORY: tuple[tuple[str, ...], ...] = (
     ("CREATE INDEX history_by_thread ON history_conversations (scope, thread_id)",),
 )
 
-# `plan` is what the runs need to know of a run, JSON; it goes with the events. `whole`: none of its entries is gone.
+# `plan` is JSON, deleted with the entries of the run. `whole`: all entries exist.
 _RUNS: tuple[tuple[str, ...], ...] = (
     (
         """CREATE TABLE run_threads (
@@ -149,19 +148,19 @@ _RUNS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX runs_by_thread ON runs (thread, id)",
         "CREATE INDEX run_cancels_by_age ON run_cancels (expires)",
     ),
-    # Runs are bounded one by one: `entries` of a thread is not written any more.
+    # `run_threads.entries` is no longer used.
     (
         "DROP INDEX run_entries_by_thread",
         "CREATE INDEX runs_open ON runs (thread) WHERE ended_at IS NULL",
     ),
 )
 
-# Who asked for a cancel has not taken it back: its time begins anew.
+# Requests to cancel stay valid: their time begins again.
 _RUNS_REBOOTED = (
     "UPDATE runs SET expires = 0 WHERE token IS NOT NULL AND ended_at IS NULL",
     f"UPDATE run_cancels SET expires = :now + {CANCEL_QUEUED}",
     "DELETE FROM run_places",
 )
 
-HISTORY = Room("history", _HISTORY, ("DELETE FROM history_turns",))
-RUNS = Room("run", _RUNS, _RUNS_REBOOTED)
+HISTORY = Schema("history", _HISTORY, ("DELETE FROM history_turns",))
+RUNS = Schema("run", _RUNS, _RUNS_REBOOTED)

@@ -1,4 +1,4 @@
-"""URLs that grant access to one object for a while: HMAC-SHA256 over method, bucket, path and expiry."""
+"""Signed URLs with limited lifetime: HMAC-SHA256 over method, bucket, path and expiry."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from bridge.errors import ConfigError
 from bridge.stores.attachments import forbidden
 
 _EXPIRES = re.compile(r"[0-9]{1,12}", re.ASCII)
-_SIZE = 32  # bytes of a secret that is made here
+_SIZE = 32  # bytes of a generated secret
 
 
 class Signer:
-    """Signs and checks with one secret. `clock` gives seconds since 1970."""
+    """Signs and verifies with one secret. `clock` returns seconds since 1970."""
 
     def __init__(self, secret: bytes, clock: Callable[[], float]) -> None:
         self._secret = secret
         self._clock = clock
 
     def query(self, bucket: str, path: str, life: float) -> str:
-        """The query of a URL that is good for `life` seconds."""
+        """Return the query of a URL that is valid for `life` seconds."""
         expires = str(int(self._clock() + life))
         return f"expires={expires}&sig={self._signature(bucket, path, expires)}"
 
     def verify(self, bucket: str, path: str, expires: str, signature: str) -> None:
-        """Raises `RequestError` (forbidden); it is the same for whatever is wrong."""
+        """Raise `RequestError` (forbidden) if invalid or expired, with the same message in all cases."""
         good = hmac.compare_digest(
             self._signature(bucket, path, expires).encode(), signature.encode("utf-8", "surrogateescape")
         )
         if not good or not _EXPIRES.fullmatch(expires) or int(expires) < self._clock():
-            raise forbidden("This link is wrong or has expired.")
+            raise forbidden("This link is invalid or has expired.")
 
     def _signature(self, bucket: str, path: str, expires: str) -> str:
         text = f"GET\n{bucket}\n{path}\n{expires}".encode("utf-8", "surrogateescape")
@@ -43,10 +43,10 @@ class Signer:
 
 
 def kept_secret(path: Path) -> bytes:
-    """The secret in this file, which only its owner may read; made when there is none.
+    """Return the secret in this file, which only its owner may read; generate one if there is none.
 
-    Processes that begin together agree: a file appears whole, and only once. Raises `ConfigError` for a file that holds
-    no secret, `OSError`.
+    Concurrent processes get the same secret: the file is created atomically and once. Raises `ConfigError` for a file
+    without a secret, `OSError`.
     """
     with suppress(FileNotFoundError):
         return _read(path)
@@ -67,5 +67,5 @@ def kept_secret(path: Path) -> bytes:
 def _read(path: Path) -> bytes:
     secret = path.read_bytes().strip()
     if len(secret) < _SIZE:
-        raise ConfigError(f"{path} holds no secret for signed URLs; delete it, and a new one is made")
+        raise ConfigError(f"{path} contains no secret for signed URLs; delete it to create a new one")
     return secret

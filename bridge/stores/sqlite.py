@@ -47,9 +47,9 @@ _RENEW = "UPDATE history_turns SET expires = ? WHERE ticket = ?"
 
 
 class SQLiteHistory:
-    """A `ConversationStore` in the file at `path`; its folder is made. `:memory:` is forgotten on close.
+    """A `ConversationStore` in the file at `path`, whose folder is created. `:memory:` is lost on close.
 
-    `busy` is how many seconds a write waits for another process before it is `STORE_UNAVAILABLE`.
+    A write waits up to `busy` seconds for another process before it raises `STORE_UNAVAILABLE`.
     """
 
     def __init__(self, path: str, *, bounds: Bounds | None = None, lease: float = LEASE, busy: float = 5.0) -> None:
@@ -67,7 +67,7 @@ class SQLiteHistory:
             await turns.close()
         await self._file.close()
 
-    # -------------------------------------------------------------------- talks
+    # -------------------------------------------------------------------- conversations
 
     async def load(self, owner: str, scope: str, thread_id: str) -> Conversation | None:
         where = key(owner, scope, thread_id)
@@ -98,7 +98,7 @@ class SQLiteHistory:
         return await self._id(_OWNER, stored_id(scope, "scope"), stored_id(thread_id, "conversation id"))
 
     async def _id(self, query: str, *where: str) -> str | None:
-        """The first id that a query finds."""
+        """Return the first id that a query finds."""
         found = await self._file.read(lambda db: db.execute(query, where).fetchone())
         return plain_id(found[0]) if found is not None else None
 
@@ -133,19 +133,19 @@ class SQLiteHistory:
 
 
 def head(db: sqlite3.Connection, where: Key) -> Conversation | None:
-    """The conversation without its messages; None when there is none."""
+    """Return the conversation without its messages; None if there is none."""
     found = db.execute(_ROW, where).fetchone()
     return rows.to_conversation(found[1:], ()) if found is not None else None
 
 
 def load(db: sqlite3.Connection, where: Key) -> Conversation | None:
-    """The whole of it; None when there is none."""
+    """Return the conversation with its messages; None if there is none."""
     found = _fetch(db, where)
     return rows.to_conversation(*found) if found is not None else None
 
 
 def _fetch(db: sqlite3.Connection, where: Key) -> _Stored | None:
-    """Texts, since reading them is not worth keeping a transaction open."""
+    """Return the stored texts, which are parsed after the transaction."""
     found = db.execute(_ROW, where).fetchone()
     if found is None:
         return None
@@ -155,7 +155,7 @@ def _fetch(db: sqlite3.Connection, where: Key) -> _Stored | None:
 
 
 def commit(db: sqlite3.Connection, where: Key, change: rows.Change, bounds: Bounds) -> rows.Outcome:
-    """See `ConversationStore.commit`; `change.settle` is to be told of the outcome. Raises `StoreConflict`."""
+    """See `ConversationStore.commit`; pass the outcome to `change.settle`. Raises `StoreConflict`."""
     now = time.time()
     version, place, dropped, seq, count, size = db.execute(_STATE, where).fetchone() or (0, None, 0, 0, 0, 0)
     if version != change.conversation.version:
@@ -185,7 +185,7 @@ def commit(db: sqlite3.Connection, where: Key, change: rows.Change, bounds: Boun
 
 
 def _cut(db: sqlite3.Connection, place: int, keep: int) -> tuple[int, int]:
-    """Deletes all messages behind the first `keep`; says how many and how large they were."""
+    """Delete all messages after the first `keep`. Return their number and size."""
     first = db.execute(
         "SELECT seq FROM history_messages WHERE conversation = ? ORDER BY seq LIMIT 1 OFFSET ?", (place, keep)
     ).fetchone()
@@ -200,7 +200,7 @@ def _cut(db: sqlite3.Connection, place: int, keep: int) -> tuple[int, int]:
 
 
 def _drop(db: sqlite3.Connection, place: int | None, bounds: Bounds) -> tuple[list[int], int]:
-    """Deletes what is over the bounds; says which places and how large they were."""
+    """Delete what exceeds the bounds. Return the positions and the total size."""
     all_rows = db.execute(
         "SELECT seq, role, size, commit_version, links FROM history_messages WHERE conversation = ? ORDER BY seq",
         (place,),
@@ -275,7 +275,7 @@ class _Tickets:
         return self._first(db, key, own) if own else None
 
     def _first(self, db: sqlite3.Connection, key: Key, own: Sequence[int]) -> int | None:
-        """The first ticket of the line, after the expired ones before it are taken away."""
+        """Delete expired tickets before the first valid one. Return it."""
         for ticket in own:
             self._renew(db, ticket)
         now = machine.now()

@@ -24,8 +24,8 @@ _ALL = Bounds(sys.maxsize, sys.maxsize, sys.maxsize)
 class SQLiteConversations:
     """The conversations of one owner in one scope, with blocking methods; several processes may use the file.
 
-    Each method is one transaction, and raises what a `ConversationStore` raises. Nothing is ever dropped. Instances may
-    be used in any thread and after a fork; the file is closed with the last reference.
+    Each method is one transaction, and raises what a `ConversationStore` raises. Messages are never dropped. Instances
+    may be used in any thread and after a fork; the file is closed with the last reference.
     """
 
     def __init__(self, path: str | Path, owner: str, scope: str, *, busy: float = 5.0) -> None:

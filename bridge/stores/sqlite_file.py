@@ -1,10 +1,10 @@
 """One SQLite file, which several processes of one machine may share: connections, threads, schema, failures.
 
-Each piece of work is one function in a thread of its own: it cannot be interleaved with another on the same connection,
-a canceled task cannot leave it half done, and it costs one hop between threads instead of one per statement (hence the
-standard library's `sqlite3` and no asynchronous wrapper around it). Work that arrives while the thread is busy is done
-together next, in one hop and one transaction: the more writes there are, the less each costs. Writing and reading have
-a thread each, so that no reader waits for another process that writes.
+Each job is one function in a dedicated thread: jobs on the same connection do not interleave, a canceled task cannot
+leave one half done, and it takes one switch between threads instead of one per statement (hence the standard library's
+`sqlite3` without an asynchronous wrapper). Jobs that arrive while the thread is busy share the next transaction: the
+more writes there are, the less each costs. Writing and reading use separate threads, so that no reader waits for
+another process that writes.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from bridge.stores.base import unavailable
 _T = TypeVar("_T")
 MEMORY = ":memory:"
 _TOGETHER = 64
-"""How many pieces of work share a transaction at most, so that later ones do not wait forever."""
+"""Maximum number of jobs in one transaction, so that later ones do not wait too long."""
 
 
 class SQLiteFile:
-    """The file at `path` as one room of the schema sees it; its folder is made. `:memory:` is forgotten on close.
+    """The tables of one store in the file at `path`, whose folder is created. `:memory:` is lost on close.
 
-    `busy` is how many seconds a write waits for another process before it is `STORE_UNAVAILABLE`.
+    A write waits up to `busy` seconds for another process before it raises `STORE_UNAVAILABLE`.
     """
 
-    def __init__(self, path: str, room: schema.Room, busy: float) -> None:
+    def __init__(self, path: str, tables: schema.Schema, busy: float) -> None:
         # Absolute, since the working directory may change later.
         self._path = path if path == MEMORY else str(Path(path).absolute())
-        self._room = room
+        self._tables = tables
         self._busy = busy
-        self._lanes: dict[bool, _Lane] = {}  # whether it writes
+        self._lanes: dict[bool, _Lane] = {}  # key: True for the one that writes
         self._closed = False
 
     async def open(self) -> None:
@@ -56,23 +56,23 @@ class SQLiteFile:
             await self._lanes.popitem()[1].close()
 
     def check_open(self) -> None:
-        """Raises `BridgeError` (store_unavailable) after `close`."""
+        """Raise `BridgeError` (store_unavailable) after `close`."""
         if self._closed:
-            raise unavailable("sqlite", "closed", self._room.name)
+            raise unavailable("sqlite", "closed", self._tables.name)
 
     async def write(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """The result of `work` in a transaction that may write. Raises `BridgeError` (store_unavailable)."""
+        """Return the result of `work` in a transaction that may write. Raises `BridgeError` (store_unavailable)."""
         return await self._lane(True).run(work)
 
     async def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """The same for a transaction that only reads."""
+        """Return the result of `work` in a transaction that only reads. Raises `BridgeError` (store_unavailable)."""
         return await self._lane(self._path == MEMORY).run(work)
 
     def _lane(self, writes: bool) -> _Lane:
         self.check_open()
         if writes not in self._lanes:
             begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
-            self._lanes[writes] = _Lane(self._path, self._room, self._busy, begin)
+            self._lanes[writes] = _Lane(self._path, self._tables, self._busy, begin)
         return self._lanes[writes]
 
 
@@ -87,14 +87,14 @@ def make_private(path: Path) -> None:
 
 
 class Connection:
-    """One connection to the file, for one thread at a time. It connects when it has to, and again after a failure.
+    """A connection to the file, for one thread at a time. It connects when needed, and again after a failure.
 
     `begin` is the statement that begins its transactions.
     """
 
-    def __init__(self, path: str, room: schema.Room, busy: float, begin: str) -> None:
+    def __init__(self, path: str, tables: schema.Schema, busy: float, begin: str) -> None:
         self._path = path
-        self._room = room
+        self._tables = tables
         self._busy = busy
         self._begin = begin
         self._db: sqlite3.Connection | None = None
@@ -110,10 +110,10 @@ class Connection:
             if reason != "SQLITE_BUSY" and self._path != MEMORY:
                 self.close()
         # Outside of the handler: the engine's own text may name files and values.
-        raise unavailable("sqlite", reason, self._room.name)
+        raise unavailable("sqlite", reason, self._tables.name)
 
     def __enter__(self) -> sqlite3.Connection:
-        """Begins one transaction, undone by whatever is raised in it. Raises what the engine raises, too."""
+        """Begin a transaction, which an exception rolls back. Raises what the engine raises."""
         db = self._connected()
         db.execute(self._begin)
         return db
@@ -133,7 +133,7 @@ class Connection:
         if self._db is not None:
             if self._path == MEMORY or self._file == self._identity():
                 return self._db
-            self.close()  # the file was deleted or replaced: what we would write, nobody would see
+            self.close()  # the file was deleted or replaced
         if self._path != MEMORY:
             make_private(Path(self._path))
         db = sqlite3.connect(self._path, timeout=self._busy, isolation_level=None, check_same_thread=False)
@@ -151,30 +151,30 @@ class Connection:
         self._wal(db)
         db.execute("PRAGMA journal_size_limit = 67108864")
         with suppress(sqlite3.OperationalError):  # no such table
-            if not self._room.missing(self._version(db), "") and self._boot(db) == machine.boot():
+            if not self._tables.missing(self._version(db), "") and self._boot(db) == machine.boot():
                 return
         db.execute("BEGIN IMMEDIATE")
         db.execute(schema.VERSIONS)
-        for statement in self._room.missing(self._version(db), "INTEGER PRIMARY KEY AUTOINCREMENT"):
+        for statement in self._tables.missing(self._version(db), "INTEGER PRIMARY KEY AUTOINCREMENT"):
             db.execute(statement)
         db.execute(
             "INSERT INTO schema_version (room, version) VALUES (?, ?)"
             " ON CONFLICT (room) DO UPDATE SET version = excluded.version",
-            (self._room.name, self._room.newest),
+            (self._tables.name, self._tables.newest),
         )
         db.execute(schema.BOOTS)
         if self._boot(db) != machine.boot():
-            for statement in self._room.rebooted:
+            for statement in self._tables.rebooted:
                 db.execute(statement, {"now": machine.now()})
             db.execute(
                 "INSERT INTO machine_boot (room, boot) VALUES (?, ?)"
                 " ON CONFLICT (room) DO UPDATE SET boot = excluded.boot",
-                (self._room.name, machine.boot()),
+                (self._tables.name, machine.boot()),
             )
         db.execute("COMMIT")
 
     def _wal(self, db: sqlite3.Connection) -> None:
-        """Two processes that make one file at the same time: this one change does not honour the busy timeout."""
+        """Enable WAL. This statement ignores the busy timeout if two processes create the file at the same time."""
         end = time.monotonic() + self._busy
         while True:
             try:
@@ -194,24 +194,24 @@ class Connection:
         return found.st_dev, found.st_ino
 
     def close(self) -> None:
-        """Lets go of the file; `run` connects again."""
+        """Close the connection; `run` connects again."""
         if self._db is not None:
             with suppress(sqlite3.Error):
                 self._db.close()
             self._db = None
 
     def _boot(self, db: sqlite3.Connection) -> str | None:
-        found = db.execute("SELECT boot FROM machine_boot WHERE room = ?", (self._room.name,)).fetchone()
+        found = db.execute("SELECT boot FROM machine_boot WHERE room = ?", (self._tables.name,)).fetchone()
         return str(found[0]) if found else None
 
     def _version(self, db: sqlite3.Connection) -> int:
-        found = db.execute("SELECT version FROM schema_version WHERE room = ?", (self._room.name,)).fetchone()
+        found = db.execute("SELECT version FROM schema_version WHERE room = ?", (self._tables.name,)).fetchone()
         return int(found[0]) if found else 0
 
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """One piece of work, and who waits for it."""
+    """A function to run, and the future of its result."""
 
     work: Callable[[sqlite3.Connection], Any]
     waiter: asyncio.Future[Any]
@@ -222,39 +222,39 @@ class _Job:
 class _Lane:
     """One connection in one thread."""
 
-    def __init__(self, path: str, room: schema.Room, busy: float, begin: str) -> None:
-        self._connection = Connection(path, room, busy, begin)
+    def __init__(self, path: str, tables: schema.Schema, busy: float, begin: str) -> None:
+        self._connection = Connection(path, tables, busy, begin)
         self._jobs: deque[_Job] = deque()
         self._working = False
-        # Who rings it has jobs; None = no more. An executor takes 400 bytecodes to hand work over, this 15 (counted).
-        self._bell: SimpleQueue[asyncio.AbstractEventLoop | None] = SimpleQueue()
-        self._thread = Thread(target=self._work, name=room.name, daemon=True)
+        # A loop = it has jobs; None = stop. An executor takes 400 bytecodes to hand over a job, this queue 15.
+        self._signal: SimpleQueue[asyncio.AbstractEventLoop | None] = SimpleQueue()
+        self._thread = Thread(target=self._work, name=tables.name, daemon=True)
         self._thread.start()
 
     async def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Return the result of `work`. It may be called twice, if its first transaction could not be finished."""
+        """Return the result of `work`, which is called again if its first transaction fails."""
         loop = asyncio.get_running_loop()
         job = _Job(work, loop.create_future())
         self._jobs.append(job)
         if not self._working:
             self._working = True
-            # Not at once: what else this turn of the loop wants shares the transaction.
-            loop.call_soon(self._bell.put, loop)
+            # Deferred, so that other jobs of this iteration of the event loop share the transaction.
+            loop.call_soon(self._signal.put, loop)
         result: _T = await job.waiter
         return result
 
     async def close(self) -> None:
-        """Does what is still to be done, and lets go."""
+        """Finish the remaining jobs and close the connection."""
         if self._working:
             with suppress(BridgeError):
                 await self.run(lambda _: None)
-        self._bell.put(None)
+        self._signal.put(None)
         await asyncio.to_thread(self._thread.join)
 
-    # ------------------------------------------------------------------ in the event loop's thread, then in the lane's
+    # ------------------------------------------------------------------ in the event loop's thread, then in this one
 
     def _done(self, jobs: list[_Job], loop: asyncio.AbstractEventLoop) -> None:
-        """Tells those who wait; goes on with what came meanwhile."""
+        """Set the results of jobs, and start those that arrived in the meantime."""
         for job in jobs:
             if job.waiter.done():
                 continue
@@ -263,12 +263,12 @@ class _Lane:
             else:
                 job.waiter.set_exception(job.error)
         if self._jobs:
-            self._bell.put(loop)
+            self._signal.put(loop)
         else:
             self._working = False
 
     def _work(self) -> None:
-        while (loop := self._bell.get()) is not None:
+        while (loop := self._signal.get()) is not None:
             self._drain(loop)
         self._connection.close()
 
@@ -276,17 +276,18 @@ class _Lane:
         jobs: list[_Job] = []
         while self._jobs and len(jobs) < _TOGETHER:
             job = self._jobs.popleft()
-            if not job.waiter.done():  # who was cancelled before his turn wants nothing any more
+            if not job.waiter.done():  # else canceled before it began
                 jobs.append(job)
         if len(jobs) < 2 or not self._together(jobs):
             for job in jobs:
                 self._alone(job)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(self._done, jobs, loop)
 
     def _together(self, jobs: list[_Job]) -> bool:
-        """All of them in one transaction. False when one of them raises, or the engine fails: then nothing has
-        happened, and each is to be tried alone. Few raise; a savepoint for each would be two of its six statements.
+        """Run all jobs in one transaction. Return False if a job raises or the engine fails: nothing has happened then.
+
+        Failures are rare; a savepoint for each job would take two more statements.
         """
         try:
             with self._connection as db:
@@ -304,7 +305,7 @@ class _Lane:
 
 
 def path_of(url: str) -> str:
-    """The path in `sqlite:///relative` or `sqlite:////absolute`."""
+    """Return the path in `sqlite:///relative` or `sqlite:////absolute`."""
     head, slashes, path = url.partition(":///")
     if head != "sqlite" or not slashes or not path or path.endswith("/"):
         raise ConfigError("expected sqlite:/// and the path of a file for the store")

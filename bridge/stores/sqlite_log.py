@@ -1,4 +1,4 @@
-"""The log of runs in SQLite: what is done within one transaction to write and to read entries."""
+"""The log of runs in SQLite: writing and reading entries within one transaction."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from collections.abc import Collection, Sequence
 from bridge.stores.runs import LeaseLost, LogEntry
 
 Stored = tuple[str, str, str, str]
-"""Owner, scope, thread id and run id as they are kept."""
+"""Owner, scope, thread id and run id as they are stored."""
 
 THREAD = "t.owner = ? AND t.scope = ? AND t.thread_id = ?"
 FROM = "FROM runs r JOIN run_threads t ON t.id = r.thread"
 KEY = f"{THREAD} AND r.run_id = ?"
 
-# Not the plan: it is as long as the request of the run, and this is done for every entry.
+# Without the plan, which is as long as the request: this is read for every entry.
 _HEAD = f"SELECT r.id, r.thread, r.token, r.ended_at, r.entries, r.last {FROM} WHERE {KEY}"
 
 
 def append(
     db: sqlite3.Connection, where: Stored, token: str, position: int, bodies: Sequence[str], end: bool
 ) -> tuple[int, list[LogEntry]]:
-    """`RunStore.append`: the number of the run's last entry before it, and the new ones."""
+    """See `RunStore.append`. Return the number of the last entry before the new ones, and the new entries."""
     found = db.execute(_HEAD, where).fetchone()
     if found is None or found[2] != token or found[4] < position:
-        raise LeaseLost  # with fewer entries than we wrote, the file was replaced under us
+        raise LeaseLost  # fewer entries than were written: the file was replaced
     run, thread, _, ended_at, entries, last = found
     before, new = last or 0, bodies[entries - position :]
     if ended_at is not None:
@@ -48,7 +48,7 @@ def append(
 
 
 def entries(db: sqlite3.Connection, where: Stored, after: int, limit: int) -> list[LogEntry]:
-    """The run's entries behind number `after`, at most `limit`."""
+    """Return the run's entries after number `after`, at most `limit`."""
     run = db.execute(f"SELECT r.id {FROM} WHERE {KEY}", where).fetchone()
     if run is None:
         return []
@@ -60,13 +60,13 @@ def entries(db: sqlite3.Connection, where: Stored, after: int, limit: int) -> li
 
 
 def highest(db: sqlite3.Connection) -> int:
-    """The highest number that an entry of the file ever had."""
+    """Return the highest number that an entry of the file ever had."""
     found = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'run_entries'").fetchone()
     return int(found[0]) if found else 0
 
 
 def foreign(db: sqlite3.Connection, after: int, ours: Collection[int]) -> list[Stored]:
-    """The runs whose last entry behind number `after` is none of `ours`."""
+    """Return the runs whose last entry after number `after` is not among `ours`."""
     last = dict(db.execute("SELECT run, number FROM run_entries WHERE number > ? ORDER BY number", (after,)))
     name = f"SELECT t.owner, t.scope, t.thread_id, r.run_id {FROM} WHERE r.id = ?"
     rows = (db.execute(name, (run,)).fetchone() for run, number in last.items() if number not in ours)

@@ -21,13 +21,13 @@ from bridge.stores.base import plain_id, stored_id
 from bridge.stores.notifier import Notifier
 from bridge.stores.runs import (
     CANCEL_QUEUED,
-    NOBODY,
+    NONE_BLOCKED,
+    Blocked,
     Created,
-    Full,
     LeaseLost,
     LogEntry,
     Ownership,
-    Room,
+    QueueLimits,
     RunConflict,
     RunKey,
     RunRecord,
@@ -35,14 +35,14 @@ from bridge.stores.runs import (
     ThreadBusy,
     base_scope,
     leased,
-    no_room,
+    queue_full,
     stored_key,
 )
 from bridge.stores.sqlite_file import SQLiteFile
 from bridge.stores.tails import Tails
 
 POLL = 0.05
-"""Seconds between two looks for what other processes wrote."""
+"""Seconds between two polls for entries of other processes."""
 _QUEUE_POLL = 0.25
 _BATCH = 100
 
@@ -53,9 +53,9 @@ _HELD = f"id = (SELECT r.id {log.FROM} WHERE {log.KEY}) AND token = ? AND ended_
 
 
 class SQLiteRuns:
-    """A `RunStore` in the file at `path`; its folder is made. `:memory:` is forgotten on close.
+    """A `RunStore` in the file at `path`, whose folder is created. `:memory:` is lost on close.
 
-    `busy` is how many seconds a write waits for another process before it is `STORE_UNAVAILABLE`.
+    A write waits up to `busy` seconds for another process before it raises `STORE_UNAVAILABLE`.
     """
 
     def __init__(self, path: str, *, busy: float = 5.0) -> None:
@@ -63,7 +63,7 @@ class SQLiteRuns:
         self._notifier: Notifier[log.Stored] = Notifier()
         self._tails: Tails[log.Stored] = Tails()
         self._own_events: set[int] = set()
-        """Numbers of entries that were written here since the last look for those of others."""
+        """Numbers of entries that this process wrote since the last poll."""
         self._queue: Notifier[str] = Notifier()
         self._turns = _Turns()
         self._watching: asyncio.Task[None] | None = None
@@ -82,7 +82,7 @@ class SQLiteRuns:
     # ------------------------------------------------------------------ runs
 
     async def create(
-        self, key: RunKey, fingerprint: str, plan: str, *, alone: bool = False, room: Room | None = None
+        self, key: RunKey, fingerprint: str, plan: str, *, alone: bool = False, limits: QueueLimits | None = None
     ) -> Created:
         where = stored_key(key)
 
@@ -98,8 +98,8 @@ class SQLiteRuns:
             latest = db.execute(last, (thread,)).fetchone()
             if alone and latest is not None and latest[0] is None:
                 raise ThreadBusy
-            if room is not None:
-                _check_room(db, where, room)
+            if limits is not None:
+                _check_limits(db, where, limits)
             db.execute(
                 "INSERT INTO runs (thread, run_id, task_id, fingerprint, created_at, entries, whole, plan)"
                 " VALUES (?, ?, ?, ?, ?, 0, 1, ?)",
@@ -179,7 +179,7 @@ class SQLiteRuns:
             return await self._entries(where, after, limit)
         clock = asyncio.get_running_loop().time
         until = clock() + wait
-        # Before the first look: what is written after it must ring.
+        # Listen before the first read, so that no entry is missed.
         with self._notifier.listen(where) as listener:
             found = self._tails.since(where, after) if after else None
             if found is None:
@@ -203,17 +203,17 @@ class SQLiteRuns:
         """Poll for entries of other processes while there are listeners."""
         last: int | None = None
         while self._notifier:
-            # Whoever waits looks for himself when his time is over, and is told what is wrong.
+            # A reader whose wait ends reads the store itself, and gets the error.
             with suppress(BridgeError):
                 last = await self._newer(last)
             await asyncio.sleep(POLL)
         self._own_events.clear()
 
     async def _newer(self, last: int | None) -> int:
-        """Looks for entries behind `last`; the number to look behind next time."""
+        """Notify readers of entries after number `last`. Return the number for the next poll."""
         highest = await self._file.read(log.highest)
         if last is None:
-            # What others wrote while nobody looked, between a reader's own look and this one included.
+            # Other processes may have written while nothing polled.
             self._tails.clear()
             self._notifier.notify_all()
         elif highest - last > sum(last < number <= highest for number in self._own_events):
@@ -224,15 +224,17 @@ class SQLiteRuns:
         self._own_events = {number for number in self._own_events if number > highest}
         return highest
 
-    # ------------------------------------------------------------------ who drives it
+    # ------------------------------------------------------------------ leases
 
-    async def claim(self, token: str, lease: float, *, wait: float = 0.0, full: Full = NOBODY) -> RunRecord | None:
+    async def claim(
+        self, token: str, lease: float, *, wait: float = 0.0, blocked: Blocked = NONE_BLOCKED
+    ) -> RunRecord | None:
         def waiting(db: sqlite3.Connection) -> log.Stored | None:
             rows = db.execute(
                 f"SELECT t.owner, t.scope, t.thread_id, r.run_id {log.FROM}"
                 " WHERE r.token IS NULL AND r.ended_at IS NULL ORDER BY r.id"
             ).fetchall()
-            return self._turns.first(rows, full)
+            return self._turns.first(rows, blocked)
 
         def work(db: sqlite3.Connection) -> RunRecord | None:
             where = waiting(db)
@@ -245,7 +247,7 @@ class SQLiteRuns:
         until = clock() + wait
         with self._queue.listen("") as listener:
             while True:
-                # Looking is for the reading lane: an idle process must not take the write lock again and again.
+                # Poll by reading: an idle process must not take the write lock repeatedly.
                 if await self._file.read(waiting) and (record := await leased(self, token, self._file.write(work))):
                     return record
                 if clock() >= until:
@@ -313,7 +315,7 @@ class SQLiteRuns:
 
         return await self._file.read(work) if keys else {}
 
-    # ------------------------------------------------------------------ readers' places
+    # ------------------------------------------------------------------ reader slots
 
     async def enter(self, owner: str, token: str, limit: int, seconds: float) -> bool:
         name = stored_id(owner, "owner")
@@ -355,7 +357,7 @@ class SQLiteRuns:
 
         self._tails.clear()
         total = 0
-        # In small transactions, so that nobody waits for it.
+        # In small transactions, so that other calls do not wait for it.
         while count := await self._file.write(forget):
             total += count
         while await self._file.write(forget_threads):
@@ -365,7 +367,7 @@ class SQLiteRuns:
 
 @dataclass(slots=True)
 class _Found:
-    """A run's row: the record, and what only this engine knows of it."""
+    """A run's row: the record, and columns of this engine."""
 
     id: int
     thread: int
@@ -386,17 +388,17 @@ def _find(db: sqlite3.Connection, where: log.Stored) -> _Found | None:
 
 
 class _Turns:
-    """The order of owners at the queue, in this process: who was served last comes last, newcomers before them."""
+    """The order of owners in the queue, in this process: the owner served last comes last, new owners before them."""
 
     def __init__(self) -> None:
         self._served: dict[str, int] = {}
         self._count = 0
 
-    def first(self, waiting: Sequence[log.Stored], full: Full) -> log.Stored | None:
-        """The one of these runs, oldest first, whose owner's turn it is. Forgets owners that wait no more."""
+    def first(self, waiting: Sequence[log.Stored], blocked: Blocked) -> log.Stored | None:
+        """Return the run whose owner's turn it is, of runs in order of age. Forgets owners without queued runs."""
         newcomer = self._count - 1
         self._served = {row[0]: self._served.get(row[0], newcomer) for row in waiting}
-        free = (row for row in waiting if not full.holds_up(RunKey(*map(plain_id, row))))
+        free = (row for row in waiting if not blocked.blocks(RunKey(*map(plain_id, row))))
         return min(free, key=lambda row: self._served[row[0]], default=None)
 
     def served(self, owner: str) -> None:
@@ -404,8 +406,8 @@ class _Turns:
         self._served[stored_id(owner, "owner")] = self._count
 
 
-def _check_room(db: sqlite3.Connection, where: log.Stored, room: Room) -> None:
-    """Raises `BackendError` (rate_limited) when one more run has no room."""
+def _check_limits(db: sqlite3.Connection, where: log.Stored, limits: QueueLimits) -> None:
+    """Raise `BackendError` (rate_limited) if one more run would exceed the limits."""
     owner, scope = where[0], base_scope(where[1])
     own, there, everywhere = db.execute(
         "SELECT coalesce(sum(t.owner = ?), 0), coalesce(sum(instr(t.scope || '#', ?) = 1), 0), count(*)"
@@ -413,16 +415,16 @@ def _check_room(db: sqlite3.Connection, where: log.Stored, room: Room) -> None:
         (owner, f"{scope}#"),
     ).fetchone()
     for holder, count, most in (
-        ("of this user", own, room.owner),
-        ("of this route", there, room.scope),
-        ("of this server", everywhere, room.all),
+        ("of this user", own, limits.owner),
+        ("of this route", there, limits.scope),
+        ("of this server", everywhere, limits.all),
     ):
         if most is not None and count >= most:
-            raise no_room(holder)
+            raise queue_full(holder)
 
 
 def _thread(db: sqlite3.Connection, where: Sequence[str], now: float) -> int:
-    """The row of the thread, which is made when it is not there."""
+    """Return the row of the thread, which is created if it does not exist."""
     db.execute(
         "INSERT INTO run_threads (owner, scope, thread_id, updated_at, entries) VALUES (?, ?, ?, ?, 0)"
         " ON CONFLICT (owner, scope, thread_id) DO UPDATE SET updated_at = excluded.updated_at",

@@ -1,9 +1,9 @@
-"""The entries that this process wrote last, so that its own readers need not query the engine for them.
+"""A cache of the entries that this process wrote last, so that its own readers need not query the engine for them.
 
-They are durable: an entry is added after the engine has confirmed the write. They form a chain: `before` is the number
-of the run's entry before the first one here (0 for none). Only a reader whose position lies in the chain is served, so
-that it misses nothing; others query the engine. Numbers are not reused, so that a reader with a number reads the same
-run, not a later one of its name; a reader at the beginning may have to query (`since`).
+They are durable: an entry is added after the engine has confirmed the write. The entries of a run are consecutive:
+`before` is the number of the entry before the first one (0 for none). Only readers within that range are served, so
+that they miss nothing; others query the engine. Numbers are not reused, so that a reader with a number reads the same
+run, not a later one with its id; a reader at the beginning may have to query (`since`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from bridge.stores.runs import LogEntry
 _Name = TypeVar("_Name", bound=Hashable)
 
 MOST_ENTRIES = 32
-"""Entries kept for one run, about as many as a reader gets at a time."""
+"""Entries cached for one run, about as many as a reader gets at a time."""
 MOST_CHARACTERS = 8 * 1024 * 1024
-"""Kept of all runs together; beyond it those go that nothing was written to for longest."""
+"""Characters cached for all runs; beyond it, the run that was written least recently is dropped."""
 _SMALL = 512
 """The size of an entry beside its text."""
 
@@ -37,7 +37,7 @@ class _Tail:
 
 
 class Tails(Generic[_Name]):
-    """Those of all runs that this process writes, by name."""
+    """The cached entries of all runs that this process writes, by name."""
 
     def __init__(self, entries: int = MOST_ENTRIES, characters: int = MOST_CHARACTERS) -> None:
         self._most_entries = entries
@@ -46,7 +46,7 @@ class Tails(Generic[_Name]):
         self._size = 0
 
     def add(self, name: _Name, before: int, entries: Sequence[LogEntry]) -> None:
-        """Notes what was written behind the entry `before`."""
+        """Add what was written after the entry `before`."""
         tail = self._tails.get(name)
         if tail is None or tail.last != before:
             self.forget(name)
@@ -67,11 +67,10 @@ class Tails(Generic[_Name]):
         self._size += by
 
     def since(self, name: _Name, after: int) -> list[LogEntry] | None:
-        """Return the entries after number `after`, none if that was the last; None if the reader has to query the
-        engine.
+        """Return the entries after number `after`; None if the reader has to query the engine.
 
-        With `after` 0 the caller must have queried already, and called `forget` if there was nothing: what is here
-        could be of a deleted run of this name.
+        With `after` 0, the caller must have queried already, and called `forget` if there was nothing: the cached
+        entries could be of a deleted run with this id.
         """
         tail = self._tails.get(name)
         if tail is None or not tail.before <= after <= tail.last:

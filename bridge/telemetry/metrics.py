@@ -82,38 +82,38 @@ class Metrics:
 
         status, code, outcome = (*_PATHS, "status"), (*_PATHS, "code"), (*_PATHS, "outcome")
         self.requests = counter("requests", "requests answered, by HTTP status (0 = none was sent)", status)
-        self.request_seconds = seconds("request", "from the request to the end of its answer")
-        self.errors = counter("errors", "requests that ended in an error, by its code", code)
-        self.cancellations = counter("cancellations", "requests whose client left before the end")
-        self.streams_open = gauge("streams_open", "streams that are being sent", _PATHS[:2])
+        self.request_seconds = seconds("request", "time from the request to the end of its answer")
+        self.errors = counter("errors", "requests that ended in an error, by error code", code)
+        self.cancellations = counter("cancellations", "requests whose client disconnected before the end")
+        self.streams_open = gauge("streams_open", "open streams", _PATHS[:2])
         self.runs = counter("runs", "runs ended, by finish reason or error code", outcome)
         self.first_token_seconds = seconds(
-            "first_token", "from the start of a run to its first content, tries that failed included", _FIRST
+            "first_token", "time from the start of a run to its first content, including failed attempts", _FIRST
         )
         self.read_interval_seconds = seconds(
-            "read_interval", "mean wait for the next read of a backend's stream, one value for each stream", _GAPS
+            "read_interval", "mean wait for the next read of a backend's stream, one value per stream", _GAPS
         )
         self.longest_silence_seconds = seconds(
-            "longest_silence", "longest wait for a read of a backend's stream, one value for each stream"
+            "longest_silence", "longest wait for a read of a backend's stream, one value per stream"
         )
         self.tokens_in = counter("tokens_in", "input tokens that backends reported")
         self.tokens_out = counter("tokens_out", "output tokens that backends reported")
-        self.retries = counter("retries", "tries after the first one, before content")
-        self.refusals = counter("refusals", "requests and calls refused for want of a right, by why", ("reason",))
+        self.retries = counter("retries", "attempts after the first one, before content")
+        self.refusals = counter("refusals", "requests and calls refused with 401 or 403, by reason", ("reason",))
         self.losses = counter("losses", "runs that lost a feature in translation", (*_PATHS, "feature"))
         self.node_changes = counter(
             "node_changes",
-            "changes of the nodes that are registered at an address of agents, by kind of change",
+            "changes of registered nodes at a gRPC address, by kind of change",
             ("listen", "kind", "change"),
         )
         self.agent_calls = counter(
             "agent_calls",
-            "calls at an address of agents, by their gRPC status (tool_error = the tool answered that it failed)",
+            "calls at a gRPC address, by gRPC status (tool_error = the tool reported an error)",
             ("listen", "operation", "status"),
         )
-        self.queue_waiting = gauge("queue_waiting", "requests that wait for a place")
-        self.runs_driven = gauge("runs_driven", "runs at work that no connection holds")
-        self.breaker_open = gauge("breaker_open", "processes that leave a failing backend alone", ("back",))
+        self.queue_waiting = gauge("queue_waiting", "queued requests")
+        self.runs_driven = gauge("runs_driven", "stored runs in progress")
+        self.breaker_open = gauge("breaker_open", "processes whose circuit breaker for the backend is open", ("back",))
         if not self.shared:
             ProcessCollector(registry=registry)
         self.watched: list[Watched] = []

@@ -13,7 +13,7 @@ from bridge.testing.script import Reply, ScriptedBackend
 
 _GONE = Failure(
     ErrorCode.NOT_FOUND,
-    "Its events are not kept any more.",
+    "Its events are no longer stored.",
     status=410,
     details={"operation": Operation.SUBSCRIBE},
 )

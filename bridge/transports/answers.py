@@ -138,5 +138,5 @@ def outcome_of(error: Exception) -> tuple[str, str]:
 def broken_off(error: Exception) -> Failure:
     """Return the failure for an error in the middle of an answer."""
     if isinstance(error, TimeoutError):
-        return Failure(ErrorCode.BACKEND_TIMEOUT, "The backend fell silent.")
+        return Failure(ErrorCode.BACKEND_TIMEOUT, "The backend stopped responding.")
     return Failure(ErrorCode.TRUNCATED_STREAM, "The connection to the backend broke in the middle of its answer.")

@@ -248,7 +248,7 @@ async def _help(request: Request) -> AsyncIterator[Yielded]:
     yield _in_language(request, "I am the demo agent. Write one of these:\n", "我是演示智能体。可以输入：\n")
     for name, scene in SCENES.items():
         yield _in_language(request, f"- {name}: {scene.__doc__}\n", "- {}：{}\n".format(*CHINESE[name]))
-    yield _in_language(request, "Anything else I repeat.", "输入其他内容，我会复述一遍。")
+    yield _in_language(request, "I repeat anything else.", "输入其他内容，我会复述一遍。")
 
 
 async def run(request: Request) -> AsyncIterator[Yielded]:

@@ -204,7 +204,7 @@ class HttpBackend(ConfiguredBackend):
             # aiohttp 3.14 closes a connection on which something came that is no HTTP, and does not tell the reader.
             connection = response.connection
             if not response.content.is_eof() and (connection is None or connection.transport is None):
-                response.content.set_exception(aiohttp.ClientPayloadError("The answer breaks off in what is no HTTP."))
+                response.content.set_exception(aiohttp.ClientPayloadError("The answer breaks off with invalid HTTP."))
         if self._ending or self._reading:
             self._look_later(DRAIN_SECONDS if self._ending else _LOOK_SECONDS)
 

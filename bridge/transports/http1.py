@@ -228,7 +228,7 @@ class Answer:
         if coding in ("gzip", "x-gzip", "deflate"):
             self._inflate = zlib.decompressobj(_ANY_HEADER)
         elif coding not in ("", "identity"):
-            raise InvalidAnswer("The answer is compressed in a way that was not asked for.")
+            raise InvalidAnswer("The answer has a compression that was not requested.")
         if not self.head.done():
             self.head.set_result(None)
 
@@ -344,9 +344,9 @@ class Connection(asyncio.Protocol):
             parser.feed_data(data)
         except httptools.HttpParserError as error:
             cause = error.__context__
-            broken = cause if isinstance(cause, InvalidAnswer) else InvalidAnswer("The answer is no HTTP.")
+            broken = cause if isinstance(cause, InvalidAnswer) else InvalidAnswer("The answer is not HTTP.")
         except httptools.HttpParserUpgrade:
-            broken = InvalidAnswer("The backend changed the protocol.")
+            broken = InvalidAnswer("The backend switched protocols.")
         pieces, self._pieces = self._pieces, []
         # The parser keeps a header until it is complete: an endless one would fill memory.
         self._beside_body = 0 if pieces else self._beside_body + len(data)

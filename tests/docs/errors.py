@@ -24,17 +24,17 @@ PAGE = ROOT / "docs" / "errors.md"
 HEAD = """\
 # Errors
 
-Every failure has one of these codes. Logs and the library name the code; clients get the failure in the form of their
-own dialect, which follows the list. `make pages` generates this page from `bridge/errors.py` and the encoders.
+Every failure has one of these codes. Logs and the library use the code itself; clients get the failure in the error
+format of their dialect, shown below. `make pages` generates this page from `bridge/errors.py` and the encoders.
 
-- A failure before the answer began is an HTTP response with the status of the table, in the dialect's own form. Once
-  content was sent, the failure is the last event of the stream.
-- *may be repeated*: the same request may succeed later. `Retry-After` is there if a time is known. The bridge itself
-  repeats only what a backend's `retry` allows, and only until content was passed on.
-- A backend's own status is kept where clients act on it (its 422 for 400, say), so a response may have a more precise
-  status than the table. The gRPC status is that of calls over gRPC.
-- Every response has an `X-Request-Id`; the log line of the request has the same id. Messages hold no key, no body and
-  no stack trace.
+- Before the answer has begun, a failure is an HTTP response with the status in the table. After that it is the last
+  event of the stream.
+- *may be repeated*: the same request may succeed later. The response has `Retry-After` if the time is known. The bridge
+  itself retries only as the backend's `retry` allows, and never after it has sent content.
+- If clients act on a more precise status of the backend (422 instead of 400, say), the response has that status. The
+  gRPC column applies to calls over gRPC.
+- Every response has an `X-Request-Id`, which is also in the log line of the request. Messages never contain a key, a
+  request body or a stack trace.
 """
 
 _WORDS = "what happened"

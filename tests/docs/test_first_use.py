@@ -128,8 +128,8 @@ def test_what_flags_say(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--from", "openai"], "openai: no such dialect; there are a2a, "),
-        (["--from", "ag-ui", "--to", "nix"], "nix: no such dialect"),
+        (["--from", "openai"], "openai: unknown dialect; expected one of a2a, "),
+        (["--from", "ag-ui", "--to", "nix"], "nix: unknown dialect"),
         ([], "--from: required, the dialect of your frontend: a2a, "),
         (["--from", "aip"], "a route over gRPC needs `listen`"),
     ],

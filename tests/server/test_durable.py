@@ -243,7 +243,7 @@ async def test_runs_belong_to_their_owner(tmp_path: Path) -> None:
 
 
 def test_durable_does_not_go_with_passthrough() -> None:
-    with pytest.raises(ConfigError, match=r"routes\[0\]\.durable: does not go with passthrough"):
+    with pytest.raises(ConfigError, match=r"routes\[0\]\.durable: cannot be combined with passthrough"):
         parse(
             {
                 "backends": {"it": {"dialect": "openai-chat", "url": "http://h"}},

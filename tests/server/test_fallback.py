@@ -160,7 +160,7 @@ async def test_the_log_says_who_answered(two: dict[str, FakeBackend], caplog: py
     assert (first["request_id"], first["back"], first["tried"]) == ("r-1", "claude", "llm,claude")
     assert (second["request_id"], second["back"]) == ("r-2", "llm")
     assert "tried" not in second
-    assert [r.getMessage() for r in caplog.records if "now claude" in r.getMessage()]
+    assert [r.getMessage() for r in caplog.records if "trying claude" in r.getMessage()]
 
 
 async def test_losses_of_a_backend_that_was_left_are_not_told(two: dict[str, FakeBackend]) -> None:

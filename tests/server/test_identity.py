@@ -127,7 +127,10 @@ async def test_from_any_other_address_the_header_is_refused(address: str | None)
     """Even beside a good key: who writes it there tries something."""
     identity = auth(trusted_header="X-User", trusted_proxies=PROXIES, keys=[{"name": "web", "key": "k1"}])
     error = await refusal(identity, visit(address, x_user="alice", x_api_key="k1"))
-    assert (error.code, error.message) == (ErrorCode.UNAUTHORIZED, "The header x-user is not taken from this address.")
+    assert (error.code, error.message) == (
+        ErrorCode.UNAUTHORIZED,
+        "The header x-user is not accepted from this address.",
+    )
     assert await identity.user(visit(address, x_api_key="k1"), "/toy") == "web"
 
 
@@ -474,7 +477,7 @@ async def test_a_header_from_a_stranger_is_refused_before_anything_is_done() -> 
         answer = await post(f"{base}/toy/ask", {"ask": "text"}, x_user="alice")
         none = await post(f"{base}/toy/ask", {"ask": "text"})
     assert (answer.status, none.status) == (401, 401)
-    assert "not taken from this address" in answer.json["wrong"]
+    assert "not accepted from this address" in answer.json["wrong"]
 
 
 @pytest.mark.parametrize("name", [name for name in registry.over_http() if name != "toy"])

@@ -192,7 +192,7 @@ async def test_all_processes_see_the_change(tmp_path: Path, path: Path, workers:
         await until(lambda: come_and_gone(served, "first", "old"), lambda: served.err)
         replaced(path, line("web", "new"))
         await until(lambda: come_and_gone(served, "new", "first"), lambda: served.err)
-        await until(lambda: told(served, "was read again; it holds 1 keys", workers), lambda: served.err)
+        await until(lambda: told(served, "was reloaded: 1 keys", workers), lambda: served.err)
         write(path, "- 5")
         served.process.send_signal(signal.SIGHUP)
         await until(lambda: told(served, "the configuration is not changed"), lambda: served.err)
@@ -335,21 +335,21 @@ def test_dates_as_yaml_reads_them(path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", ": is empty; `[]` stands for no keys"),
-        ("# nobody", ": is empty; `[]` stands for no keys"),
+        ("", ": is empty; write `[]` for no keys"),
+        ("# nobody", ": is empty; write `[]` for no keys"),
         ("web: abc", ":1: expected a list of keys, each as `- {name: \"web\", key_sha256: \"...\"}`; "
             "`dialect-bridge key` prints such a line"),
-        ("- {name: web, key: s3cret}", ":1: [0].key: the file holds hashes alone; "
+        ("- {name: web, key: s3cret}", ":1: [0].key: the file may contain hashes only; "
             "`dialect-bridge key NAME --hash` hashes a key"),
         ("- {name: web}", ":1: [0].key_sha256: missing; this key is required"),
         ("- {name: web, key_sha256: s3cret}", ":1: [0].key_sha256: expected a SHA-256 digest: 64 hexadecimal digits"),
         ("- {name: web, key_sha256: 1234567}", ":1: [0].key_sha256: expected text, got a number; put it in quotes"),
         ("- s3cret", ":1: [0]: expected a mapping, got text"),
         ("- {name: [", ":1: not valid YAML: the file ends where a value is expected"),
-        (line("a", "1") + line("b", "1"), ":2: [1]: the same key as [0]; its user could not be told"),
-        (line("a", "inline"), ":1: [0]: the same key as server.auth.keys[0]; its user could not be told"),
+        (line("a", "1") + line("b", "1"), ":2: [1]: the same key as [0]; its user would be ambiguous"),
+        (line("a", "inline"), ":1: [0]: the same key as server.auth.keys[0]; its user would be ambiguous"),
         (line("page", "1"), ":1: [0].name: page is the user of server.page_key"),
-        (line("a", "the-pages"), ":1: [0]: the same key as server.page_key; its user could not be told"),
+        (line("a", "the-pages"), ":1: [0]: the same key as server.page_key; its user would be ambiguous"),
         (line("a", "1", routes=["/toi"]), ':1: [0].routes[0]: no route is mounted at "/toi"; did you mean "/toy"?'),
         (line("a", "1", operations=["raed"]), ':1: [0].operations[0]: unknown operation "raed"; did you mean "read"? '
             "Known operations: run, read, cancel, delete, models, register, metrics, page, *"),

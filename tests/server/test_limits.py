@@ -74,7 +74,7 @@ async def test_requests_of_a_key_in_a_minute() -> None:
         assert [(await post(url, HELLO, **ANN)).status for _ in range(3)] == [200] * 3
         refused = await post(url, HELLO, **ANN)
         assert (refused.status, refused.json["error"]["code"]) == (429, "rate_limit_exceeded")
-        assert refused.json["error"]["message"] == "There were too many requests with this key in a minute."
+        assert refused.json["error"]["message"] == "This key has sent too many requests within a minute."
         assert 1 <= int(refused.headers["retry-after"]) <= 20
         # Another key has its own; another dialect its own words.
         assert (await post(url, HELLO, **BOB)).status == 200
@@ -162,7 +162,7 @@ async def test_requests_of_a_key_at_the_same_time() -> None:
         await it.arrived.get()
         refused = await post(url, HELLO, **ANN)
         assert (refused.status, refused.headers["retry-after"]) == (429, "1")
-        assert refused.json["error"]["message"] == "This key has 1 requests at the same time already, its limit."
+        assert refused.json["error"]["message"] == "This key has reached its limit of 1 concurrent requests."
         second = asyncio.create_task(post(url, HELLO, **BOB))
         await it.arrived.get()
         it.release.set()

@@ -136,7 +136,7 @@ async def test_a_token_means_nothing_where_there_is_no_page() -> None:
 @pytest.mark.parametrize(
     ("server", "told"),
     [
-        ({"page": False, "page_key": "k"}, "server.page_key: there is no page that it could open"),
+        ({"page": False, "page_key": "k"}, "server.page_key: page is false, so there is no page to open"),
         (
             {"auth": {"keys": [{"name": "page", "key": "other"}]}, "page_key": "k"},
             r"server.auth.keys\[0\].name: page is the user of server.page_key",
@@ -523,7 +523,7 @@ async def test_a_trace_has_one_reader_and_there_are_few() -> None:
         for token in tokens:
             await stack.enter_async_context(watching(base, token))
         again, more = await get(f"{base}/_page/trace/{tokens[0]}"), await get(f"{base}/_page/trace/{made()}")
-        assert (again.status, again.json["error"]["message"]) == (409, "This trace is read already.")
+        assert (again.status, again.json["error"]["message"]) == (409, "This trace already has a reader.")
         assert (more.status, more.json["error"]["code"]) == (503, "overloaded")
 
 

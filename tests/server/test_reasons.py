@@ -140,7 +140,7 @@ async def test_a_fallback_says_what_failed(caplog: pytest.LogCaptureFixture) -> 
         async with serving(setup) as base:
             assert (await post(f"{base}/v1/chat/completions", {**BODY, "stream": True})).status == 200
     (line,) = lines(caplog)
-    assert "llm failed, now other: backend_error: no power" in line
+    assert "llm failed, trying other: backend_error: no power" in line
     assert "answered 500: " in line
 
 

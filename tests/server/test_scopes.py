@@ -156,7 +156,7 @@ async def test_words_of_a_claim_stand_for_routes_and_operations() -> None:
         ),
         (
             {"jwt": {"secret": SECRET, "scopes": {"x": {"operations": ["run"]}}}},
-            "server.auth.jwt.scope_claim: missing; scopes says what its words allow",
+            "server.auth.jwt.scope_claim: missing; scopes needs the claim that names them",
         ),
         (
             {"jwt": {"secret": SECRET, "scope_claim": "scope", "scopes": {"x": {"operations": ["raed"]}}}},
@@ -165,7 +165,7 @@ async def test_words_of_a_claim_stand_for_routes_and_operations() -> None:
         ),
         (
             {"jwt": {"secret": SECRET, "scope_claim": "scope", "scopes": {"x": {"operations": ["metrics"]}}}},
-            "server.auth.jwt.scopes.x.operations: tokens name users, who may not read the metrics",
+            "server.auth.jwt.scopes.x.operations: tokens cannot give access to the metrics",
         ),
         (
             {"jwt": {"secret": SECRET, "scope_claim": "scope", "scopes": {"x": {"routes": ["/toi"]}}}},

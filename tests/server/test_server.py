@@ -296,7 +296,7 @@ async def test_a_silent_stream_is_kept_warm() -> None:
 async def test_an_agent_in_this_process_that_hangs_is_given_up() -> None:
     async with serving(config(backend={"timeouts": {"idle": "200ms"}})) as base:
         reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "slow"}), 40)
-    assert b'"wrong":"The backend fell silent for 0.2 s."' in reply.body
+    assert b'"wrong":"The backend sent nothing for 0.2 s."' in reply.body
 
 
 # ---------------------------------------------------------------------- tries
@@ -522,7 +522,7 @@ async def test_a_stream_that_does_not_finish_in_time_is_told_so() -> None:
             while not backend.seen:
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.1)
-        assert (await client).body == SAID + b'data: {"wrong":"The server is stopping; the run was cut."}\n\n'
+        assert (await client).body == SAID + b'data: {"wrong":"The server is shutting down; the run was aborted."}\n\n'
 
 
 async def test_five_hundred_requests_leave_nothing_behind() -> None:

@@ -162,7 +162,7 @@ async def test_a_stop_drains_all_workers(tmp_path: Path, signals: int, tell: Cal
                 held.release.set()
             bodies = [(await stream).body for stream in streams]
             assert await asyncio.to_thread(served.process.wait, 20) == 0
-            end = b"data: [DONE]\n\n" if signals == 1 else b"The server is stopping"
+            end = b"data: [DONE]\n\n" if signals == 1 else b"The server is shutting down"
             assert [body for body in bodies if end not in body] == []
 
 
@@ -339,7 +339,7 @@ async def test_a_stop_ends_what_is_left_of_an_old_configuration(tmp_path: Path) 
                 served.process.send_signal(signal.SIGHUP)
                 await until(lambda: "new configuration is" in served.err, lambda: served.err)
                 assert await stopped(served) == 0
-                assert b"The server is stopping" in (await stream).body
+                assert b"The server is shutting down" in (await stream).body
 
 
 async def test_agents_over_grpc_are_taken_over(tmp_path: Path) -> None:
@@ -368,6 +368,6 @@ async def test_agents_over_grpc_are_taken_over(tmp_path: Path) -> None:
         write("c", max_message=1000)
         served.process.send_signal(signal.SIGHUP)
         await until(lambda: "not changed" in served.err, lambda: served.err)
-        assert f"tls and max_message of {listen} belong to its listener: that takes a restart" in served.err
+        assert f"tls and max_message of {listen} belong to its listener: a change needs a restart" in served.err
         assert await agents() == ["b"]
         assert await stopped(served) == 0

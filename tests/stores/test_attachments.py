@@ -330,7 +330,7 @@ async def test_the_secret_lives_through_a_restart_and_is_shared(tmp_path: Path) 
 
 def test_a_file_that_holds_no_secret_is_told(tmp_path: Path) -> None:
     (tmp_path / "s").write_text("short")
-    with pytest.raises(ConfigError, match="holds no secret"):
+    with pytest.raises(ConfigError, match="contains no secret"):
         kept_secret(tmp_path / "s")
 
 

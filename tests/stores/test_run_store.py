@@ -26,7 +26,7 @@ from bridge.stores import (
 )
 from bridge.stores.notifier import Listener
 from bridge.stores.redis_runs import RedisRuns
-from bridge.stores.runs import CANCEL_QUEUED, NOBODY, Full, Room
+from bridge.stores.runs import CANCEL_QUEUED, NONE_BLOCKED, Blocked, QueueLimits
 from tests.stores.run_engines import SECRET, Redis, RunEngine
 from tests.strategies import AWKWARD
 
@@ -318,9 +318,9 @@ async def test_a_run_that_somebody_took_is_not_claimed(run_store: RunStore) -> N
     assert await run_store.claim("you", 30) is None
 
 
-async def claimed(store: RunStore, full: Full = NOBODY) -> str | None:
+async def claimed(store: RunStore, blocked: Blocked = NONE_BLOCKED) -> str | None:
     """The id of the run that is claimed now."""
-    record = await store.claim("me", 30, full=full)
+    record = await store.claim("me", 30, blocked=blocked)
     return record.key.run_id if record is not None else None
 
 
@@ -344,10 +344,10 @@ async def test_who_has_no_place_is_passed_over(run_store: RunStore) -> None:
     await run_store.create(key("a", "t", "ann"), "f", "p")
     await run_store.create(RunKey("bob", "/x#tasks", "t", "b"), "f", "p")
     await run_store.create(RunKey("bob", "/y", "t", "c"), "f", "p")
-    assert await claimed(run_store, Full({"ann", "bob"})) is None
-    assert await claimed(run_store, Full({"ann"}, {"/x"})) == "c"
-    assert await claimed(run_store, Full({"ann"}, {"/x"})) is None
-    assert await claimed(run_store, Full({"ann"})) == "b"
+    assert await claimed(run_store, Blocked({"ann", "bob"})) is None
+    assert await claimed(run_store, Blocked({"ann"}, {"/x"})) == "c"
+    assert await claimed(run_store, Blocked({"ann"}, {"/x"})) is None
+    assert await claimed(run_store, Blocked({"ann"})) == "b"
     assert await claimed(run_store) == "a"
 
 
@@ -359,37 +359,37 @@ async def test_a_claimed_run_that_is_given_back_is_the_next(run_store: RunStore)
     assert [await claimed(run_store) for _ in range(3)] == ["r0", "r1", None]
 
 
-async def full_of(store: RunStore, run: RunKey, room: Room) -> str:
+async def full_of(store: RunStore, run: RunKey, limits: QueueLimits) -> str:
     with pytest.raises(BackendError) as caught:
-        await store.create(run, "f", "p", room=room)
+        await store.create(run, "f", "p", limits=limits)
     assert caught.value.failure.http_status == 429
     assert caught.value.failure.headers == {"retry-after": "1"}
     return caught.value.message
 
 
-async def test_the_queue_has_room_for_so_many(run_store: RunStore) -> None:
+async def test_the_queue_is_bounded(run_store: RunStore) -> None:
     """Runs that have not ended count, those that are driven included."""
-    room = Room(owner=2, scope=3, all=4)
+    limits = QueueLimits(owner=2, scope=3, all=4)
 
     async def create(name: str, owner: str, scope: str) -> None:
-        await run_store.create(RunKey(owner, scope, name, name), "f", "p", room=room)
+        await run_store.create(RunKey(owner, scope, name, name), "f", "p", limits=limits)
 
     await create("1", "ann", "/x")
     await create("2", "ann", "/x#tasks")
-    assert "of this user" in await full_of(run_store, RunKey("ann", "/y", "3", "3"), room)
+    assert "of this user" in await full_of(run_store, RunKey("ann", "/y", "3", "3"), limits)
     await create("1", "ann", "/x")  # it is there
     await create("4", "bob", "/x")
-    assert "of this route" in await full_of(run_store, RunKey("cay", "/x#tasks", "5", "5"), room)
+    assert "of this route" in await full_of(run_store, RunKey("cay", "/x#tasks", "5", "5"), limits)
     await create("6", "bob", "/xy")
-    assert "of this server" in await full_of(run_store, RunKey("cay", "/z", "7", "7"), room)
+    assert "of this server" in await full_of(run_store, RunKey("cay", "/z", "7", "7"), limits)
     ended = RunKey("ann", "/x", "1", "1")
     assert await run_store.acquire(ended, "me", 30)
     await run_store.append(ended, "me", 0, ["x"])
-    assert "of this user" in await full_of(run_store, RunKey("ann", "/y", "8", "8"), room)
+    assert "of this user" in await full_of(run_store, RunKey("ann", "/y", "8", "8"), limits)
     await run_store.append(ended, "me", 1, ["end"], end=True)
     await run_store.append(ended, "me", 1, ["end"], end=True)  # tried again
     await create("8", "ann", "/x")
-    assert "of this server" in await full_of(run_store, RunKey("cay", "/z", "9", "9"), room)
+    assert "of this server" in await full_of(run_store, RunKey("cay", "/z", "9", "9"), limits)
     await run_store.create(RunKey("cay", "/z", "9", "9"), "f", "p")
 
 
@@ -438,7 +438,7 @@ async def test_alone_in_its_thread(run_engine: RunEngine) -> None:
     assert await two.get(key("b")) is None, "a run that was refused is not there"
     again = await two.create(key("a"), "f", "plan", alone=True)
     assert (again.new, again.record.key) == (False, key("a"))
-    with pytest.raises(StoreConflict, match="something else"):
+    with pytest.raises(StoreConflict, match="for another request"):
         await two.create(key("a"), "g", "plan", alone=True)
     for other in (key("b", thread="u"), key("b", owner="you"), key("b", scope="z")):
         assert (await two.create(other, "f", "plan", alone=True)).new

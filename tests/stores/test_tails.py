@@ -11,8 +11,8 @@ from redis.asyncio import Redis as Client
 
 from bridge.stores import LeaseLost, RunStore, redis_runs, sqlite_log, sqlite_runs
 from bridge.stores.notifier import Listener
+from bridge.stores.redis_batches import BatchedScript
 from bridge.stores.redis_runs import RedisRuns, open_client
-from bridge.stores.redis_together import Together
 from bridge.stores.runs import LogEntry
 from bridge.stores.tails import Tails
 from tests.stores.run_engines import Redis, RunEngine
@@ -188,7 +188,7 @@ async def test_calls_that_wait_go_in_one_write(redis_engine: Redis) -> None:
     client, _ = open_client(redis_engine.url)
     counting: Any = Counting(client)
     script = "if ARGV[1] == '7' then return redis.error_reply('ODD seven') end return {KEYS[1], ARGV[1]}"
-    together = Together(counting, script)
+    together = BatchedScript(counting, script)
     try:
         for _ in range(2):
             calls = [together.call([f"k{n}"], n) for n in range(150)]

@@ -203,7 +203,7 @@ async def test_who_stood_still_is_overtaken_and_loses_nothing_of_others(
             renewals = spy_again(slow, monkeypatch)
             assert await renewals.get() == []
         await asyncio.sleep(0)
-        assert "a turn was lost" in caplog.text
+        assert "a conversation lock was lost" in caplog.text
     async with slow.turn("o", "s", "t"):
         await tickets(engine, 1)
 

@@ -26,16 +26,16 @@ def test_aliases_that_stand_for_billions_are_refused() -> None:
 ADVICE: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "variable without braces": (
         {"api_key": "$LLM_KEY"}, {},
-        "backends.it.api_key: $LLM_KEY is taken as it stands; an environment variable is written ${LLM_KEY}",
+        "backends.it.api_key: $LLM_KEY is used literally; an environment variable is written ${LLM_KEY}",
     ),
     "model without braces": (
         {"model": "$MODEL"}, {},
-        "backends.it.model: $MODEL is taken as it stands; an environment variable is written ${MODEL}",
+        "backends.it.model: $MODEL is used literally; an environment variable is written ${MODEL}",
     ),
-    "durable, and nobody can resume": (
+    "durable without clients that resume": (
         {}, {"durable": True},
-        "routes[0].durable: clients of openai-chat cannot resume a stream; each run is stored, and goes on when its "
-        "client leaves, for nobody",
+        "routes[0].durable: clients of openai-chat cannot resume a stream, so that runs are stored, and "
+        "continue after their clients disconnect, without use",
     ),
     "url of an endpoint": (
         {"url": "http://llm.example/v1/chat/completions"}, {},

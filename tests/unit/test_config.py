@@ -432,14 +432,14 @@ def test_where_keys_of_callers_belong(more: dict[str, Any], meant: str) -> None:
         ("{health: {live: /x, ready: /x}}", ["server.health.ready: the same path as live"]),
         ("{health: {live: /v1/models}}", ['routes[0].path: GET "/v1/models" is already served by server.health.live']),
         ("{host: 0.0.0.0}", [
-            "server.host: other machines can reach this address and nothing asks them for a key; "
-            "list keys under server.auth.keys, or write `auth: none` to serve everybody"]),
+            "server.host: other machines can reach this address without a key; "
+            "list keys under server.auth.keys, or write `auth: none` to serve anyone"]),
         ("{auth: open}", ["server.auth: expected a mapping with keys, or the word none, got text"]),
         ("{auth: off}", ["server.auth: expected a mapping with keys, or the word none, got false"]),
         ("{auth: {}}", [
-            "server.auth: names no keys; list them under keys, or write `auth: none` to serve everybody"]),
+            "server.auth: names no keys; list them under keys, or write `auth: none` to serve anyone"]),
         ("{auth: {keys: []}}", [
-            "server.auth: names no keys; list them under keys, or write `auth: none` to serve everybody"]),
+            "server.auth: names no keys; list them under keys, or write `auth: none` to serve anyone"]),
         ("{auth: {keys: [abc]}}", ["server.auth.keys[0]: expected a mapping, got text"]),
         ("{auth: {keys: [{key: abc}]}}", ["server.auth.keys[0].name: missing; this key is required"]),
         ("{auth: {keys: [{name: a, key: ''}]}}", ["server.auth.keys[0].key: must not be empty"]),
@@ -459,7 +459,7 @@ def test_where_keys_of_callers_belong(more: dict[str, Any], meant: str) -> None:
         ("{auth: {keys: [{name: a, key: b}, {name: a, key: c}]}}", [
             'server.auth.keys[1].name: "a" is already the name of keys[0]']),
         ("{auth: {keys: [{name: a, key: b}, {name: c, key: b}]}}", [
-            "server.auth.keys[1]: the same key as server.auth.keys[0]; its user could not be told"]),
+            "server.auth.keys[1]: the same key as server.auth.keys[0]; its user would be ambiguous"]),
         ("{auth: {jwt: {}}}", [
             "server.auth.jwt: expected exactly one of jwks_url and secret, got neither"]),
         ("{auth: {jwt: {secret: x, jwks_url: 'https://h/keys'}}}", [
@@ -473,14 +473,14 @@ def test_where_keys_of_callers_belong(more: dict[str, Any], meant: str) -> None:
             "HS256, HS384, HS512, RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA"]),
         ("{auth: {jwt: {jwks_url: keys}}}", [f"server.auth.jwt.jwks_url: {URL}, got text"]),
         ("{auth: {trusted_header: X-User}}", [
-            "server.auth.trusted_proxies: missing; whoever reaches the bridge could write trusted_header"]),
+            "server.auth.trusted_proxies: missing; without it any client could set trusted_header"]),
         ("{auth: {trusted_proxies: [10.0.0.1], keys: [{name: a, key: b}]}}", [
-            "server.auth.trusted_header: missing; trusted_proxies belongs to it"]),
+            "server.auth.trusted_header: missing; trusted_proxies needs it"]),
         ("{auth: {trusted_header: X-User, trusted_proxies: [10.0.0.1/8]}}", [
             "server.auth.trusted_proxies[0]: expected an IP address, or a network such as 10.0.0.0/8 "
             '(no bits set beyond its length), got text']),
         ("{limits: {per_key: {concurrent: 5}}}", [
-            "server.limits.per_key: nothing tells users apart, so that all would share this; list keys under "
+            "server.limits.per_key: users are not identified, so all would share this limit; list keys under "
             "server.auth, or use concurrent and queue"]),
     ],
 )  # fmt: skip
@@ -523,7 +523,7 @@ def test_mistakes_in_server(tmp_path: Path, server: str, lines: list[str]) -> No
         ("{dialect: toy-chat, url: 'http://h:x'}", [f'backends.it.url: {URL}, got "http://h:x"']),
         ("{dialect: toy-chat, url: 'http://h/a b'}", [f'backends.it.url: {URL}, got "http://h/a b"']),
         ("{dialect: toy-chat, url: 'https://u:p@h/v1'}", [
-            "backends.it.url: a user name or password does not belong into a URL; write the key as api_key"]),
+            "backends.it.url: expected a URL without a user name or password; write the key as api_key"]),
         ("{dialect: python}", ['backends.it.target: missing; dialect python needs "module:function"']),
         ("{dialect: python, target: a.b}", [
             'backends.it.target: expected "module:function", as in "mypkg.agent:run", got "a.b"']),
@@ -588,7 +588,7 @@ def test_mistakes_in_a_backend(tmp_path: Path, backend: str, lines: list[str]) -
         ("{dialect: toy-agent, path: '/a b', backend: demo}", [
             'routes[1].path: expected a path without white space, ?, #, { and }, got "/a b"']),
         ("{dialect: toy-agent, path: /a//, backend: demo}", [
-            'routes[1].path: expected a path without empty pieces, got "/a//"']),
+            'routes[1].path: expected a path without empty segments, got "/a//"']),
         ("{dialect: toy-agent, path: /a, backend: dmeo}", [
             'routes[1].backend: unknown backend "dmeo"; did you mean "demo"? Known backends: demo, llm']),
         ("{dialect: toy-agent, path: /a, models: {\"gpt-*\": lm}}", [
@@ -612,7 +612,7 @@ def test_mistakes_in_a_backend(tmp_path: Path, backend: str, lines: list[str]) -
         ("{dialect: toy-agent, path: /a, backend: [demo, dmo]}", [
             'routes[1].backend[1]: unknown backend "dmo"; did you mean "demo"? Known backends: demo, llm']),
         ("{dialect: toy-agent, path: /a, backend: [demo, demo]}", [
-            "routes[1].backend[1]: this backend stands in the list already"]),
+            "routes[1].backend[1]: this backend is already in the list"]),
         ("{dialect: toy-agent, path: /a, backend: [demo, {name: demo}]}", [
             "routes[1].backend[1]: either all entries have a weight or none has"]),
         ("{dialect: toy-agent, path: /a, backend: [{name: demo, weight: 0}]}", [
@@ -624,7 +624,7 @@ def test_mistakes_in_a_backend(tmp_path: Path, backend: str, lines: list[str]) -
         ("{dialect: toy-agent, path: /a, models: {m: [demo, dmo]}}", [
             'routes[1].models.m[1]: unknown backend "dmo"; did you mean "demo"? Known backends: demo, llm']),
         ("{dialect: toy-agent, path: /a, backend: {chat: demo}}", [
-            "routes[1].backend: the requests of dialect toy-agent know no modes; name one backend, or write models"]),
+            "routes[1].backend: requests of dialect toy-agent have no modes; name one backend, or use models"]),
         ("{dialect: toy-chat, path: /v1/, backend: demo}", [
             'routes[1].path: POST "/v1/chat/completions" is already served by routes[0] (toy-chat)']),
         ("{dialect: toy-agent, path: /v1/models, backend: demo}", [
@@ -648,7 +648,7 @@ def test_mistakes_in_a_route(tmp_path: Path, route: str, lines: list[str]) -> No
     ("text", "lines"),
     [
         ("", ["config.yaml: the configuration is empty; it needs backends and routes"]),
-        ("- 1\n", ["config.yaml:1: the configuration is no mapping; it needs the keys backends and routes"]),
+        ("- 1\n", ["config.yaml:1: the configuration is not a mapping; it needs the keys backends and routes"]),
         ("server: {}\n", [
             "config.yaml:1: backends: missing; this key is required",
             "config.yaml:1: routes: missing; this key is required"]),
@@ -909,7 +909,7 @@ def models() -> list[type[BaseModel]]:
 
 
 def test_every_key_has_a_line_that_says_what_it_is() -> None:
-    assert len(models()) == 21
+    assert len(models()) == 22
     for model in models():
         for name, field in model.model_fields.items():
             assert field.description, f"{model.__name__}.{name}"
@@ -1018,5 +1018,5 @@ def check_schema(schema: Any, definitions: dict[str, Any]) -> None:
 def test_headers_of_the_connection_are_nobodys_to_give(name: str) -> None:
     for section in ({"forward_headers": [name]}, {"headers": {name: "1"}}):
         backends = {"demo": {"dialect": "demo"}, "b": {"dialect": "toy-chat", "url": "http://h", **section}}
-        with pytest.raises(ConfigError, match="made for each connection"):
+        with pytest.raises(ConfigError, match="set by the bridge"):
             parse(mapping(backends=backends))

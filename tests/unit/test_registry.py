@@ -172,12 +172,12 @@ def test_the_other_side_is_refused_by_name() -> None:
     route = {"dialect": "only-called", "path": "/", "backend": "b"}
     demo = {"backends": {"b": {"dialect": "demo"}}, "routes": [route]}
     with pytest.raises(
-        ConfigError, match=r"only-called is spoken by backends only; a route can speak one of a2a, ag-kit"
+        ConfigError, match=r"only-called can be used by backends only; a route can use one of a2a, ag-kit"
     ):
         parse(demo)
     back = {"b": {"dialect": "only-served", "url": "http://h"}}
     with pytest.raises(
-        ConfigError, match=r"only-served is spoken by routes only; a backend can speak one of a2a, ag-kit"
+        ConfigError, match=r"only-served can be used by routes only; a backend can use one of a2a, ag-kit"
     ):
         parse({"backends": back, "routes": [{"dialect": "openai-chat", "path": "/", "backend": "b"}]})
 
@@ -186,6 +186,6 @@ def test_the_other_side_is_refused_by_name() -> None:
 def test_init_offers_each_side_what_it_has(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = str(tmp_path / "it.yaml")
     assert main(["init", "--from", "only-called", "--output", file]) == 2
-    assert "--from only-called: backends speak it, and no route" in capsys.readouterr().err
+    assert "--from only-called: only backends can speak this dialect" in capsys.readouterr().err
     assert main(["init", "--from", "openai-chat", "--to", "only-served", "--output", file]) == 2
-    assert "--to only-served: routes speak it, and no backend" in capsys.readouterr().err
+    assert "--to only-served: only routes can speak this dialect" in capsys.readouterr().err

@@ -83,7 +83,7 @@ class Inquiries:
                         conversation.room.release()
                         return message
                 if session_id is not None and session_id not in self.conversations:
-                    raise EOFError(f"the session {session_id!r} is over")
+                    raise EOFError(f"the session {session_id!r} has ended")
                 await self._news.wait()
 
     async def for_handlers(self, session_id: str) -> AgentMessage:
@@ -110,7 +110,7 @@ class Inquiries:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if conversation.unread:
-                await rpc.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "The answers are not read.")
+                await rpc.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "The caller does not read the answers.")
             for body in reply.session.farewell() if not conversation.over.is_set() else ():
                 await conversation.send(AgentMessage.from_bytes(body))
         finally:

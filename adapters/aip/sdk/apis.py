@@ -33,9 +33,9 @@ class ApiCall:
         if not url.startswith(("http://", "https://")):
             raise ValueError("api_url: expected a URL with http or https")
         if _PLACE.search(urlsplit(url).netloc):
-            raise ValueError("api_url: arguments may stand in its path and query, not in its host")
+            raise ValueError("api_url: arguments are allowed in the path and the query, not in the host")
         if _climbs(url):
-            raise ValueError("api_url: expected a path without . and .. as its parts")
+            raise ValueError("api_url: expected a path without the segments . and ..")
         self.url = url
         self.headers = dict(headers or {})
         self.timeout = timeout
@@ -65,7 +65,7 @@ class ApiCall:
             ) as answer,
         ):
             if 300 <= answer.status < 400:
-                raise ValueError(f"HTTP status {answer.status}: the service redirects, which is not followed")
+                raise ValueError(f"HTTP status {answer.status}: the service redirects; redirects are not followed")
             text = await self._text(answer)
             if not answer.ok:
                 raise ValueError(f"HTTP status {answer.status}: {text[:_SHOWN]}")
@@ -75,7 +75,7 @@ class ApiCall:
         """The URL with its arguments, none of which can leave its place: models and strangers choose them."""
         missing = [name for name in named if name not in arguments]
         if missing:
-            raise ValueError(f"missing argument {missing[0]!r}, which is part of the address")
+            raise ValueError(f"missing argument {missing[0]!r}, which is part of the URL")
         values = {name: as_map_value(arguments[name]) for name in named}
         url = _PLACE.sub(lambda place: quote(values[place[1]], safe=""), self.url)
         for name in _PLACE.findall(urlsplit(self.url).path):

@@ -55,7 +55,7 @@ class Client:
 
     def _end(self) -> Exception:
         if self._call.status is None:
-            return EOFError(f"the session {self.session_id!r} is over")
+            return EOFError(f"the session {self.session_id!r} has ended")
         code, details = self._call.status
         failed: Exception = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=details)
         return failed

@@ -77,7 +77,7 @@ class Node:
     async def _serve(self, agent_registry: AgentRegistry, host: Host, guard: Guard | None = None) -> None:
         """Raises `OSError` when the address cannot be had, `RuntimeError` when it is served by this node already."""
         if self._server is not None:
-            raise RuntimeError(f"the node at {self.address} is started already")
+            raise RuntimeError(f"the node at {self.address} has already been started")
         server = GrpcServer(self.address, dialect, agent_registry, self._settings, host, guard=guard)
         await server.start()
         self._server = server

@@ -1,4 +1,4 @@
-"""The section `backends`: what answers, and how patiently it is called."""
+"""The section `backends`: models and agents, and how they are called."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from bridge.config.units import Duration, DurationOrOff, Size
 
 
 class Timeouts(Section):
-    """Each in seconds, None = no limit."""
+    """Timeouts in seconds; None = no limit."""
 
     connect: DurationOrOff = Field(default=5.0, description="to establish a connection; off = no limit")
     first_event: DurationOrOff = Field(default=60.0, description="from the request to the first event; off = no limit")
@@ -39,7 +39,7 @@ class Timeouts(Section):
 
 
 class Retry(Section):
-    # One try unless it is asked for: clients (the OpenAI SDK among them) retry by themselves, and counts multiply.
+    # One attempt by default: clients such as the OpenAI SDK retry themselves, and the numbers would multiply.
     attempts: Positive = Field(default=1, description="maximum number of attempts; none after content was passed on")
     backoff: Duration = Field(default=0.5, description="delay before the second attempt; doubled for each further one")
     max_backoff: Duration = Field(
@@ -56,7 +56,7 @@ class Breaker(Section):
 
 
 class Backend(Section):
-    """Something that answers: a model, an agent, or the demo."""
+    """A model, an agent, or the demo."""
 
     dialect: BackDialect = Field(description="dialect of the backend; also demo (built in) and python (your generator)")
     url: OptionalBackendUrl = Field(

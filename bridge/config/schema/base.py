@@ -22,7 +22,7 @@ def or_none_word(schema: dict[str, Any]) -> None:
 
 
 def _or_word(schema: dict[str, Any], word: dict[str, Any]) -> None:
-    """Lets the JSON Schema of a section also take a word."""
+    """Make the JSON Schema of a section also accept a word."""
     choices = schema.pop("anyOf", None) or [{"$ref": schema.pop("$ref")}]
     schema["anyOf"] = [*choices, word]
 
@@ -46,7 +46,7 @@ class Section(BaseModel):
 
 
 class Places(Section):
-    """How many requests run at once, and how many may wait."""
+    """Maximum numbers of concurrent and queued requests."""
 
     concurrent: Positive = Field(description="concurrent requests and stored runs, in all workers together")
     queue: Whole = Field(
@@ -55,7 +55,7 @@ class Places(Section):
 
 
 def dialect_options(value: Any, model: type[Options] | None) -> Options:
-    """Options as the dialect's own model; its errors keep their places below `options`."""
+    """Return options as the dialect's own model, whose errors have paths below `options`."""
     if model is None:
         return Options()  # The dialect is unknown, which is an error already.
     given = value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value

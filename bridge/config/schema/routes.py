@@ -1,4 +1,4 @@
-"""The section `routes`: what frontends find, and where."""
+"""The section `routes`: the frontends, and the paths at which they are served."""
 
 from __future__ import annotations
 
@@ -24,6 +24,25 @@ from bridge.config.kinds import (
 )
 from bridge.config.problems import at, wrong
 from bridge.config.schema.base import FreeOptions, OrOff, Places, Section, dialect_options
+
+
+def or_name(schema: dict[str, Any]) -> None:
+    """Let the JSON Schema of a section also take a name."""
+    schema["anyOf"] = [*schema["anyOf"], {"type": "string"}]
+
+
+class Extras(Section):
+    """Requests that the bridge forwards without translating them."""
+
+    backend: BackendName = Field(
+        description="OpenAI-compatible backend to which requests for embeddings, audio, images, completions, "
+        "moderations and reranking are forwarded unchanged"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_is_backend(cls, value: Any) -> Any:
+        return {"backend": value} if isinstance(value, str) else value
 
 
 class Route(Section):
@@ -54,10 +73,10 @@ class Route(Section):
     tools: BackendName | None = Field(
         default=None, description="backend whose registered tools the bridge offers to the model and runs"
     )
-    extras: BackendName | None = Field(
+    extras: Extras | None = Field(
         default=None,
-        description="OpenAI-compatible backend to which requests for embeddings, audio, images, completions, "
-        "moderations and reranking are forwarded unchanged",
+        json_schema_extra=or_name,
+        description="endpoints forwarded without translation; `extras: name` is short for `extras: {backend: name}`",
     )
     max_tool_rounds: Positive = Field(default=8, description="maximum number of tool rounds in one run")
     listen: Address | None = Field(default=None, description="address of a gRPC dialect, host:port, instead of path")
@@ -96,7 +115,10 @@ class Route(Section):
                 raise at((key,), wrong(f"a route of {self.dialect} is reached by {' and '.join(needed)} instead"))
         for key in ("passthrough", "durable"):
             if grpc and getattr(self, key):
-                raise at((key,), wrong(f"a route of {self.dialect} has none; its sessions are its own"))
+                raise at(
+                    (key,),
+                    wrong(f"a route of {self.dialect} does not have this key: the dialect manages its own sessions"),
+                )
         if self.durable and found is not None and found.framing is Framing.JSON_LINES:
             raise at(("durable",), wrong(f"a route of {self.dialect} streams JSON lines, which cannot be resumed"))
         return self
@@ -107,38 +129,38 @@ class Route(Section):
             return self
         key = ("mid_stream_fallback",)
         if all(len(names_in(group)) == 1 for group in self.groups):
-            raise at(key, wrong("there is nobody else to ask; list several backends"))
+            raise at(key, wrong("there is no other backend to try; list several"))
         if self.passthrough or self.tools is not None:
             other = "passthrough" if self.passthrough else "tools"
-            raise at(key, wrong(f"does not go with {other}: only words that are translated can be gone on with"))
+            raise at(key, wrong(f"cannot be combined with {other}: only translated text can be continued"))
         return self
 
     @property
     def mount(self) -> str:
-        """The name of the route: its path, or its agent at its address."""
+        """The name of the route: its path, or its address and agent."""
         return self.path or f"grpc://{self.listen}/{self.agent_id}"
 
     @property
     def backends(self) -> tuple[str, ...]:
-        """The names of all backends that this route may use, in order of writing, each once."""
+        """The names of all backends of this route, in order and without duplicates."""
         return tuple(dict.fromkeys(name for group in self.groups for name in names_in(group)))
 
     @property
     def groups(self) -> tuple[Names, ...]:
-        """All backends that its requests may reach, in the order of the file."""
+        """All groups of backends of this route, in the order of the file."""
         if self.backend is not None and not isinstance(self.backend, dict):
             return (self.backend,)
         return tuple((self.backend or self.models or {}).values())
 
     def by_mode(self, modes: tuple[str, ...]) -> dict[str, Names]:
-        """Mode -> backend, empty where one serves all. A mode that is not written has the backend of the first."""
+        """Return the backends by mode, empty if there are no modes. Missing modes have the backend of the first one."""
         if not isinstance(self.backend, dict):
             return {}
         first = next(name for mode in modes if (name := self.backend.get(mode)))
         return {mode: self.backend.get(mode, first) for mode in modes}
 
     def endpoints(self) -> list[tuple[str, Endpoint]]:
-        """The HTTP endpoints of the dialect, each with its full path; none of one over gRPC."""
+        """Return the HTTP endpoints of the dialect, each with its full path; none over gRPC."""
         if self.path is None:
             return []
         mount = "" if self.path == "/" else self.path

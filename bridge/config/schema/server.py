@@ -1,4 +1,4 @@
-"""The section `server`: how and for whom to serve."""
+"""The section `server`: addresses, limits, authentication, observability."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ HttpClient = Literal["aiohttp", "httptools"]
 
 
 class Cors(Section):
-    # Open unless said otherwise: browsers are the normal clients of AgentScope, AG-Kit and AG-UI, whose own servers are
-    # open too. What is kept is for origins that are named.
+    # Open by default: browsers are the usual clients of AgentScope, AG-Kit and AG-UI, whose own servers are open, too.
+    # Stored data are only for listed origins.
     origins: tuple[Origin, ...] = Field(
         default=("*",),
         description='origins whose pages may send requests; with "*" any page may, but none may read stored data '
@@ -93,7 +93,7 @@ class Limits(Places):
 
 
 class Allowed(Section):
-    """What a key, or a word of a token's claim, allows."""
+    """The permissions of a key, or of a scope of a token."""
 
     routes: tuple[str, ...] = Field(
         default=("*",), min_length=1, description='mount paths of the routes that the key opens; "*" = all'
@@ -122,7 +122,7 @@ class Client(Allowed):
 
 
 class FileKey(Client):
-    """A key in the keys file, which holds hashes alone."""
+    """A key in the keys file, which contains only hashes."""
 
     key_sha256: Digest = Field(description="the SHA-256 of the key, in hexadecimal", repr=False)
 
@@ -130,7 +130,7 @@ class FileKey(Client):
     @classmethod
     def _no_clear_key(cls, data: Any) -> Any:
         if isinstance(data, dict) and "key" in data:
-            raise at(("key",), wrong("the file holds hashes alone; `dialect-bridge key NAME --hash` hashes a key"))
+            raise at(("key",), wrong("the file may contain hashes only; `dialect-bridge key NAME --hash` hashes a key"))
         return data
 
     @property
@@ -194,7 +194,7 @@ class Jwt(Section):
         if (self.jwks_url is None) == (self.secret is None):
             came = "neither" if self.secret is None else "both"
             raise wrong(f"expected exactly one of jwks_url and secret, got {came}")
-        # A public key taken for a shared secret would let everybody sign.
+        # If a public key were used as a shared secret, anyone could sign tokens.
         shared = self.secret is not None
         if misfits := [name for name in self.accepted if name.startswith("HS") != shared]:
             what = "a secret checks HS256, HS384 and HS512 only" if shared else "public keys cannot check these"
@@ -204,22 +204,22 @@ class Jwt(Section):
     @model_validator(mode="after")
     def _scopes_of_a_claim(self) -> Self:
         if self.scopes is not None and self.scope_claim is None:
-            raise at(("scope_claim",), wrong("missing; scopes says what its words allow"))
+            raise at(("scope_claim",), wrong("missing; scopes needs the claim that names them"))
         for word, allowed in (self.scopes or {}).items():
             if Scope.METRICS in allowed.operations:
-                raise at(("scopes", word, "operations"), wrong("tokens name users, who may not read the metrics"))
+                raise at(("scopes", word, "operations"), wrong("tokens cannot give access to the metrics"))
         return self
 
     @property
     def accepted(self) -> tuple[str, ...]:
-        """The algorithms that are taken."""
+        """The accepted algorithms."""
         if self.algorithms is not None:
             return self.algorithms
         return ("HS256",) if self.secret is not None else PUBLIC_ALGORITHMS
 
 
 class Auth(Section):
-    """Authentication. Without any method everybody may call, which only `auth: none` can express."""
+    """Authentication. Without any method anyone may call, which only `auth: none` can express."""
 
     keys: tuple[ApiKey, ...] | None = Field(default=None, description="API keys of clients")
     keys_file: OptionalText = Field(
@@ -235,11 +235,11 @@ class Auth(Section):
     def _some_method(self) -> Self:
         if self.is_none:
             # An empty list would lock everybody out or let everybody in; nobody can tell which was meant.
-            raise wrong("names no keys; list them under keys, or write `auth: none` to serve everybody")
+            raise wrong("names no keys; list them under keys, or write `auth: none` to serve anyone")
         if self.trusted_header is not None and not self.trusted_proxies:
-            raise at(("trusted_proxies",), wrong("missing; whoever reaches the bridge could write trusted_header"))
+            raise at(("trusted_proxies",), wrong("missing; without it any client could set trusted_header"))
         if self.trusted_proxies and self.trusted_header is None:
-            raise at(("trusted_header",), wrong("missing; trusted_proxies belongs to it"))
+            raise at(("trusted_header",), wrong("missing; trusted_proxies needs it"))
         return self
 
     @property
@@ -337,12 +337,12 @@ class Server(Section):
 
     @property
     def is_open(self) -> bool:
-        """True if everybody may call: by `auth: none`, or on loopback without `auth`."""
+        """True if anyone may call: by `auth: none`, or on loopback without `auth`."""
         return self.auth is None or self.auth.is_none
 
     @property
     def known_hosts(self) -> frozenset[str] | None:
-        """The host names under which a server at `host` may be called; None for any."""
+        """The host names that requests may use; None for any."""
         if self.hosts is not None:
             return None if "*" in self.hosts else frozenset(self.hosts)
         if not (self.is_open and is_loopback(self.host)):

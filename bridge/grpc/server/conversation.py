@@ -133,7 +133,7 @@ class TurnRunner:
             raise
         except SlowReader:
             report.status = "slow_reader"
-            await rpc.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "The answers are not read.")
+            await rpc.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "The caller does not read the answers.")
         except Exception as error:
             log_unexpected(log, f"run {context.run_id} broke", error)
             failure = Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this inquiry.")

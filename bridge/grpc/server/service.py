@@ -105,7 +105,7 @@ class GrpcServer:
         try:
             add_port(server, self.address, self._settings)
         except RuntimeError:
-            raise OSError(f"the agents' address {self.address} cannot be listened on") from None
+            raise OSError(f"cannot listen on the agents' address {self.address}") from None
         await server.start()
         self._server = server
         self._chores = [asyncio.get_running_loop().create_task(self._clean())]
@@ -115,9 +115,9 @@ class GrpcServer:
     def check(self, before: GrpcServer) -> None:
         """Raises `ConfigError` when this one cannot `follow` the other one at their address."""
         if replace(self._settings, grace=0, idle=0) != replace(before._settings, grace=0, idle=0):
-            raise ConfigError(f"tls and max_message of {self.address} belong to its listener: that takes a restart")
+            raise ConfigError(f"tls and max_message of {self.address} belong to its listener: a change needs a restart")
         if self._registrations or before._registrations:
-            raise ConfigError(f"an agent at {self.address} registers at another gateway: that takes a restart")
+            raise ConfigError(f"an agent at {self.address} registers at another gateway: a change needs a restart")
         if taken := before._registry.taken(self._registry):
             raise ConfigError(f"agent_id {', '.join(taken)} belongs to a node that is registered at {self.address}")
 

@@ -30,16 +30,13 @@ from bridge.framing import sse
 from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished
 from bridge.pipeline.push_targets import PushTargets
 from bridge.runs import START, RunKey, RunPlan, RunRecord, RunState
-from bridge.runs.server.durable import read_on, stream_rest
+from bridge.runs.server.durable import CANCEL_SECONDS, read_on, reporting, stream_rest
 from bridge.runs.task_stream import STATES
 from bridge.server.descriptions import described
 from bridge.server.handler import RequestScope
 from bridge.server.runs import attend
 from bridge.server.wire import PERMIT, WHERE, decoded, response_of
 
-_CANCEL_SECONDS = 10.0
-"""How long a request to cancel waits for the end of the run, which another, perhaps dead, process has to write."""
-_POLL = 15.0
 _PLAIN_ENDS = frozenset({FinishReason.STOP, FinishReason.CANCELED})
 _MOST_LISTED = 1000
 """Older tasks are read by their ids, and are in no list."""
@@ -124,11 +121,10 @@ class Tasks:
         return runs
 
     async def _status(self, task_id: str, record: RunRecord) -> tuple[RunPlan, TaskStatus]:
-        reader, events = self._runs.follow(record.key), list[Event]()
+        reader = self._runs.follow(record.key)
         try:
             await reader.open()
-            while not reader.done and (found := await reader.read(0)):
-                events += [event for _, batch in found for event in batch.events]
+            events = await reader.so_far()
         except RequestError:
             raise _unknown(task_id) from None  # its log has expired
         if reader.plan is None:
@@ -187,7 +183,7 @@ async def _run(scope: RequestScope, wire: WireRequest, call: TaskCall) -> web.St
         if request.stream:
             return await read_on(scope, key, START)
         if not call.at_once:
-            await _await_end(scope, key)
+            _, scope.report.lost = await scope.bridge.runs.follow(key).to_end()
         runs = await tasks.load(task_id)
         if call.at_once:
             scope.report.status = "queued"
@@ -212,15 +208,6 @@ async def _start(scope: RequestScope, key: RunKey, plan: RunPlan, previous: str 
         await scope.bridge.runs.start(key, plan, plan.run_id, alone=True)
 
 
-async def _await_end(scope: RequestScope, key: RunKey) -> None:
-    reader, lost = scope.bridge.runs.follow(key), dict[str, None]()
-    await reader.open()
-    while not reader.done:
-        for _, batch in await reader.read(_POLL):
-            lost.update(dict.fromkeys(batch.lost))
-    scope.report.lost = list(lost)
-
-
 # ------------------------------------------------------------------ reading
 
 
@@ -228,7 +215,7 @@ async def _list(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
     dialect, tasks = _dialect(scope), Tasks(scope)
     index = scope.bridge.task_index(scope.route, scope.user)
     if index is None:
-        raise RequestError("This agent keeps no list of its tasks: stores.history is off.", code=ErrorCode.CONFLICT)
+        raise RequestError("This agent stores no list of its tasks: stores.history is off.", code=ErrorCode.CONFLICT)
     known = await tasks.summaries(await index.latest(), call.thread_id)
     page = dialect.lists(call, known)
     return response_of(dialect.encode_task_list(call, page, [await tasks.load(task.task_id) for task in page.tasks]))
@@ -241,13 +228,10 @@ async def _watch(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
     before = (await tasks.load(task_id))[:-1]
     scope.report.about = record.key.facts
     stream = scope.bridge.runs.watch(record.key, _dialect(scope), scope.route.options, call, before)
-    try:
+    with reporting(scope, stream):
         await stream.open()
         async with scope.limiter.reader_slot(scope.user):
             return await stream_rest(scope, stream, sse.join(await stream.read(0)))
-    finally:
-        scope.report.lost, scope.report.usage = stream.lost, stream.usage
-        scope.report.ended(stream.reason, stream.failure)
 
 
 # ------------------------------------------------------------------ canceling
@@ -265,8 +249,8 @@ async def _cancel(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
             key = await _start_canceled(scope, tasks, task_id, runs)
         case _:
             raise dialect.not_cancelable(task_id)
-    if not await scope.bridge.runs.ended(key, _CANCEL_SECONDS):
-        raise BridgeError("The task does not end: the process that runs it does not answer.")
+    if not await scope.bridge.runs.ended(key, CANCEL_SECONDS):
+        raise BridgeError("The task did not end: the process that executes it does not respond.")
     runs = await tasks.load(task_id)
     if _reason(runs[-1]) is not FinishReason.CANCELED:
         raise dialect.not_cancelable(task_id)  # it ended by itself in this moment

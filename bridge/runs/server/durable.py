@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 from aiohttp import web
 
 from bridge.codec import ResumableDialect, WireRequest, require
 from bridge.errors import BridgeError
 from bridge.framing import sse
-from bridge.model import Event
 from bridge.runs import START, Cursor, LogReader, RunKey, RunPlan, Subscription, fingerprint
 from bridge.server.handler import RequestScope
 from bridge.server.limits import Rules
@@ -27,6 +27,8 @@ from bridge.server.wire import response_of, stream_headers
 log = logging.getLogger("bridge.server")
 
 _POLL = 15.0
+CANCEL_SECONDS = 10.0
+"""How long a request to cancel waits for the end of the run, which another, perhaps dead, process has to write."""
 
 Begin = Callable[[RequestScope, RunKey, RunPlan, str], Awaitable[RunKey]]
 """Starts the run of a request with this fingerprint, and returns the key under which it can be read."""
@@ -69,7 +71,7 @@ async def read_on(scope: RequestScope, key: RunKey, cursor: Cursor) -> web.Strea
     dialect, report, fresh = scope.route.dialect, scope.report, cursor == START
     subscription = scope.bridge.runs.subscribe(key, dialect, scope.route.options, cursor)
     eager = dialect.capabilities.eager_start
-    try:
+    with reporting(scope, subscription):
         if not await subscription.open():
             return web.Response(status=204)
         # A reader that resumes gets the head at once: the next event may be long in coming.
@@ -80,9 +82,16 @@ async def read_on(scope: RequestScope, key: RunKey, cursor: Cursor) -> web.Strea
         if fresh and subscription.failure is not None and not (subscription.spoke or eager):
             return scope.refuse(subscription.failure)
         return await stream_rest(scope, subscription, sse.join(frames))
+
+
+@contextmanager
+def reporting(scope: RequestScope, subscription: Subscription) -> Iterator[None]:
+    """Report the outcome of a subscription as that of its request, however reading it ends."""
+    try:
+        yield
     finally:
-        report.lost, report.usage = subscription.lost, subscription.usage
-        report.ended(subscription.reason, subscription.failure)
+        scope.report.lost, scope.report.usage = subscription.lost, subscription.usage
+        scope.report.ended(subscription.reason, subscription.failure)
 
 
 async def stream_rest(scope: RequestScope, subscription: Subscription, out: bytes = b"") -> web.StreamResponse:
@@ -120,17 +129,12 @@ async def written(scope: RequestScope, writing: Awaitable[None]) -> None:
 
 async def _collect(scope: RequestScope, reader: LogReader) -> web.StreamResponse:
     """Return the whole answer at once."""
-    events: list[Event] = []
-    lost: dict[str, None] = {}
-    while not reader.done:
-        for _, batch in await reader.read(_POLL):
-            events += batch.events
-            lost.update(dict.fromkeys(batch.lost))
+    events, lost = await reader.to_end()
     assert reader.plan is not None
     context = reader.plan.context(scope.route.options)
     context.error_details = scope.context.error_details
     wire = scope.route.dialect.assemble(events, context)
-    scope.report.lost = list({**lost, **dict.fromkeys(context.lost.names)})
+    scope.report.lost = list(dict.fromkeys([*lost, *context.lost.names]))
     scope.report.sent = len(wire.body)
     return response_of(wire, scope.report.lost)
 

@@ -16,7 +16,7 @@ from bridge.errors import ErrorCode, RequestError
 from bridge.framing import sse
 from bridge.pipeline.queued_runs import say
 from bridge.runs import Ownership, RunKey, Subscription, fingerprint
-from bridge.runs.server.durable import cursor_of, written
+from bridge.runs.server.durable import cursor_of, reporting, written
 from bridge.server.handler import RequestScope
 from bridge.server.wire import WHERE, response_of
 
@@ -90,20 +90,17 @@ async def serve_subscribe(scope: RequestScope) -> web.StreamResponse:
     requested, cursor = dialect.decode_subscribe(await scope.read()), cursor_of(scope.http)
     key = _key(scope, requested)
     await check_owner(scope.bridge, scope.route, scope.user, requested.thread_id)
-    options, report, runs = queue_options(scope.route), scope.report, scope.bridge.runs
+    options, runs = queue_options(scope.route), scope.bridge.runs
     async with runs.reader_slot(scope.user, options.connection_limit):
         subscription = runs.subscribe(key, dialect, options, cursor)
-        try:
+        with reporting(scope, subscription):
             if not await subscription.open():
                 return web.Response(status=204)
             response = web.StreamResponse(headers=_HEADERS)
             await response.prepare(scope.http)
-            report.streams()
+            scope.report.streams()
             await written(scope, _pump(scope, response, subscription, requested, options.poll_interval))
             return response
-        finally:
-            report.lost, report.usage = subscription.lost, subscription.usage
-            report.ended(subscription.reason, subscription.failure)
 
 
 async def _pump(

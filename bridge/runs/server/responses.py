@@ -6,7 +6,6 @@ process that shares the stores can answer for it.
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -19,13 +18,10 @@ from bridge.errors import BridgeError, ErrorCode, RequestError, shortened
 from bridge.model import Request
 from bridge.pipeline.stored_responses import Answers
 from bridge.runs import RunKey, RunPlan, run_of
-from bridge.runs.server.durable import stream_rest
+from bridge.runs.server.durable import CANCEL_SECONDS, reporting, stream_rest
 from bridge.server.handler import RequestScope
 from bridge.server.runs import attend
 from bridge.server.wire import response_of
-
-_CANCEL_SECONDS = 10.0
-"""How long a request to cancel waits for the end of the run, which another, perhaps dead, process has to write."""
 
 
 def _dialect(scope: RequestScope) -> StoredAnswersDialect:
@@ -57,13 +53,10 @@ async def _requested(scope: RequestScope) -> _Requested:
 async def _stream(scope: RequestScope, key: RunKey, received: int) -> web.StreamResponse:
     """Stream a run in the background to a reader that has the first `received` frames."""
     stream = scope.bridge.runs.stream(key, scope.route.dialect, scope.route.options, received)
-    try:
+    with reporting(scope, stream):
         await stream.open()
         async with scope.limiter.reader_slot(scope.user):
             return await stream_rest(scope, stream)
-    finally:
-        scope.report.lost, scope.report.usage = stream.lost, stream.usage
-        scope.report.ended(stream.reason, stream.failure)
 
 
 async def serve_retrieve(scope: RequestScope) -> web.StreamResponse:
@@ -102,16 +95,8 @@ async def serve_cancel_response(scope: RequestScope) -> web.StreamResponse:
         )
     if not stored.ended:
         await scope.bridge.runs.cancel(_key(scope, stored))
-        await _await_end(scope, _key(scope, stored))
+        await scope.bridge.runs.ended(_key(scope, stored), CANCEL_SECONDS)
     return response_of(_dialect(scope).encode_stored(await answers.now(stored)))
-
-
-async def _await_end(scope: RequestScope, key: RunKey) -> None:
-    log, until = scope.bridge.runs.follow(key), time.monotonic() + _CANCEL_SECONDS
-    if await log.open() is None:
-        return
-    while not log.done and (left := until - time.monotonic()) > 0:
-        await log.read(left)
 
 
 async def serve_run_or_background(scope: RequestScope) -> web.StreamResponse:

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from bridge.codec import TaskDialect, TaskState, TaskStatus, require
+from bridge.codec import TaskDialect, TaskStatus, require
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import RequestError
-from bridge.model import Event
 from bridge.runs import RunKey, RunState, fingerprint
+from bridge.runs.task_stream import STATES
 from bridge.server.handler import RequestScope
 from bridge.server.wire import USER, response_of
-
-_STATES = {
-    RunState.QUEUED: TaskState.PENDING,
-    RunState.RUNNING: TaskState.RUNNING,
-    RunState.ENDED: TaskState.ENDED,
-}
 
 
 def _key(owner: str, route: Route, task_id: str) -> RunKey:
@@ -47,13 +41,12 @@ async def serve_status(bridge: Bridge, route: Route, http: web.Request) -> web.S
 
 
 async def _status(bridge: Bridge, route: Route, key: RunKey) -> TaskStatus | None:
-    reader, events = bridge.runs.follow(key), list[Event]()
+    reader = bridge.runs.follow(key)
     try:
         record = await reader.open()
         if record is None or reader.plan is None:
             return None
-        while record.state is RunState.ENDED and not reader.done:
-            events += [event for _, batch in await reader.read(0) for event in batch.events]
+        events = await reader.so_far() if record.state is RunState.ENDED else []
     except RequestError:
         return None  # the log of the task has expired
-    return TaskStatus(_STATES[record.state], record.created_at, reader.plan.context(route.options), events)
+    return TaskStatus(STATES[record.state], record.created_at, reader.plan.context(route.options), events)

@@ -138,7 +138,7 @@ class Page:
         """Return the user and the routes that the key opens. Raises `RequestError` (unauthorized, forbidden)."""
         if http.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             # A browser says so. It would not let that site read the answer; it shall not even cost anything.
-            raise RequestError("Only the page itself may ask for this.", code=ErrorCode.FORBIDDEN)
+            raise RequestError("Only the page itself may request this.", code=ErrorCode.FORBIDDEN)
         visit = visit_of(http)
         if self._key is not None and not hmac.compare_digest(Keys.digest(visit.key), self._key.digest):
             reason = Reason.UNKNOWN_KEY if visit.key else Reason.NO_KEY

@@ -106,9 +106,9 @@ class Traces:
         if not _TOKEN.fullmatch(token):
             raise RequestError("A trace token has 22 to 64 random characters of A-Z a-z 0-9 _ -.")
         if token in self._open:
-            raise RequestError("This trace is read already.", status=409)
+            raise RequestError("This trace already has a reader.", status=409)
         if len(self._open) >= _TRACES:
-            raise BackendError("Too many runs are watched now.", code=ErrorCode.OVERLOADED)
+            raise BackendError("Too many runs are being watched.", code=ErrorCode.OVERLOADED)
         trace = self._open[token] = Trace(owner)
         trace.say("ready")
         return trace

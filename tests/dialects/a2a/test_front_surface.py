@@ -208,7 +208,7 @@ def test_bytes_are_not_passed_through() -> None:
         "backends": {"it": {"dialect": "a2a", "url": "http://127.0.0.1:9"}},
         "routes": [route(passthrough=True)],
     }
-    with pytest.raises(ConfigError, match="does not go with a dialect whose runs are kept"):
+    with pytest.raises(ConfigError, match="cannot be combined with a dialect that stores its runs"):
         parse(config)
 
 

@@ -191,9 +191,9 @@ def test_a_call_that_was_over_before_the_failure_has_its_end() -> None:
     open_call(made, "a")
     made.end_part("a")
     made.flow("m", PartKind.TEXT, "Now ")
-    made.fail(Failure(ErrorCode.BACKEND_TIMEOUT, "The backend fell silent."))
+    made.fail(Failure(ErrorCode.BACKEND_TIMEOUT, "The backend stopped responding."))
     out, _ = written(made)
-    assert out == [*call("a", "{}"), text("Now "), {"type": "error", "error": "The backend fell silent."}]
+    assert out == [*call("a", "{}"), text("Now "), {"type": "error", "error": "The backend stopped responding."}]
 
 
 def test_the_end_of_a_call_waits_for_nothing_when_its_arguments_are_whole() -> None:
@@ -450,9 +450,9 @@ def test_a_failure_is_a_text_too_where_the_route_says_so(said: str, before: str)
     made = builder()
     if said:
         made.flow("m", PartKind.TEXT, said)
-    made.fail(Failure(ErrorCode.BACKEND_TIMEOUT, "The backend fell silent."))
+    made.fail(Failure(ErrorCode.BACKEND_TIMEOUT, "The backend stopped responding."))
     out, _ = written(made, errors="text")
     assert out[-2:] == [
-        text(f"{before}Error: The backend fell silent."),
-        {"type": "error", "error": "The backend fell silent."},
+        text(f"{before}Error: The backend stopped responding."),
+        {"type": "error", "error": "The backend stopped responding."},
     ]

@@ -358,19 +358,19 @@ def test_an_interrupt_is_a_custom_event_with_json_text() -> None:
 def test_a_failure_in_the_stream_is_a_run_error() -> None:
     made = context(run_id="back").builder()
     made.flow("m", PartKind.TEXT, "part")
-    made.fail(Failure(ErrorCode.BACKEND_TIMEOUT, "The backend fell silent."))
+    made.fail(Failure(ErrorCode.BACKEND_TIMEOUT, "The backend stopped responding."))
     assert answered(made)[-1]["type"] == "RUN_ERROR"
 
 
 def test_a_failure_is_a_message_too_where_the_route_says_so() -> None:
     made = context(run_id="back").builder()
     made.flow("m", PartKind.TEXT, "part")
-    made.fail(Failure(ErrorCode.BACKEND_TIMEOUT, "The backend fell silent."))
+    made.fail(Failure(ErrorCode.BACKEND_TIMEOUT, "The backend stopped responding."))
     events = answered(made, errors="text")
     assert [e["type"] for e in events[-4:]] == [
         "TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END", "RUN_ERROR",
     ]  # fmt: skip
-    assert events[-3]["delta"] == "Error: The backend fell silent."
+    assert events[-3]["delta"] == "Error: The backend stopped responding."
     assert events[-3]["messageId"] != events[1]["messageId"]
 
 

@@ -238,13 +238,13 @@ def test_everything_is_closed_before_an_error() -> None:
         builder.emit(StepStarted("work"))
         builder.flow("m", PartKind.TEXT, "half")
         builder.usage(UsageReported(3, 4))
-        builder.fail(Failure(ErrorCode.BACKEND_TIMEOUT, "The backend fell silent."))
+        builder.fail(Failure(ErrorCode.BACKEND_TIMEOUT, "The backend stopped responding."))
 
     out = said(build(tell), new_client())
     assert types(out)[-3:] == ["TEXT_MESSAGE_END", "STEP_FINISHED", "RUN_ERROR"]
     assert out[-1] == {
         "type": "RUN_ERROR",
-        "message": "The backend fell silent.",
+        "message": "The backend stopped responding.",
         "code": "UPSTREAM_TIMEOUT",
         "usage": [{"inputTokens": 3, "outputTokens": 4}],
     }

@@ -23,7 +23,7 @@ def refusal(it: dict[str, Any]) -> str:
 
 def test_it_needs_a_history(tmp_path: Path) -> None:
     told = refusal(config(tmp_path, stores={"history": "off"}))
-    assert "stores.history: off, but the clients of routes[0] read their talks back" in told
+    assert "stores.history: off, but the clients of routes[0] read their conversations" in told
 
 
 @pytest.mark.parametrize("wrong", [{"poll_interval": 0}, {"connection_limit": 0}, {"max_attachment": -1}, {"nope": 1}])
@@ -48,4 +48,4 @@ def test_backends_by_mode_that_are_none(tmp_path: Path, backend: Any, told: str)
 def test_payloads_cannot_go_through_untouched(tmp_path: Path) -> None:
     it = config(tmp_path)
     it["routes"][0]["passthrough"] = True
-    assert "routes[0].passthrough: does not go with a dialect whose runs are kept" in refusal(it)
+    assert "routes[0].passthrough: cannot be combined with a dialect that stores its runs" in refusal(it)

@@ -375,7 +375,7 @@ def test_an_incomplete_message_is_told() -> None:
         ({**DONE, "status": "failed", "error": None}, ErrorCode.BACKEND_ERROR, None, NO_TEXT),
         ({**DONE, "status": "failed", "error": "text"}, ErrorCode.BACKEND_ERROR, None, "text"),
         ({"error": "key sk-abcdefgh1234"}, ErrorCode.BACKEND_ERROR, None, "key ***"),
-        (b"<html>", ErrorCode.BACKEND_PROTOCOL, None, "The backend's stream holds an event that is not JSON."),
+        (b"<html>", ErrorCode.BACKEND_PROTOCOL, None, "The backend sent an event that is not JSON."),
         (b"[DONE]", ErrorCode.TRUNCATED_STREAM, None, "The backend's answer ended before it was complete."),
     ],
 )  # fmt: skip

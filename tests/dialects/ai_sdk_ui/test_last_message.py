@@ -167,7 +167,7 @@ def test_what_an_answer_brings() -> None:
     ("body", "text"),
     [
         ({"message": user("hi")}, "id: required, expected a string."),
-        ({"id": "", "message": user("hi")}, "id: expected the id under which the chat is kept, got an empty string."),
+        ({"id": "", "message": user("hi")}, "id: expected the id under which the chat is stored, got an empty string."),
         ({"id": "c", "message": [user("hi")]}, "message: expected an object, got a list."),
         ({"id": "c", "message": {"role": "user"}}, "message.parts: required, expected a list."),
         ({"id": "c", "message": None}, "message: expected an object, got null."),

@@ -281,7 +281,7 @@ async def test_a_client_that_does_not_come_back_is_not_waited_for() -> None:
         again = await ended(bridge, asking("Oslo", first.calls[0], "late"))
         assert [call.name for call in again.calls] == ["weather"]
         assert again.calls[0].call_id != first.calls[0].call_id
-    assert heard[0] == "Error executing tool: the client brought no result"
+    assert heard[0] == "Error executing tool: the client sent no result"
 
 
 async def test_results_go_to_their_owners_session_alone() -> None:

@@ -48,8 +48,8 @@ def test_addresses(address: str) -> None:
         ({"listen": "::1:50051"}, "routes[0].listen: expected an address such as"),
         ({"listen": "h:70000"}, "routes[0].listen: expected an address such as"),
         ({"listen": "0.0.0.0:50051"}, "routes[0].listen: other machines can reach this address"),
-        ({"passthrough": True}, "routes[0].passthrough: a route of aip has none"),
-        ({"durable": True}, "routes[0].durable: a route of aip has none"),
+        ({"passthrough": True}, "routes[0].passthrough: a route of aip does not have this key"),
+        ({"durable": True}, "routes[0].durable: a route of aip does not have this key"),
         ({"options": {"stream": "all"}}, "routes[0].options.stream"),
         ({"options": {"mode": "agent"}}, "expected gateway (host:port) with mode: agent"),
         ({"options": {"idle_timeout": "soon"}}, "routes[0].options.idle_timeout"),
@@ -91,8 +91,8 @@ def test_sessions_that_wait_for_a_client_live_in_one_process(options: dict[str, 
     with pytest.raises(ConfigError) as caught:
         config(2, **options)
     assert caught.value.message.splitlines() == [
-        f"configuration: backends.it.options.{name}: keeps a session in the process that began it, and a later request "
-        "of its client may reach another one of the 2 workers; set server.workers to 1, or leave this option out"
+        f"configuration: backends.it.options.{name}: keeps a session in the process that opened it, but a later "
+        "request may reach another one of the 2 workers; set server.workers to 1, or remove this option"
         for name in named
     ]
 
@@ -123,7 +123,7 @@ def test_a_route_may_offer_the_tools_at_a_backend() -> None:
     with pytest.raises(ConfigError, match=r"routes\[0\].max_tool_rounds: "):
         parsed({**chat, "max_tool_rounds": 0}, backends=backends)
     same = {"llm": {"dialect": "openai-chat", "url": "http://127.0.0.1:1"}, **backends}
-    with pytest.raises(ConfigError, match=r"routes\[0\].tools: does not go with passthrough"):
+    with pytest.raises(ConfigError, match=r"routes\[0\].tools: cannot be combined with passthrough"):
         parsed({**chat, "backend": "llm", "passthrough": True}, backends=same)
 
 

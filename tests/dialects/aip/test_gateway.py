@@ -167,7 +167,7 @@ def test_bytes_that_are_no_message_are_refused_with_a_reason(method: str) -> Non
     reply = call(gateway(), method, b"\x0a\x05ab")
     assert isinstance(reply, Refuse)
     assert reply.status == "INVALID_ARGUMENT"
-    assert reply.details.startswith(f"{method}: the request is no message of this method")
+    assert reply.details.startswith(f"{method}: the request is not a message of this method")
 
 
 @pytest.mark.parametrize(

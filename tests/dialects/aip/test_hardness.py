@@ -211,7 +211,7 @@ async def test_who_does_not_read_is_cut_off(tmp_path: Any) -> None:
         call = caller.open()
         await call.write(quest("START_QUEST", "flood", session="flood"))
         await behind.left.wait()
-        assert await failed(call) == ("DEADLINE_EXCEEDED", "The answers are not read.")
+        assert await failed(call) == ("DEADLINE_EXCEEDED", "The caller does not read the answers.")
         fresh = caller.open()
         await fresh.write(quest("START_QUEST", "new", session="flood"))
         assert (await fresh.read()).content[0].text == "You said "

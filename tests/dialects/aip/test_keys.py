@@ -80,9 +80,7 @@ async def test_every_method_asks_who_calls(tmp_path: Path) -> None:
                 code, told = await refused(call(()))
                 assert (code, "An API key is needed" in told) == ("UNAUTHENTICATED", True), endpoint.path
                 wrong = (("authorization", "Bearer not-a-key"),)
-                assert await refused(call(wrong)) == ("UNAUTHENTICATED", "The API key is not known here."), (
-                    endpoint.path
-                )
+                assert await refused(call(wrong)) == ("UNAUTHENTICATED", "The API key is unknown."), endpoint.path
         async with client(listen) as caller:
             asked = schema.message("GetNodesRequest", domain="default")
             listed = await caller.gateway.GetNodes(asked, metadata=BOB)
@@ -148,7 +146,7 @@ async def test_every_method_needs_its_scope(tmp_path: Path) -> None:
 
 
 async def test_refusals_are_audited(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Of keys, of scopes, and of what belongs to somebody else."""
+    """Of keys, of scopes, and of what belongs to another user."""
     keys = [
         {"name": "alice", "key": "alice-key"},
         {"name": "bob", "key": "bob-key"},

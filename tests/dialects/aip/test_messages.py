@@ -109,7 +109,7 @@ def test_unknown_fields_are_skipped() -> None:
         (b"\x0a", "a number is cut"),
         (b"\x00\x01", "number 0"),
         (b"\x0b", "unknown wire type 3"),
-        (b"\xff" * 11, "a number is cut or too long"),
+        (b"\xff" * 11, "a number is truncated or too long"),
         (b"\x0a\x01\xff", "utf-8"),
     ],
 )

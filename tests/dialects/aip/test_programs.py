@@ -93,7 +93,7 @@ async def test_an_agent_answers_an_agent_through_a_gateway() -> None:
         await asker.submit_inquiry(session, "echo", "bye", session_status=SessionStatus.STOP_QUEST)
         last = await asker.receive_feedback(session, "echo")
         assert (last.text, last.session_status) == ("Response to: bye", SessionStatus.STOP_RESPONSE)
-        with pytest.raises(EOFError, match="is over"):
+        with pytest.raises(EOFError, match="has ended"):
             await asker.receive_feedback(session, "echo")
         with pytest.raises(RuntimeError, match="nothing may follow"):
             await asker.submit_inquiry(session, "echo", "more")
@@ -172,7 +172,7 @@ async def test_an_agent_goes_on_when_a_caller_hangs_up_before_he_was_answered() 
             while True:
                 await agent.invoke_session_handlers("gone", [lambda m: m])
 
-        with pytest.raises(EOFError, match="'gone' is over"):
+        with pytest.raises(EOFError, match="'gone' has ended"):
             await all_of_it()
         assert not await agent.submit_feedback("gone", "client", "too late")
         assert asked.text == "one"
@@ -406,7 +406,7 @@ async def test_an_agent_calls_an_http_service() -> None:
             assert done.content[0].text == "POST done"
             missing = await asker.call_tool("get")
             assert (missing.is_error, missing.error_message) == (
-                True, "Error executing tool: missing argument 'user', which is part of the address",
+                True, "Error executing tool: missing argument 'user', which is part of the URL",
             )  # fmt: skip
         assert seen == [
             ("GET", "/users/a%2Fb%20c?page=2", "k", None),
@@ -459,7 +459,7 @@ async def test_a_redirect_is_not_followed(status: int) -> None:
         async with at_gateway(tool) as (_, asker):
             answer = await asker.call_tool("t", arguments={"to": status})
         assert answer.error_message == (
-            f"Error executing tool: HTTP status {status}: the service redirects, which is not followed"
+            f"Error executing tool: HTTP status {status}: the service redirects; redirects are not followed"
         )
         assert [where for _, where, _, _ in seen] == [f"/moved?to={status}"]
 
@@ -469,7 +469,7 @@ def test_an_http_tool_says_what_is_wrong_with_it() -> None:
         Tool.create_api_tool("127.0.0.1:1", "http://a", "TRACE")
     with pytest.raises(ValueError, match="api_url: expected a URL"):
         Tool.create_api_tool("127.0.0.1:1", "file:///etc/passwd")
-    with pytest.raises(ValueError, match="api_url: arguments may stand in its path and query, not in its host"):
+    with pytest.raises(ValueError, match="api_url: arguments are allowed in the path and the query, not in the host"):
         Tool.create_api_tool("127.0.0.1:1", "https://{region}.example/")
     with pytest.raises(ValueError, match="api_url: expected a path without"):
         Tool.create_api_tool("127.0.0.1:1", "https://api.example/a/%2e%2e/b")

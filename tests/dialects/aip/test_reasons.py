@@ -109,7 +109,7 @@ async def test_a_peer_that_is_silent(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize(
     ("script", "outcome"),
     [
-        (lambda asked: [reply(asked, "half of it")] if asked.session_status != 3 else [], "fell silent"),
+        (lambda asked: [reply(asked, "half of it")] if asked.session_status != 3 else [], "sent nothing for"),
         (lambda asked: [reply(asked, "no power", task="BREAK")], "answered with an error"),
     ],
 )

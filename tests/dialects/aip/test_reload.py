@@ -154,7 +154,11 @@ async def test_who_stops_says_goodbye_to_sessions_of_all_configurations(tmp_path
 @pytest.mark.parametrize(
     ("agents", "options", "told"),
     [
-        (("bridge",), {"max_message": 1000}, "tls and max_message of .* belong to its listener: that takes a restart"),
+        (
+            ("bridge",),
+            {"max_message": 1000},
+            "tls and max_message of .* belong to its listener: a change needs a restart",
+        ),
         (
             ("bridge",),
             {"mode": "agent", "gateway": "127.0.0.1:1"},

@@ -151,7 +151,7 @@ async def test_callers_have_the_limits_that_users_have(tmp_path: Any) -> None:
         await call.write(quest("HOLD_QUEST", "c"))
         refused = await call.read()
         assert refused.task_info.task_status == 3
-        assert refused.content[0].text == "Error: There were too many requests with this key in a minute."
+        assert refused.content[0].text == "Error: This key has sent too many requests within a minute."
         # Somebody else has a minute of his own.
         other, asked = caller.open(), quest("START_QUEST", "d", session="s2")
         asked.sender_id = "other"

@@ -1,5 +1,6 @@
-"""One script of Redis, called by many at once: what waits while a call is under way goes with the next one, in one
-write to one connection. A process that writes a thousand runs needs neither as many connections nor as many wake-ups.
+"""A Redis script whose concurrent calls share round trips: calls that arrive while one is under way are sent together.
+
+So a process that writes a thousand runs needs neither as many connections nor as many wake-ups.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 from redis.exceptions import NoScriptError
 
 _MOST = 64
-"""Calls of one write: those behind them shall not wait for ever."""
+"""Maximum number of calls in one round trip, so that later ones do not wait too long."""
 
 
 @dataclass(slots=True, eq=False)
@@ -25,8 +26,8 @@ class _Call:
     waiter: asyncio.Future[Any]
 
 
-class Together:
-    """Each call stands for itself: it is a transaction as before, and has its own result or failure."""
+class BatchedScript:
+    """Each call is its own transaction, with its own result or failure."""
 
     def __init__(self, client: Redis, script: str) -> None:
         self._client = client
@@ -68,11 +69,11 @@ class Together:
         ]
 
     async def _alone(self, call: _Call) -> Any:
-        """The outcome of one call; its failure concerns no other call."""
+        """Return the result of one call, or its exception."""
         try:
             try:
                 return await self._client.evalsha(self._digest, *call.words)
-            except NoScriptError:  # a Redis that was started again has forgotten it
+            except NoScriptError:  # lost when Redis was restarted
                 return await self._client.eval(self._script, *call.words)
         except Exception as error:
             return error
