@@ -16,6 +16,8 @@ from bridge.errors import BackendError, ErrorCode, shortened
 _MAX_AGE = re.compile(r"max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
 _KEPT, _LONGEST = 60.0, 86400.0
 """Seconds for which a card is taken as it is: where its server does not say, and at the most."""
+_MOST = 64
+"""Interfaces of a card that are read; further ones of a list are not."""
 _MEMO = "card"
 _PATH = "/%:@!$&'()*+,;=~"
 """What may stand in a path as it is, beside letters, digits and `-._`."""
@@ -109,12 +111,14 @@ def chosen(card: Card, options: BackOptions, *, old: bool = False) -> Interface:
 def _interfaces(card: dict[str, Any]) -> list[Interface]:
     """Those of both forms of the card. HTTP+JSON of 0.3 is another wire, which is not spoken."""
     listed = card.get("supportedInterfaces")
-    found = [_interface(each) for each in (listed if isinstance(listed, list) else ()) if isinstance(each, dict)]
+    listed = listed[:_MOST] if isinstance(listed, list) else []
+    found = [_interface(each) for each in listed if isinstance(each, dict)]
     if not any(found) and isinstance(card.get("url"), str):
         others = card.get("additionalInterfaces")
         first = {"url": card["url"], "transport": card.get("preferredTransport") or JSON_RPC}
         spoken = card.get("protocolVersion") or Version.OLD
-        entries = [first, *(each for each in (others if isinstance(others, list) else ()) if isinstance(each, dict))]
+        others = others[:_MOST] if isinstance(others, list) else []
+        entries = [first, *(each for each in others if isinstance(each, dict))]
         found = [_interface({**each, "protocolVersion": spoken}) for each in entries]
     return [i for i in found if i is not None and (i.binding, i.version) != (HTTP_JSON, Version.OLD)]
 
@@ -129,6 +133,8 @@ def _interface(value: dict[str, Any]) -> Interface | None:
     try:
         parts = urlsplit(url)
     except ValueError:
+        return None
+    if parts.scheme not in ("http", "https", ""):
         return None
     # The host is the one that the operator named: a card cannot send requests, and keys, elsewhere.
     path = quote(parts.path, safe=_PATH) or "/"

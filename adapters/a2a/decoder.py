@@ -13,7 +13,7 @@ from typing import Any
 
 from bridge.codec import Context, Feature
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import whole
+from bridge.codec.jsontext import arguments_of, whole
 from bridge.dialects.a2a.errors import error_in, failure_of, task_failure
 from bridge.dialects.a2a.options import BackOptions
 from bridge.dialects.a2a.wire import (
@@ -49,6 +49,7 @@ from bridge.model import (
     ToolResult,
     UsageReported,
 )
+from bridge.model.events import AWAITS_RESULT
 
 _ANSWER = "answer"
 _WRAPPERS = {"task": "task", "message": "message", "statusUpdate": "status", "artifactUpdate": "artifact"}
@@ -316,16 +317,7 @@ class A2ADecoder(JsonDecoder):
             self._part(call)
         if isinstance(named, list) and named and all(isinstance(each, dict) for each in named):
             for each in named:
-                interrupt_id = text_of(each.get("id")) or self.task_id
-                call_id = text_of(each.get("callId")) or None
-                self._interrupt(
-                    interrupt_id,
-                    text_of(each.get("reason")) or None,
-                    plain_numbers(each.get("payload")),
-                    next((c for c in calls if c.call_id == call_id), None),
-                    {**notes, "named": True},
-                    call_id,
-                )
+                self._named_question(each, notes)
         elif calls:
             for number, call in enumerate(calls):
                 interrupt_id = f"{self.task_id}:{number}" if number else self.task_id
@@ -336,18 +328,24 @@ class A2ADecoder(JsonDecoder):
         self.builder.finish(FinishReason.INTERRUPTED)
         self.builder.end()
 
-    def _interrupt(
-        self,
-        interrupt_id: str,
-        reason: str | None,
-        payload: Any,
-        call: ToolCall | None,
-        notes: Wire,
-        call_id: str | None = None,
-    ) -> None:
+    def _named_question(self, question: Wire, notes: Wire) -> None:
+        """A question of another bridge. One that waits for the result of a call is answered as google-adk's are."""
+        interrupt_id, reason = text_of(question.get("id")) or self.task_id, text_of(question.get("reason")) or None
+        payload, call_id = plain_numbers(question.get("payload")), text_of(question.get("callId")) or None
+        told = object_of(question.get("call"))
+        name = text_of(told.get("name"))
+        if call_id and name:
+            self._part(ToolCall(call_id, name, arguments_of(plain_numbers(told.get("args")))))
+        if call_id and reason == AWAITS_RESULT:
+            notes = {**notes, CALL: [call_id, name]}
+        else:
+            notes = {**notes, "named": True}
+        self.builder.interrupt(Interrupted(interrupt_id, reason, payload, call_id, noted({"notes": notes})))
+
+    def _interrupt(self, interrupt_id: str, reason: str, payload: Any, call: ToolCall | None, notes: Wire) -> None:
         if call is not None:
             notes = {**notes, CALL: [call.call_id, call.name]}
-            call_id = call.call_id
+        call_id = call.call_id if call is not None else None
         self.builder.interrupt(Interrupted(interrupt_id, reason, payload, call_id, noted({"notes": notes})))
 
     # -------------------------------------------------------------- artifacts

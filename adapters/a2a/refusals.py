@@ -68,10 +68,10 @@ class Head(NamedTuple):
     id: Any = None
 
 
-def refused(kind: Kind, message: str, param: str | None = None) -> RequestError:
-    """Return an error of this kind."""
+def refused(kind: Kind, message: str, param: str | None = None, status: int | None = None) -> RequestError:
+    """Return an error of this kind; `status` is its HTTP status where that is not the one of its kind."""
     code = ErrorCode.NOT_FOUND if kind is NOT_FOUND else ErrorCode.INVALID_REQUEST
-    return RequestError(message, code=code, param=param, details={_KIND: kind})
+    return RequestError(message, code=code, param=param, status=status, details={_KIND: kind})
 
 
 def no_push() -> RequestError:

@@ -147,7 +147,7 @@ def _parts(message: Node, notes: Notes) -> list[tuple[Part, str]]:
     for index, value in enumerate(values):
         place = f"{message.at('parts')}[{index}]"
         part = read_part(value)
-        said = [name for name in CONTENT if name in camel_keys(object_of(value))]
+        said = [name for name in CONTENT if camel_keys(object_of(value)).get(name) is not None]
         if part is None or (len(said) > 1 and "kind" not in value):
             wrong(place, "a part with one of text, raw, url and data", value)
         if isinstance(part, Media) and isinstance(part.source, Inline) and not _BASE64.fullmatch(part.source.base64):

@@ -143,6 +143,8 @@ _ROLES = {"ROLE_USER": "user", "user": "user", "ROLE_AGENT": "assistant", "agent
 # ------------------------------------------------------------------ metadata
 
 ADK_TYPE, ADK_THOUGHT, ADK_SIGNATURE = "adk_type", "adk_thought", "adk_thought_signature"
+RESPONSE_COMPAT: Final = "response_compat"
+"""The key of the metadata of a result that is no object: it is the `result` of the object in its place."""
 ADK_LONG_RUNNING, ADK_USAGE, ADK_ERROR_CODE = "adk_is_long_running", "adk_usage_metadata", "adk_error_code"
 FUNCTION_CALL, FUNCTION_RESPONSE = "function_call", "function_response"
 USAGE, FINISH_REASON, CODE = "usage", "finishReason", "code"
@@ -150,7 +152,8 @@ USAGE, FINISH_REASON, CODE = "usage", "finishReason", "code"
 code of its failure.
 """
 INTERRUPTS: Final = "interrupts"
-"""The key of the metadata of a question's message: a list of `{id, reason, payload, callId}`, absent fields left out.
+"""The key of the metadata of a question's message: a list of `{id, reason, payload, callId, call}`, absent fields left
+out. `call` is `{name, args}`. An entry whose reason is `tool_result` waits for the result of its call.
 """
 INTERRUPT_ID: Final = "interruptId"
 """The key of the metadata of a message that answers one of several questions."""
@@ -285,6 +288,8 @@ def _data(value: Any, metadata: Wire) -> Part:
         return ToolCall(call_id, text_of(value.get("name")), arguments_of(value.get("args")))
     if kind == FUNCTION_RESPONSE and call_id:
         said = value.get("response")
+        if metadata.get(RESPONSE_COMPAT) is True and isinstance(said, dict) and said.keys() == {"result"}:
+            said = said["result"]
         parts: list[Part] = [Text(said) if isinstance(said, str) else Data(said)]
         return ToolResult(call_id, parts, text_of(value.get("name")) or None)
     if metadata.get("data_part_compat") is True and isinstance(value, dict) and value.keys() == {"value"}:
@@ -342,9 +347,10 @@ def call_part(call_id: str, name: str, args: Any, version: Version, *, waits: bo
 
 def result_part(call_id: str, name: str | None, response: Any, version: Version) -> Wire:
     """Return the result of a tool call as google-adk tells it: what is no object is the `result` of one."""
-    value = response if isinstance(response, dict) else {"result": response}
-    data = {"id": call_id, "name": name or "", "response": value}
-    return part_said({"data": data}, {ADK_TYPE: FUNCTION_RESPONSE}, version)
+    metadata: Wire = {ADK_TYPE: FUNCTION_RESPONSE}
+    if not isinstance(response, dict):
+        response, metadata = {"result": response}, {**metadata, RESPONSE_COMPAT: True}
+    return part_said({"data": {"id": call_id, "name": name or "", "response": response}}, metadata, version)
 
 
 def thought_part(text: str, signature: str | None, version: Version) -> Wire:

@@ -84,6 +84,7 @@ class Calling:
         self._alone = not context.names_thread
         self._answering = bool(request.resume or self._said.results)
         self._agent = options.agent_id or memo.get("agent") or ""
+        self._agent_remembered = not options.agent_id and bool(self._agent)
         self._session = ""
         self._new = False
         self._remembered = False
@@ -310,6 +311,11 @@ class Calling:
     def refused(self, failure: Failure) -> bool:
         status = failure.details.get("backend_status")
         match self._stage:
+            case _Stage.FIND | _Stage.MAKE if status == 404 and self._agent_remembered:
+                # It is gone, or another user's: `forward_headers` may name one for each request.
+                self._agent, self._agent_remembered = "", False
+                self._begin()
+                return True
             case _Stage.LOOK if self._remembered and status == 404:
                 # It was deleted there.
                 self._sessions.pop(self._key, None)

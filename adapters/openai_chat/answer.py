@@ -274,7 +274,7 @@ def parse_response(wire: WireResponse, context: Context, options: BackOptions) -
         return decoder.feed(payloads_in(wire.body)) + decoder.close()
     if isinstance(value, dict):
         choices = value.get("choices")
-        if isinstance(choices, list) and any(isinstance(c, dict) for c in choices):
+        if isinstance(choices, list) and dict in map(type, choices):
             return ChatDecoder(context, options, streamed=False).whole(value)
     error = error_in(value)
     if error is not None:

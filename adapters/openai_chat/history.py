@@ -70,9 +70,10 @@ class MessageWriter:
 
     def _message(self, message: Message, path: str) -> list[Wire]:
         """One message; results inside it become messages of their own, after the calls and before a user's words."""
-        if message.role != "tool" and len(message.parts) == 1 and (text := _plain(message.parts[0])):
+        part = message.parts[0] if len(message.parts) == 1 and message.role != "tool" else None
+        if type(part) is Text and part.text and not part.extras:
             wire = self._head(message, self._role(message))  # as most are
-            wire["content"] = text
+            wire["content"] = part.text
             return [wire]
         results = [self._result(p) for p in message.parts if isinstance(p, ToolResult)]
         others: list[tuple[int, Part]] = [(n, p) for n, p in enumerate(message.parts) if not isinstance(p, ToolResult)]
@@ -96,7 +97,8 @@ class MessageWriter:
         head: Wire = {"role": role, "content": None}
         if message.name:
             head["name"] = message.name
-        head.update(own(message.extras))
+        if message.extras:
+            head.update(own(message.extras))
         return head
 
     def _other(self, message: Message, parts: list[tuple[int, Part]], path: str) -> Wire:
@@ -274,11 +276,6 @@ def _parts_of(content: str | list[Wire]) -> list[Wire]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     return content
-
-
-def _plain(part: Part) -> str:
-    """The words of a text without fields of its own; empty for anything else."""
-    return part.text if type(part) is Text and not part.extras else ""
 
 
 def _shortest(parts: list[Wire]) -> str | list[Wire] | None:

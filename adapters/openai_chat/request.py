@@ -56,7 +56,7 @@ _SAMPLING = frozenset(
         "presence_penalty",
     }
 )
-_TYPED = frozenset({"logprobs", "store", "top_logprobs", "logit_bias", "service_tier"})
+_TYPED = frozenset({"stream_options", "logprobs", "store", "top_logprobs", "logit_bias", "service_tier"})
 
 
 def decode_request(wire: WireRequest, context: Context) -> Request:
@@ -70,7 +70,8 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     reader = MessageReader(context.make_id)
     extras = body.rest(KNOWN)
     metadata = body.object("metadata")
-    _check_extras(body)
+    if not _TYPED.isdisjoint(body.value):
+        _check_extras(body)
     request = Request(
         messages=[reader.read(node) for node in body.objects("messages")],
         model=model,
@@ -78,11 +79,11 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         user_id=body.string("user"),
         stream=body.boolean("stream") or False,
         history=HistoryMode.FULL,
-        response_format=_response_format(body, extras),
+        response_format=_response_format(body, extras) if "response_format" in body.value else None,
         reasoning_effort=body.string("reasoning_effort"),
         metadata=dict(metadata.value) if metadata else {},
         extras={NAME: extras},
-        shared={name: value for name, value in extras.items() if name in COMMON},
+        shared={name: value for name, value in extras.items() if name in COMMON} if extras else {},
     )
     if not _TOOLING.isdisjoint(body.value):
         request.tools = _tools(body)
@@ -98,8 +99,6 @@ def _check_extras(body: Node) -> None:
     options = body.object("stream_options")
     if options is not None:
         options.boolean("include_usage")
-    if _TYPED.isdisjoint(body.value):
-        return
     for name in ("logprobs", "store"):
         body.boolean(name)
     body.integer("top_logprobs")

@@ -42,11 +42,11 @@ def noted(values: dict[str, Any]) -> Extras | None:
 
 def shared(values: dict[str, Any], names: Set[str]) -> Extras | None:
     """`extras` that hold the values of these names for all dialects, and the others for this one."""
-    extras = {
-        SHARED: {k: v for k, v in values.items() if k in names},
-        NAME: {k: v for k, v in values.items() if k not in names},
-    }
-    return {key: found for key, found in extras.items() if found} or None
+    if names.isdisjoint(values):
+        return {NAME: values} if values else None
+    known = {k: v for k, v in values.items() if k in names}
+    rest = {k: v for k, v in values.items() if k not in names}
+    return {SHARED: known, NAME: rest} if rest else {SHARED: known}
 
 
 def without_empty(values: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def read_usage(value: dict[str, Any]) -> UsageReported | None:
             cached = whole(value.get("prompt_cache_hit_tokens"))  # DeepSeek, capture deepseek-reasoning
         reasoning = _count(value.get("completion_tokens_details"), "reasoning_tokens")
         rest = without_empty({k: v for k, v in value.items() if k not in _COUNTS})
-    return UsageReported(taken, given, total, cached, reasoning, noted(rest))
+    return UsageReported(taken, given, total, cached, reasoning, noted(rest) if rest else None)
 
 
 def _count(value: Any, name: str) -> int | None:

@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     demo = _command(
         commands,
         "bridge.cli.serve.demo",
-        "serve a scripted agent behind six dialects and open its page",
+        "serve a scripted agent in every dialect over HTTP, and open its page",
         "dialect-bridge demo --port 9000",
     )
     _serving_arguments(demo)

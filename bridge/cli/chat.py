@@ -16,6 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from bridge.cli.progress import Progress
 from bridge.codec import Dialect, SessionDialect, registry
 from bridge.engine import LIBRARY
+from bridge.errors import ConfigError
 from bridge.model import (
     Answer,
     ArgsDelta,
@@ -61,8 +62,10 @@ def chat(args: argparse.Namespace) -> int:
 
 
 def _backend(dialect: Dialect, url: str, api_key: str | None) -> Backend:
-    """The backend at `url`. Raises `ConfigError` when the dialect's libraries are not installed."""
+    """The backend at `url`. Raises `ConfigError` for a URL without a scheme and for missing libraries."""
     if not isinstance(dialect, SessionDialect):
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(f"expected a URL such as https://host/v1, got {url!r}")
         return HttpBackend("chat", dialect, url, api_key=api_key)
     registry.check_installed(dialect)
     from bridge.grpc.backend import GrpcBackend

@@ -167,6 +167,8 @@ class Capabilities:
     """Its failure frame, or one before it, can carry usage."""
     names_interrupts: bool = True
     """An answer to an interrupt names the interrupt."""
+    awaits_results: bool = False
+    """Its backends may interrupt a run for the result of a call (`model.events.AWAITS_RESULT`)."""
     tool_names: str | None = None
     """The pattern that a whole tool name must match at its backends; None is any name."""
     inline_media_only: bool = False

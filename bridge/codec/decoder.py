@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridge.codec.context import Context
-from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, loads_unpaired, may_nest, repaired
+from bridge.codec.jsontext import MAX_DEPTH, NESTABLE, deeper_than, loads, loads_unpaired, may_nest, repaired
 from bridge.codec.repeat import Repeat
 from bridge.codec.wire import FrameLike
 from bridge.errors import ErrorCode, Failure
@@ -14,8 +14,6 @@ from bridge.model.builder import Builder
 from bridge.model.events import Event
 
 _END_MARK = b"[DONE]"
-_NESTABLE = 2 * MAX_DEPTH
-"""Bytes; a shorter frame cannot be nested too deep."""
 
 
 class JsonDecoder:
@@ -112,7 +110,7 @@ class JsonDecoder:
         except ValueError:
             self._refused(data, name)
             return
-        if len(data) > _NESTABLE and may_nest(data) and deeper_than(value, MAX_DEPTH):
+        if len(data) > NESTABLE and may_nest(data) and deeper_than(value, MAX_DEPTH):
             self._too_deep()
         elif type(value) is dict:
             self.read(value, name)

@@ -23,6 +23,8 @@ loads = orjson.loads
 
 MAX_DEPTH = 200
 """Deeper values are refused: orjson writes 254 levels, the standard library a few hundred before it gives up."""
+NESTABLE = 2 * MAX_DEPTH
+"""Bytes; a shorter text cannot be nested too deep."""
 
 
 def loads_unpaired(data: bytes) -> Any:
@@ -82,7 +84,7 @@ def read_json(body: bytes) -> Any:
             return loads_repaired(body)
         except ValueError:
             return None
-    return None if may_nest(body) and deeper_than(value, MAX_DEPTH) else value
+    return None if len(body) > NESTABLE and may_nest(body) and deeper_than(value, MAX_DEPTH) else value
 
 
 _NUMBERS = frozenset({int, float})  # true and false are none
@@ -95,7 +97,7 @@ def is_number(value: Any) -> TypeGuard[int | float]:
 
 def whole(value: Any) -> int | None:
     """Such a number as an integer; None for anything else."""
-    return int(value) if is_number(value) else None
+    return int(value) if type(value) in _NUMBERS and abs(value) < 1e15 else None
 
 
 def dumps(value: Any) -> bytes:
@@ -120,7 +122,7 @@ def read_body(body: bytes) -> dict[str, Any]:
         value = _read_slowly(body, error)
     if not isinstance(value, dict):
         raise RequestError(f"The request body must be a JSON object, but it is {kind_of(value)}.")
-    if may_nest(body) and deeper_than(value, MAX_DEPTH):
+    if len(body) > NESTABLE and may_nest(body) and deeper_than(value, MAX_DEPTH):
         raise RequestError(f"The request body is nested deeper than {MAX_DEPTH} levels.")
     return value
 

@@ -22,7 +22,10 @@ def pick(table: Mapping[str, T], name: str) -> T | None:
     """
     if name in table:
         return table[name]
-    return next((value for pattern, value in table.items() if fnmatchcase(name, pattern)), None)
+    for pattern, value in table.items():
+        if fnmatchcase(name, pattern):
+            return value
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class ModelNames:
         """The backend's name for the client's; a name that nothing renames goes through."""
         if not requested:
             return self.default or self.renames.get("*")
-        return pick(self.renames, requested) or requested
+        return (pick(self.renames, requested) if self.renames else None) or requested
 
     @property
     def listed(self) -> list[str]:

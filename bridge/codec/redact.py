@@ -53,8 +53,12 @@ def explained(failure: Failure) -> str:
     Nothing that the message quotes from a client's body is in it.
     """
     message = _QUOTED.sub("a string", masked(failure.message))
-    cause = f" {masked(failure.cause)}." if failure.cause else ""
-    return f"{failure.code}: {message}{cause} See docs/errors/{failure.code}.md"
+    cause = f" {_sentence(masked(failure.cause))}" if failure.cause else ""
+    return f"{failure.code}: {_sentence(message)}{cause} See docs/errors/{failure.code}.md"
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def printable(text: str, longest: int = 80) -> str:

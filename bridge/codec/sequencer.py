@@ -69,8 +69,12 @@ class ChoicesInTurn:
 
     def feed(self, events: Sequence[Event]) -> Sequence[Event]:
         """Return what may go out now that these events came."""
-        if not self._held and not any(type(e) is ev.MessageStarted and e.choice for e in events):
-            return events
+        if not self._held:
+            for event in events:
+                if type(event) is ev.MessageStarted and event.choice:
+                    break
+            else:
+                return events
         out: list[Event] = []
         for event in events:
             choice = self._place(event)

@@ -44,6 +44,8 @@ def read(text: str, name: str) -> Document:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         raise _syntax_error(error, text, name) from None
+    except RecursionError:
+        raise ConfigError(f"{name}: lists and mappings are nested too deeply") from None
     document = Document()
     if node is not None:
         document.places[()] = _place(node)

@@ -15,8 +15,8 @@ from bridge.codec.registry import resolve
 from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestError, with_status
 from bridge.model import Event, Request, RunFailed, RunStarted
 from bridge.pipeline.names import tool_names
-from bridge.pipeline.places import note_places, places_of
-from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build
+from bridge.pipeline.places import name_place, note_places
+from bridge.pipeline.stages import StageContext, StageFactory, build
 from bridge.translation import AnswerDecoder, Reader, Stage, Translation, Writer
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class Translator:
         self._model = model
         self._client_options = client_options or {}
         self._backend_options = backend_options or {}
-        self._factories = (*AUTOMATIC, *stages)
+        self._factories = tuple(stages)
         self._run_id = run_id or uuid.uuid4().hex
         self._created_at = time.time() if created_at is None else created_at
         self._losses = Losses()
@@ -124,8 +124,11 @@ class Translator:
         self._request = self._choose(wire, resolve(client) if client is not None else None)
         context = self._settled().back
         assert context.request is not None
-        with places_of(context.request):
+        try:
             self._sent = self._back.encode_request(context.request, context)
+        except RequestError as error:
+            name_place(error, context.request)
+            raise
         return self._sent.body
 
     def decode_error(self, status: int, data: bytes = b"", headers: Mapping[str, str] | None = None) -> BridgeError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from bridge.errors import Failure, shortened
 from bridge.model.parts import Extras, Origin, Part
@@ -200,6 +200,10 @@ class StateChanged:
     op: StateOp
     value: Any
     extras: Extras | None = None
+
+
+AWAITS_RESULT: Final = "tool_result"
+"""The reason of an interrupt that only waits for the result of its call. Clients are shown the call, not a question."""
 
 
 @dataclass(slots=True)

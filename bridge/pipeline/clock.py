@@ -97,7 +97,8 @@ class Clock:
         due = self._due()
         if due is None or (self._timer is not None and self._due_at <= due):
             return
-        self.stop()
+        if self._timer is not None:
+            self._timer.cancel()
         self._due_at = due
         self._timer = self._loop.call_later(max(0.02, due - time.monotonic()), self._check)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
@@ -71,17 +70,14 @@ def tool_names(request: Request, front: Capabilities, back: Capabilities) -> Too
     if back.tool_names is None or front is back:
         return None
     legal = _compiled(back.tool_names).fullmatch
-    forbidden = {name: _legal(name) for name in _names(request) if not legal(name)}
-    return ToolNames(request, forbidden) if forbidden else None
-
-
-def _names(request: Request) -> Iterable[str]:
-    for tool in request.tools or ():
-        yield tool.name
+    names = [tool.name for tool in request.tools] if request.tools else []
     for message in request.messages:
         for part in message.parts:
             if isinstance(part, (ToolCall, ToolResult)) and part.name:
-                yield part.name
+                names.append(part.name)
+    if all(map(legal, names)):
+        return None
+    return ToolNames(request, {name: _legal(name) for name in names if not legal(name)})
 
 
 def _legal(name: str) -> str:

@@ -39,7 +39,10 @@ def without_redirects(request: Request, lost: Losses) -> Request:
     if not request.extras:
         return request
     named: list[str] = []
-    extras = {dialect: _cleaned(fields, named) for dialect, fields in request.extras.items()}
+    extras = dict(request.extras)
+    for dialect, fields in request.extras.items():
+        if fields:
+            extras[dialect] = _cleaned(fields, named)
     if not named:
         return request
     listed = ", ".join(sorted({name[:40] for name in named}))

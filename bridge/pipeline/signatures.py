@@ -35,11 +35,6 @@ class SealSignatures:
         self._signs = front.wants_signatures
         self._open: set[str] = set()
 
-    @property
-    def is_needed(self) -> bool:
-        """True if it would change anything."""
-        return self._wraps or self._signs
-
     def __call__(self, events: list[Event]) -> list[Event]:
         return [self._sealed(e) if isinstance(e, (PartStarted, PartEnded)) else e for e in events]
 
@@ -62,8 +57,11 @@ class SealSignatures:
 
 def for_backend(request: Request, front: Capabilities, back: Capabilities, lost: Losses) -> Request:
     """Return the request with the values that a backend of `back` has made, each as that vendor gave it."""
-    messages = _changed(request.messages, _Kept(front, back, lost))
-    return request if messages is None else replace(request, messages=messages)
+    for message in request.messages:
+        if Reasoning in map(type, message.parts):
+            messages = _changed(request.messages, _Kept(front, back, lost))
+            return request if messages is None else replace(request, messages=messages)
+    return request
 
 
 def vendors_own(signature: str | None) -> str | None:

@@ -22,7 +22,7 @@ from bridge.server.bodies import BODIES, Bodies, HeldBody
 from bridge.server.handler import RequestScope, RouteHandler
 from bridge.server.limits import RouteLimiter, Rules
 from bridge.server.runs import attend
-from bridge.server.wire import ADMIT, USER
+from bridge.server.wire import SERVED_BY, USER
 from bridge.translation import Writer
 
 _DATA = frozenset({WSMsgType.TEXT, WSMsgType.BINARY})
@@ -199,7 +199,7 @@ async def _serve(dialect: SocketDialect, scope: RequestScope) -> web.StreamRespo
     assert message is not None, "a connection serves what it has received"
     scope.stream, scope.known = _Messages(connection.socket), connection.known
     try:
-        await scope.http[ADMIT](scope.http)
+        await scope.http[SERVED_BY].admit(scope.http)
         if message.refused is not None:
             raise message.refused
         wire = dialect.decode_message(message.text)

@@ -299,6 +299,11 @@ def test_chat_exits_1_where_nobody_listens() -> None:
     assert "[backend_unavailable]" in err
 
 
+def test_chat_needs_a_url_with_a_scheme() -> None:
+    code, out, err = bridge("chat", "127.0.0.1:8080/v1", "Hi", "--dialect", "openai-chat")
+    assert (code, out, err) == (2, "", "expected a URL such as https://host/v1, got '127.0.0.1:8080/v1'\n")
+
+
 def test_chat_suggests_the_nearest_dialect() -> None:
     code, out, err = bridge("chat", "http://127.0.0.1:1", "Hi", "--dialect", "openai-cht")
     assert (code, out) == (2, "")

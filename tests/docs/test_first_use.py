@@ -128,8 +128,8 @@ def test_what_flags_say(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--from", "openai"], "openai: unknown dialect; expected one of a2a, "),
-        (["--from", "ag-ui", "--to", "nix"], "nix: unknown dialect"),
+        (["--from", "openai"], "unknown dialect 'openai'; did you mean 'openai-chat'? Known: a2a, "),
+        (["--from", "ag-ui", "--to", "nix"], "unknown dialect 'nix'. Known: "),
         ([], "--from: required, the dialect of your frontend: a2a, "),
         (["--from", "aip"], "a route over gRPC needs `listen`"),
     ],
@@ -177,7 +177,11 @@ def test_completion(shell: str) -> None:
         ({"model": "gpt-x"}, {}, "gpt-x"),
         ({"model_map": {"fast": "gpt-x"}}, {}, "fast"),
         ({"model_map": {"gpt-*": "gpt-x"}}, {}, "gpt-x"),
-        ({}, {"backend": None, "models": {"qwen-*": "it"}}, "qwen-x"),
+        ({}, {"backend": None, "models": {"qwen-*": "it"}}, "qwen-YOUR_MODEL"),
+        ({}, {"backend": None, "models": {"*": "it"}}, "YOUR_MODEL"),
+        ({}, {"backend": None, "models": {"qwen-*": "it", "fast": "it"}}, "fast"),
+        ({"model": "qwen-max"}, {"backend": None, "models": {"qwen-*": "it"}}, "qwen-max"),
+        ({"model_map": {"qwen-*": "gpt-x"}}, {"backend": None, "models": {"qwen-*": "it"}}, "qwen-x"),
     ],
 )
 def test_the_model_of_a_printed_line_is_one_that_the_backend_may_have(

@@ -35,7 +35,7 @@ from bridge.runs.task_stream import STATES
 from bridge.server.descriptions import described
 from bridge.server.handler import RequestScope
 from bridge.server.runs import attend
-from bridge.server.wire import PERMIT, WHERE, decoded, response_of
+from bridge.server.wire import SERVED_BY, decoded, response_of
 
 _PLAIN_ENDS = frozenset({FinishReason.STOP, FinishReason.CANCELED})
 _MOST_LISTED = 1000
@@ -44,11 +44,11 @@ _MOST_LISTED = 1000
 
 async def serve_task_call(scope: RequestScope) -> web.StreamResponse:
     """Answer a request by what it says of itself."""
-    where = scope.http[WHERE]
+    where = scope.http[SERVED_BY].details(scope.http)
     scope.context.error_details.update(where)
     wire = await scope.read()
     call = await decoded(_dialect(scope).decode_call, wire, scope.context)
-    await scope.http[PERMIT](call.operation)
+    await scope.http[SERVED_BY].permit(scope.http, call.operation)
     if call.operation is Operation.DESCRIBE:
         agent = described(scope.bridge, scope.route, scope.http, secured=bool(scope.user))
         return response_of(_dialect(scope).encode_own_description(call, agent))
@@ -269,7 +269,7 @@ def _reason(run: TaskStatus) -> FinishReason | RunFailed | None:
 async def _start_canceled(scope: RequestScope, tasks: Tasks, task_id: str, runs: Sequence[TaskStatus]) -> RunKey:
     context = runs[-1].context
     assert context.request is not None
-    request = replace(context.request, messages=[], resume=[])
+    request = _dialect(scope).continues(replace(context.request, messages=[], resume=[]), runs)
     plan = _plan(scope, request, Caller(scope.user, scope.report.request_id))
     key = tasks.key(task_id, plan.run_id)
     await scope.bridge.runs.cancel(key)
@@ -299,8 +299,7 @@ async def _push(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
             if not found:
                 raise _no_target(target_id)
         case PushAction.DELETE:
-            if not await targets.delete(target_id):
-                raise _no_target(target_id)
+            await targets.delete(target_id)
     return response_of(_dialect(scope).encode_push_targets(call, found))
 
 

@@ -223,6 +223,13 @@ def test_the_only_agent_need_not_be_named() -> None:
     drive.gets({"agents": [{"id": "a1"}]})
     assert drive.asked() == "GET /sessions/?agent_id=a1"
     assert Drive(Request([user()], thread_id="t1"), agent_id=None, memo=drive.memo).asked().endswith("agent_id=a1")
+    gone = Drive(Request([user()], thread_id="t2"), agent_id=None, memo=drive.memo)
+    assert gone.asked().startswith("GET /sessions/")
+    assert gone.run.refused(refusal(404)), "another user may have asked before"
+    assert gone.asked() == "GET /agent/"
+    gone.gets({"agents": [{"id": "b1"}]})
+    assert gone.asked().endswith("agent_id=b1")
+    assert not gone.run.refused(refusal(404))
     several = Drive(Request([user()], thread_id="t1"), agent_id=None)
     several.run.next()
     with pytest.raises(BackendError, match="2 agents for this user: expected one, or the option agent_id"):
