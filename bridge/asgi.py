@@ -185,7 +185,7 @@ class _Connection:
 
 
 def _pieces(data: bytes, inflate: zlib._Decompress | None) -> Iterator[bytes]:
-    """The data, inflated where it is compressed: in pieces, since a few bytes may stand for many."""
+    """Yield the data, decompressed if necessary: in chunks, since a few bytes may expand to many."""
     if inflate is None:
         yield data
         return

@@ -359,8 +359,8 @@ def dialect_names() -> set[str]:
     return {*project["entry-points"]["bridge.dialects"], *dialects()}
 
 
-# An example of a command line may name dialects: it is words for people.
-EXAMPLES = {"bridge/cli/__init__.py"}
+# Example command lines name dialects, and the demo chooses which one it lists first.
+EXAMPLES = {"bridge/cli/__init__.py", "bridge/cli/demo.py"}
 
 
 def test_the_engine_names_no_dialect() -> None:

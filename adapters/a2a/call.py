@@ -1,4 +1,4 @@
-"""What a request asks for: its method, version, parameters and head, in both bindings."""
+"""Decodes calls: method, version, parameters and head, in both bindings."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def read_call(wire: WireRequest, context: Context) -> Call:
 
 
 def decode_call(wire: WireRequest, context: Context) -> TaskCall:
-    """Return what a request asks for."""
+    """Decode a call."""
     call = read_call(wire, context)
     params = call.params
     if call.method in (Method.SEND, Method.STREAM):
@@ -138,7 +138,7 @@ def _body(wire: WireRequest) -> dict[str, Any]:
     try:
         return read_body(body)
     except RequestError as error:
-        # What is JSON, but no call, is another error than what is none.
+        # JSON that is not a call, and text that is not JSON, have different errors.
         kind = refusals.PARSE if body.strip() and read_json(body) is None else refusals.REQUEST
         raise refused(kind, error.message) from None
 

@@ -198,7 +198,7 @@ def lists(call: TaskCall, tasks: Sequence[TaskSummary]) -> TaskPage:
 
 
 def encode_task_list(call: TaskCall, shown: TaskPage, tasks: Sequence[Sequence[TaskStatus]]) -> WireResponse:
-    """One page of tasks; without artifacts unless they were asked for."""
+    """Return one page of tasks, without artifacts unless they were requested."""
     sent, reader = _reader(call)
     params = sent.params
     artifacts = params.boolean("includeArtifacts") is True
@@ -263,7 +263,7 @@ def _token(task: TaskSummary) -> str:
 
 
 def _place(params: Spelled) -> tuple[float, str] | None:
-    """The place where the page begins: behind the task that the token names."""
+    """Return the position where the page begins: after the task in the token."""
     said = params.string("pageToken")
     if not said:
         return None

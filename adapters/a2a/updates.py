@@ -1,4 +1,4 @@
-"""Events -> what a task tells of itself: its state, its artifacts, its questions.
+"""Converts events to updates of a task: its state, its artifacts, its questions.
 
 `Updates` decides what is sent; subclasses write it as a stream (`encoder.py`) or put it together (`answer.py`).
 """
@@ -88,7 +88,7 @@ class Updates:
         self._usage: ev.UsageReported | None = None
 
     def feed(self, events: Sequence[Event]) -> None:
-        """Tell these events."""
+        """Convert these events."""
         self._sequencer.dispatch(events, self, _HANDLERS)
 
     # ------------------------------------------------------------------ what a subclass does with it
@@ -150,7 +150,7 @@ class Updates:
     # ------------------------------------------------------------------ parts
 
     def _artifact_id(self, part_id: str) -> str:
-        """A part's id; of a later run of a task with what tells the runs apart."""
+        """Return a part's id, which in later runs of a task contains the number of the run."""
         return part_id if self.notes.task is None else f"{self.context.run_id[:12]}-{part_id}"
 
     def _part_started(self, event: ev.PartStarted) -> None:
@@ -295,7 +295,7 @@ class Updates:
         self.status(self._state(state, event.ended_at, said), self._metadata(more), final=True)
 
     def _question(self, interrupts: Sequence[ev.Interrupted]) -> tuple[State, Wire | None]:
-        """What the task waits for, and how it asks for that."""
+        """Return what the task waits for, and its question."""
         if not interrupts:
             return State.INPUT_REQUIRED, None
         parts = [part for asked in interrupts for part in self._asked(asked)]
@@ -332,7 +332,7 @@ class Updates:
 
 
 def history_of(context: Context, version: Version) -> list[Wire]:
-    """Return the message of a run's request as the task's history has it; nothing if there is none."""
+    """Return the message of a run's request for the task's history; None if there is none."""
     request = context.request
     if request is None or not (request.messages or request.resume):
         return []

@@ -172,7 +172,7 @@ class _Assembler:
                 self._medium(choice, message_id, part)
 
     def _medium(self, choice: _Choice, message_id: str, part: Part) -> None:
-        """Pictures of a chat backend and its audio go back as they came, the rest as the option says."""
+        """Pictures of a chat backend and its audio are sent back unchanged, the rest according to the option."""
         extras = own(part.extras)
         if extras.get("streamed"):
             return  # put together from its pieces, which came as Raw
@@ -265,7 +265,7 @@ class _Assembler:
 
 
 def parse_response(wire: WireResponse, context: Context, options: BackOptions) -> list[Event]:
-    """The run that a response with a body in one piece tells of; what is no completion is a run that failed."""
+    """Return the run of a whole answer; anything else than a completion is a run that failed."""
     if wire.status >= 400:
         return _failed(decode_error(wire), context)
     value = read_json(wire.body)

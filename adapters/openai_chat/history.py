@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, Feature
-from bridge.codec.media import request_feature, result_words
-from bridge.codec.openai import audio_format, breakpoint_of, source_words
+from bridge.codec.media import request_feature, result_as_text
+from bridge.codec.openai import audio_format, breakpoint_of, describe_source
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.wire import NAME, merge, own
@@ -180,7 +180,7 @@ class MessageWriter:
         """A part of a result as text. A picture is no text: as bytes it would fill the model's window with base64."""
         wire = _media(part) if isinstance(part, Media) else None
         if wire is None or not isinstance(part, Media):
-            return result_words([part], self._lost, request_feature)
+            return result_as_text([part], self._lost, request_feature)
         note = {"type": "text", "text": f"The {part.kind} in the result of call {call_id}:"}
         self._pictures.setdefault(call_id, []).extend([note, wire])
         return f"[{part.kind}: shown below]"
@@ -222,7 +222,7 @@ class MessageWriter:
             self._lost.add(request_feature(media), "sent as text")
             return {"type": "text", "text": as_text(media)}
         raise Unsupported(
-            f"{path}: this backend accepts no {media.kind} {source_words(media.source)}; "
+            f"{path}: this backend accepts no {media.kind} {describe_source(media.source)}; "
             "send it as text, or leave it out.",
             param=path,
         )

@@ -12,6 +12,7 @@ from bridge.codec import Context, WireRequest
 from bridge.codec.check import Node, model_in, wrong
 from bridge.codec.jsontext import need_json, read_body
 from bridge.codec.openai import COMMON
+from bridge.codec.tools import check_choice
 from bridge.dialects.openai_chat.messages import MessageReader
 from bridge.dialects.openai_chat.wire import NAME, noted, own
 from bridge.model import HistoryMode, Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
@@ -88,6 +89,8 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     if not _TOOLING.isdisjoint(body.value):
         request.tools = _tools(body)
         request.tool_choice = _tool_choice(body, request.tools or [])
+        path = "function_call" if body.get("tool_choice") is None else "tool_choice"
+        check_choice(request.tool_choice, request.tools or (), path)
         request.parallel_tool_calls = body.boolean("parallel_tool_calls")
     if not _SAMPLING.isdisjoint(body.value):
         request.sampling = _sampling(body)

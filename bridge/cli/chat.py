@@ -1,6 +1,6 @@
-"""`dialect-bridge chat`: a terminal client for any server that speaks one of the dialects.
+"""`dialect-bridge chat`: a terminal client for servers of any dialect.
 
-Answer text goes to stdout, so that it can be piped; reasoning, tool calls and errors go to stderr.
+The text of answers goes to stdout, so that it can be piped; reasoning, tool calls and errors go to stderr.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class _Screen:
         self._same = sys.stdout.isatty() and sys.stderr.isatty()
         # Whether a line has been begun and not ended, there.
         self._in_answer = self._in_aside = False
-        # The part whose pieces go on in the line that is open, and those that wait for a line because of it.
+        # The part whose pieces continue on the current line, and those that wait for a new line.
         self._open: str | None = None
         self._waiting: dict[str, str] = {}
         self._ended: set[str] = set()
@@ -168,7 +168,7 @@ class _Screen:
                 pass
 
     def _begin(self, part_id: str, title: str) -> None:
-        """Parts of which several are open at once do not mix: the first one goes on, the others come after it."""
+        """Keep parts that are open at the same time apart: the first one continues, the others follow."""
         if self._open is None:
             self._open = part_id
             self._note(title, "")

@@ -1,4 +1,4 @@
-"""The configuration that is served without a file: a scripted agent behind every dialect over HTTP."""
+"""The configuration of the demo: a scripted agent in every dialect that streams over HTTP."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def init(args: argparse.Namespace) -> int:
     file.write_text(text, encoding="utf-8")
     print(f"wrote {file}")
     if wanted.key is not None:
-        print(f"it reads the key of the backend from ${wanted.key}")
+        print(f"it reads the backend's key from ${wanted.key}")
     name = "" if args.output == "config.yaml" else f" {file}"
     print(f"start it with: dialect-bridge serve{name}")
     return 0

@@ -19,7 +19,7 @@ _END_MARK = b"[DONE]"
 class JsonDecoder:
     """Reads one run from a backend that sends JSON objects, one per frame.
 
-    A subclass implements `read`, which passes what one object says to `self.builder`::
+    A subclass implements `read`, which passes the content of one object to `self.builder`::
 
         class Decoder(JsonDecoder):
             def read(self, event, name):
@@ -58,14 +58,14 @@ class JsonDecoder:
     # ------------------------------------------------------------- what a subclass implements
 
     def read(self, event: dict[str, Any], name: str | None) -> None:
-        """Pass what one object says to the builder. `name` is the name of its SSE event, if it has one."""
+        """Pass the content of one object to the builder. `name` is the name of its SSE event, if it has one."""
         raise NotImplementedError
 
     def read_unpaired(self, event: dict[str, Any], name: str | None) -> None:
         """Read an object whose strings contain unpaired surrogates, which cannot be encoded as UTF-8.
 
         Some servers split a character between two pieces of a text. Override this to pass such pieces to
-        `Builder.unpaired` or `Builder.unpaired_flow`, which join the halves; by default, they are replaced.
+        `Builder.unpaired` or `Builder.unpaired_flow`, which combine the halves; by default, they are replaced.
         """
         self.read(repaired(event), name)
 

@@ -40,7 +40,7 @@ class ModelNames:
     renames: Mapping[str, str] = field(default_factory=dict)
 
     def model_for(self, requested: str | None) -> str | None:
-        """The backend's name for the client's; a name that nothing renames goes through."""
+        """Return the backend's name for a client's name, which is unchanged unless it is renamed."""
         if not requested:
             return self.default or self.renames.get("*")
         return (pick(self.renames, requested) if self.renames else None) or requested

@@ -31,7 +31,7 @@ from bridge.pipeline import Backend, Group, StageFactory
 from bridge.pipeline.tools import Tools
 
 if TYPE_CHECKING:
-    from bridge.config import Places
+    from bridge.config import Concurrency
     from bridge.transports.http import HttpBackend
 
 _CHOICE = re.compile(r"\[(.)[^\]]{0,100}\]")
@@ -60,7 +60,7 @@ class Route:
     modes: dict[str, Group] | None = None
     listen: str | None = None
     agent_id: str | None = None
-    limits: Places | None = None
+    limits: Concurrency | None = None
     tools: Tools | None = None
     """Tools that the backends' models may call beside the client's own."""
     tools_at: Backend | None = None

@@ -153,7 +153,7 @@ class ToolResulted:
 
 @dataclass(slots=True)
 class MessageEnded:
-    """`reason` is why this message's choice ended, when the wire says so per choice."""
+    """`reason` is why this message's choice ended, if the wire reports it per choice."""
 
     message_id: str
     status: MessageStatus = MessageStatus.COMPLETED

@@ -1,5 +1,5 @@
-"""Own files: of those in a request a backend gets the bytes, or URLs that are still good when it looks; media of an
-answer that its client can only be told of are stored, and the client gets their URLs.
+"""Stored files: backends get the bytes of those in a request, or URLs that are valid long enough; media of an answer
+that a client can get only by URL are stored.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Attached:
         except RequestError as error:
             if error.code not in (ErrorCode.NOT_FOUND, ErrorCode.FORBIDDEN):
                 raise
-            return part  # not ours, or not this user's: whoever looks there is told so
+            return part  # not the bridge's, or not this user's: the server reports that
         return replace(part, source=Inline(base64.b64encode(data).decode()), mime=found.mime)
 
 

@@ -66,7 +66,7 @@ class ToolNames:
 
 
 def tool_names(request: Request, front: Capabilities, back: Capabilities) -> ToolNames | None:
-    """The names to change, None when there are none. One dialect on both sides is left alone: its backend decides."""
+    """Return the names to change, None if there are none. With one dialect on both sides, the backend decides."""
     if back.tool_names is None or front is back:
         return None
     legal = _compiled(back.tool_names).fullmatch
@@ -81,7 +81,7 @@ def tool_names(request: Request, front: Capabilities, back: Capabilities) -> Too
 
 
 def _legal(name: str) -> str:
-    """Return the allowed characters of the name, and enough of its digest to tell it from others."""
+    """Return the allowed characters of the name, and enough of its digest to distinguish it."""
     tail = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
     plain = _ODD.sub("_", name)[: _LENGTH - len(tail) - 1]
     return f"{plain}_{tail}"

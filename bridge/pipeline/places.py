@@ -12,7 +12,7 @@ _PLACE = re.compile(r"messages\[(\d{1,9})\](?:\.content\[(\d{1,9})\](?:\.(?:cont
 
 
 def note_places(request: Request) -> None:
-    """Notes where each message of a client stands, unless its dialect has done so."""
+    """Record the path of each message in a client's body, unless its dialect has done so."""
     for message in request.messages:
         if message.places:
             return

@@ -32,7 +32,7 @@ _LAST_EVENTS = 5.0
 """Seconds in which a run that was cancelled may still end by itself."""
 _ENDED = Failure(ErrorCode.TRUNCATED_STREAM, "the backend's streams ended before the run.")
 _MOST_EMPTY = 2
-"""Event streams without a byte, one after another, by which a backend says that nothing more will come."""
+"""Consecutive event streams without a byte after which no more events are expected."""
 
 
 class QueuedRunsBackend(HttpBackend):
@@ -102,11 +102,11 @@ class QueuedCall:
                     return answer
                 failure = self._backend.refusal(answer, wire)
                 requested = asked_pause(failure)
-                # Where the configuration says how calls are repeated, only it does.
+                # If retries are configured, only the configuration applies.
                 alone = self._backend.retry.attempts == 1
                 again = alone and answer.status in _BUSY and (requested or 0.0) <= _ASK_AGAIN[-1]
             except BackendError as error:
-                # Where nobody listens, nobody will in a moment; but who was late may have queued the run.
+                # A refused connection is not repeated; after a timeout, the run may have been queued.
                 failure, again = error.failure, error.code is ErrorCode.BACKEND_TIMEOUT
             if pause is None or not again:
                 break
@@ -119,7 +119,7 @@ class QueuedCall:
     # ------------------------------------------------------------------ reading
 
     async def _connect(self) -> None:
-        """Opens the stream behind what came; `_all_read` where there is nothing more. Raises `BridgeError`."""
+        """Open the stream after the received events; set `_all_read` if there is nothing more. Raises `BridgeError`."""
         while True:
             wire = self._run.subscribe()
             if wire is None:
@@ -203,7 +203,7 @@ class QueuedCall:
             self._all_read = True
             return
         if self._came and not self._broke:
-            self._tries = 0  # closed at its idle limit: the backend is there, and the run goes on
+            self._tries = 0  # closed at its idle limit: the backend is available, and the run continues
         await self._wait(_ENDED)
         await self._connect()
 
@@ -228,7 +228,7 @@ class QueuedCall:
         if self._started and not (self.wire_ended or self._all_read):
             self._backend.later(self._cancel(response))
         elif response is not None:
-            # The server closes by itself behind the end.
+            # The server closes the connection itself after the end.
             self._backend.later(drain(response))
 
     async def _cancel(self, response: aiohttp.ClientResponse | None) -> None:

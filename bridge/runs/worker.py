@@ -124,7 +124,7 @@ class RunWorker:
             while not run.ended and self._end is None:
                 self._put(await run.read())
                 # Only the store can slow the backend down here, not a reader.
-                await self._recorder.room()
+                await self._recorder.wait_for_space()
         except BridgeError as error:
             self._put(self._failed(error.failure))
         except Exception as error:

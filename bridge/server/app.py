@@ -78,7 +78,7 @@ class State:
         end = loop.time() + seconds if seconds is not None else math.inf
         runs = self.bridge.runs if self.bridge.has_runs else None
         if runs is not None:
-            await runs.rest()
+            await runs.stop_taking()
         # Runs that nobody reads may finish too.
         while (
             (tasks := self.open() | (runs.tasks if runs is not None else set()))

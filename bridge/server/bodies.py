@@ -66,7 +66,7 @@ class Bodies:
         self.taken += more
 
     async def pieces(self, http: web.Request, user: str, *, limit: int, seconds: float) -> AsyncIterator[bytes]:
-        """The body as it comes, none of which is kept. Raises what `read` raises, but for the budget."""
+        """Yield the body as it comes, without storing it. Raises what `read` raises, except for the budget."""
         _check_encoding(http)
         size = 0
         try:

@@ -187,7 +187,7 @@ class Limits:
         """Counts a request of this user. Raises `BackendError` (rate_limited) when it came too soon."""
         if self._rates is None:
             return
-        wait = await self._rates.ask(user)
+        wait = await self._rates.acquire(user)
         if wait:
             raise _limited("This key has sent too many requests within a minute.", wait)
 

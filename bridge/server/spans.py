@@ -1,4 +1,4 @@
-"""The span of a request, where requests are traced. What it says at its end is what the log line says."""
+"""The span of a request, if requests are traced. Its attributes at the end are those of the log line."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ REQUEST_ID = web.RequestKey("request_id", str)
 USER = web.RequestKey("user", str)
 """The user whom a request comes from (`bridge.server.identity`); the owner of all that is made with it."""
 FAILURE = web.ResponseKey("failure", Failure)
-"""The failure that a response tells its client."""
+"""The failure that a response reports to its client."""
 REPORTED = web.RequestKey("reported", bool)
 """Set when the log line of a request is written."""
 OWN_PAGE = web.RequestKey("own_page", bool)
@@ -57,7 +57,7 @@ _LARGE = 256 * 1024
 STREAM_HEADERS = {
     "content-type": f"{sse.CONTENT_TYPE}; charset=utf-8",
     "cache-control": "no-cache, no-transform",
-    # nginx buffers event streams unless told not to.
+    # nginx buffers event streams by default.
     "x-accel-buffering": "no",
 }
 

@@ -3,10 +3,10 @@
 Labels come from the configuration and from closed lists only: routes, dialects, backends, error codes, features. Never
 a model, a user, a path or a text of a request, so that no client can create series.
 
-A process that is alone counts in plain numbers (`bridge.telemetry.series`). With several workers each process writes
-its numbers into files of one folder (`PROMETHEUS_MULTIPROC_DIR`, made by the process that starts them), and any of them
-reports the sum: `prometheus_client`'s own way, which keeps the numbers of dead workers. The folder must be set before
-that package is imported, so this module is imported late.
+A single process counts in plain numbers (`bridge.telemetry.series`). With several workers, each process writes its
+numbers into files of one folder (`PROMETHEUS_MULTIPROC_DIR`, created by the parent process), and any of them reports
+the sum. This is the method of `prometheus_client`, which keeps the numbers of dead workers. The folder must be set
+before that package is imported, so this module is imported late.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LIVE_FILE = re.compile(r"gauge_live[a-z]+_(\d+)\.db")
 
 
 class Watched(Protocol):
-    """A server whose state is looked at now and then, instead of being told with each change."""
+    """A server whose state is polled at each scrape, instead of being reported with each change."""
 
     @property
     def waiting(self) -> int:
@@ -72,8 +72,8 @@ def _times(metric: Histograms, *labels: str) -> Histogram | Distribution:
 
 
 class Metrics:
-    """All metrics of one process. What a request was to its client and what a run was at its backend are two things:
-    a run may go on without its client, and be read by several.
+    """All metrics of one process. Requests and runs are counted separately: a run may continue without its client, and
+    be read by several.
     """
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ class Metrics:
         _of(self.refusals, reason).inc()
 
     def node_change(self, listen: str, kind: str, change: str) -> None:
-        """A node has come, changed or gone; `change` is one of a closed list."""
+        """Count a change of a node; `change` is one of a fixed list."""
         _of(self.node_changes, listen, kind, change).inc()
 
     def agent_call(self, listen: str, operation: str, status: str) -> None:
@@ -221,7 +221,7 @@ class Metrics:
 
 
 def _forget_dead(folder: str) -> None:
-    """The state of processes that are gone counts no more; what they counted does."""
+    """Remove the gauges of processes that are gone, but not their counters."""
     for name in os.listdir(folder):
         found = _LIVE_FILE.fullmatch(name)
         if found:
@@ -235,5 +235,5 @@ def _forget_dead(folder: str) -> None:
 
 @cache
 def metrics() -> Metrics:
-    """Those of this process: a changed configuration goes on counting where the one before stopped."""
+    """Return the metrics of this process, which continue after a change of the configuration."""
     return Metrics()

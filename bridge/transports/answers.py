@@ -23,7 +23,7 @@ AT_ONCE = 64 * 1024
 
 
 class InvalidAnswer(ConnectionError):
-    """What the backend sent is not HTTP, or HTTP that was not asked for."""
+    """The backend sent bytes that are not HTTP, or HTTP without a request."""
 
 
 class InvalidCompression(InvalidAnswer):
@@ -31,7 +31,7 @@ class InvalidCompression(InvalidAnswer):
 
 
 class Answer(Protocol):
-    """The answer to a request, from its head on; `InvalidAnswer` and `aiohttp.ClientError` are told by `failure_of`."""
+    """Return the answer to a request, from its head on. `failure_of` explains `InvalidAnswer` and `ClientError`."""
 
     status: int
     headers: dict[str, str]
@@ -117,7 +117,7 @@ def failure_of(error: Exception) -> Failure:
         case aiohttp.InvalidURL():
             reason = "its address is not valid"
         case ValueError():
-            # What cannot be written on the wire never left this process: that says nothing of the backend.
+            # What cannot be written on the wire never left this process, and reveals nothing about the backend.
             return Failure(ErrorCode.INTERNAL, "The request could not be written for the backend.")
         case InvalidCompression():
             return Failure(ErrorCode.BACKEND_PROTOCOL, _COMPRESSION)

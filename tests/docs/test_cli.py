@@ -104,7 +104,7 @@ def test_the_page_lists_the_commands() -> None:
 def test_check_prints_the_endpoints() -> None:
     code, out, err = bridge("check", "config.yaml")
     assert (code, err) == (0, "")
-    assert "config.yaml is fine." in out
+    assert "config.yaml is valid." in out
     table = [" ".join(line.split()) for line in out.splitlines()]
     assert "POST /v1/chat/completions openai-chat -> demo (demo)" in table
     assert "POST /agentscope/process agentscope -> demo (demo)" in table

@@ -56,7 +56,7 @@ def started(folder: Path, *args: str) -> Iterator[str]:
 def test_without_a_file_the_demo_is_served(command: list[str], tmp_path: Path) -> None:
     port = free_port()
     with started(tmp_path, *command, "--port", str(port)) as said:
-        assert f"dialect-bridge serves on http://127.0.0.1:{port}" in said
+        assert f"dialect-bridge is serving on http://127.0.0.1:{port}" in said
         assert b"data: [DONE]" in post(f"http://127.0.0.1:{port}/v1/chat/completions", HELLO)
     assert list(tmp_path.iterdir()) == [], "the demo leaves no file"
 
@@ -109,7 +109,7 @@ def test_what_flags_say(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (code, err) == (0, "")
     assert out == (
-        "wrote it.yaml\nit reads the key of the backend from $MY_KEY\nstart it with: dialect-bridge serve it.yaml\n"
+        "wrote it.yaml\nit reads the backend's key from $MY_KEY\nstart it with: dialect-bridge serve it.yaml\n"
     )
     config = load(tmp_path / "it.yaml", env={"MY_KEY": "k"})
     backend = config.backends["main"].model_dump()

@@ -29,7 +29,7 @@ from bridge.model import (
     unfold,
     verify,
 )
-from bridge.testing.pairs import told
+from bridge.testing.pairs import visible_to
 from bridge.testing.wires import context, decode
 from bridge.translation import AnswerDecoder
 from tests.recorded import CAPTURES, answers
@@ -62,7 +62,7 @@ def expected(events: list[Event], front: Dialect) -> dict[str, Any]:
             replace(asked, payload=question_about(told, interrupt_text(asked))) if told else asked
             for asked, told in zip(answer.interrupts, about, strict=True)
         ]
-    out = told(unfold(answer), front)
+    out = visible_to(unfold(answer), front)
     if front.capabilities.client_runs_calls:
         done = {p.call_id for m in answer.messages for p in m.parts if isinstance(p, ToolResult)}
         out["calls"] = [call for call in out["calls"] if call[0] not in done]
@@ -90,7 +90,7 @@ def test_a_recorded_answer_arrives_as_the_cards_say(back: str, name: str, front:
     cuts = sorted(random.Random(len(wire)).sample(range(len(wire) + 1), min(12, len(wire))))
     pieces = [wire[a:b] for a, b in zip([0, *cuts], [*cuts, len(wire)], strict=True)]
     assert translated(source, target, pieces) == (out, lost), "where reads end changes what is written"
-    came, wanted = told(verify(decode(target, [out])), target), expected(meant(back, name), target)
+    came, wanted = visible_to(verify(decode(target, [out])), target), expected(meant(back, name), target)
     if wanted["failed"]:
         # Nobody shall run the calls of a run that failed; what is held back until it is known whose they are stays so.
         assert came.pop("calls") in ([], wanted.pop("calls"))

@@ -88,7 +88,7 @@ def test_check_says_nothing_of_what_is_installed(tmp_path: Path, module: str, to
     done = run(sys.executable, "-c", code, cwd=tmp_path)
     assert done.stderr == b""
     first, *_, last = done.stdout.decode().splitlines()
-    assert (first, last) == ("mine.yaml is fine.", "0 []")
+    assert (first, last) == ("mine.yaml is valid.", "0 []")
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -46,7 +46,6 @@ from bridge.pipeline.stages import (
     build,
     load,
     load_object,
-    show_awaited_calls,
     withhold_server_tools,
 )
 from tests.strategies import answers, batches
@@ -321,8 +320,7 @@ class TestLoad:
 
 def test_a_call_whose_result_is_awaited_is_shown_as_the_clients() -> None:
     back = replace(capabilities(RunsTools.ANY), awaits_results=True)
-    stage = show_awaited_calls(context(capabilities(), back))
-    assert stage is not None
+    stage = build((), context(capabilities(), back))[0]
     call = [PartStarted("p", "m", PartKind.TOOL_CALL, "c1", "clock"), PartEnded("p")]
     ended = [MessageEnded("m", reason=FinishReason.INTERRUPTED), RunFinished(FinishReason.INTERRUPTED)]
     awaited, question = Interrupted("c1", AWAITS_RESULT, None, "c1"), Interrupted("i", "approval", "May I?")
@@ -330,4 +328,4 @@ def test_a_call_whose_result_is_awaited_is_shown_as_the_clients() -> None:
     assert shown == [*call, MessageEnded("m", reason=FinishReason.TOOL_CALLS), RunFinished(FinishReason.TOOL_CALLS)]
     assert stage([awaited, question, ended[1]]) == [question, ended[1]], "another question is still asked"
     assert stage([question, ended[1]]) == [question, ended[1]]
-    assert show_awaited_calls(context(capabilities(), capabilities())) is None
+    assert build((), context(capabilities(), capabilities())) == []

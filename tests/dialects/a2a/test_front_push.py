@@ -268,7 +268,7 @@ async def test_a_receiver_that_cannot_be_reached_gets_no_more(
     reply = await ask("POST", agent, send("hello", configuration=wanted), NEW)
     assert reply.json["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
     async with asyncio.timeout(20):
-        while "push notifications to localhost end" not in caplog.text:
+        while "push notifications to localhost stopped" not in caplog.text:
             await asyncio.sleep(0.02)
     assert [path for path, _, _ in receiver.got] == [path] * count
     assert "hidden" not in caplog.text
@@ -321,7 +321,7 @@ async def test_a_name_of_a_private_address_is_never_called(
         reply = await ask("POST", f"{base}/a2a", send("hello", configuration=with_push(receiver.url)), NEW)
         assert reply.json["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
         async with asyncio.timeout(20):
-            while "push notifications to localhost end: its address is not public" not in caplog.text:
+            while "push notifications to localhost stopped: its address is not public" not in caplog.text:
                 await asyncio.sleep(0.02)
     assert receiver.got == []
 

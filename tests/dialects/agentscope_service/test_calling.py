@@ -240,7 +240,7 @@ def test_the_only_agent_need_not_be_named() -> None:
 def test_a_session_without_a_name_is_no_session(body: Any) -> None:
     drive = Drive(Request([user()]), named=False)
     drive.run.next()
-    with pytest.raises(BackendError, match="did not name it"):
+    with pytest.raises(BackendError, match="without an id"):
         drive.gets(body, 201)
 
 
@@ -357,12 +357,12 @@ def test_a_new_message_gives_up_the_reply_that_waits() -> None:
 def test_an_answer_to_what_is_not_asked_is_a_conflict() -> None:
     request = Request([user()], thread_id="t1", resume=[Resume("01234567_other", "resolved")])
     for history in ([waiting(QUESTION)], [{"role": "user", "content": []}]):
-        with pytest.raises(RequestError, match="does not wait for") as caught:
+        with pytest.raises(RequestError, match="no longer waiting for") as caught:
             Drive(request).found(*history)
         assert caught.value.code is ErrorCode.CONFLICT
     drive = Drive(request)
     drive.gets({"sessions": []})
-    with pytest.raises(RequestError, match="does not wait for"):
+    with pytest.raises(RequestError, match="no longer waiting for"):
         drive.gets({"session_id": "s1"}, 201)
 
 
