@@ -177,9 +177,7 @@ class AGUIDecoder(JsonDecoder):
             self.builder.emit(Custom(name, value, noted(attached(event))))
 
     def _on_interrupt(self, value: Any) -> None:
-        """LangGraph, Mastra and AG-Kit's second generation send an interrupt in this form, mostly as JSON text, without an
-        id.
-        """
+        """LangGraph, Mastra and AG-Kit's second generation send an interrupt so: without an id, mostly as JSON text."""
         said = value
         if isinstance(value, str):
             with suppress(ValueError):
