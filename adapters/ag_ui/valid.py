@@ -34,9 +34,10 @@ _EVENTS: dict[str, tuple[_Fields, _Fields]] = {
     "SUBAGENT_FINISHED": ({"subagentRunId": str}, {"outcome": dict}),
     "SUBAGENT_ERROR": ({"subagentRunId": str, "message": str}, {"code": str}),
 }
-_MOST = 2**53 - 1  # JavaScript's largest exact integer
 # Events that are never passed on as they came: they have an order of their own.
 _ORDERED = ("RUN_", "STEP_", "TEXT_", "TOOL_", "REASONING_", "THINKING_", "STATE_", "MESSAGES_", "CUSTOM")
+_LARGEST = 2**53 - 1
+"""The largest integer that JavaScript represents exactly; the Python client refuses larger ones."""
 # Where null is a value and not an absent field.
 _ANY_VALUE = frozenset({"event", "value", "snapshot", "rawEvent", "result"})
 
@@ -59,9 +60,9 @@ def event_of(value: _Wire) -> _Wire | None:
 
 
 def _is(value: Any, kind: type) -> bool:
-    if isinstance(value, bool):
-        return kind is bool
-    return isinstance(value, kind) and not (isinstance(value, int) and abs(value) > _MOST)
+    if kind is int:
+        return type(value) is int and abs(value) <= _LARGEST
+    return isinstance(value, kind)
 
 
 _DONE: _Wire = {"type": "success"}
