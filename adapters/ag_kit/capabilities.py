@@ -35,7 +35,7 @@ CAPABILITIES = Capabilities(
             Feature.CUSTOM: _NO_EVENT,
             Feature.RAW: "events of other dialects; its own pass unchanged",
             Feature.CHOICES: "one answer; only the first choice is sent",
-            Feature.PART_BORDERS: "consecutive texts are joined",
+            Feature.PART_BORDERS: "texts are joined, with a blank line between messages; option message_separator",
             Feature.MODEL: _NO_EVENT + "; option extra_fields",
         },
         refuse={Feature.FINISH_CANCELED: "sent as an error, never as a normal end"},
@@ -81,6 +81,7 @@ CAPABILITIES = Capabilities(
     # backend ran itself are shown with their results instead of being withheld.
     client_runs_calls=False,
     usage_on_failure=False,
+    separator="\n\n",
     # Generation 2 answers an interrupt without saying which one it is.
     names_interrupts=False,
     runs_tools=RunsTools.UNLISTED,

@@ -61,6 +61,8 @@ class Encoder:
         self._has_arguments = False
         self._open_reasoning: set[str] = set()
         self._has_text = False
+        self._begun_in: str | None = None  # the message of a text that has no piece yet
+        self._spoke: str | None = None  # the message of the last text that a client may append to
         self._interrupts: list[bytes] = []
         self._final_fields: dict[str, Any] = {}
 
@@ -81,8 +83,16 @@ class Encoder:
     # ------------------------------------------------------------------ text
 
     def _text(self, event: ev.TextDelta) -> None:
-        if event.text:
+        if event.text and self._begun_in is not None:
+            self._begin_text(self._begun_in, event.text)
+        elif event.text:
             self._write_text(event.text)
+
+    def _begin_text(self, message_id: str, text: str) -> None:
+        """Begin a text, which clients append to the one before unless a tool's result came in between."""
+        border = "" if self._spoke in (None, message_id) else self._options.message_separator
+        self._begun_in, self._spoke = None, message_id
+        self._write_text(border + text)
 
     def _write_text(self, text: str) -> None:
         encoded = dumps(text)
@@ -104,7 +114,7 @@ class Encoder:
     def _content(self, event: ev.ContentAdded) -> None:
         self._lost.add(answer_feature(event.part), "sent as text" if self._options.media == "text" else "dropped")
         if self._options.media == "text" and (text := as_markdown(event.part)):
-            self._write_text(text)
+            self._begin_text(event.message_id, text)
 
     # ------------------------------------------------------------------ calls
 
@@ -115,6 +125,8 @@ class Encoder:
             self._lost.add(Feature.MODEL)
 
     def _part_started(self, event: ev.PartStarted) -> None:
+        if event.kind in (PartKind.TEXT, PartKind.REFUSAL):
+            self._begun_in = event.message_id
         if event.kind is PartKind.TEXT:
             if self._has_text:
                 self._lost.add(Feature.PART_BORDERS)
@@ -154,6 +166,7 @@ class Encoder:
             self._call = None
 
     def _result(self, event: ev.ToolResulted) -> None:
+        self._spoke = None
         result = result_as_text(event.parts, self._lost, answer_feature)
         self._frames.append(write({"type": "tool-result", "toolCallId": event.call_id, "result": result}))
 

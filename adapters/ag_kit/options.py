@@ -31,6 +31,9 @@ class FrontOptions(Options):
     media: Literal["text", "drop"] = Field(
         "text", description="Images, files and data in generation 1: sent as Markdown or JSON text, or omitted."
     )
+    message_separator: str = Field(
+        "\n\n", description="Text between the texts of two messages of one answer in generation 1."
+    )
     finish_notice: Literal["none", "error"] = Field(
         "none", description="error: an answer cut off by its length limit or a filter ends with an error event."
     )

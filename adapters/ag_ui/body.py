@@ -10,6 +10,7 @@ from bridge.codec.tools import supported
 from bridge.dialects.ag_ui.history import MessageWriter
 from bridge.dialects.ag_ui.options import BackOptions
 from bridge.dialects.ag_ui.props import write_props
+from bridge.dialects.ag_ui.reports import metadata_of, unnamed_event
 from bridge.dialects.ag_ui.wire import NAME, UNNAMED, own
 from bridge.model import Request, Resume, Tool
 
@@ -56,13 +57,23 @@ def _props(request: Request, context: Context, options: BackOptions) -> Any:
         return rest
     props.update(rest or {})
     for answer in request.resume:
-        if answer.interrupt_id.startswith(UNNAMED):
-            command = props.get("command")
+        if _is_unnamed(answer):
+            command, asked = props.get("command"), unnamed_event(answer.interrupt_id)
             props["command"] = {
-                "resume": answer.agrees if answer.payload is None else answer.payload,
+                "resume": _unnamed_payload(answer),
+                **({"interruptEvent": asked} if asked else {}),
                 **(command if isinstance(command, dict) else {}),
             }
     return props
+
+
+def _is_unnamed(answer: Resume) -> bool:
+    return answer.interrupt_id.startswith(UNNAMED)
+
+
+def _unnamed_payload(answer: Resume) -> Any:
+    """Agents that give no id know no cancellation either: that is a no to them."""
+    return answer.agrees if answer.payload is None else answer.payload
 
 
 def _tool(tool: Tool, options: BackOptions) -> dict[str, Any]:
@@ -80,7 +91,11 @@ def _entry(entry: dict[str, Any]) -> dict[str, Any]:
 
 def _answer(answer: Resume, more: dict[str, Any]) -> dict[str, Any]:
     wire: dict[str, Any] = {"interruptId": answer.interrupt_id, "status": answer.decision}
-    if answer.payload is not None:
+    if _is_unnamed(answer):
+        wire |= {"status": "resolved", "payload": _unnamed_payload(answer)}
+    elif answer.payload is not None:
         wire["payload"] = answer.payload
+    if metadata := metadata_of(answer):
+        wire["metadata"] = metadata
     rest = more.get(answer.interrupt_id)
     return {**wire, **(rest if isinstance(rest, dict) else {})}

@@ -13,7 +13,7 @@ from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.jsontext import loads, repaired, text_of
 from bridge.dialects.ag_ui.errors import error_in, failure_of
-from bridge.dialects.ag_ui.reports import read_interrupt, read_usage
+from bridge.dialects.ag_ui.reports import read_interrupt, read_unnamed, read_usage
 from bridge.dialects.ag_ui.snapshot import answer_from
 from bridge.dialects.ag_ui.streams import Streams
 from bridge.dialects.ag_ui.wire import NAME, OURS, UNNAMED, attached, camel, finish_in, noted
@@ -35,6 +35,7 @@ class AGUIDecoder(JsonDecoder):
         self._streams = Streams(self.builder)
         self._snapshot: list[Any] | None = None
         self._finish: FinishReason | None = None
+        self._unnamed: list[Interrupted] = []  # told by CUSTOM events; an outcome may tell the same ones with their ids
 
     # -------------------------------------------------------------- frames
 
@@ -57,6 +58,7 @@ class AGUIDecoder(JsonDecoder):
 
     def flush(self) -> None:
         self._streams.settle()
+        self._ask_unnamed()
 
     def _event(self, event: _Event) -> None:
         event = camel(event)
@@ -175,15 +177,17 @@ class AGUIDecoder(JsonDecoder):
             self.builder.emit(Custom(name, value, noted(attached(event))))
 
     def _on_interrupt(self, value: Any) -> None:
-        """AG-Kit's second generation sends an interrupt in this form, as JSON text without an id."""
-        made_id = self._context.make_id(UNNAMED)
-        if isinstance(value, dict):
-            self.builder.interrupt(read_interrupt(value, made_id))
-            return
+        """LangGraph, Mastra and AG-Kit's second generation send an interrupt so: without an id, mostly as JSON text."""
+        said = value
         if isinstance(value, str):
             with suppress(ValueError):
-                value = loads(value)
-        self.builder.interrupt(Interrupted(made_id, None, value))
+                said = loads(value)
+        self._unnamed.append(read_unnamed(value, said, self._context.make_id(UNNAMED)))
+
+    def _ask_unnamed(self) -> None:
+        unnamed, self._unnamed = self._unnamed, []
+        for event in unnamed:
+            self.builder.interrupt(event)
 
     # -------------------------------------------------------------- the run
 
@@ -199,10 +203,12 @@ class AGUIDecoder(JsonDecoder):
         if self._snapshot is not None and not self._streams.texted:
             streams = self._streams
             answer_from(self._snapshot, self.builder, self._context.request, streams.called, streams.thought)
-        if kind == "interrupt":
-            for entry in interrupts if isinstance(interrupts, list) else ():
-                if isinstance(entry, dict):
-                    self.builder.interrupt(read_interrupt(entry, self._context.make_id("int")))
+        named = [e for e in interrupts if isinstance(e, dict)] if isinstance(interrupts, list) else []
+        if kind == "interrupt" and named:
+            self._unnamed.clear()
+            for entry in named:
+                self.builder.interrupt(read_interrupt(entry, self._context.make_id("int")))
+        self._ask_unnamed()
         reason = finish_in(event) or self._finish
         self.builder.finish(
             FinishReason.CANCELED if kind == "cancelled" else reason,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from operator import attrgetter
 from typing import Any
 
-from bridge.dialects.ag_ui.wire import OURS, camel, noted, own
-from bridge.model import Interrupted, UsageReported
+from bridge.codec.jsontext import loads
+from bridge.dialects.ag_ui.wire import OURS, UNNAMED, camel, noted, own
+from bridge.model import Interrupted, Resume, UsageReported
 
 # ------------------------------------------------------------------ usage
 
@@ -72,6 +74,9 @@ _FIELDS: dict[str, type] = {
 }
 
 
+_SUSPENDED = "mastra_suspend"
+
+
 def write_interrupt(event: Interrupted) -> dict[str, Any]:
     """The interrupt of the wire; a payload of another protocol travels whole in the metadata."""
     payload = event.payload
@@ -106,17 +111,18 @@ def read_interrupt(value: dict[str, Any], made_id: str) -> Interrupted:
     """The event for an interrupt of the wire."""
     value = {k: v for k, v in camel(value).items() if v is not None}
     metadata = value.get("metadata")
-    ours = metadata.get(OURS) if isinstance(metadata, dict) else None
+    theirs = dict(metadata) if isinstance(metadata, dict) else {}
+    ours = theirs.pop(OURS, None)
     reason, call_id = value.get("reason"), value.get("toolCallId")
     payload: Any = {k: v for k, v in value.items() if k not in ("id", "reason", "toolCallId")} or None
-    if isinstance(metadata, dict) and isinstance(ours, dict):
+    if isinstance(ours, dict):
         if "reason" in ours:
             reason = None
         if "payload" in ours:
             payload = ours["payload"]
         elif payload:
-            rest = {k: v for k, v in metadata.items() if k != OURS}
-            payload = {**payload, "metadata": rest} if rest else {k: v for k, v in payload.items() if k != "metadata"}
+            rest = {k: v for k, v in payload.items() if k != "metadata"}
+            payload = {**rest, "metadata": theirs} if theirs else rest
             payload = payload or None
     wanted = value.get("id")
     return Interrupted(
@@ -124,4 +130,37 @@ def read_interrupt(value: dict[str, Any], made_id: str) -> Interrupted:
         reason if isinstance(reason, str) else None,
         payload,
         call_id if isinstance(call_id, str) and call_id else None,
+        extras=noted({"notes": {"metadata": theirs} if theirs else None}),
     )
+
+
+def read_unnamed(value: Any, said: Any, made_id: str) -> Interrupted:
+    """The event for the `value` of a CUSTOM event `on_interrupt`; `said` is what it holds if it is JSON text.
+
+    Mastra describes a suspended call in it: that is the interrupt of its outcomes. Its id holds what `unnamed_event`
+    needs.
+    """
+    if not isinstance(said, dict) or said.get("type") != _SUSPENDED:
+        return read_interrupt(said, made_id) if isinstance(value, dict) else Interrupted(made_id, None, said)
+    schema, run_id, call_id = said.get("resumeSchema"), said.get("runId"), said.get("toolCallId")
+    if isinstance(schema, str):
+        with suppress(ValueError):
+            schema = loads(schema)
+    told = {"reason": "mastra:tool_suspend", "toolCallId": call_id, "metadata": {"mastra": said}}
+    known = isinstance(run_id, str) and isinstance(call_id, str)
+    return read_interrupt(
+        {**told, "responseSchema": schema if isinstance(schema, dict) else None},
+        f"{UNNAMED}_{run_id}::{call_id}" if known else made_id,
+    )
+
+
+def unnamed_event(interrupt_id: str) -> dict[str, Any] | None:
+    """What Mastra needs of the event that asked, besides the answer; None if another agent asked."""
+    run_id, known, call_id = interrupt_id.removeprefix(f"{UNNAMED}_").partition("::")
+    return {"type": _SUSPENDED, "toolCallId": call_id, "runId": run_id} if known else None
+
+
+def metadata_of(answer: Resume) -> dict[str, Any] | None:
+    """The metadata of the question that is answered: some agents check a proof in it (AG2)."""
+    notes = own(answer.extras).get("notes")
+    return notes.get("metadata") if isinstance(notes, dict) else None

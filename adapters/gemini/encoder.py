@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from bridge.codec import Context, Feature, FrameLike
+from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.cut_calls import CUT, CutCalls
 from bridge.codec.jsontext import dumps, input_of
 from bridge.codec.sequencer import Sequencer
@@ -67,6 +68,7 @@ class GeminiEncoder:
         self._calls: set[str | None] = set()
         self._questions: list[ev.Interrupted] = []
         self._usage: ev.UsageReported | None = None
+        self._spoke: dict[int, str] = {}  # by choice: the message of the last text
         request = context.request
         asked = request is None or own(request.extras).get(NOTES, {}).get("generationConfig", {})
         self._shows = {"always": True, "drop": False}.get(self._options.reasoning, asked is True or _asks(asked))
@@ -127,15 +129,20 @@ class GeminiEncoder:
     def _piece(self, event: ev.TextDelta | ev.ReasoningDelta) -> None:
         part = self._parts[event.part_id]
         if part.before and event.text:
-            if not part.pieces:
-                self._begin(part)
-            self._out.append(part.before + dumps(event.text) + part.after)
+            text = event.text if part.pieces else self._begin(part) + event.text
+            self._out.append(part.before + dumps(text) + part.after)
 
-    def _begin(self, part: _Part) -> None:
-        """Write the first piece: a text directly after another one continues it."""
+    def _begin(self, part: _Part) -> str:
+        """Return what stands before the first piece: a text directly after another one continues it."""
         part.pieces = True
-        kind = PartKind.TEXT if part.started.kind is PartKind.REFUSAL else part.started.kind
-        self._follow(part.choice, kind is PartKind.TEXT)
+        is_text = part.started.kind is not PartKind.REASONING
+        self._follow(part.choice, is_text)
+        return self._border(part.choice, part.started.message_id) if is_text else ""
+
+    def _border(self, choice: int, message_id: str) -> str:
+        """Return what stands before a text of this message: clients make one text of all, whatever lies between."""
+        last, self._spoke[choice] = self._spoke.get(choice, message_id), message_id
+        return "" if last == message_id else self._options.message_separator
 
     def _follow(self, choice: int, is_text: bool) -> None:
         """Note what the last part of a choice is."""
@@ -181,7 +188,7 @@ class GeminiEncoder:
         else:
             lost.add(Feature.DATA, "sent as text")
             self._follow(choice, True)
-            self._say(choice, {"text": as_text(part)})
+            self._say(choice, {"text": self._border(choice, event.message_id) + as_text(part)})
 
     def _raw(self, event: ev.Raw) -> None:
         value = event.value
@@ -216,14 +223,14 @@ class GeminiEncoder:
             self._context.lost.add(Feature.FINISH_CANCELED, "sent as an error")
             self._out.append(dumps(error_object(CANCELED)))
             return
-        for interrupt in self._questions:
+        for number, interrupt in enumerate(self._questions):
             # A question for a person comes last; one about a call is expressed by that call.
             if interrupt.call_id not in self._calls:
-                self._say(0, {"text": interrupt_text(interrupt)})
+                self._say(0, {"text": self._border(0, f"interrupt {number}") + interrupt_text(interrupt)})
         known = own(event.extras)
-        more: dict[str, Any] = {}
-        if self._usage is not None:
-            more["usageMetadata"] = write_usage(self._usage)
+        if self._usage is None:  # SDKs read it unconditionally
+            self._context.lost.add(Feature.USAGE, NOT_REPORTED)
+        more = {"usageMetadata": write_usage(self._usage or ev.UsageReported(0, 0))}
         if (feedback := known.get("promptFeedback")) is not None and not self._reasons:
             self._write([], {"promptFeedback": feedback, **more})
             return

@@ -17,6 +17,7 @@ class FrontOptions(Options):
         "asked",
         description="The model's reasoning, as thought parts: for requests with includeThoughts, always, or never.",
     )
+    message_separator: str = Field("\n\n", description="Text between the texts of two messages of one answer.")
     keepalive: OffWord[Literal["text", "off"]] = Field(
         "text", description="What is sent on a silent stream: a chunk with an empty text, or nothing."
     )

@@ -176,9 +176,10 @@ def media_part(media: Media, *, guessed: bool = False) -> dict[str, Any]:
 
 # ------------------------------------------------------------------ usage
 
-_COUNTS = frozenset(
-    {"promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount", "totalTokenCount"}
-)
+_READ = frozenset({
+    "promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount", "totalTokenCount",
+    "estimated",
+})  # fmt: skip
 
 
 def read_usage(usage: dict[str, Any]) -> UsageReported | None:
@@ -193,7 +194,8 @@ def read_usage(usage: dict[str, Any]) -> UsageReported | None:
         total=counts.get("totalTokenCount"),
         cached=counts.get("cachedContentTokenCount"),
         reasoning=thoughts,
-        extras=noted(given({name: value for name, value in usage.items() if name not in _COUNTS})),
+        extras=noted(given({name: value for name, value in usage.items() if name not in _READ})),
+        estimated=usage.get("estimated") is True,
     )
 
 
@@ -210,6 +212,7 @@ def write_usage(usage: UsageReported) -> dict[str, Any]:
             "candidatesTokenCount": made - (thoughts or 0),
             "thoughtsTokenCount": thoughts,
             "totalTokenCount": usage.total if usage.total is not None else given_in + made,
+            "estimated": usage.estimated or None,
             **rest,
         }
     )

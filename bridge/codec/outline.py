@@ -189,6 +189,8 @@ def _project_items(answer: Answer, capabilities: Capabilities, choice: int) -> t
                 if shown is not None and shown is not message:
                     item = ("text", capabilities.separator + item[1])
                 shown = message
+            elif item[0] == "tool_result":
+                shown = None  # what comes after it is a text of its own
             _append(last if audio and support is Support.EXACT else items, item)
     return items, last
 

@@ -93,15 +93,19 @@ def interrupt_text(event: Interrupted) -> str:
     if isinstance(payload, str) and payload.strip():
         return payload
     if isinstance(payload, dict):
-        call, metadata, actions = _call_in(payload), payload.get("metadata"), payload.get("action_requests")
+        actions = payload.get("action_requests")
         if isinstance(actions, list) and (told := [text for action in actions if (text := _review(action))]):
             return "\n\n".join(told)
-        # Frameworks describe the call in a part of the metadata that has their name.
-        described = map(_call_in, metadata.values()) if isinstance(metadata, dict) else ()
-        for key in ("message", "question", "prompt"):
-            if isinstance(payload.get(key), str) and payload[key].strip():
-                return question_about([c for c in (call, *described) if c], payload[key])
-        payload = call or payload
+        # Frameworks describe the call, and why it waits, in a part of the metadata that has their name.
+        metadata = payload.get("metadata")
+        described = [payload, *(metadata.values() if isinstance(metadata, dict) else ())]
+        calls = [call for value in described if (call := _call_in(value))]
+        suspended = [v["suspendPayload"] for v in described if isinstance(v, dict) and v.get("suspendPayload")]
+        if question := next(filter(None, map(_question_in, (*described, *suspended))), None):
+            return question_about(calls, question)
+        if suspended:
+            return question_about(calls, json_text(suspended[0]))
+        payload = "\n\n".join(calls) or payload
     lines = [event.reason] if event.reason else []
     if payload not in (None, "", {}, []):
         lines.append(payload if isinstance(payload, str) else json_text(payload))
@@ -118,6 +122,12 @@ def _review(action: Any) -> str | None:
     """Return what a person is to review, in the wording of LangChain's middleware or as the call."""
     description = action.get("description") if isinstance(action, dict) else None
     return description if isinstance(description, str) and description.strip() else _call_in(action)
+
+
+def _question_in(value: Any) -> str | None:
+    """Return the question in a text, or in a field of an object that is named for it; None if there is none."""
+    texts = [value.get(key) for key in ("message", "question", "prompt")] if isinstance(value, dict) else [value]
+    return next((text for text in texts if isinstance(text, str) and text.strip()), None)
 
 
 def _call_in(value: Any) -> str | None:

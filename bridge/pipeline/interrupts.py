@@ -158,8 +158,10 @@ def _formed(open_interrupts: Sequence[Interrupted], answers: list[Resume]) -> li
         schema, actions = payload.get("responseSchema"), payload.get("action_requests")
         if isinstance(actions, list):
             answer = replace(answer, decision="resolved", payload=_decisions(answer, len(actions)))
-        elif answer.decision == "resolved" and isinstance(schema, dict):
-            answer = replace(answer, payload=_form(answer, schema))
+        elif isinstance(schema, dict) and (answer.decision == "resolved" or _refuses(answer)):
+            formed = _form(answer, schema)
+            if formed is not answer.payload:  # the schema has a no of its own, which the agent can go on from
+                answer = replace(answer, decision="resolved", payload=formed)
         out.append(answer)
     return out
 
@@ -177,6 +179,12 @@ def _decisions(answer: Resume, count: int) -> Any:
     words = payload.get("reason") if isinstance(payload, dict) else payload
     reject = {"type": "reject", **({"message": words} if isinstance(words, str) and words else {})}
     return {"decisions": [{"type": "approve"} if answer.agrees else reject] * count}
+
+
+def _refuses(answer: Resume) -> bool:
+    """Return whether a person said no, by a button, rather than left the question."""
+    payload = answer.payload
+    return isinstance(payload, dict) and any(payload.get(key) is False for key in ("approve", "approved"))
 
 
 def _form(answer: Resume, schema: dict[str, Any]) -> Any:

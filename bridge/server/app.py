@@ -296,23 +296,24 @@ def _shaping_errors(state: State) -> Middleware:
 
 
 def _nearest(http: web.Request) -> Dialect | None:
-    """The dialect that serves this request; else that with the longest mount path above its path.
+    """The dialect that serves this request; else that whose mount path comes first in its path, the longest of several.
 
     Of several with the same mount path, one is preferred by whose header the request tells itself from the others'.
     """
     if SERVED_BY in http:
         return http[SERVED_BY].dialect
-    routes = [r for r in http.app[STATE].bridge.routes if _within(http.path, r.path)]
+    routes = [r for r in http.app[STATE].bridge.routes if _position(http.path, r.path) >= 0]
 
-    def nearness(route: Route) -> tuple[int, bool]:
-        return len(route.path), any(each.header in http.headers for each in route.dialect.surface if each.header)
+    def nearness(route: Route) -> tuple[int, int, bool]:
+        tells = any(each.header in http.headers for each in route.dialect.surface if each.header)
+        return -_position(http.path, route.path), len(route.path), tells
 
     return max(routes, key=nearness).dialect if routes else None
 
 
-def _within(path: str, mount: str) -> bool:
-    """Return whether the path lies below the mount path, wherever the application itself is mounted."""
-    return mount == "/" or f"{mount}/" in f"{path}/"
+def _position(path: str, mount: str) -> int:
+    """Return where in the path the mount path begins, wherever the application itself is mounted; -1 if nowhere."""
+    return len(path) if mount == "/" else f"{path}/".find(f"{mount}/")
 
 
 def _refused(http: web.Request, error: web.HTTPException) -> web.StreamResponse:

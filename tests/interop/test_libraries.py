@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,11 @@ from tests.server.harness import fake_backend, serving
 
 TALK = Path(__file__).parent / "libraries" / "talk.py"
 FEW = ("autogen", "llm", "openai-agents")
-MANY = ("haystack", "llama-index", "smolagents")
+MANY = ("haystack", "llama-index", "mirascope", "qwen-agent", "semantic-kernel", "smolagents")
+TOGETHER = {
+    **dict.fromkeys(FEW, "libraries"),
+    **dict.fromkeys(("mirascope", "qwen-agent", "semantic-kernel"), "libraries-all"),
+}
 ANSWER, GOODBYE = "It is sunny there.", "You are welcome. 🙂"
 
 
@@ -24,6 +29,11 @@ def brain(heard: Heard) -> list[Step]:
     if "Thanks" in heard.last[1]:
         return [Say(GOODBYE)]
     return [Say("I look."), Use("call_1", "get_weather", '{"city": "Paris"}')]
+
+
+def in_a_plugin(heard: Heard) -> list[Step]:
+    """Semantic Kernel puts the name of the plugin before that of the function."""
+    return [replace(s, name="Weather-get_weather") if isinstance(s, Use) else s for s in brain(heard)]
 
 
 def final(heard: Heard) -> list[Step]:
@@ -44,11 +54,11 @@ def final(heard: Heard) -> list[Step]:
     ],
 )
 async def test_a_talk(name: str, back: str, tmp_path: Path) -> None:
-    python = Path(sys.prefix) / ("libraries" if name in FEW else name) / "bin" / "python"
+    python = Path(sys.prefix) / TOGETHER.get(name, name) / "bin" / "python"
     assert python.exists(), f"{name} is not installed: make interop{'' if name in FEW else '-all'}"
     async with fake_backend() as backend:
         agent = AGENTS[back](backend)
-        agent.brain = final if name == "smolagents" else brain
+        agent.brain = {"smolagents": final, "semantic-kernel": in_a_plugin}.get(name, brain)
         config = {
             "backends": {"it": {"dialect": agent.dialect, "url": agent.url, "options": agent.options}},
             "routes": [{"dialect": "openai-chat", "path": "/v1", "backend": "it"}],

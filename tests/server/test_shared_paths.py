@@ -34,6 +34,14 @@ async def test_without_the_header_a_stranger_gets_the_first_routes_shape() -> No
         assert (await ask("GET", f"{base}/v1/nothing")).json["error"]["code"] == "unknown_url"
 
 
+async def test_a_path_belongs_to_the_route_that_it_begins_with() -> None:
+    """Not to a longer mount path in the middle of it."""
+    async with serving(config(CHAT, {"dialect": "ai-sdk-ui", "path": "/chat", "backend": "demo"})) as base:
+        assert (await ask("GET", f"{base}/v1/chat/completions")).json["error"]["message"].startswith("GET is not")
+        assert (await ask("GET", f"{base}/v1/chat/nothing")).json["error"]["code"] == "unknown_url"
+        assert isinstance((await ask("GET", f"{base}/app/chat/nothing")).json["error"], str)
+
+
 async def test_an_endpoint_that_shares_its_path_with_no_other_needs_no_header() -> None:
     async with serving(config(MESSAGES)) as base:
         reply = await ask("GET", f"{base}/v1/models")

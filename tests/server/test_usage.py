@@ -17,6 +17,7 @@ FRONTS: dict[str, tuple[str, dict[str, Any]]] = {
     "openai-chat": ("/chat/completions", {**CHAT, "stream_options": {"include_usage": True}}),
     "openai-responses": ("/responses", {"model": "m", "input": QUESTION}),
     "anthropic-messages": ("/messages", {**CHAT, "max_tokens": 100}),
+    "gemini": ("/v1beta/models/m:generateContent", {"contents": [{"role": "user", "parts": [{"text": QUESTION}]}]}),
     "agentscope": ("/process", {"input": [{"role": "user", "content": [{"type": "text", "text": QUESTION}]}]}),
     "ag-ui": ("", {**RUN, "messages": [{"id": "1", "role": "user", "content": QUESTION}]}),
 }
@@ -43,6 +44,9 @@ async def asked(front: str, stream: bool, estimate: bool, **end: Any) -> Reply:
         backends = {"it": {"dialect": "ag-ui", "url": backend.url}}
         async with serving({"backends": backends, "routes": [route]}) as base:
             path, body = FRONTS[front]
+            if front == "gemini":
+                path = path.replace(":generate", ":streamGenerate") + "?alt=sse" if stream else path
+                return await post(f"{base}/it{path}", body)
             return await post(f"{base}/it{path}", {**body, **({"stream": stream} if front != "ag-ui" else {})})
 
 
@@ -53,7 +57,7 @@ def usage_of(reply: Reply) -> dict[str, Any] | None:
 
     def search(value: Any) -> None:
         if isinstance(value, dict):
-            found.extend(value[k] for k in ("usage",) if value.get(k))
+            found.extend(value[k] for k in ("usage", "usageMetadata") if value.get(k))
             for inner in value.values():
                 search(inner)
 
@@ -64,7 +68,10 @@ def usage_of(reply: Reply) -> dict[str, Any] | None:
 
 
 def counts(usage: dict[str, Any]) -> tuple[Any, Any]:
-    names = (("prompt_tokens", "completion_tokens"), ("input_tokens", "output_tokens"), ("inputTokens", "outputTokens"))
+    names = (
+        ("prompt_tokens", "completion_tokens"), ("input_tokens", "output_tokens"), ("inputTokens", "outputTokens"),
+        ("promptTokenCount", "candidatesTokenCount"),
+    )  # fmt: skip
     return next((usage[a], usage[b]) for a, b in names if a in usage)
 
 

@@ -48,7 +48,15 @@ def result(call_id: str, text: str) -> Message:
         ),
         (
             Interrupted("i", "suspend", {"metadata": {"mastra": SUSPENDED}}),
-            'suspend: {"metadata":{"mastra":{"toolName":"process_expense","args":{"amount":250}}}}',
+            'suspend: process_expense({"amount":250})',
+        ),
+        (
+            Interrupted("i", "suspend", {"metadata": {"mastra": {**SUSPENDED, "suspendPayload": {"message": "Pay?"}}}}),
+            'process_expense({"amount":250})\n\nPay?',
+        ),
+        (
+            Interrupted("i", "suspend", {"metadata": {"mastra": {**SUSPENDED, "suspendPayload": {"limit": 9}}}}),
+            'process_expense({"amount":250})\n\n{"limit":9}',
         ),
         (Interrupted("i", None, [1, 2]), "[1,2]"),
         (Interrupted("i", None, 0), "0"),
@@ -179,6 +187,22 @@ def test_a_cancelled_answer_keeps_its_payload() -> None:
     asked = Interrupted("int-1", "approval", {"responseSchema": {**APPROVAL, "required": ["approved"]}})
     (given,) = settle([asked], Request([], resume=[Resume("int-1", "cancelled", "no")]), [], native=True).resume
     assert given.payload == "no"
+
+
+@pytest.mark.parametrize(
+    ("schema", "decision", "payload"),
+    [
+        ({"type": ["string", "boolean"]}, "resolved", False),
+        ({**APPROVAL, "required": ["approved"]}, "resolved", {"approved": False, "reason": "too dear"}),
+        ({"type": "string"}, "cancelled", {"approve": False, "reason": "too dear"}),
+    ],
+)
+def test_a_no_by_a_button_is_the_no_of_the_schema(schema: dict[str, Any], decision: str, payload: Any) -> None:
+    """The agent goes on from it; cancelled, the question would end its turn."""
+    asked = Interrupted("i", "tool_call", {"responseSchema": schema})
+    said = Resume("i", "cancelled", {"approve": False, "reason": "too dear"})
+    (given,) = settle([asked], Request([], resume=[said]), [], native=True).resume
+    assert given == Resume("i", decision, payload)
 
 
 SEVERAL = ["string", "boolean"]

@@ -154,6 +154,21 @@ def test_the_client_sees_it_as_it_happened() -> None:
     assert client.calls == {"s": {"name": "f", "input": '{"city":"Paris"}', "ended": True, "result": "Sunny"}}
 
 
+@pytest.mark.parametrize(("options", "border"), [({}, "\n\n"), ({"message_separator": ""}, "")])
+def test_texts_of_two_messages_are_separated(options: dict[str, Any], border: str) -> None:
+    """Clients append a text to the one before, unless a result came in between."""
+    made = builder()
+    made.flow("m", PartKind.TEXT, "aa")
+    made.flow("m", PartKind.TEXT, "aa")
+    made.add("n", Refusal("bb"))
+    made.add("n", Text("cc"))
+    made.result("s", [Text("Sunny")])
+    made.flow("o", PartKind.TEXT, "dd")
+    out = payloads(encode(finished(made).take(), context(options=FrontOptions(**options))))
+    told = [event["content"] for event in out if event["type"] == "text"]
+    assert told == ["aa", "aa", f"{border}bb", "cc", "dd"]
+
+
 def test_calls_that_a_failure_cut_get_no_end() -> None:
     made = builder()
     open_call(made, "a")

@@ -28,6 +28,7 @@ from bridge.model import (
     ToolCall,
     ToolResult,
     UsageReported,
+    interrupt_text,
 )
 
 from .helpers import asked, back, decode, encode, front, heard, new_client, payloads, read, said, types
@@ -348,6 +349,49 @@ def test_interrupts_of_ag_kit() -> None:
     assert answer.interrupts == [Interrupted("on_interrupt_run1", None, {"ask": "Sure?"})]
     assert answer.reason is FinishReason.INTERRUPTED
     assert heard({"type": "CUSTOM", "name": "on_interrupt", "value": "no json"}).interrupts[0].payload == "no json"
+
+
+# What the adapter @ag-ui/mastra sends for a tool that suspended: always the event, and from 1.1 on the outcome, too.
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+SUSPENDED = {
+    "type": "mastra_suspend",
+    "toolCallId": "call_1",
+    "toolName": "book",
+    "suspendPayload": {"message": "Which city?"},
+    "args": {"days": 3},
+    "resumeSchema": json.dumps(CITY),
+    "runId": "r7",
+}
+SUSPENSION = {"type": "CUSTOM", "name": "on_interrupt", "value": json.dumps(SUSPENDED)}
+SUSPENDING = {
+    "id": "r7::call_1",
+    "reason": "mastra:tool_suspend",
+    "toolCallId": "call_1",
+    "responseSchema": CITY,
+    "metadata": {"mastra": SUSPENDED},
+}
+
+
+def test_an_interrupt_that_an_event_and_the_outcome_tell_is_one() -> None:
+    outcome = {"type": "interrupt", "interrupts": [SUSPENDING]}
+    (asked,) = heard(SUSPENSION, {"type": "RUN_FINISHED", "outcome": outcome}, ends=False).interrupts
+    assert (asked.interrupt_id, asked.call_id) == ("r7::call_1", "call_1")
+    assert interrupt_text(asked) == 'book({"days":3})\n\nWhich city?'
+
+
+@pytest.mark.parametrize("end", [{"type": "RUN_FINISHED"}, {"type": "RUN_ERROR", "message": "x"}, None])
+def test_a_suspended_call_of_mastra(end: dict[str, Any] | None) -> None:
+    (asked,) = heard(SUSPENSION, *([end] if end else []), ends=False).interrupts
+    assert (asked.interrupt_id, asked.call_id) == ("on_interrupt_r7::call_1", "call_1")
+    assert asked.payload == {"responseSchema": CITY, "metadata": {"mastra": SUSPENDED}}
+    assert interrupt_text(asked) == 'book({"days":3})\n\nWhich city?'
+
+
+@pytest.mark.parametrize("more", [{"runId": 5}, {"resumeSchema": "{"}, {"resumeSchema": 7, "toolCallId": None}])
+def test_a_suspended_call_that_is_not_wholly_described(more: dict[str, Any]) -> None:
+    event = {**SUSPENSION, "value": json.dumps({**SUSPENDED, **more})}
+    (asked,) = heard(event).interrupts
+    assert asked.interrupt_id.startswith("on_interrupt_")
 
 
 @pytest.mark.parametrize("named", [None, "", 5, ["x"]])

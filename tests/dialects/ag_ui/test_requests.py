@@ -32,9 +32,10 @@ from bridge.model import (
     ToolResult,
     Url,
 )
+from bridge.pipeline.interrupts import settle
 from tests.strategies import json_values, requests
 
-from .helpers import asked, back, front, read, sent
+from .helpers import asked, back, front, heard, read, sent
 
 USER = {"id": "u", "role": "user", "content": "Hi"}
 
@@ -413,6 +414,27 @@ def test_no_bytes_raise_anything_else(data: bytes) -> None:
 def test_an_interrupt_without_an_id_is_answered_where_langgraph_reads_it(answer: Resume, resume: Any) -> None:
     body = sent(Request([Message("user", [Text("x")])], resume=[answer]))
     assert body["forwardedProps"] == {"command": {"resume": resume}}
-    assert body["resume"][0]["interruptId"] == "on_interrupt_r1"
+    # Where an agent reads both, it takes this one: a cancellation would be an object there, and no "no".
+    assert body["resume"] == [{"interruptId": "on_interrupt_r1", "status": "resolved", "payload": resume}]
     body = sent(Request([Message("user", [Text("x")])], resume=[Resume("int-1", "resolved", "x")]))
     assert body["forwardedProps"] == {}
+
+
+def test_a_suspended_call_of_mastra_goes_on_by_its_run() -> None:
+    """Adapters up to 1.0 read no `resume`; all take the event that asked in `command.interruptEvent`."""
+    answer = Resume("on_interrupt_r7::call_1", "resolved", {"city": "Rome"})
+    asked = {"type": "mastra_suspend", "toolCallId": "call_1", "runId": "r7"}
+    body = sent(Request([Message("user", [Text("x")])], resume=[answer]))
+    assert body["forwardedProps"] == {"command": {"resume": {"city": "Rome"}, "interruptEvent": asked}}
+
+
+def test_the_metadata_of_a_question_comes_back_with_its_answer() -> None:
+    """AG2 checks a proof in it (`require_resume_proof`)."""
+    interrupt = {"id": "i", "reason": "tool_call", "metadata": {"ag2": {"proof": "p"}}}
+    outcome = {"type": "interrupt", "interrupts": [interrupt]}
+    asked = heard({"type": "RUN_FINISHED", "outcome": outcome}, ends=False).interrupts
+    settled = settle(asked, Request([]), [Message("user", [Text("yes")])], native=False)
+    body = sent(Request([], resume=settled.resume))
+    assert body["resume"] == [
+        {"interruptId": "i", "status": "resolved", "payload": "yes", "metadata": {"ag2": {"proof": "p"}}}
+    ]

@@ -182,10 +182,25 @@ def test_media_and_what_is_told_as_text() -> None:
         {"inlineData": {"mimeType": "image/*", "data": "iVBORw0KGgo="}},
         {"fileData": {"mimeType": "video/*", "fileUri": "https://example.org/a.mp4", "displayName": "a.mp4"}},
         {"text": "no"},
-        {"text": "Really?"},
+        {"text": "\n\nReally?"},
         {"text": ""},
     ]
     assert len(parts(chunks(built(*said), front(media="drop")))) == 2
+
+
+@pytest.mark.parametrize(("options", "text"), [({}, "aa\n\nbb\n\nWhy?"), ({"message_separator": " "}, "aa bb Why?")])
+def test_texts_of_two_messages_are_separated(options: dict[str, Any], text: str) -> None:
+    """SDKs make one text of all parts, whatever lies between."""
+    made = front().builder()
+    made.flow("m", PartKind.TEXT, "a")
+    made.flow("m", PartKind.TEXT, "a")
+    made.add("m", ToolCall("c", "f", "{}"))
+    made.flow("n", PartKind.TEXT, "bb")
+    made.interrupt(Interrupted("i", None, "Why?"))
+    made.finish()
+    made.end()
+    said = parts(chunks(made.take(), front(**options)))
+    assert "".join(part.get("text", "") for part in said) == text
 
 
 def test_a_heartbeat_is_an_empty_text_or_nothing() -> None:

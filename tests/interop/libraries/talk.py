@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import redirect_stdout
-from typing import Any
+from typing import Any, ClassVar
 
 MODEL, KEY = "m-1", "client-key"
 QUESTIONS = ("What is it like in Paris?", "Thanks.")
@@ -132,12 +132,88 @@ async def smolagents(base: str) -> Turns:
     return turns
 
 
+async def semantic_kernel(base: str) -> Turns:
+    from openai import AsyncOpenAI
+    from semantic_kernel.agents import AgentThread, ChatCompletionAgent
+    from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion
+    from semantic_kernel.functions import kernel_function
+
+    class Weather:
+        @kernel_function
+        def get_weather(self, city: str) -> str:
+            return get_weather(city)
+
+    client = AsyncOpenAI(base_url=base, api_key=KEY, max_retries=0)
+    service = OpenAIChatCompletion(ai_model_id=MODEL, async_client=client)
+    agent = ChatCompletionAgent(service=service, name="helper", instructions=SYSTEM, plugins=[Weather()])
+    thread: AgentThread | None = None
+    turns = []
+    for question in QUESTIONS:
+        pieces = []
+        async for answer in agent.invoke_stream(messages=question, thread=thread):
+            thread = answer.thread
+            pieces.append(str(answer.message))
+        turns.append(("".join(pieces), len(pieces)))
+    return turns
+
+
+async def mirascope(base: str) -> Turns:
+    from mirascope import llm as library
+
+    library.register_provider("openai", scope="openai/", base_url=base, api_key=KEY)
+    model = library.Model(f"openai/{MODEL}:completions")
+    messages: list[Any] = [library.messages.system(SYSTEM)]
+    turns = []
+    for question in QUESTIONS:
+        answer = model.stream([*messages, library.messages.user(question)], tools=[library.tool(get_weather)])
+        pieces = list(answer.text_stream())
+        while answer.tool_calls:
+            answer = answer.resume(answer.execute_tools())
+            pieces += answer.text_stream()
+        messages = answer.messages
+        turns.append(("".join(pieces).rstrip(), len(pieces)))
+    return turns
+
+
+async def qwen_agent(base: str) -> Turns:
+    from qwen_agent.agents import Assistant
+    from qwen_agent.tools.base import BaseTool
+
+    class Weather(BaseTool):
+        name = "get_weather"
+        description = "The weather of a city."
+        parameters: ClassVar = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+        def call(self, params: str, **kwargs: Any) -> str:
+            return get_weather(json.loads(params)["city"])
+
+    model = {
+        "model": MODEL,
+        "model_type": "oai",
+        "model_server": base,
+        "api_key": KEY,
+        "generate_cfg": {"use_raw_api": True, "max_retries": 0},
+    }
+    agent = Assistant(llm=model, function_list=[Weather()], system_message=SYSTEM)
+    talk: list[Any] = []
+    turns = []
+    for question in QUESTIONS:
+        talk.append({"role": "user", "content": question})
+        answers = list(agent.run(messages=talk))
+        talk += answers[-1]
+        turns.append((answers[-1][-1]["content"], len(answers)))
+    return turns
+
+
 TALKS: dict[str, Callable[[str], Awaitable[Turns]]] = {
     "autogen": autogen,
     "haystack": haystack,
     "llama-index": llama_index,
     "llm": llm,
+    "mirascope": mirascope,
     "openai-agents": openai_agents,
+    "qwen-agent": qwen_agent,
+    "semantic-kernel": semantic_kernel,
     "smolagents": smolagents,
 }
 
