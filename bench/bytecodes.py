@@ -182,13 +182,14 @@ def page(found: dict[tuple[str, str], Profile], where: dict[str, Any]) -> str:
     packages = where["packages"]
     parts = [
         "# Profiling",
-        "Bytecodes that CPython runs in the event loop's thread; `make profile` counts them and writes this page. They "
-        "say which function a cost sits in and are nearly the same in every run, unlike time; what a bytecode does in "
-        "C, and what the kernel does, is not in them: [Performance](performance.md) has the time.",
+        "Bytecodes that CPython executes in the event loop's thread; `make profile` counts them and writes this page. "
+        "Unlike times, the counts are nearly the same in every run, and they show which functions cost most. They do "
+        "not include work in C code and in the kernel: [Performance](performance.md) has the times.",
         f"- commit {where['commit']}, {where['python']}, aiohttp {packages['aiohttp']}\n"
-        f"- {RAW} passes bytes on in the same framework, over the same backend wire\n"
-        "- *a stream, once* is what a stream of no token costs; *an event* is one more token, a read of its own\n"
-        "- *ours* are `bridge` with what dataclasses make for them; the rest is aiohttp, logging, "
+        f"- {RAW} copies bytes in the same framework, from the same backend\n"
+        "- *a stream, once* is the cost of a stream without tokens; *an event* is the cost of one more token in a "
+        "separate read\n"
+        "- *ours* is code of `bridge`, including generated dataclass methods; the rest is aiohttp, logging, "
         "prometheus_client and the standard library",
         _pairs(found),
         *(_detail(p, found["dialect-bridge", p], _reference(found, p), SHOWN) for p in DETAILED),

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Counts our function calls for one paced token and for one plain request: `python bench/calls.py`
+"""Counts our function calls for one paced token and for one plain request.
+
+    python bench/calls.py           # how many, in how many files, how deep
+    python bench/calls.py --tree    # each of them, below the one that calls it
 
 Client, server and backend share one process and one loop. Counts do not depend on how busy the machine is, so that
 tests can hold them (`tests/bench/test_calls.py`). What is counted: calls of functions below `bridge/` and `adapters/`,
@@ -8,6 +11,7 @@ test kits excluded; generators and coroutines count each time they are resumed.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import sys
 from collections import Counter
@@ -44,6 +48,7 @@ class CallCounter:
 
     def __init__(self) -> None:
         self.calls: Counter[CodeType] = Counter()
+        self.tree: list[str] = []
         self.depth = 0
 
     def __enter__(self) -> CallCounter:
@@ -62,6 +67,8 @@ class CallCounter:
             depth += _is_ours(above.f_code)
             above = above.f_back  # type: ignore[assignment]
         self.depth = max(self.depth, depth)
+        file = frame.f_code.co_filename.removeprefix(f"{ROOT}/")
+        self.tree.append(f"{'  ' * depth}{frame.f_code.co_qualname}  {file}:{frame.f_code.co_firstlineno}")
 
     @property
     def count(self) -> Count:
@@ -124,8 +131,8 @@ async def _plain(session: aiohttp.ClientSession, backend: FakeBackend, url: str)
     return counter
 
 
-async def counted(tokens: int = 50) -> dict[str, Count]:
-    """Counts of a token (the mean over `tokens`) and of a plain request, openai-chat to openai-chat, nothing kept."""
+async def counters(tokens: int) -> tuple[CallCounter, CallCounter]:
+    """Count `tokens` tokens and a plain request, openai-chat to openai-chat, nothing kept."""
     port = free_port()
     config: dict[str, Any] = {
         "server": {"port": port, "http_client": "httptools"},
@@ -137,12 +144,22 @@ async def counted(tokens: int = 50) -> dict[str, Count]:
         async with running(Bridge.from_config(config)), aiohttp.ClientSession() as session:
             url = f"http://127.0.0.1:{port}/v1/chat/completions"
             await _stream(session, backend, url, WARM)
-            stream = (await _stream(session, backend, url, tokens)).count
-            plain = (await _plain(session, backend, url)).count
+            return await _stream(session, backend, url, tokens), await _plain(session, backend, url)
+
+
+async def counted(tokens: int = 50) -> dict[str, Count]:
+    """Return the counts of a token, as the mean over `tokens`, and of a plain request."""
+    stream, plain = (counter.count for counter in await counters(tokens))
     return {"a paced token": Count(round(stream.calls / tokens), stream.files, stream.depth), "a plain request": plain}
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tree", action="store_true", help="print each call")
+    if parser.parse_args().tree:
+        token, request = asyncio.run(counters(1))
+        print("a paced token", *token.tree, "", "a plain request", *request.tree, sep="\n")
+        return
     for what, count in asyncio.run(counted()).items():
         print(f"{what}: {count.calls} calls of ours, in {count.files} files, at most {count.depth} deep")
 

@@ -126,7 +126,7 @@ def others(measured: Measured) -> list[str]:
     shown = [t for t in targets if any(t in found for found in lines.values())]
     cells = ([*key, *(number(found.get(t)) for t in shown)] for key, found in lines.items())
     made = table(("scenario", "pair", *shown), cells)
-    return ["## Beside other gateways", "", f"CPU time as a ratio to `{RAW}`.", "", *made] if made else []
+    return ["## Compared with other gateways", "", f"CPU time as a ratio to `{RAW}`.", "", *made] if made else []
 
 
 # ---- tables
@@ -144,7 +144,7 @@ def machine(measured: Measured) -> list[str]:
         "",
     ]
     if measured.short:
-        out = ["**A short trial of the harness, not the run to judge by.**", "", *out]
+        out = ["**A short trial run, not a full benchmark.**", "", *out]
     return out
 
 
@@ -209,7 +209,7 @@ def slope(measured: Measured) -> list[str]:
         "each further event, paced",
     )
     shown = table(names, lines)
-    return ["### Price of a stream and of one more event", "", *shown] if shown else []
+    return ["### Cost of a stream and of one more event", "", *shown] if shown else []
 
 
 def _further(measured: Measured, short: Row, name: str) -> float | None:
@@ -281,7 +281,7 @@ def budget_page(measured: Measured) -> str:
         "For maintainers: the goals of each pair, and all figures of the run of [Performance](performance.md).",
         "",
         *machine(measured),
-        f"Ratios of medians to `{RAW}` over the same backend wire, except for the start and the count of bytecodes: "
+        f"Ratios of medians to `{RAW}` with the same backend dialect, except for the start and the count of bytecodes: "
         f"{summary(measured)}",
         "",
         *drawn(measured, *(f"{NAME}-{name}.svg" for name in pictures.PER_PAIR.values())),
@@ -289,7 +289,7 @@ def budget_page(measured: Measured) -> str:
         *faults(measured),
         "## All figures",
         "",
-        "Medians over the repeats; the range is that of the ratio inside single repeats.",
+        "Medians over the repeats; the range is that of the ratios of single repeats.",
         "",
         *[line for what in measured.scenarios.values() for line in scenario(measured, what)],
         *slope(measured),

@@ -28,11 +28,11 @@ class Scenario:
 PACED = {"tokens": 50, "stamp": 1}  # longer than `seconds`: each worker reads one stream
 REQUEST = "cpu_us_per_request"
 ALL = [
-    Scenario("plain-c32", "replies in one piece, kept alive", "plain", 32, 0.8, cost=REQUEST),
-    Scenario("stream-short", "the fixed price of a stream", "stream", 32, 0.8, {"tokens": 1}, REQUEST),
+    Scenario("plain-c32", "replies that are not streamed, kept alive", "plain", 32, 0.8, cost=REQUEST),
+    Scenario("stream-short", "the fixed cost of a stream", "stream", 32, 0.8, {"tokens": 1}, REQUEST),
     Scenario(
         "stream-burst-32",
-        "deltas that arrive 32 to a read, a chunk each",
+        "32 deltas per read, one chunk each",
         "stream",
         32,
         0.8,
@@ -40,13 +40,13 @@ ALL = [
     ),
     Scenario(
         "stream-paced-c32",
-        "the price of one event at the pace of a model",
+        "the cost of one event at the pace of a model",
         "stream",
         32,
         1.0,
         {**PACED, "delay_ms": 25},
     ),
-    Scenario("plain-c1", "a reply in one piece, one at a time", "plain", 1, 1.5, cost=REQUEST, asked=True),
+    Scenario("plain-c1", "a reply that is not streamed, one at a time", "plain", 1, 1.5, cost=REQUEST, asked=True),
     Scenario("plain-c256", "the same, 256 at once", "plain", 256, 1.5, cost=REQUEST, asked=True),
     Scenario("request-1kb", "requests of 1 KB", "plain", 4, 1.0, cost=REQUEST, body_kb=1, asked=True),
     Scenario(
@@ -61,7 +61,7 @@ ALL = [
     ),
     Scenario(
         "request-5mb",
-        "requests of 5 MB, a picture inside",
+        "requests of 5 MB, with an image",
         "plain",
         4,
         1.5,
@@ -70,7 +70,7 @@ ALL = [
         warm=2,
         asked=True,
     ),
-    Scenario("stream-burst", "deltas without a pause, a write each", "stream", 32, 1.5, {"tokens": 200}, asked=True),
+    Scenario("stream-burst", "deltas without a pause, one write each", "stream", 32, 1.5, {"tokens": 200}, asked=True),
     Scenario("stream-paced-c1", "added latency", "stream", 1, 2.0, {**PACED, "delay_ms": 20}, asked=True),
     Scenario("stream-paced-c256", "256 at once", "stream", 256, 2.0, {**PACED, "delay_ms": 50}, asked=True),
     Scenario(

@@ -134,7 +134,7 @@ LONGEST_QUOTE = 200
 def shortened(value: str) -> str:
     """Return a value of a client or a backend for an error message: its first `LONGEST_QUOTE` characters and "...".
 
-    Every message that repeats such a value cuts it with this; quote it with `!r` where it stands among words.
+    Every message that repeats such a value shortens it with this; quote it with `!r` in a sentence.
     """
     return value if len(value) <= LONGEST_QUOTE else f"{value[:LONGEST_QUOTE]}..."
 

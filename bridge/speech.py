@@ -1,4 +1,4 @@
-"""Speech to text: a WAV file goes to any OpenAI-compatible `/audio/transcriptions`, through the `openai` package."""
+"""Speech to text: sends a WAV file to an OpenAI-compatible `/audio/transcriptions`, through the `openai` package."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CONNECT = 5.0  # seconds
 
 
 async def read_wav(data: AsyncIterable[bytes] | None, content_type: str = "", *, limit: int = LIMIT) -> bytes:
-    """A recording, whole; reading stops at `limit` bytes. `content_type`: as declared; empty = not said.
+    """Return a whole recording; reading stops at `limit` bytes. `content_type`: as declared; empty = not declared.
 
     Raises `RequestError`: too_large; invalid_request with `details["reason"]` `EMPTY` or `UNSUPPORTED_FORMAT`.
     """
@@ -83,7 +83,7 @@ class Speech:
             max_retries=0,
         )
         self._client: AsyncOpenAI | None = None
-        # What is not said, the package takes from its own variables; they belong to another service.
+        # Missing settings would come from the package's own environment variables, which belong to another service.
         foreign = ("OpenAI-Organization", "OpenAI-Project", *(() if api_key else ("Authorization",)))
         self._headers = dict.fromkeys(foreign, Omit())
 
@@ -98,10 +98,10 @@ class Speech:
             await client.close()
 
     async def transcribe(self, wav: bytes) -> str:
-        """The text of a recording. Raises `BackendError`, which repeats nothing of what the service said.
+        """Return the text of a recording. Raises `BackendError` without the message of the service.
 
-        It is a 503 when the service cannot be reached, is too slow, fails, refuses our key or answers nonsense; a
-        recording that it refuses is `invalid_request` (`UNSUPPORTED_FORMAT`).
+        The error is a 503 if the service cannot be reached, times out, fails, rejects the key or sends an invalid
+        answer; a recording that it rejects is `invalid_request` (`UNSUPPORTED_FORMAT`).
         """
         self.open()
         assert self._client is not None

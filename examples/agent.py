@@ -15,7 +15,7 @@ from bridge import Event, Message, Part, ReasoningDelta, Request, Text, ToolCall
 
 
 async def run(request: Request) -> AsyncIterator[Event | Part | str]:
-    """Strings are answer text; parts come whole; events are for what comes in pieces. Starts and ends are added."""
+    """Yield strings for text, whole parts, or events for streamed parts; the bridge adds starts and ends."""
     results = [part for part in request.messages[-1].parts if isinstance(part, ToolResult)]
     if results:
         yield "It is "

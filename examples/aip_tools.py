@@ -48,7 +48,7 @@ async def the_tool(gateway: str) -> AsyncIterator[Tool]:
 
 
 async def ask(url: str, gateway: str) -> None:
-    """One question, by two clients that know nothing of the tool."""
+    """Ask one question with two clients, neither of which knows the tool."""
     async with AsyncOpenAI(base_url=f"{url}/v1", api_key="unused") as client:
         question = {"role": "user", "content": QUESTION}
         answer = await client.chat.completions.create(model="any", messages=[question])
@@ -63,7 +63,7 @@ async def ask(url: str, gateway: str) -> None:
 
 
 async def model(request: Request) -> AsyncIterator[ToolCall | str]:
-    """A model that calls the tool it was offered, and says what came of it."""
+    """A model that calls the offered tool and reports the result."""
     last = request.messages[-1]
     if last.role == "tool":
         result = last.parts[0]

@@ -1,6 +1,6 @@
-"""A chain that streams its events, as LangChain's `astream_events` does, served in every dialect that answers at once.
+"""A chain that streams its events, as LangChain's `astream_events` does, served in every dialect that streams answers.
 
-    python examples/chain.py                     # asks it once in each dialect
+    python examples/chain.py                     # calls it once in each dialect
     python examples/chain.py serve               # serves it: each dialect at /<its name>
     dialect-bridge chat http://127.0.0.1:8080/ag-ui/v1 "What is the weather in Paris?" --dialect ag-ui
 
@@ -33,7 +33,7 @@ class Chain:
 
 
 async def run(request: Request) -> AsyncIterator[Event | Part | str]:
-    """Their events as ours: text as strings, whole things as parts, what comes in pieces as deltas."""
+    """Translate the chain's events: text as strings, complete values as parts, streamed values as deltas."""
     messages = [(m.role, "".join(p.text for p in m.parts if isinstance(p, Text))) for m in request.messages]
     async for event in Chain().astream_events(messages):
         data = event["data"]

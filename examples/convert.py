@@ -1,4 +1,4 @@
-"""A recorded stream on the command line: as another dialect, or as events to read.
+"""Convert a recorded stream on the command line, to another dialect or to readable events.
 
     python examples/convert.py openai-chat agentscope < recording.sse > other.sse
     python examples/convert.py openai-chat events < recording.sse

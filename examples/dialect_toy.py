@@ -58,7 +58,7 @@ class Toy(ObjectDialect):
     def example_request(self, text: str, stream: bool = True) -> WireRequest:
         return json_request("/ask", dumps({"ask": text, "stream": stream}))
 
-    def say(self, event: Event) -> Mapping[str, Any] | None:
+    def encode_event(self, event: Event) -> Mapping[str, Any] | None:
         match event:
             case TextDelta():
                 return {"say": event.text}
@@ -68,15 +68,18 @@ class Toy(ObjectDialect):
                 return {"wrong": event.error.message}
         return None
 
-    def whole(self, events: Sequence[Event]) -> Mapping[str, Any]:
-        return {"say": "".join(e.text for e in events if isinstance(e, TextDelta)), **(self.say(events[-1]) or {})}
+    def encode_whole(self, events: Sequence[Event]) -> Mapping[str, Any]:
+        return {
+            "say": "".join(e.text for e in events if isinstance(e, TextDelta)),
+            **(self.encode_event(events[-1]) or {}),
+        }
 
-    def hear(self, said: Node, builder: Builder) -> None:
-        if "wrong" in said.value:
-            builder.fail(Failure(ErrorCode.BACKEND_ERROR, said.need_string("wrong")))
-        if (text := said.string("say")) is not None:
+    def decode_object(self, node: Node, builder: Builder) -> None:
+        if "wrong" in node.value:
+            builder.fail(Failure(ErrorCode.BACKEND_ERROR, node.need_string("wrong")))
+        if (text := node.string("say")) is not None:
             builder.flow(0, PartKind.TEXT, text)
-        if (end := said.one_of("end", ("stop", "length"))) is not None:
+        if (end := node.one_of("end", ("stop", "length"))) is not None:
             builder.finish(FinishReason(end))
             builder.end()
 

@@ -1,4 +1,4 @@
-"""A recorded stream in another dialect: no server, no socket, no loop.
+"""Translate a recorded stream to another dialect, without a server, a socket or an event loop.
 
 Run it: `python examples/library_translate.py`
 """

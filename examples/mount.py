@@ -1,4 +1,4 @@
-"""The bridge inside an aiohttp application of your own, beside your own handlers.
+"""The bridge inside your own aiohttp application, next to your own handlers.
 
     python examples/mount.py
     dialect-bridge chat http://127.0.0.1:8080/llm/v1 Hello --dialect openai-chat

@@ -1,4 +1,4 @@
-"""A stage of your own: it sees every batch of events between backend and client, and gives the events to send.
+"""A stage of your own: it gets every batch of events between backend and client, and returns the events to send.
 
     dialect-bridge serve examples/configs/stage.yaml        # from the top of the repository
     dialect-bridge chat http://127.0.0.1:8080/v1 Hello --dialect openai-chat

@@ -15,8 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
-from bridge import Bridge
-from bridge.server import make_asgi_app
+from bridge import Bridge, asgi
 
 CONFIG = {
     "backends": {"demo": {"dialect": "demo"}},
@@ -31,7 +30,7 @@ async def home(request: Request) -> PlainTextResponse:
     return PlainTextResponse("My own page.\n")
 
 
-bridge_app = make_asgi_app(Bridge.from_config(CONFIG))
+bridge_app = asgi.app(Bridge.from_config(CONFIG))
 # Frameworks do not run the lifespan of what they mount: it has to be theirs, or part of theirs.
 app = Starlette(routes=[Route("/", home), Mount("/llm", bridge_app)], lifespan=bridge_app.lifespan)
 

@@ -56,7 +56,7 @@ class TaskFolder(Updates):
 
 
 def assemble(events: Sequence[Event], context: Context) -> WireResponse:
-    """The task of one run; one that failed before it said anything is its error response."""
+    """Return the task of one run; a run that failed without content is its error response."""
     folder = TaskFolder(context)
     folder.feed(events)
     last = events[-1]

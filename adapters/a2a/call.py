@@ -1,4 +1,4 @@
-"""What a request asks for: its method, version, parameters and head, in both bindings."""
+"""Decodes calls: method, version, parameters and head, in both bindings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from bridge.dialects.a2a.wire import (
 )
 from bridge.errors import RequestError, shortened
 
-_NEW = re.compile(r"1(?:\.\d{1,9})?")
+_NEW = re.compile(r"1(?:\.\d{1,9}){0,2}")
+_OLD = re.compile(r"(?:0\.3(?:\.\d{1,9})?)?")
+"""Versions as the header says them; a third number says nothing of the protocol."""
 _OPERATIONS = {
     Method.SEND: Operation.RUN,
     Method.STREAM: Operation.RUN,
@@ -67,7 +69,7 @@ def read_call(wire: WireRequest, context: Context) -> Call:
 
 
 def decode_call(wire: WireRequest, context: Context) -> TaskCall:
-    """Return what a request asks for."""
+    """Decode a call."""
     call = read_call(wire, context)
     params = call.params
     if call.method in (Method.SEND, Method.STREAM):
@@ -105,8 +107,7 @@ def at_once(call: Call) -> bool:
 
 def _over_json_rpc(wire: WireRequest, context: Context) -> Call:
     context.error_details[DETAIL] = Head()
-    need_json(wire)
-    body = _body(wire.body)
+    body = _body(wire)
     call_id = body.get("id")
     if isinstance(call_id, bool) or not isinstance(call_id, str | int | float | None):
         raise refused(refusals.REQUEST, f"id: expected a string or a number, got {kind_of(call_id)}.", "id")
@@ -128,11 +129,16 @@ def _over_json_rpc(wire: WireRequest, context: Context) -> Call:
     return Call(old or Method(name), version, Spelled(params, "params"), head, _extensions(wire))
 
 
-def _body(body: bytes) -> dict[str, Any]:
+def _body(wire: WireRequest) -> dict[str, Any]:
+    body = wire.body
+    try:
+        need_json(wire)
+    except RequestError as error:
+        raise refused(refusals.CONTENT_TYPE, error.message, error.failure.param, 415) from None
     try:
         return read_body(body)
     except RequestError as error:
-        # What is JSON, but no call, is another error than what is none.
+        # JSON that is not a call, and text that is not JSON, have different errors.
         kind = refusals.PARSE if body.strip() and read_json(body) is None else refusals.REQUEST
         raise refused(kind, error.message) from None
 
@@ -140,7 +146,7 @@ def _body(body: bytes) -> dict[str, Any]:
 def _version(wire: WireRequest, context: Context, named: Version) -> Version:
     """Return the version of a call whose method is of version `named`. No header means 0.3."""
     said = (wire.headers.get(VERSION_HEADER) or wire.query.get("A2A-Version") or "").strip()
-    version = Version.NEW if _NEW.fullmatch(said) else Version.OLD if said in ("", "0.3") else None
+    version = Version.NEW if _NEW.fullmatch(said) else Version.OLD if _OLD.fullmatch(said) else None
     served = FrontOptions.of(context).versions
     if version is not named or version not in served:
         what = shortened(said) if said else "0.3 (no A2A-Version)"
@@ -169,8 +175,7 @@ def _addressed(wire: WireRequest) -> tuple[Method, dict[str, Any]]:
     """Return the method that an address names, with its parameters from the path, the query and the body."""
     path = wire.path.rstrip("/")
     if path in ("/message:send", "/message:stream"):
-        need_json(wire)
-        return (Method.SEND if path.endswith(":send") else Method.STREAM), _body(wire.body)
+        return (Method.SEND if path.endswith(":send") else Method.STREAM), _body(wire)
     if path == "/extendedAgentCard":
         return Method.EXTENDED_CARD, {}
     if (found := _CONFIGS.fullmatch(path)) is not None:
@@ -188,8 +193,7 @@ def _addressed(wire: WireRequest) -> tuple[Method, dict[str, Any]]:
 def _of_configs(wire: WireRequest, task: str, config: str | None) -> tuple[Method, dict[str, Any]]:
     """The call for the push notification configs of a task, or for one of them."""
     if wire.method == "POST":
-        need_json(wire)
-        return Method.SET_PUSH, {**camel_keys(_body(wire.body)), "taskId": task}
+        return Method.SET_PUSH, {**camel_keys(_body(wire)), "taskId": task}
     if config is None:
         return Method.LIST_PUSH, {"taskId": task}
     return Method.DELETE_PUSH if wire.method == "DELETE" else Method.GET_PUSH, {"taskId": task, "id": config}

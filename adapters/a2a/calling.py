@@ -45,7 +45,7 @@ def decode_error(wire: WireResponse) -> Failure:
 
 
 def _whole(decoder: A2ADecoder, wire: WireResponse) -> tuple[list[Event], Failure | None]:
-    """The events of an answer in one piece, and what is wrong with one that is none."""
+    """Return the events of a whole answer; an invalid one is a failure."""
     if holds_events(wire):
         return decoder.feed(payloads_in(wire.body)), None
     value = read_json(wire.body)
@@ -91,7 +91,8 @@ class Calling:
             assert self._interface is not None
             assert self._card is not None
             self._to_send, self._sent, self._asked = False, True, _Asked.MESSAGE
-            # Also for a client that does not stream: a stream tells the task's id at once, by which it can be ended.
+            # Also for a client that does not stream: a stream reveals the task's id at once, which is needed to cancel
+            # it.
             self._open = self._card.streaming
             return Step(self._sender.send(self._interface, stream=self._open))
         if self._open or self._gave_up or not self._decoder.waits_for_task:
@@ -145,7 +146,7 @@ class Calling:
                 return self._without_card(failure)
             case _Asked.MESSAGE:
                 return self._otherwise(failure)
-        # What became of the task is asked a few times; then nobody knows.
+        # The state of the task is polled a few times, then it counts as lost.
         self._refusals += 1
         self._pause = max(self._pause, _FIRST_PAUSE)
         lost = failure.backend_code == errors.UNKNOWN_TASK

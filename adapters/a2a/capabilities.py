@@ -8,16 +8,17 @@ from bridge.model import HistoryMode
 _NO_FIELD = "the protocol has no field for it"
 _REASONING = "dropped without option reasoning: status"
 _TOOLS = "dropped without option tools: status"
+_CALLS = "what a task waits for, in metadata; calls of the backend's own tools only with option tools: status"
 _METADATA = "dropped without backend option metadata"
 
 CAPABILITIES = Capabilities(
     answers=entries(
         ANSWER_FEATURES,
         text={Feature.REFUSAL: "a text part"},
+        custom={Feature.TOOL_CALL: _CALLS},
         drop={
             Feature.REASONING: _REASONING,
             Feature.REASONING_SIGNATURE: _REASONING,
-            Feature.TOOL_CALL: _TOOLS,
             Feature.TOOL_ORIGIN: _NO_FIELD,
             Feature.TOOL_RESULT: _TOOLS,
             Feature.STATE: _NO_FIELD,
@@ -55,6 +56,7 @@ CAPABILITIES = Capabilities(
     history=HistoryMode.DELTA,
     keeps_history=True,
     names_threads=True,
+    awaits_results=True,
     eager_start=True,
     client_runs_calls=False,
     usage_on_failure=True,

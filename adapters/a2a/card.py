@@ -8,17 +8,19 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from bridge.codec import WireRequest, WireResponse
-from bridge.codec.jsontext import read_json
+from bridge.codec.jsontext import dict_of, read_json, text_of
 from bridge.dialects.a2a.options import BackOptions
-from bridge.dialects.a2a.wire import CARD_PATH, HTTP_JSON, JSON_RPC, Version, camel_keys, object_of, text_of
+from bridge.dialects.a2a.wire import CARD_PATH, HTTP_JSON, JSON_RPC, Version, camel_keys
 from bridge.errors import BackendError, ErrorCode, shortened
 
 _MAX_AGE = re.compile(r"max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
 _KEPT, _LONGEST = 60.0, 86400.0
-"""Seconds for which a card is taken as it is: where its server does not say, and at the most."""
+"""Seconds for which a card is cached: if its server sends no lifetime, and at most."""
+_MOST = 64
+"""Interfaces of a card that are read; further ones are ignored."""
 _MEMO = "card"
 _PATH = "/%:@!$&'()*+,;=~"
-"""What may stand in a path as it is, beside letters, digits and `-._`."""
+"""Characters that need no quoting in a path, beside letters, digits and `-._`."""
 _NAMES = {JSON_RPC.lower(): JSON_RPC, "json-rpc": JSON_RPC, "http+json": HTTP_JSON, "rest": HTTP_JSON}
 
 
@@ -35,7 +37,7 @@ class Interface:
 
 @dataclass(slots=True)
 class Card:
-    """What a card says of calling its agent, and until when it is taken as it is, in Unix seconds."""
+    """How a card's agent is called, and until when the card is cached, in Unix seconds."""
 
     interfaces: list[Interface]
     streaming: bool
@@ -61,7 +63,7 @@ def remember(memo: dict[str, Any], card: Card) -> None:
 
 
 def question(known: Card | None) -> WireRequest:
-    """Asks for the card, or whether the known one has changed."""
+    """Return the request for the card, conditional if one is known."""
     headers = {"accept": "application/json", "a2a-version": str(Version.NEW)}
     if known is not None and known.etag:
         headers["if-none-match"] = known.etag
@@ -85,14 +87,14 @@ def read_card(answer: WireResponse, known: Card | None, now: float) -> Card:
             "called with the option card: none.",
             code=ErrorCode.BACKEND_PROTOCOL,
         )
-    streaming = object_of(card.get("capabilities")).get("streaming") is True
+    streaming = dict_of(card.get("capabilities")).get("streaming") is True
     return Card(interfaces, streaming, answer.headers.get("etag", ""), until)
 
 
 def chosen(card: Card, options: BackOptions, *, old: bool = False) -> Interface:
     """Return the interface to call: the first of the binding and the version that the options name.
 
-    Without them JSON-RPC comes before HTTP+JSON, and 1.0 before 0.3; `old` asks for 0.3. Raises `BackendError`.
+    Without them JSON-RPC comes before HTTP+JSON, and 1.0 before 0.3; `old` prefers 0.3. Raises `BackendError`.
     """
     binding = {"jsonrpc": JSON_RPC, "http+json": HTTP_JSON}.get(options.binding or "")
     version = Version.OLD if old else options.version
@@ -107,14 +109,16 @@ def chosen(card: Card, options: BackOptions, *, old: bool = False) -> Interface:
 
 
 def _interfaces(card: dict[str, Any]) -> list[Interface]:
-    """Those of both forms of the card. HTTP+JSON of 0.3 is another wire, which is not spoken."""
+    """Return the interfaces of both forms of the card, except HTTP+JSON of 0.3, which is not supported."""
     listed = card.get("supportedInterfaces")
-    found = [_interface(each) for each in (listed if isinstance(listed, list) else ()) if isinstance(each, dict)]
+    listed = listed[:_MOST] if isinstance(listed, list) else []
+    found = [_interface(each) for each in listed if isinstance(each, dict)]
     if not any(found) and isinstance(card.get("url"), str):
         others = card.get("additionalInterfaces")
         first = {"url": card["url"], "transport": card.get("preferredTransport") or JSON_RPC}
         spoken = card.get("protocolVersion") or Version.OLD
-        entries = [first, *(each for each in (others if isinstance(others, list) else ()) if isinstance(each, dict))]
+        others = others[:_MOST] if isinstance(others, list) else []
+        entries = [first, *(each for each in others if isinstance(each, dict))]
         found = [_interface({**each, "protocolVersion": spoken}) for each in entries]
     return [i for i in found if i is not None and (i.binding, i.version) != (HTTP_JSON, Version.OLD)]
 
@@ -129,6 +133,8 @@ def _interface(value: dict[str, Any]) -> Interface | None:
     try:
         parts = urlsplit(url)
     except ValueError:
+        return None
+    if parts.scheme not in ("http", "https", ""):
         return None
     # The host is the one that the operator named: a card cannot send requests, and keys, elsewhere.
     path = quote(parts.path, safe=_PATH) or "/"

@@ -1,8 +1,8 @@
 """Answers of agents -> events: the objects of a stream, whole tasks and messages.
 
-What came is decided by what is there, in either version of the protocol and either binding: `kind` or a wrapper, with
-the envelope of JSON-RPC around it or without. Nothing is said twice: agents repeat an artifact as a whole, repeat in an
-artifact what a status said, and send tasks that hold what came before.
+Objects are recognized by their fields, in either version of the protocol and either binding: `kind` or a wrapper, with
+or without the envelope of JSON-RPC. Repeated content is skipped: agents send an artifact again as a whole, repeat the
+text of a status in an artifact, and send tasks with earlier content.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from bridge.codec import Context, Feature
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import whole
+from bridge.codec.jsontext import arguments_of, dict_of, text_of, whole
 from bridge.dialects.a2a.errors import error_in, failure_of, task_failure
 from bridge.dialects.a2a.options import BackOptions
 from bridge.dialects.a2a.wire import (
@@ -27,13 +27,11 @@ from bridge.dialects.a2a.wire import (
     Wire,
     camel_keys,
     noted,
-    object_of,
     own,
     plain_numbers,
     read_part,
     role_of,
     state_of,
-    text_of,
 )
 from bridge.model import (
     Event,
@@ -49,6 +47,7 @@ from bridge.model import (
     ToolResult,
     UsageReported,
 )
+from bridge.model.events import AWAITS_RESULT
 
 _ANSWER = "answer"
 _WRAPPERS = {"task": "task", "message": "message", "statusUpdate": "status", "artifactUpdate": "artifact"}
@@ -81,7 +80,7 @@ class _Artifact:
 
     @property
     def text(self) -> str:
-        """All of its text; joined once until more comes."""
+        """All of its text, concatenated once until more comes."""
         if len(self.pieces) > 1:
             self.pieces = ["".join(self.pieces)]
         return self.pieces[0] if self.pieces else ""
@@ -95,9 +94,9 @@ class A2ADecoder(JsonDecoder):
     """One per run.
 
     Attributes:
-        task_id: The task that the agent works on, once it has said so.
+        task_id: The task that the agent works on, once known.
         state: Its state, as far as it is known.
-        spoken: The agent answered by a message, without a task that goes on.
+        spoken: The agent answered by a message, without a task that continues.
     """
 
     def __init__(self, context: Context) -> None:
@@ -118,7 +117,7 @@ class A2ADecoder(JsonDecoder):
         self._told: set[str] = set()
         self._said: set[str] = set()
         self._answered = False
-        # A text of a status that an artifact may repeat, and how much of it the artifact has said by now.
+        # A text of a status that an artifact may repeat, and how much of it the artifact has repeated.
         self._held: str | None = None
         self._held_at = 0
         self._last_progress = ""
@@ -143,13 +142,13 @@ class A2ADecoder(JsonDecoder):
                 self._message(value)
             case "status":
                 self._place(value)
-                self._status(object_of(value.get("status")), object_of(value.get("metadata")))
+                self._status(dict_of(value.get("status")), dict_of(value.get("metadata")))
             case "artifact":
                 self._place(value)
-                self._note_usage(object_of(value.get("metadata")))
-                self._artifact(object_of(value.get("artifact")), append=value.get("append") is True)
+                self._note_usage(dict_of(value.get("metadata")))
+                self._artifact(dict_of(value.get("artifact")), append=value.get("append") is True)
                 if value.get("lastChunk") is True:
-                    self._end_artifact(text_of(camel_keys(object_of(value.get("artifact"))).get("artifactId")))
+                    self._end_artifact(text_of(camel_keys(dict_of(value.get("artifact"))).get("artifactId")))
             case _:
                 self.builder.emit(Raw(NAME, result))
 
@@ -159,13 +158,13 @@ class A2ADecoder(JsonDecoder):
         return True
 
     def answer(self, value: dict[str, Any]) -> list[Event]:
-        """The events of an answer in one piece; the task in it may go on."""
+        """Return the events of a whole answer; its task may still be running."""
         self.read(value, None)
         return self.builder.take()
 
     @property
     def waits_for_task(self) -> bool:
-        """The agent works on a task, and has not said how it ended."""
+        """True if the agent works on a task that has not ended."""
         return not (self.builder.done or self.spoken) and bool(self.task_id)
 
     # -------------------------------------------------------------- tasks and messages
@@ -180,19 +179,19 @@ class A2ADecoder(JsonDecoder):
         """A whole task: what is new of it. The `first` one may still ask what was just answered."""
         task = camel_keys(value)
         self._place({"taskId": task.get("id"), "contextId": task.get("contextId")})
-        metadata = object_of(task.get("metadata"))
+        metadata = dict_of(task.get("metadata"))
         for each in task["artifacts"] if isinstance(task.get("artifacts"), list) else ():
             if isinstance(each, dict):
                 self._artifact(each, append=False)
-        status = object_of(task.get("status"))
+        status = dict_of(task.get("status"))
         if state_of(status.get("state")) is State.COMPLETED and not self._answered:
-            self._history(task.get("history"), object_of(status.get("message")))
+            self._history(task.get("history"), dict_of(status.get("message")))
         if not (first and self._is_answered(status)):
             self._status(status, metadata)
 
     def _is_answered(self, status: Wire) -> bool:
         """Return whether this is the question that the request answers."""
-        asked = text_of(camel_keys(object_of(status.get("message"))).get("messageId"))
+        asked = text_of(camel_keys(dict_of(status.get("message"))).get("messageId"))
         questions = [notes_of(answer).get(QUESTION) for answer in self._answers]
         return state_of(status.get("state")) in WAITING and asked in questions
 
@@ -217,7 +216,7 @@ class A2ADecoder(JsonDecoder):
             thread_id=text_of(message.get("contextId")) or None,
             extras=noted({"contextId": text_of(message.get("contextId"))}),
         )
-        metadata = object_of(message.get("metadata"))
+        metadata = dict_of(message.get("metadata"))
         self._note_usage(metadata)
         self._say(message)
         if not told_in_task:
@@ -232,12 +231,12 @@ class A2ADecoder(JsonDecoder):
         if state is None:
             return
         self.state = state
-        message = camel_keys(object_of(status.get("message")))
-        about = {**object_of(message.get("metadata")), **metadata}
+        message = camel_keys(dict_of(status.get("message")))
+        about = {**dict_of(message.get("metadata")), **metadata}
         if state in WAITING:
             self._ask(state, message)
         elif state is State.REJECTED and about.get(FINISH_REASON) == FinishReason.CONTENT_FILTER:
-            self._finish(about)  # how another bridge tells it
+            self._finish(about)  # as another bridge sends it
         elif state in (State.FAILED, State.REJECTED):
             self._release()
             self._flush_usage()
@@ -255,7 +254,7 @@ class A2ADecoder(JsonDecoder):
             self._tell_progress(message, metadata)
 
     def _finish(self, metadata: Wire) -> None:
-        """The run is complete; what only a status told is the answer where nothing else was."""
+        """The run is complete; without other content, the text of a status is the answer."""
         held, self._held = self._held, None
         if not self._answered and (held or self._last_progress):
             self._text(held or self._last_progress)
@@ -266,11 +265,11 @@ class A2ADecoder(JsonDecoder):
         self.builder.end()
 
     def _tell_progress(self, message: Wire, metadata: Wire) -> None:
-        """What a status says while the agent works. google-adk says its answer so, and again in an artifact."""
+        """Read a status of a running task. google-adk sends its answer there, and again in an artifact."""
         parts = _parts(message)
         name = text_of(message.get("messageId"))
         if not parts or name in self._told:
-            return  # nothing, or what an earlier snapshot of the task said
+            return  # nothing, or the content of an earlier snapshot of the task
         if name:
             self._told.add(name)
         self._release()
@@ -294,13 +293,13 @@ class A2ADecoder(JsonDecoder):
             self._lost.add(Feature.REASONING, "messages of an unfinished task; backend option progress")
 
     def _release(self) -> None:
-        """What was held back is progress: something else came, and not the same once more."""
+        """The text held back was progress: other content followed, not a repetition."""
         held, self._held = self._held, None
         if held is not None and held not in self._said:
             self._progress_text(held)
 
     def _ask(self, state: State, message: Wire) -> None:
-        """The task waits. The agent's words are the question; its calls are what it waits for."""
+        """The task waits. The agent's text is the question; its calls are what it waits for."""
         held = self._held
         parts = _parts(message)
         text = "".join(p.text for p in parts if isinstance(p, Text))
@@ -310,22 +309,13 @@ class A2ADecoder(JsonDecoder):
         reason = "auth_required" if state is State.AUTH_REQUIRED else "input_required"
         said = {**self._earlier, **{key: [each.length, _digest(each.text)] for key, each in self._artifacts.items()}}
         notes = {TASK: self.task_id, QUESTION: text_of(message.get("messageId")), PARTS_SAID: said}
-        named = object_of(message.get("metadata")).get(INTERRUPTS)
+        named = dict_of(message.get("metadata")).get(INTERRUPTS)
         calls = [p for p in parts if isinstance(p, ToolCall)]
         for call in calls:
             self._part(call)
         if isinstance(named, list) and named and all(isinstance(each, dict) for each in named):
             for each in named:
-                interrupt_id = text_of(each.get("id")) or self.task_id
-                call_id = text_of(each.get("callId")) or None
-                self._interrupt(
-                    interrupt_id,
-                    text_of(each.get("reason")) or None,
-                    plain_numbers(each.get("payload")),
-                    next((c for c in calls if c.call_id == call_id), None),
-                    {**notes, "named": True},
-                    call_id,
-                )
+                self._named_question(each, notes)
         elif calls:
             for number, call in enumerate(calls):
                 interrupt_id = f"{self.task_id}:{number}" if number else self.task_id
@@ -336,18 +326,24 @@ class A2ADecoder(JsonDecoder):
         self.builder.finish(FinishReason.INTERRUPTED)
         self.builder.end()
 
-    def _interrupt(
-        self,
-        interrupt_id: str,
-        reason: str | None,
-        payload: Any,
-        call: ToolCall | None,
-        notes: Wire,
-        call_id: str | None = None,
-    ) -> None:
+    def _named_question(self, question: Wire, notes: Wire) -> None:
+        """A question of another bridge. One that waits for the result of a call is answered as google-adk's are."""
+        interrupt_id, reason = text_of(question.get("id")) or self.task_id, text_of(question.get("reason")) or None
+        payload, call_id = plain_numbers(question.get("payload")), text_of(question.get("callId")) or None
+        told = dict_of(question.get("call"))
+        name = text_of(told.get("name"))
+        if call_id and name:
+            self._part(ToolCall(call_id, name, arguments_of(plain_numbers(told.get("args")))))
+        if call_id and reason == AWAITS_RESULT:
+            notes = {**notes, CALL: [call_id, name]}
+        else:
+            notes = {**notes, "named": True}
+        self.builder.interrupt(Interrupted(interrupt_id, reason, payload, call_id, noted({"notes": notes})))
+
+    def _interrupt(self, interrupt_id: str, reason: str, payload: Any, call: ToolCall | None, notes: Wire) -> None:
         if call is not None:
             notes = {**notes, CALL: [call.call_id, call.name]}
-            call_id = call.call_id
+        call_id = call.call_id if call is not None else None
         self.builder.interrupt(Interrupted(interrupt_id, reason, payload, call_id, noted({"notes": notes})))
 
     # -------------------------------------------------------------- artifacts
@@ -355,7 +351,7 @@ class A2ADecoder(JsonDecoder):
     def _artifact(self, value: Wire, *, append: bool) -> None:
         wire = camel_keys(value)
         key = text_of(wire.get("artifactId"))
-        self._note_usage(object_of(wire.get("metadata")))
+        self._note_usage(dict_of(wire.get("metadata")))
         known = self._artifacts.get(key)
         raw = wire.get("parts")
         parts = [p for each in (raw if isinstance(raw, list) else ()) if (p := read_part(each)) is not None]
@@ -369,7 +365,7 @@ class A2ADecoder(JsonDecoder):
             self._artifact_part(key, artifact, part)
 
     def _replacing(self, wire: Wire, parts: list[Part], known: _Artifact) -> list[Part]:
-        """What is new of an artifact that comes once more as a whole; what was said cannot be taken back."""
+        """Return what is new in an artifact that is sent again as a whole; sent text cannot be withdrawn."""
         text = "".join(p.text for p in parts if isinstance(p, Text))
         others: list[Part] = [p for p in parts if not isinstance(p, (Text, Reasoning)) and _same(p) not in known.others]
         if text and not text.startswith(known.text):
@@ -396,7 +392,7 @@ class A2ADecoder(JsonDecoder):
                 self._part(part)
 
     def _compare_with_held(self, artifact: _Artifact, text: str) -> None:
-        """Forgets the text that is held back when an artifact has said it, and lets it out when one says another."""
+        """Discard the text held back if an artifact has repeated it, or send it if the artifact has other text."""
         if self._held is None:
             return
         at = self._held_at
@@ -426,7 +422,7 @@ class A2ADecoder(JsonDecoder):
     # -------------------------------------------------------------- parts
 
     def _say(self, message: Wire) -> None:
-        """The parts of a message that is, or ends, the answer; not what an artifact has said already."""
+        """Add the parts of a message that is, or ends, the answer, except what an artifact has sent already."""
         parts = _parts(message)
         text = "".join(p.text for p in parts if isinstance(p, Text))
         artifacts = [each.text for each in self._artifacts.values() if each.length]
@@ -511,7 +507,7 @@ def _parts(message: Wire) -> list[Part]:
 
 
 def _behind(parts: list[Part], earlier: list[Any], known: _Artifact) -> list[Part]:
-    """What is new of an artifact that an earlier turn of its task has told; all of it, if its text is another one."""
+    """Return what is new in an artifact that an earlier turn of its task has sent; all of it if its text differs."""
     length, digest = earlier
     text = "".join(p.text for p in parts if isinstance(p, Text))
     if _digest(text[:length]) != digest:
@@ -530,9 +526,9 @@ def _digest(text: str) -> str:
 
 
 def _earlier(context: Context) -> dict[str, list[Any]]:
-    """The artifacts that the task had when it asked, as `PARTS_SAID` has them."""
+    """Return the artifacts of the task when it asked, as stored under `PARTS_SAID`."""
     request = context.request
-    noted = [object_of(notes_of(answer).get(PARTS_SAID)) for answer in (request.resume if request is not None else ())]
+    noted = [dict_of(notes_of(answer).get(PARTS_SAID)) for answer in (request.resume if request is not None else ())]
     return {
         key: said
         for each in noted
@@ -543,11 +539,11 @@ def _earlier(context: Context) -> dict[str, list[Any]]:
 
 def notes_of(answer: Resume) -> Wire:
     """What was noted on the question that this answers."""
-    return object_of(own(answer.extras).get("notes"))
+    return dict_of(own(answer.extras).get("notes"))
 
 
 def _payload(text: str, parts: list[Part]) -> Any:
-    """What a question asks: its text, with the schema of the answer if one came; else the data."""
+    """Return the content of a question: its text, with the schema of the answer if there is one; else the data."""
     values = [p.value for p in parts if hasattr(p, "value")]
     schemas = [v["schema"] for v in values if isinstance(v, dict) and isinstance(v.get("schema"), dict)]
     if schemas:

@@ -16,7 +16,7 @@ from bridge.model import Event
 
 _NEW_NAMES = {"status-update": "statusUpdate", "artifact-update": "artifactUpdate"}
 _SLOT = "\x00"
-"""Stands for the text of a piece in the frame around it: no dumped string holds it bare."""
+"""Placeholder for the text of a piece in the frame around it, which no dumped string contains."""
 
 
 def enveloped(result: Any, notes: Notes) -> Any:
@@ -30,7 +30,7 @@ def named(kind: str, value: Wire, version: Version) -> Wire:
 
 
 class A2AEncoder(Updates):
-    """Writes each update as a frame. If `goes_on`, its reader was told of the task already."""
+    """Writes each update as a frame. With `goes_on`, its reader knows the task already."""
 
     def __init__(self, context: Context, reader: Notes | None = None, *, goes_on: bool = False) -> None:
         super().__init__(context, reader)

@@ -6,10 +6,10 @@ from typing import Any
 
 from bridge.codec import WireResponse
 from bridge.codec.counts import is_count
-from bridge.codec.jsontext import read_json, whole
+from bridge.codec.jsontext import read_json, text_of, whole
 from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
-from bridge.dialects.a2a.wire import ADK_ERROR_CODE, text_of
+from bridge.dialects.a2a.wire import ADK_ERROR_CODE
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
 UNKNOWN_TASK, UNSUPPORTED, OTHER_VERSION, PARAMS = "-32001", "-32004", "-32009", "-32602"
@@ -30,7 +30,7 @@ REASONS: dict[str, str] = {
 """What HTTP+JSON calls a failure -> its number in JSON-RPC."""
 _BY_STATUS = {404: UNKNOWN_TASK}
 _OWN_CODES = frozenset(map(str, ErrorCode)) - {ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN, ErrorCode.INTERNAL}
-"""Words of ours that mean the same when another bridge says them: its key check and its crash are not ours."""
+"""Codes of the bridge that mean the same when another bridge sends them, unlike its key check and its crash."""
 _CODES = {
     UNKNOWN_TASK: ErrorCode.NOT_FOUND,
     OTHER_VERSION: ErrorCode.BACKEND_PROTOCOL,
@@ -42,7 +42,7 @@ _CODES = {
 
 
 def error_in(value: Any) -> dict[str, Any] | None:
-    """The error that a JSON value tells of; None when it tells of none."""
+    """Return the error in a JSON value; None if there is none."""
     error = value.get("error") if isinstance(value, dict) else None
     if isinstance(error, str) and error:
         return {"message": error}
@@ -50,7 +50,7 @@ def error_in(value: Any) -> dict[str, Any] | None:
 
 
 def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
-    """The failure that an error object means; `status` is the HTTP status, where it says more than 200."""
+    """Return the failure of an error object; `status` is the HTTP status, if it is not 200."""
     word = _number(error)
     said = text_of(error.get("message"))
     code = BY_STATUS.get(status) if status in (401, 403, 413, 429, 503, 504) else None
@@ -92,7 +92,7 @@ def decode_error(wire: WireResponse) -> Failure:
     else:
         code = BY_STATUS.get(wire.status, ErrorCode.BACKEND_ERROR)
         if code in (ErrorCode.INVALID_REQUEST, ErrorCode.NOT_FOUND, ErrorCode.CONFLICT):
-            code = ErrorCode.BACKEND_ERROR  # a proxy's page says nothing of the request
+            code = ErrorCode.BACKEND_ERROR  # a proxy's page does not concern the request
         text = KEY_REFUSED if code is ErrorCode.BACKEND_AUTH else f"The agent answered with status {wire.status}."
         failure = Failure(code, text)
     failure.headers = {**failure.headers, **passed_on(wire.headers)}

@@ -20,7 +20,7 @@ class Skill(Options):
 
 
 class FrontOptions(Options):
-    """Options of a route whose clients speak A2A."""
+    """Options of an A2A route."""
 
     name: str = Field("", description="Name of the agent on its card; empty = the names of the backends.")
     description: str = Field("", description="Description of the agent on its card.")
@@ -67,7 +67,7 @@ class FrontOptions(Options):
 
 
 class BackOptions(Options):
-    """Options of a backend that speaks A2A."""
+    """Options of an A2A backend."""
 
     card: Literal["fetch", "none"] = Field(
         "fetch",

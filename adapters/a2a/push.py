@@ -30,7 +30,7 @@ def config_in(configuration: Spelled | None) -> Spelled | None:
 
 
 def read_push(method: Method, params: Spelled, version: Version) -> tuple[str, PushCall]:
-    """Return the id of the task, and what a call asks for of its configs."""
+    """Return the id of the task, and the operation of a call on its configs."""
     action, is_old = ACTIONS[method], version is Version.OLD
     if action is PushAction.SET:
         config = params.need_object("pushNotificationConfig") if is_old else params

@@ -58,7 +58,7 @@ _BY_HTTP = frozenset(
         ErrorCode.STORE_UNAVAILABLE,
     }
 )
-"""Failures that HTTP tells in both bindings: clients read the status, and when to come back."""
+"""Failures with an HTTP status in both bindings: clients read the status, and when to retry."""
 
 
 class Head(NamedTuple):
@@ -68,14 +68,14 @@ class Head(NamedTuple):
     id: Any = None
 
 
-def refused(kind: Kind, message: str, param: str | None = None) -> RequestError:
-    """Return an error of this kind."""
+def refused(kind: Kind, message: str, param: str | None = None, status: int | None = None) -> RequestError:
+    """Return an error of this kind; `status` is its HTTP status where that is not the one of its kind."""
     code = ErrorCode.NOT_FOUND if kind is NOT_FOUND else ErrorCode.INVALID_REQUEST
-    return RequestError(message, code=code, param=param, details={_KIND: kind})
+    return RequestError(message, code=code, param=param, status=status, details={_KIND: kind})
 
 
 def no_push() -> RequestError:
-    """Return the error for calls about push notifications where there are none."""
+    """Return the error for calls about push notifications if they are not supported."""
     return refused(NO_PUSH, "This agent sends no push notifications.")
 
 
@@ -84,7 +84,7 @@ def kind_of(failure: Failure) -> Kind:
     known = failure.details.get(_KIND)
     if isinstance(known, Kind):
         return known
-    # A request that asks for a model of another route, or a page that does not exist, names no task.
+    # A request for a model of another route, or a page that does not exist, names no task.
     if failure.code is ErrorCode.NOT_FOUND and failure.backend_code:
         return METHOD if failure.backend_code == "unknown_url" else PARAMS
     return _KINDS.get(failure.code, INTERNAL)
@@ -113,7 +113,7 @@ def _by_http(failure: Failure, kind: Kind) -> bool:
 
 
 def _is_rest(failure: Failure) -> bool:
-    """Return whether a request whose call was not read asked for an address of plain HTTP."""
+    """Return whether a request whose call was not read is for an address of the HTTP+JSON binding."""
     path = failure.details.get("path")
     return isinstance(path, str) and ("/message:" in path or "/tasks" in path or path.endswith("/extendedAgentCard"))
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from bridge.codec import Context, Node, WireRequest
 from bridge.codec.check import wrong
+from bridge.codec.jsontext import dict_of, text_of
 from bridge.dialects.a2a import refusals
 from bridge.dialects.a2a.call import Call, read_call
 from bridge.dialects.a2a.refusals import refused
@@ -19,11 +20,9 @@ from bridge.dialects.a2a.wire import (
     Spelled,
     Version,
     camel_keys,
-    object_of,
     own,
     read_part,
     role_of,
-    text_of,
 )
 from bridge.errors import shortened
 from bridge.model import (
@@ -98,7 +97,7 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     request.thread_id = notes.context or context.make_id("context")
     request.stream = call.method is Method.STREAM
     request.history = HistoryMode.DELTA
-    request.metadata = dict(object_of(params.get("metadata")))
+    request.metadata = dict(dict_of(params.get("metadata")))
     kept: Extras = {NAME: {name: value for name, value in extras.items() if value}}
     request.extras = kept
     return request
@@ -113,7 +112,7 @@ def _said(message: Spelled, call: Call, notes: Notes) -> Request:
         word = "user" if call.version is Version.OLD else "ROLE_USER"
         wrong(message.at("role"), word, message.get("role"), missing="role" not in message.value)
     parts = _parts(message, notes)
-    metadata = dict(object_of(message.get("metadata")))
+    metadata = dict(dict_of(message.get("metadata")))
     results = [(part, place) for part, place in parts if isinstance(part, ToolResult)]
     rest = [(part, place) for part, place in parts if not isinstance(part, ToolResult)]
     messages = [Message("tool", [part], places=(message.path, place)) for part, place in results]
@@ -147,7 +146,7 @@ def _parts(message: Node, notes: Notes) -> list[tuple[Part, str]]:
     for index, value in enumerate(values):
         place = f"{message.at('parts')}[{index}]"
         part = read_part(value)
-        said = [name for name in CONTENT if name in camel_keys(object_of(value))]
+        said = [name for name in CONTENT if camel_keys(dict_of(value)).get(name) is not None]
         if part is None or (len(said) > 1 and "kind" not in value):
             wrong(place, "a part with one of text, raw, url and data", value)
         if isinstance(part, Media) and isinstance(part.source, Inline) and not _BASE64.fullmatch(part.source.base64):

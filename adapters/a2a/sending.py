@@ -65,14 +65,14 @@ class Sender:
         self._options: BackOptions = BackOptions.of(context)
         self._lost = context.lost
         self._is_own = bool(request.extra(NAME))
-        # A talk that comes whole, with what the agent said in it, is not the one that the agent may remember.
+        # A conversation that comes whole, with the agent's answers, is not the one that the agent may remember.
         whole = request.history is HistoryMode.FULL and any(each.role == "assistant" for each in request.messages)
         self.context_id = "" if whole else request.thread_id or ""
         self.task_id = next((_task_of(answer) for answer in request.resume), "")
         last = request.messages[-1] if request.messages else None
         self._message_id = (last.id if last is not None else None) or f"msg-{context.run_id}"
         self._record_losses()
-        self._parts(Version.NEW)  # what cannot be sent is refused now, not when the agent was asked
+        self._parts(Version.NEW)  # what cannot be sent is refused now, before the agent is called
 
     # ------------------------------------------------------------------ requests
 
@@ -101,11 +101,11 @@ class Sender:
         return self._asked(interface, Method.STREAM if stream else Method.SEND, params, "", stream)
 
     def get(self, interface: Interface, task_id: str) -> WireRequest:
-        """Asks for the state of a task."""
+        """Return the request for the state of a task."""
         return self._asked(interface, Method.GET, {"id": task_id}, task_id)
 
     def cancel(self, interface: Interface, task_id: str) -> WireRequest:
-        """Asks for the end of a task."""
+        """Return the request to cancel a task."""
         return self._asked(interface, Method.CANCEL, {"id": task_id}, task_id)
 
     def _asked(
@@ -173,7 +173,7 @@ class Sender:
         return wire
 
     def _known(self, version: Version) -> list[Wire]:
-        """What is new in a talk that the agent remembers; what it said itself it knows."""
+        """Return what is new in a conversation that the agent remembers, without its own messages."""
         out: list[Wire] = []
         for index, each in enumerate(self._request.messages):
             if each.role != "assistant":
@@ -181,7 +181,7 @@ class Sender:
         return out
 
     def _anew(self, version: Version) -> list[Wire]:
-        """A talk that the agent does not know: what was said before as text, each turn with its role."""
+        """Return a conversation that the agent does not know: earlier turns as text, each with its role."""
         messages = self._request.messages
         answered = [index for index, each in enumerate(messages) if each.role == "assistant"]
         start = answered[-1] + 1 if answered else 0
@@ -208,7 +208,7 @@ class Sender:
         return out
 
     def _media(self, said: Message, index: int, version: Version) -> list[Wire]:
-        """The media of an earlier turn, behind its text."""
+        """Return the media of an earlier turn, which follow its text."""
         found = [(n, part) for n, part in enumerate(said.parts) if isinstance(part, Media)]
         return [self._written(part, index, n, version) for n, part in found]
 

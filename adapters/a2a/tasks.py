@@ -26,10 +26,24 @@ from bridge.dialects.a2a.call import Call
 from bridge.dialects.a2a.encoder import A2AEncoder, named
 from bridge.dialects.a2a.push import config_said
 from bridge.dialects.a2a.refusals import refused
-from bridge.dialects.a2a.request import Notes, notes_of
-from bridge.dialects.a2a.wire import OVER, Method, Spelled, State, Version, state_of
+from bridge.dialects.a2a.request import NOTES, Notes, notes_of
+from bridge.dialects.a2a.wire import NAME, OVER, Method, Spelled, State, Version, state_of
 from bridge.errors import RequestError, shortened
-from bridge.model import FinishReason, Interrupted, Request, RunFailed, RunFinished
+from bridge.model import (
+    Data,
+    Event,
+    FinishReason,
+    Interrupted,
+    Message,
+    PartKind,
+    PartStarted,
+    Request,
+    RunFailed,
+    RunFinished,
+    Text,
+    ToolResult,
+    ToolResulted,
+)
 
 _PAGE, _LARGEST_PAGE = 50, 100
 
@@ -101,16 +115,47 @@ def continues(request: Request, runs: Sequence[TaskStatus]) -> Request:
         raise refused(
             refusals.UNSUPPORTED, f"Task {shortened(task_id)!r} is still working; wait until it asks for input."
         )
-    if isinstance(end, RunFailed) or end.reason is not FinishReason.INTERRUPTED:
+    calls = open_calls(events) if not isinstance(end, RunFailed) and end.reason is FinishReason.TOOL_CALLS else []
+    if isinstance(end, RunFailed) or not (calls or end.reason is FinishReason.INTERRUPTED):
         raise refused(refusals.UNSUPPORTED, f"Task {shortened(task_id)!r} has ended; start a new one without a taskId.")
     request = request.copy()
     request.thread_id = thread
+    # What cancels a waiting task, too, is a run of the task, though no client's message named it.
+    extra = request.extra(NAME)
+    request.extras = {**(request.extras or {}), NAME: {**extra, NOTES: {**extra.get(NOTES, {}), "task": task_id}}}
+    if calls:
+        return _with_results(request, calls, task_id)
     asked = [event for event in events if isinstance(event, Interrupted)]
     known = {event.interrupt_id for event in asked}
     for answer in request.resume:
         if answer.interrupt_id and answer.interrupt_id not in known:
             text = f"metadata.interruptId: task {shortened(task_id)!r} asks no such question."
             raise refused(refusals.PARAMS, text, "message.metadata.interruptId")
+    return request
+
+
+def open_calls(events: Sequence[Event]) -> list[str]:
+    """Return the ids of the calls of a run that have no result."""
+    made = [e.call_id for e in events if isinstance(e, PartStarted) and e.kind is PartKind.TOOL_CALL and e.call_id]
+    answered = {e.call_id for e in events if isinstance(e, ToolResulted)}
+    return [call_id for call_id in made if call_id not in answered]
+
+
+def _with_results(request: Request, calls: Sequence[str], task_id: str) -> Request:
+    """The request with a result of each call that the task waits for; a text or a value is the result of its call."""
+    for answer in request.resume:
+        call_id = answer.interrupt_id or calls[0]
+        value = answer.payload
+        part = Text(value) if isinstance(value, str) else Data(value)
+        request.messages = [*request.messages, Message("tool", [ToolResult(call_id, [part])])]
+    request.resume = []
+    results = {part.call_id for each in request.messages for part in each.parts if isinstance(part, ToolResult)}
+    if results != set(calls):
+        expected = ", ".join(repr(shortened(call_id)) for call_id in calls)
+        text = (
+            f"message.parts: expected the results of the calls {expected}, which task {shortened(task_id)!r} waits for."
+        )
+        raise refused(refusals.PARAMS, text, "message.parts")
     return request
 
 
@@ -153,7 +198,7 @@ def lists(call: TaskCall, tasks: Sequence[TaskSummary]) -> TaskPage:
 
 
 def encode_task_list(call: TaskCall, shown: TaskPage, tasks: Sequence[Sequence[TaskStatus]]) -> WireResponse:
-    """One page of tasks; without artifacts unless they were asked for."""
+    """Return one page of tasks, without artifacts unless they were requested."""
     sent, reader = _reader(call)
     params = sent.params
     artifacts = params.boolean("includeArtifacts") is True
@@ -218,7 +263,7 @@ def _token(task: TaskSummary) -> str:
 
 
 def _place(params: Spelled) -> tuple[float, str] | None:
-    """The place where the page begins: behind the task that the token names."""
+    """Return the position where the page begins: after the task in the token."""
     said = params.string("pageToken")
     if not said:
         return None

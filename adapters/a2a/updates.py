@@ -1,4 +1,4 @@
-"""Events -> what a task tells of itself: its state, its artifacts, its questions.
+"""Converts events to updates of a task: its state, its artifacts, its questions.
 
 `Updates` decides what is sent; subclasses write it as a stream (`encoder.py`) or put it together (`answer.py`).
 """
@@ -88,7 +88,7 @@ class Updates:
         self._usage: ev.UsageReported | None = None
 
     def feed(self, events: Sequence[Event]) -> None:
-        """Tell these events."""
+        """Convert these events."""
         self._sequencer.dispatch(events, self, _HANDLERS)
 
     # ------------------------------------------------------------------ what a subclass does with it
@@ -150,7 +150,7 @@ class Updates:
     # ------------------------------------------------------------------ parts
 
     def _artifact_id(self, part_id: str) -> str:
-        """A part's id; of a later run of a task with what tells the runs apart."""
+        """Return a part's id, which in later runs of a task contains the number of the run."""
         return part_id if self.notes.task is None else f"{self.context.run_id[:12]}-{part_id}"
 
     def _part_started(self, event: ev.PartStarted) -> None:
@@ -199,14 +199,20 @@ class Updates:
             self.context.lost.add(Feature.TOOL_ORIGIN)
         if self._tools:
             self._progress(call_part(call_id, name, args, self.version))
-        else:
-            self.context.lost.add(Feature.TOOL_CALL)
 
     def _resulted(self, event: ev.ToolResulted) -> None:
         if self._tools:
             self._progress(result_part(event.call_id, event.name, _response(event), self.version))
         else:
             self.context.lost.add(Feature.TOOL_RESULT)
+        self._over([event.call_id] if event.call_id in self._calls else [])
+
+    def _over(self, calls: Sequence[str]) -> None:
+        """Forget calls that wait for nothing: they are lost unless they were told as they were made."""
+        for call_id in calls:
+            del self._calls[call_id]
+            if not self._tools:
+                self.context.lost.add(Feature.TOOL_CALL)
 
     def _content(self, event: ev.ContentAdded) -> None:
         part = event.part
@@ -270,33 +276,45 @@ class Updates:
         return {ADK_USAGE: _given(adk), USAGE: _given(counts), **more}
 
     def _finished(self, event: ev.RunFinished) -> None:
-        reason, said = event.reason, None
+        reason, said, asked = event.reason, None, list[ev.Interrupted]()
         more: Wire = {FINISH_REASON: str(reason)} if reason in _TOLD_ENDS else {}
         match reason:
             case FinishReason.CANCELED:
                 state = State.CANCELED
             case FinishReason.INTERRUPTED:
-                state, said = self._question()
+                state, said = self._question(asked := self._interrupts)
+            case FinishReason.TOOL_CALLS if self._calls:
+                asked = [ev.Interrupted(call_id, ev.AWAITS_RESULT, None, call_id) for call_id in self._calls]
+                (state, said), more = self._question(asked), {}
             case FinishReason.CONTENT_FILTER if not self._has_content:
                 state = State.REJECTED
             case _:
                 state = State.COMPLETED
+        told = {each.call_id for each in asked}
+        self._over([call_id for call_id in self._calls if call_id not in told])
         self.status(self._state(state, event.ended_at, said), self._metadata(more), final=True)
 
-    def _question(self) -> tuple[State, Wire | None]:
-        """What the task waits for, and how it asks for that."""
-        if not self._interrupts:
+    def _question(self, interrupts: Sequence[ev.Interrupted]) -> tuple[State, Wire | None]:
+        """Return what the task waits for, and its question."""
+        if not interrupts:
             return State.INPUT_REQUIRED, None
-        parts = [part for asked in self._interrupts for part in self._asked(asked)]
-        asked = [
-            _given({"id": i.interrupt_id, "reason": i.reason, "payload": i.payload, "callId": i.call_id})
-            for i in self._interrupts
-        ]
-        is_login = any(word in (i.reason or "").lower() for i in self._interrupts for word in ("auth", "login"))
+        parts = [part for asked in interrupts for part in self._asked(asked)]
+        asked = [self._noted(each) for each in interrupts]
+        is_login = any(word in (i.reason or "").lower() for i in interrupts for word in ("auth", "login"))
         return State.AUTH_REQUIRED if is_login else State.INPUT_REQUIRED, self._message(parts, {INTERRUPTS: asked})
 
+    def _noted(self, event: ev.Interrupted) -> Wire:
+        name, args = self._calls.get(event.call_id or "", ("", None))
+        call = {"name": name, "args": args} if name else None
+        fields = {"id": event.interrupt_id, "reason": event.reason, "payload": event.payload, "callId": event.call_id}
+        return _given({**fields, "call": call})
+
     def _asked(self, event: ev.Interrupted) -> list[Wire]:
-        parts = [part_said({"text": interrupt_text(event)}, {}, self.version)]
+        text = interrupt_text(event)
+        if event.reason == ev.AWAITS_RESULT and event.call_id in self._calls:
+            name, args = self._calls[event.call_id]
+            text = f"The result of this call is needed: {name}({args if isinstance(args, str) else json_text(args)})"
+        parts = [part_said({"text": text}, {}, self.version)]
         schema = event.payload.get("responseSchema") if isinstance(event.payload, dict) else None
         if isinstance(schema, dict):
             parts.append(part_said({"data": {"schema": schema}}, {}, self.version))
@@ -306,6 +324,7 @@ class Updates:
         return parts
 
     def _failed(self, event: ev.RunFailed) -> None:
+        self._over(list(self._calls))
         text = masked(event.error.message) or "The run failed."
         said = self._message([part_said({"text": text}, {}, self.version)])
         metadata = self._metadata({CODE: str(event.error.code)})
@@ -313,7 +332,7 @@ class Updates:
 
 
 def history_of(context: Context, version: Version) -> list[Wire]:
-    """Return the message of a run's request as the task's history has it; nothing if there is none."""
+    """Return the message of a run's request for the task's history; None if there is none."""
     request = context.request
     if request is None or not (request.messages or request.resume):
         return []

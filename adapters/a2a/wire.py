@@ -1,8 +1,8 @@
 """Names and conversions that both sides of the protocol share (docs/dialects/a2a.md).
 
-Two versions are on the wire. In 1.0 enumerations are named `TASK_STATE_WORKING`, a part has the one field that it is,
-and a result has the one field that it is. In 0.3 states are words, and objects say their `kind`. What is read may be
-either, whatever version was asked for; what is written is of the version that is named.
+There are two versions. In 1.0 enumerations are named `TASK_STATE_WORKING`, and a part and a result have a single field
+that determines their kind. In 0.3 states are words, and objects have a `kind`. Objects of both versions are read,
+whichever was requested; written objects are of the given version.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from bridge.codec.check import Node
-from bridge.codec.jsontext import arguments_of, dumps
+from bridge.codec.jsontext import arguments_of, dict_of, dumps, text_of
 from bridge.model import (
     Data,
     Extras,
@@ -97,7 +97,7 @@ def method_name(method: Method, version: Version) -> str:
 
 
 class State(StrEnum):
-    """The state of a task, in the words of version 0.3."""
+    """Return the state of a task in version 0.3."""
 
     SUBMITTED = "submitted"
     WORKING = "working"
@@ -116,7 +116,7 @@ class State(StrEnum):
 OVER = frozenset({State.COMPLETED, State.FAILED, State.CANCELED, State.REJECTED})
 """A task in one of these takes no message any more."""
 WAITING = frozenset({State.INPUT_REQUIRED, State.AUTH_REQUIRED})
-"""A task in one of these goes on with the next message."""
+"""Return whether a task in this state continues with the next message."""
 
 _NEW_STATES = {state: "TASK_STATE_" + state.replace("-", "_").upper() for state in State}
 _STATES = {name: state for state in State for name in (_NEW_STATES[state], str(state))}
@@ -128,12 +128,12 @@ def state_of(value: object) -> State | None:
 
 
 def role_of(value: object) -> str | None:
-    """Return the role of a message in our words: user or assistant; None for an unknown one."""
+    """Return the role of a message in the model: user or assistant; None for an unknown one."""
     return _ROLES.get(value) if isinstance(value, str) else None
 
 
 def role_said(role: str, version: Version) -> str:
-    """Return the wire's word for the role of a message: everybody but the user is the agent."""
+    """Return the wire's role of a message: every role except the user is the agent."""
     word = "user" if role == "user" else "agent"
     return f"ROLE_{word.upper()}" if version is Version.NEW else word
 
@@ -143,6 +143,8 @@ _ROLES = {"ROLE_USER": "user", "user": "user", "ROLE_AGENT": "assistant", "agent
 # ------------------------------------------------------------------ metadata
 
 ADK_TYPE, ADK_THOUGHT, ADK_SIGNATURE = "adk_type", "adk_thought", "adk_thought_signature"
+RESPONSE_COMPAT: Final = "response_compat"
+"""The key of the metadata of a result that is no object: it is the `result` of the object in its place."""
 ADK_LONG_RUNNING, ADK_USAGE, ADK_ERROR_CODE = "adk_is_long_running", "adk_usage_metadata", "adk_error_code"
 FUNCTION_CALL, FUNCTION_RESPONSE = "function_call", "function_response"
 USAGE, FINISH_REASON, CODE = "usage", "finishReason", "code"
@@ -150,7 +152,8 @@ USAGE, FINISH_REASON, CODE = "usage", "finishReason", "code"
 code of its failure.
 """
 INTERRUPTS: Final = "interrupts"
-"""The key of the metadata of a question's message: a list of `{id, reason, payload, callId}`, absent fields left out.
+"""The key of the metadata of a question's message: a list of `{id, reason, payload, callId, call}`, absent fields left
+out. `call` is `{name, args}`. An entry whose reason is `tool_result` waits for the result of its call.
 """
 INTERRUPT_ID: Final = "interruptId"
 """The key of the metadata of a message that answers one of several questions."""
@@ -178,29 +181,19 @@ def camel_keys(value: Wire) -> Wire:
     return {_WORD.sub(lambda found: found[1].upper(), name): each for name, each in value.items()}
 
 
-def text_of(value: object) -> str:
-    """Return the value if it is a string, else an empty one."""
-    return value if isinstance(value, str) else ""
-
-
-def object_of(value: object) -> Wire:
-    """Return the value if it is an object, else an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
 def own(extras: Extras | None) -> Wire:
     """Return this dialect's extras of a part or an event; an empty dict if there are none."""
     return extras.get(NAME) or {} if extras else {}
 
 
 def noted(values: Wire) -> Extras | None:
-    """Return `extras` that hold these values for this dialect; None if there are none."""
+    """Return `extras` with these values for this dialect; None if there are none."""
     given = {name: value for name, value in values.items() if value not in (None, {}, "")}
     return {NAME: given} if given else None
 
 
 def plain_numbers(value: Any) -> Any:
-    """Return a JSON value with whole numbers where a double says one: `3.0` is what Struct makes of `3`."""
+    """Return a JSON value with whole numbers in place of doubles: `3.0` is what Struct makes of `3`."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     if isinstance(value, dict):
@@ -232,15 +225,15 @@ CONTENT = ("text", "raw", "url", "data")
 
 
 def read_part(value: object) -> Part | None:
-    """Return a part of either version; None for what is none.
+    """Return a part of either version; None for an invalid one.
 
-    google-adk's metadata tell a tool call, its result or a thought. Other metadata, and the media type of a text, are
+    google-adk's metadata mark a tool call, its result or a thought. Other metadata, and the media type of a text, are
     extras.
     """
     if not isinstance(value, dict):
         return None
     part = camel_keys(value)
-    metadata = object_of(part.get("metadata"))
+    metadata = dict_of(part.get("metadata"))
     if isinstance(text := part.get("text"), str):
         if metadata.get(ADK_THOUGHT) is True or metadata.get("type") == "thinking":
             signature = text_of(metadata.get(ADK_SIGNATURE)) or text_of(metadata.get("signature"))
@@ -285,6 +278,8 @@ def _data(value: Any, metadata: Wire) -> Part:
         return ToolCall(call_id, text_of(value.get("name")), arguments_of(value.get("args")))
     if kind == FUNCTION_RESPONSE and call_id:
         said = value.get("response")
+        if metadata.get(RESPONSE_COMPAT) is True and isinstance(said, dict) and said.keys() == {"result"}:
+            said = said["result"]
         parts: list[Part] = [Text(said) if isinstance(said, str) else Data(said)]
         return ToolResult(call_id, parts, text_of(value.get("name")) or None)
     if metadata.get("data_part_compat") is True and isinstance(value, dict) and value.keys() == {"value"}:
@@ -295,7 +290,7 @@ def _data(value: Any, metadata: Wire) -> Part:
 
 def write_part(part: Text | Media | Data, version: Version) -> Wire | None:
     """Return a text, a medium or a value as a part; None for a file that only its backend has."""
-    metadata = dict(object_of(own(part.extras).get("metadata")))
+    metadata = dict(dict_of(own(part.extras).get("metadata")))
     if isinstance(part, Media):
         if isinstance(part.source, FileRef):
             return None
@@ -314,7 +309,7 @@ def write_part(part: Text | Media | Data, version: Version) -> Wire | None:
 
 
 def part_said(wire: Wire, metadata: Wire, version: Version) -> Wire:
-    """Return a part of text or data, with metadata if there are any, as a version says it."""
+    """Return a part of text or data in this version, with metadata if there are any."""
     if version is Version.OLD:
         wire = {"kind": "text" if "text" in wire else "data", **{k: v for k, v in wire.items() if k != "mediaType"}}
     return {**wire, "metadata": metadata} if metadata else wire
@@ -335,16 +330,17 @@ def _file(source: Url | Inline, mime: str | None, name: str | None, metadata: Wi
 
 
 def call_part(call_id: str, name: str, args: Any, version: Version, *, waits: bool = False) -> Wire:
-    """Return a tool call as google-adk tells it; `waits`: the caller has to send its result."""
+    """Return a tool call in google-adk's form; with `waits`, the caller has to send its result."""
     metadata = {ADK_TYPE: FUNCTION_CALL, **({ADK_LONG_RUNNING: True} if waits else {})}
     return part_said({"data": {"id": call_id, "name": name, "args": args}}, metadata, version)
 
 
 def result_part(call_id: str, name: str | None, response: Any, version: Version) -> Wire:
-    """Return the result of a tool call as google-adk tells it: what is no object is the `result` of one."""
-    value = response if isinstance(response, dict) else {"result": response}
-    data = {"id": call_id, "name": name or "", "response": value}
-    return part_said({"data": data}, {ADK_TYPE: FUNCTION_RESPONSE}, version)
+    """Return the result of a tool call in google-adk's form: other values than objects are its `result`."""
+    metadata: Wire = {ADK_TYPE: FUNCTION_RESPONSE}
+    if not isinstance(response, dict):
+        response, metadata = {"result": response}, {**metadata, RESPONSE_COMPAT: True}
+    return part_said({"data": {"id": call_id, "name": name or "", "response": response}}, metadata, version)
 
 
 def thought_part(text: str, signature: str | None, version: Version) -> Wire:
@@ -368,7 +364,7 @@ def message(
     task_id: str | None = None,
     metadata: Wire | None = None,
 ) -> Wire:
-    """Return a message; `role` is in our words."""
+    """Return a message; `role` is that of the model."""
     wire: Wire = {"kind": "message"} if version is Version.OLD else {}
     wire |= {"messageId": message_id, "role": role_said(role, version), "parts": parts}
     given = {"contextId": context_id, "taskId": task_id, "metadata": metadata or None}

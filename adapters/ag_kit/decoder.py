@@ -13,7 +13,7 @@ from typing import Any
 from bridge.codec import Context, FrameLike
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.dialect import Decoder as AnyDecoder
-from bridge.codec.jsontext import loads, repaired
+from bridge.codec.jsontext import is_object, repaired
 from bridge.dialects.ag_kit.errors import failure_of
 from bridge.dialects.ag_kit.options import BackOptions
 from bridge.dialects.ag_kit.wire import NAME
@@ -189,7 +189,7 @@ class Decoder(JsonDecoder):
 
     def end_mark(self) -> None:
         """End the run. The reference server also ends failed runs normally: incomplete arguments of a call show it."""
-        if any(not _is_object("".join(pieces)) for pieces in self._open_calls.values()):
+        if any(not is_object("".join(pieces)) for pieces in self._open_calls.values()):
             text = "The backend's answer ended in the middle of a tool call."
             self.builder.fail(Failure(ErrorCode.TRUNCATED_STREAM, text))
             return
@@ -213,10 +213,3 @@ def _call_id_of(event: _Wire) -> str:
     if isinstance(value, str):
         return value
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
-
-
-def _is_object(arguments: str) -> bool:
-    try:
-        return isinstance(loads(arguments), dict)
-    except ValueError:
-        return False

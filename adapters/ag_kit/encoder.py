@@ -1,6 +1,6 @@
 """Events -> generation 1's stream, for one run.
 
-Seven kinds of event, each one line of compact JSON, then `[DONE]`. The available client joins the field
+Seven kinds of event, each one line of compact JSON, then `[DONE]`. The available client concatenates the field
 `content` of all events, whatever their types, so only `text` events have that field.
 """
 
@@ -11,12 +11,12 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.cut_calls import CUT, CUT_CALL, CutCalls
-from bridge.codec.jsontext import dumps
-from bridge.codec.media import answer_feature, result_words
+from bridge.codec.jsontext import dumps, escape_line_breaks
+from bridge.codec.media import answer_feature, result_as_text
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.ag_kit.errors import CANCELED, error_as_text, error_text
 from bridge.dialects.ag_kit.options import FrontOptions
-from bridge.dialects.ag_kit.wire import DONE, NAME, request_notes, safe, write
+from bridge.dialects.ag_kit.wire import DONE, NAME, request_notes, write
 from bridge.errors import ErrorCode
 from bridge.model import FinishReason, MessageStatus, Origin, PartKind, as_markdown
 from bridge.model import events as ev
@@ -86,7 +86,7 @@ class Encoder:
 
     def _write_text(self, text: str) -> None:
         encoded = dumps(text)
-        self._frames.append(_TEXT_PREFIX + (encoded if encoded.isascii() else safe(encoded)) + b"}")
+        self._frames.append(_TEXT_PREFIX + (encoded if encoded.isascii() else escape_line_breaks(encoded)) + b"}")
 
     def _reasoning(self, event: ev.ReasoningDelta) -> None:
         if not event.text:
@@ -128,13 +128,17 @@ class Encoder:
         call_id = event.call_id or ""
         self._call, self._has_arguments = event, False
         self._frames.append(write({"type": "tool-call-start", "toolCallId": call_id, "toolCallName": event.name or ""}))
-        self._arguments_prefix = b'{"type":"tool-call-args","toolCallId":' + safe(dumps(call_id)) + b',"delta":'
+        self._arguments_prefix = (
+            b'{"type":"tool-call-args","toolCallId":' + escape_line_breaks(dumps(call_id)) + b',"delta":'
+        )
 
     def _arguments(self, event: ev.ArgsDelta) -> None:
         if event.text:
             self._has_arguments = self._has_arguments or not event.text.isspace()
             encoded = dumps(event.text)
-            self._frames.append(self._arguments_prefix + (encoded if encoded.isascii() else safe(encoded)) + b"}")
+            self._frames.append(
+                self._arguments_prefix + (encoded if encoded.isascii() else escape_line_breaks(encoded)) + b"}"
+            )
 
     def _part_ended(self, event: ev.PartEnded) -> None:
         if event.signature or event.redacted:
@@ -150,7 +154,7 @@ class Encoder:
             self._call = None
 
     def _result(self, event: ev.ToolResulted) -> None:
-        result = result_words(event.parts, self._lost, answer_feature)
+        result = result_as_text(event.parts, self._lost, answer_feature)
         self._frames.append(write({"type": "tool-result", "toolCallId": event.call_id, "result": result}))
 
     # ------------------------------------------------------------------ the end
@@ -174,7 +178,7 @@ class Encoder:
             return
         if event.reason in _FINISH_FEATURES:
             self._lost.add(_FINISH_FEATURES[event.reason])
-        # Tell a client that waits for the end of a truncated call why it is missing.
+        # Inform a client that waits for the end of a truncated call why it is missing.
         is_error = self._has_truncated_call or (event.reason in CUT and self._options.finish_notice == "error")
         self._end(CUT.get(event.reason, CUT_CALL) if is_error else None, event.reason)
 

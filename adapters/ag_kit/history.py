@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, Feature
-from bridge.codec.media import request_feature, result_words
+from bridge.codec.media import request_feature, result_as_text
 from bridge.dialects.ag_kit.options import BackOptions
 from bridge.dialects.ag_kit.wire import unknown_fields
 from bridge.errors import Unsupported
@@ -83,7 +83,7 @@ class MessageWriter:
                 self._structured_calls |= calls
             for part in message.parts:
                 if isinstance(part, ToolResult):
-                    text = result_words(part.parts, self._lost, request_feature)
+                    text = result_as_text(part.parts, self._lost, request_feature)
                     self._results.setdefault(part.call_id, text)
 
     # ------------------------------------------------------------------ one message

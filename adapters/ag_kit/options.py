@@ -13,7 +13,7 @@ Generation = Literal[1, 2]
 
 
 class FrontOptions(Options):
-    """Options of a route whose clients speak AG-Kit."""
+    """Options of an AG-Kit route."""
 
     generation: Generation | None = Field(
         None,
@@ -50,7 +50,7 @@ class FrontOptions(Options):
 
 
 class BackOptions(Options):
-    """Options of a backend that speaks AG-Kit."""
+    """Options of an AG-Kit backend."""
 
     generation: Generation = Field(
         1, description="Generation of requests to the backend; the generation of answers is detected."

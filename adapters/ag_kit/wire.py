@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.jsontext import dumps
+from bridge.codec.jsontext import dumps, escape_line_breaks
 from bridge.model import Extras
 
 NAME = "ag-kit"
@@ -37,17 +37,4 @@ def unknown_fields(extras: Extras | None) -> dict[str, Any]:
 
 def write(event: dict[str, Any]) -> bytes:
     """Return the payload of one event: compact JSON on one line."""
-    return safe(dumps(event))
-
-
-def safe(payload: bytes) -> bytes:
-    """Return the payload with U+0085, U+2028 and U+2029 escaped.
-
-    The reference leaves them unescaped, and readers that split at all Unicode line breaks then lose the event. In valid
-    UTF-8 these bytes encode nothing else, and in JSON they occur inside strings only.
-    """
-    if payload.isascii():
-        return payload
-    if 0xE2 in payload:
-        payload = payload.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
-    return payload.replace(b"\xc2\x85", b"\\u0085") if 0xC2 in payload else payload
+    return escape_line_breaks(dumps(event))

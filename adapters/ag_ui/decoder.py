@@ -11,18 +11,18 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import loads, repaired
+from bridge.codec.jsontext import loads, repaired, text_of
 from bridge.dialects.ag_ui.errors import error_in, failure_of
 from bridge.dialects.ag_ui.reports import read_interrupt, read_usage
 from bridge.dialects.ag_ui.snapshot import answer_from
 from bridge.dialects.ag_ui.streams import Streams
-from bridge.dialects.ag_ui.wire import NAME, OURS, UNNAMED, attached, camel, finish_in, noted, text_of
+from bridge.dialects.ag_ui.wire import NAME, OURS, UNNAMED, attached, camel, finish_in, noted
 from bridge.model import Custom, FinishReason, Interrupted, Raw, StateChanged, StateOp, StepEnded, StepStarted
 
 _Event = dict[str, Any]
-# Events of nobody's stream: an open chunk and a reasoning that awaits its encrypted value stay as they are.
+# Events that belong to no stream: an open chunk and a reasoning that awaits its encrypted value stay open.
 _QUIET = frozenset({"RAW", "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA", "REASONING_ENCRYPTED_VALUE"})
-_PIECES = frozenset({"delta"})  # texts whose halves the builder joins
+_PIECES = frozenset({"delta"})  # texts whose halves the builder combines
 _CHUNKS = frozenset({"TEXT_MESSAGE_CHUNK", "TOOL_CALL_CHUNK", "REASONING_MESSAGE_CHUNK"})
 
 
@@ -133,7 +133,7 @@ class AGUIDecoder(JsonDecoder):
             self._raw(event)
 
     def _nothing(self, event: _Event) -> None:
-        """Spans around reasoning: the messages inside say everything."""
+        """Spans around reasoning: the messages inside contain everything."""
 
     # -------------------------------------------------------------- whole things
 
@@ -175,7 +175,7 @@ class AGUIDecoder(JsonDecoder):
             self.builder.emit(Custom(name, value, noted(attached(event))))
 
     def _on_interrupt(self, value: Any) -> None:
-        """AG-Kit's second generation says an interrupt so, as JSON text and without an id; we say the whole object."""
+        """AG-Kit's second generation sends an interrupt in this form, as JSON text without an id."""
         made_id = self._context.make_id(UNNAMED)
         if isinstance(value, dict):
             self.builder.interrupt(read_interrupt(value, made_id))
@@ -213,7 +213,7 @@ class AGUIDecoder(JsonDecoder):
     def _run_error(self, event: _Event) -> None:
         self._usage(event)
         reason = finish_in(event)
-        if reason is not None:  # how our own encoder says that a filter left nothing of the answer
+        if reason is not None:  # the bridge's encoder marks an answer emptied by a filter in this way
             self.builder.finish(reason)
             self.builder.end()
         else:

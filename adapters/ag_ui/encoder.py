@@ -12,7 +12,7 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
-from bridge.codec.media import answer_feature, result_words
+from bridge.codec.media import answer_feature, result_as_text
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.ag_ui.ending import Ending
 from bridge.dialects.ag_ui.options import FrontOptions
@@ -42,7 +42,7 @@ class _Part:
 
 
 class AGUIEncoder:
-    """One per run. `_new`: the client speaks 1.0."""
+    """One per run. `_new`: the client uses version 1.0."""
 
     def __init__(self, context: Context) -> None:
         request = context.request
@@ -60,7 +60,7 @@ class AGUIEncoder:
         self._hidden: set[str] = set()
         self._shown_as: dict[str, str] = {}
         self._parts: dict[str, _Part] = {}
-        # Of each subagent, and of the agent itself (None), the message in which its calls stand.
+        # For each subagent, and for the agent itself (None), the message with its calls.
         self._hosts: dict[str | None, str] = {}
         self._authors: dict[str, str | None] = {}
         self._held: dict[str, Any] | None = None
@@ -85,7 +85,7 @@ class AGUIEncoder:
         self._out.append(dumps(event))
 
     def _flush(self) -> None:
-        """Lets out the end of the last text, which waits for a finish reason to carry."""
+        """Write the end of the last text, which is delayed to carry a finish reason."""
         if self._held is not None:
             held, self._held = self._held, None
             self._out.append(dumps(held))
@@ -207,7 +207,7 @@ class AGUIEncoder:
         return wire_id
 
     def _call(self, part: _Part) -> None:
-        """All calls of a turn stand in one assistant message: without its id the client makes one for each."""
+        """All calls of a turn are in one assistant message: without its id the client makes one for each."""
         event = part.started
         self._has_words = True
         part.id = event.call_id or ""
@@ -220,7 +220,7 @@ class AGUIEncoder:
             # An AG-UI backend named the message, perhaps one without text (capture pyd-tool-turn1).
             host = self._shown_as.get(event.message_id)
         if host is None or self._authors[host] != author:
-            # Clients refuse a subagent's call in somebody else's message.
+            # Clients reject a subagent's call in another agent's message.
             host = self._claims.take(event.message_id, event.part_id)
             self._shown_as.setdefault(event.message_id, host)
             self._authors[host] = author
@@ -246,7 +246,7 @@ class AGUIEncoder:
     # ------------------------------------------------------------------ whole things
 
     def _content(self, event: ev.ContentAdded) -> None:
-        """Media and data, told as text."""
+        """Write media and data as text."""
         if event.message_id in self._hidden:
             return
         part = event.part
@@ -266,7 +266,7 @@ class AGUIEncoder:
             return
         self._has_words = True
         listed = self._new and (note.get("listed") or tells_media(event.parts))
-        words = "" if listed else result_words(event.parts, self._context.lost, answer_feature)
+        words = "" if listed else result_as_text(event.parts, self._context.lost, answer_feature)
         wire = {
             "type": "TOOL_CALL_RESULT",
             "messageId": self._claims.take(event.message_id or f"result-{event.call_id}", f"result-{event.call_id}"),

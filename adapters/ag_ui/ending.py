@@ -39,7 +39,7 @@ class Ending:
         return [*self._closing(), *self._question(), {**wire, **self._reported()}]
 
     def finished(self, event: RunFinished, has_words: bool, held: _Wire | None) -> list[_Wire]:
-        """`said`: there was an answer. `held`: the end of the last text, which carries the reason when it is the last.
+        """`said`: there was an answer. `held`: the end of the last text, which carries the reason if it is the last.
 
         Calls that wait for a result are named, and so is what the run waits for.
         """

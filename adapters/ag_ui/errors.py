@@ -1,6 +1,7 @@
-"""Failures in AG-UI's words and back: `RUN_ERROR` inside a stream, a JSON body before it.
+"""Converts failures to AG-UI and back: `RUN_ERROR` inside a stream, a JSON body before it.
 
-The protocol leaves codes free. Ours are those that servers use and, where there is none, our own codes in capitals.
+The protocol does not define codes. Those used here are common among servers or, where there is none, the bridge's own
+in capitals.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from typing import Any
 
 from bridge.codec import WireResponse, json_response
 from bridge.codec.inner_errors import unwrapped
-from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.jsontext import dumps, read_json, text_of
 from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
-from bridge.dialects.ag_ui.wire import OURS, camel, text_of
+from bridge.dialects.ag_ui.wire import OURS, camel
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
 WORDS: dict[ErrorCode, str] = {
@@ -27,7 +28,7 @@ WORDS: dict[ErrorCode, str] = {
 }
 _HTTP = "UPSTREAM_HTTP_"
 
-# The wire's word -> our code. An agent that speaks of a key or of itself means its own: never the client's 401.
+# Code of the wire -> code of the bridge. An agent's error about a key is about its own key: never the client's 401.
 _CODES: dict[str, ErrorCode] = {
     **{word: code for code, word in WORDS.items()},
     "UNAUTHORIZED": ErrorCode.BACKEND_AUTH,
@@ -48,7 +49,7 @@ _OWN_CODES = frozenset(map(str, ErrorCode))
 
 
 def run_error(failure: Failure) -> dict[str, Any]:
-    """A `RUN_ERROR`. Where its code says less than we know, the metadata name our own code and the backend's word."""
+    """Return a `RUN_ERROR`. If its code is ambiguous, the metadata contain the bridge's code and the backend's."""
     word = _word(failure)
     out: dict[str, Any] = {
         "type": "RUN_ERROR",
@@ -64,7 +65,9 @@ def run_error(failure: Failure) -> dict[str, Any]:
 
 
 def _word(failure: Failure) -> str:
-    """The status by which the backend refused, then its own word where that means the same to any reader, then ours."""
+    """Return the status of the backend's refusal, else its own code if it is generally understood, else the
+    bridge's.
+    """
     status = failure.details.get("backend_status")
     if isinstance(status, int) and 100 <= status <= 999:
         return f"{_HTTP}{status}"
@@ -94,7 +97,7 @@ def failure_of(event: dict[str, Any]) -> Failure:
 
 
 def _foreign(word: str) -> str | None:
-    """The word when it is the backend's own; one of ours says nothing more than the code."""
+    """Return the code if it is the backend's own; one of the bridge's adds nothing."""
     return masked(word, LONGEST_WORD) if word and word.upper() not in WORDS.values() else None
 
 
@@ -140,13 +143,13 @@ def decode_error(wire: WireResponse) -> Failure:
         if code is ErrorCode.BACKEND_AUTH:
             return Failure(code, KEY_REFUSED, headers=headers)
     elif code is ErrorCode.NOT_FOUND and not word:
-        code = ErrorCode.BACKEND_ERROR  # a wrong address says nothing of the request
+        code = ErrorCode.BACKEND_ERROR  # a wrong address does not concern the request
     message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
     return unwrapped(Failure(code, message, backend_code=_foreign(word), headers=headers, details=details))
 
 
 def error_in(value: Any) -> dict[str, Any]:
-    """The error that a JSON body tells of, as `message` and `code`; empty when it tells of none.
+    """Return the error in a JSON body, as `message` and `code`; empty if there is none.
 
     Seen: `{"error": {...}}`, `{"error": "text"}`, FastAPI's `{"detail"}`, pydantic's list of errors (pyd-bad-input).
     """

@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.codec import Context, Feature
 from bridge.codec.jsontext import dumps
-from bridge.codec.media import request_feature, result_words
+from bridge.codec.media import request_feature, result_as_text
 from bridge.dialects.ag_ui.messages import error_part
 from bridge.dialects.ag_ui.options import BackOptions
 from bridge.dialects.ag_ui.parts import write_part
@@ -142,7 +142,7 @@ class MessageWriter:
         if self._new and any(isinstance(p, Media) or own(p.extras) for p in result.parts):
             content = [write_part(p, True) for p in result.parts]
         else:
-            content = result_words(result.parts, self._lost, request_feature)
+            content = result_as_text(result.parts, self._lost, request_feature)
         if isinstance(error, str) and content == error_part(error).text:
             content = ""
         head = self._head(message, "tool") if message.role == "tool" else {"role": "tool"}

@@ -28,7 +28,7 @@ Prop: TypeAlias = Literal[
 
 
 class FrontOptions(Options):
-    """Options of a route whose clients speak AG-UI."""
+    """Options of an AG-UI route."""
 
     reasoning_events: Literal["reasoning", "thinking", "none"] = Field(
         "reasoning", description="Reasoning events: REASONING_*, THINKING_* for the oldest clients, or none."
@@ -42,7 +42,7 @@ class FrontOptions(Options):
 
 
 class BackOptions(Options):
-    """Options of a backend that speaks AG-UI."""
+    """Options of an AG-UI backend."""
 
     protocol_version: Literal["1.0"] | None = Field(
         None, description="Protocol version in requests; null for agents of 0.x, some of which reject the field."

@@ -35,7 +35,7 @@ _KINDS: dict[str, MediaKind] = {
 }
 _TYPES = {kind: name for name, kind in _KINDS.items()}
 _PART_TYPES = ("text", "binary", *_KINDS)
-# Bytes must have a media type here; this is what they get when nobody said one.
+# The default media type of bytes, which is required here.
 _MIMES = {
     MediaKind.IMAGE: "image/png",
     MediaKind.AUDIO: "audio/wav",
@@ -86,7 +86,7 @@ def _located(value: str, mime: str | None, *, inline: bool) -> tuple[Source, str
 
 
 def _binary(node: Node) -> Media:
-    """The part of 0.x: what it is stands in its media type only."""
+    """Return the part of 0.x, whose kind depends only on its media type."""
     declared, filename = node.string("mimeType"), node.string("filename")
     data, url, file_id = node.string("data"), node.string("url"), node.string("id")
     source: Source
@@ -105,12 +105,12 @@ def _binary(node: Node) -> Media:
 
 
 def reasoning_part(text: str, value: str) -> Reasoning:
-    """Reasoning and its encrypted value, which stands for a signature or for what was sent encrypted only."""
+    """Return reasoning and its encrypted value, which is a signature or the encrypted form."""
     return Reasoning(text, *unseal(value))
 
 
 def tolerant_parts(value: Any) -> list[Part]:
-    """The content of a backend's result: a string, a list of parts, or whatever JSON stands there."""
+    """Return the content of a backend's result: a string, a list of parts, or any JSON value."""
     if isinstance(value, str):
         return [Text(value)]
     if not isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The events that tell reasoning: those of 1.0, or those of the oldest clients."""
+"""The events of reasoning: those of 1.0, or those of the oldest clients."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ _WORDS: dict[str, ReasoningWords] = {
 
 
 def words(options: FrontOptions) -> ReasoningWords | None:
-    """The words that this route uses; None when reasoning is not told."""
+    """Return the events that this route uses; None if reasoning is not sent."""
     return _WORDS.get(options.reasoning_events)

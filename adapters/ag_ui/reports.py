@@ -22,7 +22,7 @@ _counts_of = attrgetter(*(ours for ours, _ in _COUNTS))
 
 
 def write_usage(usage: UsageReported, model: str | None) -> list[dict[str, Any]]:
-    """The list of the wire: an AG-UI backend's own entries as they came, else one entry; empty when nothing is said."""
+    """Return the list of the wire: an AG-UI backend's own entries unchanged, else one entry; empty if there is none."""
     usage_sent = own(usage.extras).get("usage")
     if isinstance(usage_sent, list):
         return usage_sent
@@ -62,7 +62,7 @@ def _fits(entry: dict[str, Any]) -> bool:
 
 # ------------------------------------------------------------------ interrupts
 
-# What an interrupt of the wire says besides its id, reason and call: together they are our payload.
+# Fields of an interrupt besides its id, reason and call, which form the payload.
 _FIELDS: dict[str, type] = {
     "message": str,
     "responseSchema": dict,

@@ -1,11 +1,12 @@
-"""The answer of an agent that streams none of it: the new messages of its last MESSAGES_SNAPSHOT."""
+"""Reads the answer of an agent that does not stream: the new messages of its last MESSAGES_SNAPSHOT."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from bridge.codec.jsontext import text_of
 from bridge.dialects.ag_ui.parts import reasoning_part, tolerant_parts
-from bridge.dialects.ag_ui.wire import arguments_text, camel, noted, text_of
+from bridge.dialects.ag_ui.wire import arguments_text, camel, noted
 from bridge.model import Builder, Request, Text, ToolCall, ToolResult, as_text
 
 _Wire = dict[str, Any]
@@ -14,7 +15,7 @@ _Wire = dict[str, Any]
 def answer_from(
     messages: list[Any], builder: Builder, request: Request | None, called: set[str], thought: bool
 ) -> None:
-    """Adds what stands behind the last message that the client knows, but for what was streamed.
+    """Add what follows the last message that the client knows, except what was streamed.
 
     `called`: the calls that were; `thought`: reasoning was. AG-UI clients have all of it from the snapshot itself, and
     the events are marked for them.

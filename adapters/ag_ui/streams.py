@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from bridge.codec.jsontext import text_of
 from bridge.dialects.ag_ui.parts import tolerant_parts
-from bridge.dialects.ag_ui.wire import arguments_text, attached, camel, is_result_error, noted, text_of
+from bridge.dialects.ag_ui.wire import arguments_text, attached, camel, is_result_error, noted
 from bridge.model import Builder, PartKind, unseal
 
 _Event = dict[str, Any]
@@ -20,9 +21,9 @@ _FOREIGN = frozenset({"user", "system", "developer"})
 class Streams:
     """Keys of text parts are their wire ids; those of calls and reasoning are pairs.
 
-    `live` tells for the events that carry pieces where their id stands and which parts are open; `unsettled` is set
-    while a chunk or an ended reasoning waits for what follows; `texted` and `thought` say whether any text and
-    reasoning came, `called` which calls did; `unpaired` whether the event at hand may hold halves of surrogate pairs.
+    `live` contains for events with pieces the field of their id and the open parts; `unsettled` is set while a chunk or
+    an ended reasoning waits for what follows; `texted` and `thought` are set if there was any text and reasoning,
+    `called` contains the calls; `unpaired` is set if the current event may contain halves of surrogate pairs.
     """
 
     def __init__(self, builder: Builder) -> None:
@@ -40,7 +41,7 @@ class Streams:
         }
         self.called: set[str] = set()
         self._over: set[str] = set()  # calls that ended and wait for a result
-        self._answered: set[str] = set()  # calls whose result a snapshot told
+        self._answered: set[str] = set()  # calls whose result was in a snapshot
         self.unsettled = False
         self.texted = False
         self.thought = False
@@ -55,7 +56,7 @@ class Streams:
         self._turn: Hashable | None = None
         self._turns = 0
         self._thinkings = 1
-        # By owner: the kind of the open chunks and their ids, the last of which goes on when a chunk names none.
+        # By owner: the kind of the open chunks and their ids, the last of which continues if a chunk has no id.
         self._chunks: dict[str | None, tuple[str, dict[str, None]]] = {}
         self._last: dict[tuple[str | None, str], str] = {}
         self._ending: str | None = None
@@ -110,7 +111,7 @@ class Streams:
         if key not in self._texts:
             start = self._announced.get(key, event)
             speaker = (_owner(start), key in self._announced)
-            self._cut_texts((speaker[0], False))  # nobody will end what nobody began
+            self._cut_texts((speaker[0], False))  # what did not begin will not end
             self._open_message(key, key or None, text_of(start.get("name")) or None)
             self._builder.open_part(key, key, PartKind.TEXT, extras=noted(attached(start)))
             self._own(key, key)
@@ -134,7 +135,7 @@ class Streams:
                 self.end_text(key)
 
     def _interrupt(self, event: _Event) -> None:
-        """A call or a result stands between what its owner said before and what it says after.
+        """A call or a result separates texts of its owner.
 
         Some agents end their texts with the run (capture g2-server-tool of AG-Kit), some never: waiting for that end
         would keep the call from clients that know one open thing at a time.
@@ -272,10 +273,10 @@ class Streams:
     # -------------------------------------------------------------- chunks
 
     def chunk(self, event: _Event) -> bool:
-        """Shorthand: opens a stream or goes on with the open one; any other event of its owner ends it.
+        """A chunk opens a stream or continues the open one; any other event of its owner ends it.
 
-        Calls go on side by side until something else comes: parallel ones are told piece by piece in turns. False when
-        it goes on with a call that is over.
+        Calls continue side by side until something else comes, as the pieces of parallel ones alternate. Return False
+        for a piece of a call that is over.
         """
         owner, kind = _owner(event), event["type"]
         field = "toolCallId" if kind == "TOOL_CALL_CHUNK" else "messageId"

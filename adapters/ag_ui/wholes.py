@@ -1,4 +1,4 @@
-"""Events that stand alone - state, custom, raw - as the wire has them, and the ids a run has used."""
+"""Single events (state, custom, raw) as on the wire, and the ids that a run has used."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from bridge.model import Custom, Raw, StateChanged, StateOp
 class Claims:
     """Ids of messages in use on this thread, as far as the request and this run show it.
 
-    `prefix` goes before every id, for requests that do not show the thread: there are agents that give the same ids in
-    every run.
+    `prefix` precedes every id, for requests that do not contain the thread: some agents use the same ids in every run.
     """
 
     def __init__(self, known: Iterable[str], prefix: str = "") -> None:
@@ -60,9 +59,10 @@ def custom_of(event: Custom) -> dict[str, Any]:
 
 
 def raw_of(event: Raw, new: bool) -> dict[str, Any] | None:
-    """Our own dialect's events go to clients of 1.0, which drop unknown types; others have a RAW event around them.
+    """Return whether an event is passed on as it is: those of this dialect for clients of 1.0, which drop unknown
+    types.
 
-    So has one of our own that a client would refuse, and the whole run with it.
+    Others are wrapped into a RAW event, and so is one that a client would reject, and with it the whole run.
     """
     if event.dialect != NAME:
         return {"type": "RAW", "event": event.value, "source": f"{OURS}/{event.dialect}"}

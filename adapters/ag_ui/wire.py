@@ -1,9 +1,10 @@
-"""Words and small readers that both directions of the wire share."""
+"""Constants and small readers that both directions share."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from bridge.codec.jsontext import text_of
 from bridge.model import Extras, FinishReason, Request, json_text
 
 NAME = "ag-ui"
@@ -13,8 +14,8 @@ UNNAMED = "on_interrupt"
 
 OURS = "dialect-bridge"
 RESULT_ERROR = "isError"
-"""The key, among what is ours in an event's metadata, of a tool's result that is an error."""
-"""The key under which `metadata` tells what the wire has no field for, and the prefix of a RAW event's source."""
+"""The key in an event's metadata for a tool's result that is an error."""
+"""The key in `metadata` for what the wire has no field for, and the prefix of a RAW event's source."""
 
 
 # Python agents that write their models without aliases, and AG-Kit's RUN_ERROR, use the names with underscores.
@@ -46,11 +47,11 @@ _ALIASES: dict[str, str] = {
 }
 
 NOTED = {str(r): r for r in (FinishReason.LENGTH, FinishReason.CONTENT_FILTER)}
-"""The finishes that have no outcome of their own and are told as `metadata.finish_reason`."""
+"""The finish reasons without an outcome of their own, which are sent as `metadata.finish_reason`."""
 
 
 def camel(value: dict[str, Any]) -> dict[str, Any]:
-    """The object with its fields in camelCase; where both spellings stand, camelCase wins."""
+    """Return the object with its fields in camelCase, which takes precedence if both spellings exist."""
     if _ALIASES.keys().isdisjoint(value):
         return value
     out = {_ALIASES[k]: v for k, v in value.items() if k in _ALIASES}
@@ -63,13 +64,13 @@ def own(extras: Extras | None) -> dict[str, Any]:
 
 
 def noted(values: dict[str, Any]) -> Extras | None:
-    """`extras` that hold these values for this dialect, None when there are none."""
+    """Return `extras` with these values for this dialect, None if there are none."""
     given = {k: v for k, v in values.items() if v is not None}
     return {NAME: given} if given else None
 
 
 def attached(event: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that any event may carry, owner and metadata, without those that we read."""
+    """Return the fields that any event may carry, owner and metadata, without those that are read elsewhere."""
     metadata = event.get("metadata")
     notes = metadata if isinstance(metadata, dict) else {}
     if is_result_error(event):
@@ -80,23 +81,18 @@ def attached(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_result_error(event: dict[str, Any]) -> bool:
-    """Return whether the result of a tool is an error, by what the bridge says of it."""
+    """Return whether the result of a tool is an error, according to the bridge's metadata."""
     metadata = event.get("metadata")
     ours = metadata.get(OURS) if isinstance(metadata, dict) else None
     return isinstance(ours, dict) and ours.get(RESULT_ERROR) is True
 
 
 def speaks_new(request: Request | None) -> bool:
-    """Return whether the client speaks 1.0: then it names a version. Without its request nothing is left out."""
+    """Return whether the client uses 1.0, in which it names a version. Without its request, nothing is left out."""
     if request is None:
         return True
     version = request.extra(NAME).get("protocolVersion")
     return version is not None and not (isinstance(version, str) and version.startswith("0."))
-
-
-def text_of(value: Any) -> str:
-    """The value when it is a string, else an empty one."""
-    return value if isinstance(value, str) else ""
 
 
 def arguments_text(value: Any) -> str:

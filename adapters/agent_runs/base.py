@@ -13,8 +13,8 @@ BASE = "ag-ui"
 MODES = ("chat", "automation")
 
 AGUI: Dialect = registry.get(BASE)
-# Messages are compared by id: the whole talk and what is new alone are both legal. A backend keeps the talk
-# by its thread, and is sent the whole of it all the same.
+# Messages are compared by id: the whole conversation and only new messages are both legal. A backend keeps the
+# conversation by its thread, and is sent the whole of it all the same.
 CAPABILITIES = replace(AGUI.capabilities, history=HistoryMode.DELTA, keeps_history=True, wants_whole=True)
 
 

@@ -44,7 +44,7 @@ class Calling:
         self._lost_way = False
 
     def _note(self, position: str, part: _Wire) -> None:
-        """An image as data has to be uploaded, one that stands in several places once."""
+        """An image as data has to be uploaded, once even if it occurs several times."""
         kind = _IMAGES.get(part["mimeType"].lower())
         if kind is None or "data" not in part:
             return
@@ -85,7 +85,7 @@ class Calling:
     # ------------------------------------------------------------------ reading
 
     def fresh(self, frames: Sequence[FrameLike]) -> list[FrameLike]:
-        """Ids grow over the thread; a frame without one cannot be gone on from."""
+        """Ids increase over the thread; without the id of a frame, reading cannot continue after it."""
         out: list[FrameLike] = []
         for frame in frames:
             name, data = (frame.id, frame.data) if isinstance(frame, Frame) else (None, frame)
@@ -128,7 +128,7 @@ def _upload(thread: str, part: _Wire, kind: str, position: str) -> WireRequest:
         content = b64decode(part["data"], validate=True)
     except ValueError:
         raise RequestError(f"{position}: expected an image in base64.", param=position) from None
-    # What separates the pieces must be in none of them: a digest of the image is not.
+    # The separator must not occur in the pieces: a digest of the image does not.
     border = sha256(content).hexdigest()
     head = (
         f'--{border}\r\nContent-Disposition: form-data; name="threadId"\r\n\r\n{thread}\r\n'

@@ -1,4 +1,4 @@
-"""The dialect `agent-runs`: AG-UI's events behind a queue."""
+"""The dialect `agent-runs`: AG-UI's events with queued runs."""
 
 from __future__ import annotations
 

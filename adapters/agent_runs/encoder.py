@@ -1,4 +1,4 @@
-"""AG-UI's events with the ids of their run on each: clients of a thread tell its runs apart by them."""
+"""AG-UI's events with the ids of their run on each: clients of a thread distinguish its runs by them."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def encode_error(failure: Failure) -> WireResponse:
 
 
 def word_of(failure: Failure) -> str:
-    """The code that clients test; for what this API has no word, our own in capitals."""
+    """Return the code that clients test; if this API has none, the bridge's own in capitals."""
     words = _WORDS.get(failure.details.get("operation", ""))
     code = failure.code
     if words is None:
@@ -108,7 +108,7 @@ _CODES: dict[str, ErrorCode] = {
     "FORBIDDEN": ErrorCode.BACKEND_AUTH,
     "AGENT_QUEUE_UNAVAILABLE": ErrorCode.OVERLOADED,
     "AGENT_STORAGE_UNAVAILABLE": ErrorCode.OVERLOADED,
-    # What a run that was queued has left behind is gone; the rest of its answer will not come.
+    # What a queued run left behind has expired; the rest of its answer will not come.
     "AGENT_THREAD_NOT_FOUND": ErrorCode.RUN_LOST,
     "AGENT_EVENTS_EXPIRED": ErrorCode.TRUNCATED_STREAM,
     "AGENT_ATTACHMENT_NOT_FOUND": ErrorCode.NOT_FOUND,
@@ -117,12 +117,12 @@ _ABSENT = frozenset({404, 410})
 
 
 def decode_error(wire: WireResponse) -> Failure:
-    """Return the failure in an error response. The code stands in `code`, `error.code`, `detail.code` or `detail`."""
+    """Return the failure in an error response. The code is in `code`, `error.code`, `detail.code` or `detail`."""
     value = read_json(wire.body)
     body: dict[str, Any] = value if isinstance(value, dict) else {}
     word, text = _word_in(body), body.get("detail")
     code = _CODES.get(word, ErrorCode.BACKEND_ERROR)
-    if wire.status not in _ABSENT:  # that nothing is there may as well say that the address is wrong
+    if wire.status not in _ABSENT:  # a 404 may also mean a wrong address
         code = BY_STATUS.get(wire.status) or code
     headers = passed_on(wire.headers)
     details = {"backend_status": wire.status}

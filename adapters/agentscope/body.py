@@ -99,6 +99,8 @@ def _record_losses(request: Request, form: Form, lost: Losses) -> None:
     for feature, value in dropped:
         if value:
             lost.add(feature)
+    if request.has_fields_of_others(NAME, _CARRIED):
+        lost.add(Feature.EXTRAS, "fields of other dialects")
     if request.state not in (None, {}):  # AG-UI clients always send one
         lost.add(Feature.STATE)
     if form.exact and request.parallel_tool_calls is not None:

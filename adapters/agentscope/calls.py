@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from bridge.codec import Feature, Losses
-from bridge.codec.jsontext import loads
-from bridge.codec.media import result_words
+from bridge.codec.jsontext import loads, text_of
+from bridge.codec.media import result_as_text
 from bridge.dialects.agentscope.extras import NAME, own
-from bridge.dialects.agentscope.normalization import text_of
 from bridge.model import Origin, Part, Text, ToolCall, ToolResult, ToolResulted, json_text
 
 ORIGINS: dict[str, Origin] = {
@@ -68,11 +67,11 @@ def output_data(call_id: str, name: str | None, output: str) -> dict[str, Any]:
 def output_of(result: ToolResult | ToolResulted, lost: Losses, feature_of: Callable[[Part], Feature]) -> str:
     """Return the output string: that of an AgentScope peer unchanged, else the parts as text."""
     raw = own(result.extras).get("output")
-    return raw if isinstance(raw, str) else result_words(result.parts, lost, feature_of)
+    return raw if isinstance(raw, str) else result_as_text(result.parts, lost, feature_of)
 
 
 def output_parts(raw: str) -> list[Part]:
-    """Return the parts of an output string; the texts of a JSON list of text blocks are joined."""
+    """Return the parts of an output string; the texts of a JSON list of text blocks are concatenated."""
     joined = _joined(raw) if raw.lstrip()[:1] == "[" else None
     return [Text(raw if joined is None else joined)]
 

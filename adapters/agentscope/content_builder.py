@@ -164,7 +164,7 @@ class ContentBuilder:
         return self._set("update_data", "data", {"data": {**(self._payload["data"] or {}), key: value}})
 
     def add_data_delta(self, data: dict[str, Any]) -> Snapshot:
-        """Merge data key by key: texts, lists and objects are joined, numbers added, other values replaced."""
+        """Merge data key by key: texts, lists and objects are concatenated, numbers added, other values replaced."""
         self._require_type("add_data_delta", "data")
         return self.add_payload_delta({"data": data})
 

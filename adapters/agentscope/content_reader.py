@@ -14,7 +14,7 @@ from bridge.dialects.agentscope.merge import join_media, merge
 from bridge.dialects.agentscope.messages import PART_KINDS, Content, Message
 from bridge.dialects.agentscope.normalization import normalized, payload_of
 from bridge.model import Builder, Extras, PartKind, Raw
-from bridge.model.surrogates import mend
+from bridge.model.surrogates import repair
 
 _NEVER_JOINED = ("call_id", "name", "server_label", "id")
 
@@ -96,9 +96,9 @@ class ContentReader:
         sent = "".join(content.pieces)
         content.pieces[:] = [sent]
         if 2 * len(text) < len(sent):
-            return  # too short even if unpaired surrogates were joined
+            return  # too short even with unpaired surrogates combined
         if not text.startswith(sent):
-            sent = mend(sent)
+            sent = repair(sent)
         if text.startswith(sent):
             self._add_text(message, content, text[len(sent) :], None)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bridge.dialects.agentscope.normalization import text_of
+from bridge.codec.jsontext import text_of
 from bridge.model import (
     Data,
     FileRef,
@@ -38,7 +38,7 @@ def content_of(part: Part, *, request: bool = False) -> tuple[str, dict[str, Any
         case Data(value=dict() as value):
             return "data", {"data": value}
         case Data(value=value):
-            # The schema allows objects only; `wrapped` marks for our own reader that the value is inside.
+            # The schema allows objects only; `wrapped` marks for the bridge's reader that the value is inside.
             return "data", {"data": {"value": value}, "wrapped": True}
         case Media():
             return str(part.kind), _media(part, request)

@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import repaired
+from bridge.codec.jsontext import repaired, text_of
 from bridge.dialects.agentscope.approvals import interrupted
 from bridge.dialects.agentscope.content_reader import ContentReader
 from bridge.dialects.agentscope.errors import failure_of, has_error
@@ -29,7 +29,7 @@ from bridge.dialects.agentscope.fields import (
     status_of,
 )
 from bridge.dialects.agentscope.messages import Content, Message, is_known
-from bridge.dialects.agentscope.normalization import normalized, seconds, text_of
+from bridge.dialects.agentscope.normalization import normalized, seconds
 from bridge.dialects.agentscope.objects import usage_report
 from bridge.errors import ErrorCode, Failure
 from bridge.model import FinishReason, Heartbeat, MessageStatus, Raw

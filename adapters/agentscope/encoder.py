@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.cut_calls import CUT, CutCalls
-from bridge.codec.jsontext import dumps
+from bridge.codec.jsontext import dumps, escape_line_breaks
 from bridge.codec.media import answer_feature
 from bridge.codec.sequencer import ChoicesInTurn, Sequencer
 from bridge.dialects.agentscope.approvals import approval_data
@@ -20,7 +20,7 @@ from bridge.dialects.agentscope.contents import content_of
 from bridge.dialects.agentscope.errors import error_object
 from bridge.dialects.agentscope.extras import NAME, foreign_metadata, own, reasoning_metadata, usage_of
 from bridge.dialects.agentscope.fields import end_fields
-from bridge.dialects.agentscope.forms import PYTHON, Form, safe
+from bridge.dialects.agentscope.forms import PYTHON, Form
 from bridge.dialects.agentscope.normalization import payload_of
 from bridge.dialects.agentscope.objects import WireMessage, usage_object
 from bridge.dialects.agentscope.options import FrontOptions
@@ -141,7 +141,7 @@ class Encoder:
         if reason in _REASON_FEATURES and not self._has_choices:
             self._record_reason(reason, status)
         if reason in CUT and self._truncated_call is not None and self._truncated_call is self._output.message:
-            # Tell a client that waits for this call why it is incomplete.
+            # Inform a client that waits for this call why it is incomplete.
             self._truncated_call.extra = {"code": str(reason), "message": CUT[reason]}
         self._end_run(status, ended_at=None if status == "canceled" else event.ended_at or self._created_at)
 
@@ -158,7 +158,7 @@ class Encoder:
         )
 
     def _record_reason(self, reason: FinishReason, status: str) -> None:
-        """Write the reason into the metadata of the last message; opens a message if there is none."""
+        """Write the reason into the metadata of the last message; open a message if there is none."""
         output, lost = self._output, _REASON_FEATURES[reason]
         if not output.form.exact:
             if output.message is None:
@@ -219,7 +219,7 @@ class Encoder:
         output.number = number + 1
         encoded = dumps(text)
         output.frames.append(
-            b"%b%d%b%b}" % (output.head, number, prefix, encoded if encoded.isascii() else safe(encoded))
+            b"%b%d%b%b}" % (output.head, number, prefix, encoded if encoded.isascii() else escape_line_breaks(encoded))
         )
 
     def _open_text(self, part: _OpenPart) -> bytes:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import WireResponse
-from bridge.codec.fastapi import detail_response, told_in
+from bridge.codec.fastapi import detail_response, error_in
 from bridge.codec.inner_errors import unwrapped
 from bridge.codec.jsontext import read_json
 from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
-# Our code -> AgentScope's code; the default below for all others.
+# Code of the bridge -> AgentScope's code; the default below for all others.
 _WIRE_CODES: dict[ErrorCode, str] = {
     ErrorCode.INVALID_REQUEST: "INVALID_PARAMETER",
     ErrorCode.UNSUPPORTED: "INVALID_PARAMETER",
@@ -34,7 +34,7 @@ _WIRE_CODES: dict[ErrorCode, str] = {
 }
 _DEFAULT_WIRE_CODE = "AGENT_UNKNOWN_ERROR"
 
-# AgentScope's code -> our code; all others, such as the Java runtime's "500", are errors of the backend.
+# AgentScope's code -> code of the bridge; all others, such as the Java runtime's "500", are errors of the backend.
 # AUTH_FAILED and similar codes refer to services that the agent called, so they are never a 401 for the client.
 _CODES: dict[str, ErrorCode] = {
     "MODEL_TIMEOUT": ErrorCode.BACKEND_TIMEOUT,
@@ -65,7 +65,7 @@ _OWN_CODES = frozenset(map(str, ErrorCode))
 def error_object(failure: Failure, wire_code: str | None = None, status: str = "failed") -> dict[str, Any]:
     """Return `error` of a response with this status. `wire_code` is the code of an AgentScope backend.
 
-    If the code sent does not identify ours, `reason` does; clients read `code` and `message` only.
+    If the code is ambiguous, `reason` contains the bridge's; clients read `code` and `message` only.
     """
     chosen = wire_code if wire_code and _code_of(wire_code, status) is failure.code else None
     if chosen is None and failure.code is ErrorCode.NOT_FOUND and failure.backend_code == "model_not_found":
@@ -78,7 +78,7 @@ def error_object(failure: Failure, wire_code: str | None = None, status: str = "
 
 
 def _code_of(wire_code: str | None, status: object) -> ErrorCode:
-    """Return our code for AgentScope's; for an unknown one, the code implied by the status."""
+    """Return the bridge's code for AgentScope's; for an unknown one, the code implied by the status."""
     default = (
         _CODES_BY_STATUS.get(status, ErrorCode.BACKEND_ERROR) if isinstance(status, str) else ErrorCode.BACKEND_ERROR
     )
@@ -118,12 +118,12 @@ def encode_error(failure: Failure) -> WireResponse:
 def decode_error(wire: WireResponse) -> Failure:
     """Return the failure of an error response.
 
-    A refused key gets our own message; HTML pages are not quoted.
+    A refused key gets the bridge's own message; HTML pages are not quoted.
     """
     headers = passed_on(wire.headers)
     if wire.status in (401, 403):
         return Failure(ErrorCode.BACKEND_AUTH, KEY_REFUSED, headers=headers)
-    text, kind = told_in(read_json(wire.body))
+    text, kind = error_in(read_json(wire.body))
     default = ErrorCode.BACKEND_ERROR if wire.status >= 500 else ErrorCode.INVALID_REQUEST
     code = _CODES_BY_HTTP_STATUS.get(wire.status, default)
     if kind in _OWN_CODES:

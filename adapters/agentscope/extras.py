@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bridge.dialects.agentscope.normalization import text_of
+from bridge.codec.jsontext import text_of
 from bridge.model import Reasoning
 
 NAME: Final = "agentscope"

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.codec.jsontext import dumps
-from bridge.dialects.agentscope.normalization import CAMEL_CASE, ENVELOPE_FIELDS, JAVA_DATA_FIELDS, text_of
+from bridge.codec.jsontext import dumps, escape_line_breaks, text_of
+from bridge.dialects.agentscope.normalization import CAMEL_CASE, ENVELOPE_FIELDS, JAVA_DATA_FIELDS
 
 _COMMON = ("sequence_number", "object", "status", "error")
 _MESSAGE = frozenset({*_COMMON, "id", "type", "role", "content", "code", "message", "usage"})
@@ -47,7 +47,7 @@ class Form:
 
     def write(self, event: dict[str, Any]) -> bytes:
         """Return the payload of one event."""
-        return safe(dumps(self.event(event)))
+        return escape_line_breaks(dumps(self.event(event)))
 
     def event(self, event: dict[str, Any]) -> dict[str, Any]:
         """Return an event of the Python form in this form."""
@@ -110,20 +110,6 @@ class Form:
     def _status(self, value: dict[str, Any]) -> Any:
         status = value["status"]
         return self.statuses.get(status, status) if isinstance(status, str) else status
-
-
-def safe(payload: bytes) -> bytes:
-    """Return the payload with U+0085, U+2028 and U+2029 escaped.
-
-    The project's asynchronous client splits lines with `str.splitlines` and would lose the event. In valid UTF-8 these
-    bytes encode nothing else, and in JSON they occur inside strings only.
-    """
-    if payload.isascii():
-        return payload
-    # A search for one byte is fast, and most text has neither of these lead bytes (measured: 60 ns instead of 200).
-    if 0xE2 in payload:
-        payload = payload.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
-    return payload.replace(b"\xc2\x85", b"\\u0085") if 0xC2 in payload else payload
 
 
 PYTHON = Form()

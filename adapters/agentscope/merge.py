@@ -9,7 +9,7 @@ _MERGE_DEPTH = 50
 
 
 def join_media(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Return media with a delta joined: a URL with a scheme replaces the present one, anything else is appended.
+    """Return media with a delta applied: a URL with a scheme replaces the present one, anything else is appended.
 
     The Python client always appends, the web frontend always replaces.
     """
@@ -27,7 +27,7 @@ def merge(
 ) -> dict[str, Any]:
     """Merge a data delta key by key as the reference builder does (capture `builder_data_merge`).
 
-    Keys in `unjoined` are never joined: servers repeat a call's name and id with each delta of its arguments.
+    Keys in `unjoined` are never concatenated: servers repeat a call's name and id with each delta of its arguments.
     """
     merged = dict(old)
     for key, value in new.items():

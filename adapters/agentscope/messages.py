@@ -11,7 +11,7 @@ from bridge.dialects.agentscope.calls import CALLS, OUTPUTS
 from bridge.dialects.agentscope.merge import MEDIA_FIELDS
 from bridge.dialects.agentscope.normalization import CONTENT_TYPES, normalized, payload_of
 from bridge.model import PartKind
-from bridge.model.surrogates import mend
+from bridge.model.surrogates import repair
 
 _PLAIN_KINDS = frozenset({"message", "reasoning", "mcp_approval_request"})
 PART_KINDS = {"text": PartKind.TEXT, "refusal": PartKind.REFUSAL, "reasoning": PartKind.REASONING}
@@ -194,7 +194,7 @@ class Message:
         items = event.get("content")
         texts = [i.get("text") for i in items if isinstance(i, dict)] if isinstance(items, list) else []
         text = next((t for t in texts if isinstance(t, str)), "")
-        return not text or text.startswith(mend(sent))
+        return not text or text.startswith(repair(sent))
 
     def _content_kind(self, kind: str, data: object) -> str:
         if kind not in CONTENT_TYPES:

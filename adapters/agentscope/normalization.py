@@ -103,8 +103,3 @@ def number_of(value: object) -> float | None:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         return int(value)
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
-def text_of(value: object) -> str:
-    """Return the value if it is a string, else an empty string."""
-    return value if isinstance(value, str) else ""

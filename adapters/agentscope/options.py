@@ -14,7 +14,7 @@ _REASONING = "Type of reasoning messages: REASONING, which the documented enumer
 
 
 class FrontOptions(SingleRunOptions):
-    """Options of a route that speaks AgentScope to its clients."""
+    """Options of an AgentScope route."""
 
     call_type: CallType = Field(
         "plugin_call", description="Message type of ordinary tool calls; the web frontend shows only plugin_call."
@@ -48,7 +48,7 @@ class FrontOptions(SingleRunOptions):
 
 
 class JavaFrontOptions(FrontOptions):
-    """Options of a route that speaks the Java form: it has no metadata, only statuses and types."""
+    """Options of a route with the Java form: it has no metadata, only statuses and types."""
 
     call_type: CallType = Field("function_call", description="Message type of calls of function tools.")
     length: Literal["completed"] = Field(
@@ -62,7 +62,7 @@ class JavaFrontOptions(FrontOptions):
 
 
 class BackOptions(Options):
-    """Options of a backend that speaks AgentScope."""
+    """Options of an AgentScope backend."""
 
     path: str = Field("/process", description="Path of the chat endpoint below the base URL.")
     stop_path: str | None = Field(
@@ -74,7 +74,7 @@ class BackOptions(Options):
 
 
 class JavaBackOptions(BackOptions):
-    """Options of a backend that speaks the Java form."""
+    """Options of a backend with the Java form."""
 
     call_type: CallType = Field("function_call", description="Message type of calls of function tools in the history.")
     reasoning: Literal["reasoning", "message"] = Field("reasoning", description=_REASONING)

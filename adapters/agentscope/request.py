@@ -6,18 +6,11 @@ from typing import Any
 
 from bridge.codec import Context, WireRequest
 from bridge.codec.check import Node
-from bridge.codec.jsontext import need_json, read_body
+from bridge.codec.jsontext import need_json, read_body, text_of
 from bridge.dialects.agentscope.calls import CALLS, OUTPUTS, call_of, result_of
 from bridge.dialects.agentscope.contents import part_of
 from bridge.dialects.agentscope.extras import NAME, reasoning_of
-from bridge.dialects.agentscope.normalization import (
-    CAMEL_CASE,
-    CONTENT_TYPES,
-    message_type,
-    normalized,
-    text_of,
-    unwrap_data,
-)
+from bridge.dialects.agentscope.normalization import CAMEL_CASE, CONTENT_TYPES, message_type, normalized, unwrap_data
 from bridge.dialects.agentscope.options import FrontOptions
 from bridge.model import (
     HistoryMode,

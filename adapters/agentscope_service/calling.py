@@ -1,7 +1,7 @@
 """One run at the service: its requests in their order, and what comes of them.
 
-A session is found or made, what it waits for and the place in its stream are read, the stream is opened behind that
-place, and only then the run is started; a reply that waits is known by the session's state alone.
+A session is found or created, its state and the position in its stream are read, the stream is opened after that
+position, and only then the run is started; only the session's state shows that a reply waits.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from bridge.model import Request
 from bridge.model.events import TERMINAL, Event
 
 _BUSY = (0.1, 0.2, 0.4, 0.8, 1.6, 1.6, 1.6)
-"""Seconds before a run is asked for again while the session is busy with the one before."""
+"""Seconds before a run is requested again while the session is busy with the previous one."""
 _REOPEN = (0.2, 0.5, 1.0)
 """Seconds before a stream that broke is opened again."""
 _STOPPING = (0.05, *(0.1,) * 49)
-"""Seconds before each look at a session whose waiting reply was interrupted."""
+"""Seconds before each poll of a session whose waiting reply was interrupted."""
 _FIRST_LOOK, _LONGEST_LOOK = 0.05, 1.0
-"""Seconds of silence before the session's state is asked for: the first, doubling to the longest."""
+"""Seconds of silence before the session's state is polled: the first, doubling to the longest."""
 _ANSWERED_LOOK = 0.5
 """The first one where nothing but an answer was given: its run has to begin before its state means anything."""
 _MOST_IDLE = 5
-"""Looks at an idle session whose stream does not bring the end."""
+"""Polls of an idle session whose stream does not bring the end."""
 _MOST_FAILED = 3
 _LONGEST_NAME = 80
 _KNOWN = 10_000
@@ -48,7 +48,7 @@ _KNOWN = 10_000
 
 
 class _Stage(Enum):
-    """What is asked next."""
+    """The next request."""
 
     AGENT = auto()
     FIND = auto()
@@ -65,7 +65,7 @@ class _Stage(Enum):
 class Calling:
     """One run. See `bridge.codec.SteppedRun` for what each method promises.
 
-    Raises `Unsupported` for a request that cannot be said.
+    Raises `Unsupported` for a request that cannot be expressed.
     """
 
     def __init__(self, request: Request, context: Context, options: BackOptions, memo: dict[str, Any]) -> None:
@@ -84,6 +84,7 @@ class Calling:
         self._alone = not context.names_thread
         self._answering = bool(request.resume or self._said.results)
         self._agent = options.agent_id or memo.get("agent") or ""
+        self._agent_remembered = not options.agent_id and bool(self._agent)
         self._session = ""
         self._new = False
         self._remembered = False
@@ -154,7 +155,7 @@ class Calling:
         return self._look_at_state()
 
     def _open(self) -> Step | None:
-        """The stream; once it is there, what goes on beside it."""
+        """Read the stream; once it is open, make the requests beside it."""
         if self._opening:
             self._opening, self._pause = False, 0.0
             self._stage = _Stage.POST if self._inputs else _Stage.READ
@@ -167,7 +168,7 @@ class Calling:
         )
 
     def _look_at_state(self) -> Step | None:
-        """Nothing on the stream says that a reply waits: the state is asked for when one may."""
+        """The stream does not show that a reply waits: the state is polled when one may."""
         if not self._decoder.waits and not (self._answering and self._decoder.heard):
             return None
         return Step(self._get(self._path("/status"), **self._query()), self._silence)
@@ -254,7 +255,7 @@ class Calling:
         self._cursor = cursor if isinstance(cursor, str) else None
         waiting = waiting_in(_last(body))
         if waiting.calls and not (self._answering and self._answers(waiting)):
-            # The reply that waits is given up for what is said now.
+            # The waiting reply is discarded for the new message.
             if self._tries >= len(_STOPPING):
                 raise BackendError("The session is still waiting for an answer.", code=ErrorCode.CONFLICT)
             self._pause = _STOPPING[self._tries]
@@ -269,7 +270,7 @@ class Calling:
             self._go_on_with([self._said.news or None] if known else [self._said.whole or None])
 
     def _answers(self, waiting: Waiting) -> bool:
-        """Return whether the request answers some of what is waited for; the run goes on then."""
+        """Return whether the request answers some of the questions; the run continues then."""
         answers = answers_in(self._request, self._said, waiting)
         if not answers.inputs:
             return False
@@ -310,6 +311,11 @@ class Calling:
     def refused(self, failure: Failure) -> bool:
         status = failure.details.get("backend_status")
         match self._stage:
+            case _Stage.FIND | _Stage.MAKE if status == 404 and self._agent_remembered:
+                # It is gone, or another user's: `forward_headers` may name one for each request.
+                self._agent, self._agent_remembered = "", False
+                self._begin()
+                return True
             case _Stage.LOOK if self._remembered and status == 404:
                 # It was deleted there.
                 self._sessions.pop(self._key, None)
@@ -340,7 +346,7 @@ class Calling:
 
     def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
         if not self._taken:
-            return []  # of a run that is not ours
+            return []  # of another run
         events = self._decoder.feed(frames)
         if frames:
             self._silence = min(self._silence, _ANSWERED_LOOK if self._answering else _FIRST_LOOK)
@@ -375,7 +381,7 @@ class Calling:
 
     @property
     def _gone(self) -> bool:
-        """The session is of no use to anybody when the run is over."""
+        """The session is useless once the run is over."""
         return self._alone and not self._waits
 
     def cancel(self) -> WireRequest | None:
@@ -394,7 +400,7 @@ def _object(answer: WireResponse) -> dict[str, Any]:
 
 
 def _is_id(value: Any) -> TypeGuard[str]:
-    """Return whether this can be the id of a session, which stands in paths."""
+    """Return whether this can be the id of a session, which is part of paths."""
     return isinstance(value, str) and value.isascii() and value.replace("-", "").isalnum()
 
 

@@ -24,7 +24,7 @@ def shown_id(reply_id: str, call_id: str, number: int = 1) -> str:
 
 @dataclass
 class Waiting:
-    """What a session waits for: the calls of its last reply that are asked about or are to be run elsewhere.
+    """What a session waits for: the calls of its last reply that need an approval or run elsewhere.
 
     `calls` are by the ids that clients know. `numbers` counts the calls of each id in the reply.
     """

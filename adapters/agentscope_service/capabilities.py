@@ -49,7 +49,7 @@ CAPABILITIES = Capabilities(
         },
         refuse={Feature.FILE_REF: "files cannot be uploaded"},
     ),
-    # A session that was made for one request is gone after it, so that the next one needs all that was said.
+    # A session made for one request is deleted after it, so that the next one needs the whole conversation.
     keeps_history=True,
     wants_whole=True,
     runs_tools=RunsTools.ANY,

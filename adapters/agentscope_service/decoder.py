@@ -1,4 +1,4 @@
-"""Events of a session's stream -> our events, for one reply."""
+"""Converts events of a session's stream to events of the model, for one reply."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ class _Result:
 class Decoder(JsonDecoder):
     """Reads the first reply that begins; those of others on the same stream are left out.
 
-    A stream that ends while the reply waits for a permission or for a result ends the run so; `goes_on` tells of a
-    reply that waited and goes on now, and `reopened` that what came is about to come again.
+    A stream that ends while the reply waits for a permission or for a result ends the run so; `goes_on` is called for a
+    reply that waited and continues, and `reopened` if its events are about to come again.
     """
 
     def __init__(self, context: Context) -> None:
@@ -122,12 +122,12 @@ class Decoder(JsonDecoder):
     # ------------------------------------------------------------------ what a caller tells
 
     def goes_on(self, waiting: Waiting, answered: Mapping[str, Block], brought: frozenset[str]) -> None:
-        """The reply waited, and goes on with these answers. `brought` are the calls whose results the client gave."""
+        """The reply waited, and continues with these answers. `brought` are the calls whose results the client sent."""
         self._reply = waiting.reply_id
         self._numbers = Counter(waiting.numbers)
         for shown, block in waiting.calls.items():
             self._calls[block["id"]] = shown
-        # What is replayed of the reply is known already. It goes on behind the first echo of an answer.
+        # The replayed part of the reply is known already. It continues after the first echo of an answer.
         self._echoes = {block["id"]: text_in(block, "created_at") or "" for block in answered.values()}
         self._brought = brought
 
@@ -136,7 +136,7 @@ class Decoder(JsonDecoder):
         self._joined = not self._seen
 
     def wait(self, waiting: Waiting) -> None:
-        """The reply waits for these calls, of which its stream said nothing this time."""
+        """The reply waits for these calls, which its stream did not show this time."""
         for shown, block in waiting.calls.items():
             if block.get("state") == ASKING:
                 self._ask(shown, block)
@@ -155,7 +155,7 @@ class Decoder(JsonDecoder):
 
     @property
     def waits(self) -> bool:
-        """The reply waits, as far as the stream says."""
+        """True if the reply waits, according to the stream."""
         return bool(self._asked or self._external)
 
     # ------------------------------------------------------------------ reading
@@ -218,7 +218,7 @@ class Decoder(JsonDecoder):
             self._reply = self._message_id = reply
 
     def _message(self) -> str:
-        """The key of the message of the reply, which has its id unless an earlier run told a part of it."""
+        """Return the key of the message of the reply, which has its id unless an earlier run sent a part of it."""
         assert self._reply is not None
         self.builder.message(self._reply, message_id=self._message_id)
         return self._reply
@@ -420,4 +420,4 @@ _READERS: dict[str, Callable[[Decoder, dict[str, Any]], None]] = {
     "CUSTOM": Decoder._custom,
     "REPLY_END": Decoder._reply_end,
 }
-"""What each type of event means. Hints hold the service's own prompts, and are read by nobody."""
+"""The handlers by type of event. Hints contain the service's own prompts, and are ignored."""

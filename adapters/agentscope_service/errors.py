@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import WireResponse
-from bridge.codec.fastapi import told_in
+from bridge.codec.fastapi import error_in
 from bridge.codec.jsontext import read_json
 from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
 _OURS = frozenset({400, 404, 422})
-"""Statuses that speak of a session or a body, both of which the bridge made."""
+"""Statuses about a session or a body, both of which the bridge made."""
 
 
 def decode_error(wire: WireResponse) -> Failure:
@@ -23,12 +23,12 @@ def decode_error(wire: WireResponse) -> Failure:
     code = ErrorCode.BACKEND_ERROR if wire.status in _OURS else BY_STATUS.get(wire.status, default)
     if code is ErrorCode.BACKEND_AUTH:
         return Failure(code, KEY_REFUSED, headers=headers, details=details)
-    text, word = told_in(read_json(wire.body))
+    text, word = error_in(read_json(wire.body))
     message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
     return Failure(code, message, backend_code=masked(word, LONGEST_WORD) or None, headers=headers, details=details)
 
 
-# The service's own sentences are fixed, and written for the page of its own: these say the same of a backend.
+# The service's messages are fixed, and written for its own page: these are the equivalents for a backend.
 _REPLIES: dict[str, tuple[ErrorCode, str]] = {
     "authentication": (ErrorCode.BACKEND_ERROR, "The agent's model refused the credentials of the agent service."),
     "permission": (ErrorCode.BACKEND_ERROR, "The agent's model does not permit the agent service to call it."),

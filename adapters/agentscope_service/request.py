@@ -6,7 +6,7 @@ before the user's first text, and earlier calls and results are told as text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ from bridge.model import (
     as_text,
 )
 from bridge.model.media_types import type_of_name
-from bridge.model.parts import mime_of
+from bridge.model.parts import after_last_answer, mime_of
 
 NAME = "agentscope-service"
 USER_HEADER = "x-user-id"
@@ -61,7 +61,7 @@ class MessageWriter:
 
     def write(self, request: Request) -> Said:
         """Raises `Unsupported` for a medium that the service does not take."""
-        first_new = _behind_last_answer(request.messages)
+        first_new = after_last_answer(request.messages)
         whole: list[Wire] = []
         news: list[Wire] = []
         results: dict[str, Wire] = {}
@@ -138,11 +138,6 @@ def _feature(part: Part) -> Feature:
         case Refusal():
             return Feature.REFUSAL_HISTORY
     return Feature.DATA
-
-
-def _behind_last_answer(messages: Sequence[Message]) -> int:
-    """The index of the first message behind the last one of the assistant."""
-    return next((n for n in range(len(messages), 0, -1) if messages[n - 1].role == "assistant"), 0)
 
 
 def _text(text: str) -> Wire:

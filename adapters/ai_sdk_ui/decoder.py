@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import repaired
+from bridge.codec.jsontext import repaired, text_of
 from bridge.dialects.ai_sdk_ui.errors import failure_in, message_in
 from bridge.dialects.ai_sdk_ui.usage import Metadata
 from bridge.dialects.ai_sdk_ui.wire import (
@@ -21,7 +21,6 @@ from bridge.dialects.ai_sdk_ui.wire import (
     picked,
     read_file,
     secret_of,
-    text_of,
     value_text,
 )
 from bridge.errors import ErrorCode, Failure
@@ -53,8 +52,8 @@ _Key = tuple[Any, ...]
 class UIMessageDecoder(JsonDecoder):
     """One per run.
 
-    Ids of texts and reasonings repeat across steps, so that a part's key holds its step. `_live` has the open ones by
-    chunk type and id, `_calls` the calls that this answer has told, each with whether its arguments came in pieces.
+    Ids of texts and reasonings repeat across steps, so that a part's key contains its step. `_live` has the open ones
+    by chunk type and id, `_calls` the calls of this answer, each with whether its arguments came in pieces.
     """
 
     def __init__(self, context: Context) -> None:
@@ -201,7 +200,7 @@ class UIMessageDecoder(JsonDecoder):
     # ------------------------------------------------------------------ calls
 
     def _call(self, event: Wire) -> str | None:
-        """The id of the call that the chunk begins or goes on with; None for one of an earlier answer."""
+        """Return the id of the call that the chunk begins or continues; None for one of an earlier answer."""
         call_id = text_of(event.get("toolCallId"))
         if call_id in self._known:
             return None
@@ -286,7 +285,7 @@ class UIMessageDecoder(JsonDecoder):
         self.builder.emit(Custom("source", event))
 
     def _data(self, name: str, event: Wire) -> None:
-        """A data part, or what this bridge has said as one."""
+        """Read a data part, or what this bridge has written as one."""
         value = event.get("data")
         fields = value if isinstance(value, dict) else {}
         match name:

@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.cut_calls import CutCalls
-from bridge.codec.jsontext import dumps
+from bridge.codec.jsontext import dumps, text_of
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.ai_sdk_ui.errors import error_text
 from bridge.dialects.ai_sdk_ui.options import FrontOptions
@@ -28,7 +28,6 @@ from bridge.dialects.ai_sdk_ui.wire import (
     own,
     parsed,
     picked,
-    text_of,
     with_metadata,
 )
 from bridge.model import FileRef, FinishReason, Media, MessageStatus, Origin, PartKind, ToolCall, result_text
@@ -45,7 +44,7 @@ class UIMessageEncoder:
     """One per run.
 
     Steps matter to clients: they send the results of their tools when all calls of the last step have one. So a step
-    goes on while a call in it has no result (`_pending`), and ends before what follows the results.
+    continues while a call in it has no result (`_pending`), and ends before what follows the results.
     """
 
     def __init__(self, context: Context) -> None:
@@ -97,7 +96,7 @@ class UIMessageEncoder:
             self._write({"type": "finish-step"})
 
     def _run_started(self, event: ev.RunStarted) -> None:
-        """The answer to the results of tools goes on in the message with their calls; a new id would double it."""
+        """The answer to the results of tools continues the message with their calls; a new id would duplicate it."""
         native = own(event.extras)
         metadata = native.get("metadata")
         if metadata is None and (model := event.model or self._context.model):
@@ -178,7 +177,9 @@ class UIMessageEncoder:
     # ------------------------------------------------------------------ whole things
 
     def _resulted(self, event: ev.ToolResulted) -> None:
-        """A result that the client shall not send back. That of a call of an earlier answer may precede all steps."""
+        """Write a result that the client must not send back. That of a call of an earlier answer may precede all
+        steps.
+        """
         native = own(event.extras)
         name = {"toolCallId": event.call_id}
         if event.call_id not in self._called:
@@ -245,7 +246,7 @@ class UIMessageEncoder:
     # ------------------------------------------------------------------ the end
 
     def _asks(self, event: ev.Interrupted) -> None:
-        """A question is a data part, unless the approval of a call says all of it."""
+        """A question is a data part, unless the approval of a call contains all of it."""
         approves = self._approves and event.call_id in self._called
         if event.payload is not None or not approves:
             question = {"id": event.interrupt_id, "reason": event.reason, "payload": event.payload}
@@ -270,7 +271,7 @@ class UIMessageEncoder:
         self._write({**chunk, "messageMetadata": metadata} if metadata else chunk)
 
     def _failed(self, event: ev.RunFailed) -> None:
-        """The client closes the connection at the error, so that the usage goes before it."""
+        """The client closes the connection at the error, so the usage precedes it."""
         self._end_calls()
         self._report(told(self._usage, {}))
         self._write({"type": "error", "errorText": error_text(event.error)})
@@ -278,7 +279,9 @@ class UIMessageEncoder:
         self._write({"type": "finish", "finishReason": "error"})
 
     def _end_calls(self) -> None:
-        """Calls that nobody can run are errors. Of a canceled run they stay open, so that no client sends them back."""
+        """Calls without a tool to run them are errors. In a canceled run they stay open, so that no client sends them
+        back.
+        """
         for chunk in self._broken.values():
             self._write(chunk)
 

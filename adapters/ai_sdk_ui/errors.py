@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import WireResponse, json_response
-from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.jsontext import dumps, read_json, text_of
 from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import masked
-from bridge.dialects.ai_sdk_ui.wire import text_of
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
 _UNNAMED = "The backend reported an error."
@@ -30,20 +29,20 @@ def failure_in(text: Any) -> Failure:
 
 
 def decode_error(wire: WireResponse) -> Failure:
-    """Return the failure that an error status means. Nothing that a backend says about keys is repeated."""
+    """Return the failure of an error status, without a backend's message about keys."""
     headers, details = passed_on(wire.headers), {"backend_status": wire.status}
     code = BY_STATUS.get(wire.status, ErrorCode.BACKEND_ERROR)
     if code is ErrorCode.BACKEND_AUTH:
         return Failure(code, KEY_REFUSED, headers=headers, details=details)
     if code is ErrorCode.NOT_FOUND:
-        code = ErrorCode.BACKEND_ERROR  # a wrong address says nothing of the request
+        code = ErrorCode.BACKEND_ERROR  # a wrong address does not concern the request
     text = message_in(read_json(wire.body))
     message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
     return Failure(code, message, headers=headers, details=details)
 
 
 def message_in(value: Any) -> str:
-    """The message in a JSON body: ours, those of frameworks, and Pydantic's list of errors."""
+    """Return the message in a JSON body: of the bridge, of frameworks, and Pydantic's list of errors."""
     if isinstance(value, list):
         return "; ".join(filter(None, map(_entry, value)))
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Fields beside `messages`: the protocol has none of them, applications agree on some. Options say which are meant."""
+"""Fields beside `messages`, which the protocol does not define, but applications agree on; options select them."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ BodyField: TypeAlias = Literal[
 
 
 class FrontOptions(Options):
-    """Options of a route whose clients speak the UI message stream."""
+    """Options of a route with the UI message stream."""
 
     ui_version: Literal[5, 6, 7] = Field(
         6, description="Oldest major version of `ai` among the clients; version 5 has no tool approvals."
@@ -50,7 +50,7 @@ class FrontOptions(Options):
 
 
 class BackOptions(Options):
-    """Options of a backend that speaks the UI message stream."""
+    """Options of a backend with the UI message stream."""
 
     system: Literal["text", "message", "body"] = Field(
         "text",

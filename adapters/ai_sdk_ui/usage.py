@@ -1,4 +1,4 @@
-"""Usage and model: by habit, not by definition, they stand in the metadata of a message."""
+"""Usage and model, which by convention are in the metadata of a message."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _merged(old: Wire, new: Wire) -> Wire:
 
 
 def told(usage: UsageReported | None, native: Wire) -> Wire:
-    """The metadata at the end of an answer: the backend's own, with our counts if it has none."""
+    """Return the metadata at the end of an answer: the backend's own, or the bridge's counts if it has none."""
     if usage is None or any(key in native for key in _KEYS):
         return native
     return {**native, **write_usage(usage)}

@@ -1,10 +1,10 @@
-"""Words and small readers that both directions of the wire share."""
+"""Constants and small readers that both directions share."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.jsontext import loads
+from bridge.codec.jsontext import loads, text_of
 from bridge.model import (
     Extras,
     FileRef,
@@ -26,7 +26,7 @@ OURS = "dialect_bridge"
 """The namespace under which `providerMetadata` holds what the wire has no field for."""
 
 INVALID_INPUT = "The arguments of this call are not a complete JSON value."
-"""The `errorText` of a call that nobody can run. A backend's own text is the result of such a call."""
+"""The `errorText` of a call without a tool to run it. A backend's own text is the result of such a call."""
 
 EARLIER: dict[str, dict[str, Any]] = {OURS: {"earlier": True}}
 """The `providerMetadata` of a call of an earlier answer, which clients need beside its result."""
@@ -56,7 +56,7 @@ def own(extras: Extras | None) -> Wire:
 
 
 def noted(values: Wire) -> Extras | None:
-    """`extras` that hold these values for this dialect; None if there are none."""
+    """Return `extras` with these values for this dialect; None if there are none."""
     given = {k: v for k, v in values.items() if v is not None}
     return {NAME: given} if given else None
 
@@ -64,11 +64,6 @@ def noted(values: Wire) -> Extras | None:
 def picked(values: Wire, *names: str) -> Wire:
     """The fields of these names that are not null."""
     return {name: values[name] for name in names if values.get(name) is not None}
-
-
-def text_of(value: Any) -> str:
-    """The value if it is a string, else an empty one."""
-    return value if isinstance(value, str) else ""
 
 
 # ------------------------------------------------------------------ providerMetadata
@@ -84,8 +79,8 @@ def metadata_of(value: Any) -> dict[str, Wire] | None:
 def secret_of(metadata: dict[str, Wire] | None, *, sealed: bool) -> tuple[str | None, str | None]:
     """`(signature, redacted)` of a reasoning.
 
-    What another namespace than ours holds is the provider's: its plain signature, or with `sealed` all of the metadata
-    as one opaque text, so that a client of any dialect returns it with its namespace.
+    Values of another namespace than the bridge's are the provider's: its plain signature, or with `sealed` all of the
+    metadata as one opaque text, so that a client of any dialect returns it with its namespace.
     """
     if not metadata:
         return None, None
@@ -136,7 +131,7 @@ def read_file(wire: Wire) -> Media:
 
 
 def write_file(media: Media) -> Wire:
-    """A medium as `url` and `mediaType`, which the wire requires. The id of a file stands in place of an address."""
+    """Return a medium as `url` and `mediaType`, which the wire requires. The id of a file replaces the address."""
     mime = mime_of(media) or _MIMES[media.kind]
     url = media.source.file_id if isinstance(media.source, FileRef) else url_of(media, mime)
     return {"type": "file", "url": url, "mediaType": mime}

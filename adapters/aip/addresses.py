@@ -1,8 +1,8 @@
 """The addresses that nodes may register at a gateway, which connects to them.
 
-A registration makes the gateway call an address of the caller's choice. By default a caller may therefore name only the
-host that it calls from; `allow_addresses` adds others. Host names are resolved by the server, which asks `Dial.admits`
-about every IP address that comes out: a name that points elsewhere, or is pointed elsewhere later, leads nowhere.
+A registration makes the gateway call an address of the caller's choice. By default a caller may therefore register only
+the host that it calls from; `allow_addresses` adds others. The server resolves host names and checks each IP address
+with `Dial.admits`, so that a name that points elsewhere, or is changed later, is rejected.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _network(entry: str) -> IPv4Network | IPv6Network | None:
 
 
 def _ip(text: str | None) -> IPv4Address | IPv6Address | None:
-    """An IPv6 address that stands for an IPv4 one is the latter."""
+    """Return the IPv4 address that an IPv6 address embeds."""
     try:
         address = ip_address((text or "").partition("%")[0])
     except ValueError:

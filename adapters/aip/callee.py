@@ -1,6 +1,6 @@
 """A session as the answering side: what is an inquiry, and when the caller has had enough.
 
-And as the one in between, who has to end it well for a caller that hung up: a cancel ends common agents for everybody.
+It also relays sessions, and has to end them well for a caller that hung up: a cancel stops common agents for everyone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bridge.dialects.aip.proto import bytes_field, fields, text_field
 from bridge.dialects.aip.request import Inquiry
 
 _SESSION_ID, _STATUS, _CONTENT, _TEXT = 3, 4, 8, 1
-"""Numbers of fields that are looked at, or put behind a message that is handed on."""
+"""Numbers of fields that are read, or appended to a message that is forwarded."""
 _ASKS = (SessionStatus.START_QUEST, SessionStatus.HOLD_QUEST)
 
 
@@ -33,13 +33,15 @@ class Callee(CalleeSession):
         self._encoder: Encoder | None = None
 
     def feed(self, frame: bytes) -> bytes | None:
-        """A second START_QUEST is a HOLD_QUEST, a changed receiver or session id is none; nothing follows a stop."""
+        """A second START_QUEST is a HOLD_QUEST, a changed receiver or session id is an error; nothing follows a
+        stop.
+        """
         if self.stopping:
             return None
         try:
             message = AgentMessage.from_bytes(frame)
         except ValueError:
-            return frame  # refused where it is read, with the words for it
+            return frame  # refused where it is read, with its own message
         message.session_id, message.receiver_id = self.name, self._agent_id
         if message.session_status == SessionStatus.STOP_QUEST:
             self.stopping = True
@@ -83,13 +85,13 @@ class Relayed:
         except ValueError:
             return frame  # the node's to refuse
         self._stopping = message.session_status == SessionStatus.STOP_QUEST
-        # Put behind the message, which stays what it is: of two ids the last one counts, and contents add up.
+        # Appended to the message, which stays unchanged: of two ids the last one counts, and contents add up.
         if message.session_id != self.name:
             frame += text_field(_SESSION_ID, self.name)
         return frame if message.content else frame + bytes_field(_CONTENT, text_field(_TEXT, ""))
 
     def ends(self, frame: bytes) -> bool:
-        """The reference gateway ends its side behind a STOP_RESPONSE, whether or not the node ends the call."""
+        """The reference gateway ends its side after a STOP_RESPONSE, whether or not the node ends the call."""
         try:
             over = any(number == _STATUS and value == SessionStatus.STOP_RESPONSE for number, value in fields(frame))
         except ValueError:

@@ -1,8 +1,8 @@
 """A session as its caller: what is sent when, and when a turn is over.
 
-A session for one request asks and says goodbye in one go: everything until the STOP_RESPONSE is the answer, which is a
-definite end. A kept one has none, so that a finished task or silence ends the turn. Never is anything sent after the
-STOP_QUEST: it kills the agents that most people run.
+A session for one request sends the request and the end at once: everything until the STOP_RESPONSE is the answer, which
+is a definite end. A kept session has none, so that a finished task or silence ends the turn. Nothing is ever sent after
+the STOP_QUEST: it crashes the most common agents.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Caller:
 
     @property
     def due(self) -> float | None:
-        """Silence ends a turn once something was heard."""
+        """Silence ends a turn once it has content."""
         waits = self._decoder.heard and not self._decoder.done and not self._stopped
         return self._last + self._options.turn_idle if waits and self._last is not None else None
 

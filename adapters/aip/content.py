@@ -1,4 +1,4 @@
-"""Content items <-> parts. The wire names no media types: they are told by the first bytes."""
+"""Converts content items to parts and back. The wire has no media types: they are detected by the first bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXTRAS = b'{"aip_extras":'
 
 
 def media_of(kind: MediaKind, data: bytes) -> Media:
-    """A medium with the type that its first bytes tell."""
+    """Return a medium with the type detected by its first bytes."""
     media = Media(kind, Inline(base64.b64encode(data).decode()))
     media.mime = mime_of(media)
     return media

@@ -20,17 +20,17 @@ _MESSAGE = "answer"
 
 
 class Decoder:
-    """One message of the answer after the other becomes one message of ours: their borders mean nothing.
+    """Consecutive messages of the answer become one message of the model: their borders mean nothing.
 
-    `over`: the session ended with this turn. `heard`: some content came; `finished`: its task did. `answered`: some
-    came in turns before, with which this one goes on.
+    `over`: the session ended with this turn. `heard`: some content came; `finished`: its task did. `answered`: earlier
+    turns had content, which this one continues.
     """
 
     def __init__(self, context: Context) -> None:
         options = BackOptions.of(context)
         self._builder = context.builder()
         self._error = re.compile(options.error_pattern)
-        # Asked for an end, an agent says goodbye; the answer was before that.
+        # Asked to end, an agent says goodbye; the answer came before.
         self.asked_to_stop = options.session == "per_request"
         self.heard = self.answered = False
         self.over = False
@@ -56,13 +56,13 @@ class Decoder:
         return self._builder.take()
 
     def end_turn(self) -> list[Event]:
-        """The turn is over, as far as anybody can tell: the session goes on."""
+        """The turn is probably over; the session continues."""
         self._builder.finish()
         self._builder.end()
         return self._builder.take()
 
     def called(self, calls: Sequence[ToolCall]) -> list[Event]:
-        """The agent waits for what the client's tools say: the turn is over with these calls."""
+        """The agent waits for results of the client's tools: the turn is over with these calls."""
         for call in calls:
             self._builder.add(_MESSAGE, call)
         return self.end_turn()

@@ -37,7 +37,7 @@ _LONGEST = 8192
 """Characters of described arguments that are read as a Python literal at most."""
 
 
-# Anybody may register any text: each of these goes over it a fixed number of times, however odd and long it is.
+# Anyone may register any text: each of these scans it a fixed number of times, however odd and long it is.
 
 
 def parameter(text: str) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def parameter(text: str) -> dict[str, Any]:
 
 
 def _described(text: Any, room: int = _LONGEST) -> tuple[dict[str, Any], bool]:
-    """The schema of one parameter, and whether a call may leave it out. `room`: the longest literal that is read."""
+    """Return the schema of one parameter, and whether it is optional. `room`: the longest literal that is read."""
     declared = text if isinstance(text, dict) else _literal(text, room) if isinstance(text, str) else None
     schema = _schema(declared) if declared else None
     if declared and schema:
@@ -91,7 +91,7 @@ _KEYWORDS: dict[str, Callable[[Any], bool]] = {
 
 
 def _schema(declared: dict[str, Any], depth: int = 8) -> dict[str, Any]:
-    """The JSON Schema that a dict stands for; empty where it is none. Types may have their names in Python.
+    """Return the JSON Schema in a dict; empty if it is none. Types may have their names in Python.
 
     Anything that models could refuse is left out, and what is nested deeper.
     """
@@ -214,7 +214,7 @@ _NAMES = {"integer": "int", "number": "float", "boolean": "bool", "string": "str
 
 
 def texts_of(schema: Mapping[str, Any] | None) -> dict[str, str]:
-    """The other way round: each parameter of a JSON Schema as a text that says its type, and whether it may miss."""
+    """Return each parameter of a JSON Schema as a text with its type, and whether it is optional."""
     known = schema or {}
     properties, needed = known.get("properties"), known.get("required")
     found = properties if isinstance(properties, dict) else {}
@@ -232,7 +232,7 @@ def _text_of(schema: Any, needed: bool) -> str:
 
 
 def typed(arguments: Mapping[str, Any], described: Mapping[str, str]) -> dict[str, Any]:
-    """Arguments that came as text (a map holds nothing else) as what their parameters say that they are."""
+    """Return arguments that came as text (a map holds nothing else) with the types of their parameters."""
     return {name: _typed(value, described.get(name, "")) for name, value in arguments.items()}
 
 

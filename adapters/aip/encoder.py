@@ -1,7 +1,7 @@
 """Events -> the answers of one turn.
 
-By default a turn is one HOLD_RESPONSE: many clients read exactly one answer for each inquiry. A turn whose task is
-finished says so; one that failed breaks its task and names the error.
+By default a turn is one HOLD_RESPONSE: many clients read exactly one answer for each inquiry. The task of a turn is
+finished with it, or broken with the error if the turn failed.
 """
 
 from __future__ import annotations

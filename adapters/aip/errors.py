@@ -1,4 +1,4 @@
-"""Failures in AIP's words and back: gRPC statuses before a session answered, texts inside one.
+"""Converts failures to AIP and back: gRPC statuses before a session answered, texts inside one.
 
 A response with an error carries the name of its gRPC status in the header `grpc-status` and the details as body.
 """

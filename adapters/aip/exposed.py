@@ -1,8 +1,8 @@
 """A client's own tools as nodes at the gateway, for the agent of one session.
 
 In the generation `tool` each is a node with an address of its own, in `toolbox` one node has all. Their domain is the
-session's id: an agent that serves several asks for the domain of the one it answers. Calls of others than this agent
-are refused: what they say would be another client's.
+session's id: an agent with several sessions queries the domain of the current one. Calls of others than this agent are
+refused, as they would belong to another client.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from bridge.codec import Context
 from bridge.codec.jsontext import dumps
-from bridge.codec.media import request_feature, result_words
+from bridge.codec.media import request_feature, result_as_text
 from bridge.codec.redact import printable
 from bridge.codec.sessions import ClientTools, Refuse, Registration, Respond
 from bridge.codec.tools import supported
@@ -28,7 +28,7 @@ _ERROR = "Error executing tool: "
 
 
 def exposed(request: Request, context: Context, session_id: str) -> Exposed | None:
-    """The tools of a request as they are to be found; None where they are not, or where there are none.
+    """Return the tools of a request that are exposed; None if they are not, or if there are none.
 
     Raises `Unsupported` for a tool that is no function.
     """
@@ -95,12 +95,12 @@ class Exposed(ClientTools):
         return ToolCall(self._context.make_id("call"), name, dumps(arguments).decode())
 
     def answer(self, body: bytes, result: ToolResult) -> bytes:
-        request, text = ToolRequest.from_bytes(body), result_words(result.parts, self._context.lost, request_feature)
+        request, text = ToolRequest.from_bytes(body), result_as_text(result.parts, self._context.lost, request_feature)
         return _response(request, **({"error": text} if result.is_error else {"text": text})).to_bytes()
 
 
 def _response(request: ToolRequest, text: str = "", error: str | None = None) -> ToolResponse:
-    """A tool's answer, in the reference tool's words where there is none."""
+    """Return a tool's answer, with the reference tool's text if there is none."""
     failed = error is not None
     content = [] if failed else [ContentItem(text)]
     summary = f"{_ERROR}{error}" if failed else "No Error"

@@ -59,7 +59,7 @@ EVERY_DOMAIN = "default"
 _IS_ERROR = 4
 """The number of `is_error` in a ToolResponse."""
 _MOST_NEWS = 1000
-"""Updates that wait for a subscriber; one who does not read them is none any more."""
+"""Updates that wait for a subscriber; one that does not read them is removed."""
 _NO_GATEWAY = Refuse("UNIMPLEMENTED", "This is the address of an agent, not of a gateway.")
 _GIVES = {Mode.IMAGE: Feature.IMAGE, Mode.AUDIO: Feature.AUDIO, Mode.EMBEDDED: Feature.FILE}
 _TAKES = {Mode.IMAGE: Feature.IMAGE_INLINE, Mode.AUDIO: Feature.AUDIO_INLINE, Mode.EMBEDDED: Feature.FILE_INLINE}
@@ -67,7 +67,7 @@ _TAKES = {Mode.IMAGE: Feature.IMAGE_INLINE, Mode.AUDIO: Feature.AUDIO_INLINE, Mo
 
 @dataclass(slots=True)
 class Node:
-    """One registered node. `raw`: its registration; `beat`: when it was last heard of, in monotonic seconds.
+    """One registered node. `raw`: its registration; `beat`: its last heartbeat, in monotonic seconds.
 
     `address`: where it is called, without a scheme; `owner`: the user who registered it, who alone may change it.
     """
@@ -171,7 +171,7 @@ class Gateway(AgentRegistry):
         return Subscribe(subscription.subscriber_id)
 
     def _unsubscribe(self, body: bytes, now: float, by: Visitor) -> Decision:
-        """From some nodes, or from all; who has none left is no subscriber any more."""
+        """Unsubscribe from some nodes, or from all; without nodes, the subscriber is removed."""
         subscription = Subscription.from_bytes(body)
         found = self._watching.get(subscription.subscriber_id)
         if found is None:
@@ -202,7 +202,7 @@ class Gateway(AgentRegistry):
                 del self._watching[name]
 
     def _drop(self, name: str, event: NodeEvent) -> bool:
-        """Forgets a node; whether it was there."""
+        """Remove a node. Return whether it existed."""
         node = self.nodes.pop(name, None)
         if node is not None:
             self._changes.append(node.change(event))
@@ -230,7 +230,7 @@ class Gateway(AgentRegistry):
             return Refuse("INVALID_ARGUMENT", f"{method}: the request is not a message of this method ({error}).")
 
     def _register(self, body: bytes, now: float, by: Visitor, *, is_agent: bool) -> Decision:
-        """A node that crashed and comes back takes its place; anybody else finds the id taken."""
+        """A node that crashed and comes back replaces its registration; for any other, the id is taken."""
         head = NodeHead.from_bytes(body)
         what = "Agent" if is_agent else "Tool"
         if not head.node_id or not head.address:
@@ -480,7 +480,7 @@ def options_of(agent: OwnAgent) -> FrontOptions:
 
 
 def info_of(name: str, address: str, agent: OwnAgent) -> AgentInfo:
-    """Return the entry of one of our agents: it accepts and returns what all of its backends do."""
+    """Return the entry of an agent of the bridge: it accepts and returns what all of its backends do."""
     options = options_of(agent)
     return AgentInfo(
         name,

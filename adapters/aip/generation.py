@@ -1,4 +1,4 @@
-"""Which of the two wire generations bytes are of: the bytes alone tell.
+"""Detects which of the two wire generations bytes belong to.
 
 The generation `tool` has one tool for each node and a map of arguments, the generation `toolbox` a box of tools and one
 JSON object as text. Agent sessions are the same in both.
@@ -45,7 +45,7 @@ def _is_words(value: int | bytes) -> bool:
 
 
 def arguments_of(blobs: list[bytes]) -> dict[str, Any]:
-    """The arguments of a tool call, from whatever stands at number 5. Raises `ValueError` that says what came."""
+    """Return the arguments of a tool call from the field number 5. Raises `ValueError` that describes other values."""
     if not blobs:
         return {}
     if all(blob[:1] in (b"\x0a", b"\x12") for blob in blobs):

@@ -95,7 +95,7 @@ class ContentItem(Wire):
     _embedded = alias("embedded")
 
     def to_bytes(self) -> bytes:
-        """A member of a `oneof` is written even when it is empty: that it is set is what it says."""
+        """A member of a `oneof` is written even if it is empty, as its presence has a meaning."""
         if self.text is not None:
             return text_field(1, self.text)
         numbered = ((2, self.image), (3, self.audio), (4, self.embedded))
@@ -129,7 +129,7 @@ class AgentMessage(Wire):
 
     @property
     def text(self) -> str:
-        """All text items, joined in order."""
+        """All text items, concatenated in order."""
         return "".join(item.text for item in self.content if item.text)
 
 
@@ -203,7 +203,7 @@ class NodeHead(Wire):
 
 @dataclass(slots=True)
 class Peer(Wire):
-    """An entry of a node list. What stands in it stays the bytes of the registration."""
+    """An entry of a node list, which contains the bytes of the registration."""
 
     agent: bytes = at(1, Kind.BYTES)
     tool: bytes = at(2, Kind.BYTES)
@@ -276,7 +276,7 @@ class NodeUpdate(Wire):
 
 @dataclass(slots=True)
 class ToolRequest(Wire):
-    """A tool call. `arguments` is what stands at number 5, in whichever generation (`generation.arguments_of`)."""
+    """A tool call. `arguments` is the field number 5 of either generation (`generation.arguments_of`)."""
 
     sender_id: str = at(1, Kind.STRING)
     receiver_id: str = at(2, Kind.STRING)

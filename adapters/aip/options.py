@@ -27,7 +27,7 @@ class Tls(BaseModel):
 
 
 class Skill(BaseModel):
-    """One skill of an agent, as it stands in the registry."""
+    """One skill of an agent in the registry."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -36,7 +36,7 @@ class Skill(BaseModel):
 
 
 class FrontOptions(Options):
-    """Options of a route whose clients speak AIP."""
+    """Options of an AIP route."""
 
     mode: Literal["gateway", "agent"] = Field(
         "gateway",
@@ -112,7 +112,7 @@ class FrontOptions(Options):
 
 
 class BackOptions(Options):
-    """Options of a backend that speaks AIP."""
+    """Options of an AIP backend."""
 
     agent: str = Field("", description="Id of the agent to call; empty = the model name of the request.")
     sender_id: str = Field("bridge", description="Id of the bridge as the caller; it need not be registered.")

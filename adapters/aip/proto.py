@@ -1,8 +1,8 @@
 """Protocol Buffers on the wire: bytes <-> numbered fields (protobuf.dev, "Encoding").
 
-Messages are dataclasses whose attributes say their numbers and kinds. Reading skips unknown numbers, takes
-repeated numbers packed or one by one, and lets the last of several values win; writing leaves out zero values, as
-proto3 does. What a codec needs of the format is this small, and registrations have to stay opaque bytes anyhow.
+Messages are dataclasses whose attributes define their numbers and kinds. Reading skips unknown numbers, accepts
+repeated numbers packed or one by one, and lets the last of several values win; writing leaves out zero values, as in
+proto3. A codec needs no more of the format, and registrations have to stay opaque bytes anyhow.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UNSAID: Any = object()
 
 
 def at(number: int, kind: Kind, inner: type[Wire] | None = None, *, default: Any = _UNSAID) -> Any:
-    """An attribute of a message, for its dataclass: the number where it stands, its kind, and of messages the class.
+    """Define an attribute of a message in its dataclass: its number, its kind, and of messages the class.
 
     The default is that of proto3, unless another one is given.
     """
@@ -61,7 +61,7 @@ _tables: dict[type[Any], dict[int, Field]] = {}
 
 
 def _fields_of(message: type[Any]) -> dict[int, Field]:
-    """The fields of a message by their numbers, as its attributes say them."""
+    """Return the fields of a message by their numbers."""
     table = _tables.get(message)
     if table is None:
         found = ((each.name, each.metadata[_WIRE]) for each in dataclasses.fields(message))
@@ -81,7 +81,7 @@ class Wire:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """The message that these bytes are. Raises `ValueError` for bytes that are none."""
+        """Parse a message. Raises `ValueError` for invalid bytes."""
         message, known = cls(), _fields_of(cls)
         for number, value in fields(data):
             if number in known:

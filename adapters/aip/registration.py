@@ -1,6 +1,7 @@
 """A node that stays known at a foreign gateway: registers, beats, and registers again.
 
-Gateways forget who is silent and who they cannot reach; the reference nodes then are never seen again. This one is.
+Gateways remove nodes without a heartbeat and nodes that they cannot reach; the reference nodes then stay away. This one
+registers again.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Membership(Registration):
 
     def answered(self, body: bytes | None, now: float) -> bool:
         beat, self._known = self._known, self._agreed(body)
-        # Who was forgotten registers at once; a gateway that is away or refuses is asked again later.
+        # A removed node registers at once; a gateway that is down or refuses is tried again later.
         self._due = now if beat and body is not None and not self._known else now + EVERY
         return self._known
 

@@ -48,7 +48,7 @@ class Place:
 
 
 def nodes_request(sender_id: str, domain: str) -> WireRequest:
-    """Asks a gateway for the nodes of a domain."""
+    """Return the request to a gateway for the nodes of a domain."""
     return WireRequest("POST", GET_NODES, dict(_HEADERS), body=GetNodesRequest(sender_id, domain).to_bytes())
 
 

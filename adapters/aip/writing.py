@@ -26,7 +26,7 @@ from bridge.model import (
     Url,
     as_text,
 )
-from bridge.model.parts import Data, Reasoning, Refusal, Text
+from bridge.model.parts import Data, Reasoning, Refusal, Text, after_last_answer
 
 CALL_AGENT = "/grpc_service.AgentService/CallAgent"
 ROUTE_AGENT = "/grpc_service.GatewayService/RouteAgentCalling"
@@ -59,7 +59,7 @@ def quest(request: Request, context: Context, session_id: str, status: SessionSt
         raise Unsupported("n: an agent gives one answer, expected 1.", param="n")
     _note_losses(request, context)
     options = BackOptions.of(context)
-    first = _first_new(request.messages)
+    first = after_last_answer(request.messages)
     only_new = status is SessionStatus.HOLD_QUEST or options.history == "last"
     content = _content(request.messages, first if only_new else 0, context)
     body = message(context, session_id, status, content).to_bytes()
@@ -77,7 +77,7 @@ def stop_quest(context: Context, session_id: str) -> bytes:
 
 
 def message(context: Context, session_id: str, status: SessionStatus, content: list[ContentItem]) -> AgentMessage:
-    """A message of ours."""
+    """Return a message of the bridge."""
     options, request = BackOptions.of(context), context.request
     inquiry = Inquiry.of(request)
     user = request.user_id if request is not None else None
@@ -94,11 +94,6 @@ def message(context: Context, session_id: str, status: SessionStatus, content: l
 
 
 # ---------------------------------------------------------------------- content
-
-
-def _first_new(messages: list[Message]) -> int:
-    """Return the index of the first message that the agent does not have: after the last answer."""
-    return next((n for n in range(len(messages), 0, -1) if messages[n - 1].role == "assistant"), 0)
 
 
 def _content(messages: list[Message], first: int, context: Context) -> list[ContentItem]:

@@ -70,7 +70,7 @@ class _Message:
             self._block["citations"] = [*(self._block.get("citations") or ()), delta["citation"]]
 
     def _end_block(self) -> None:
-        """Joins the pieces once: adding each to the text before it would take time by the square."""
+        """Concatenates the pieces once: appending each to the text before it would take quadratic time."""
         for name, pieces in self._pieces.items():
             text = "".join(pieces)
             if name == "partial_json":
@@ -84,7 +84,7 @@ class _Message:
 
 
 def parse_response(wire: WireResponse, context: Context) -> list[Event]:
-    """The run that a response with a body in one piece tells of; what is no message is a run that failed."""
+    """Return the run of a whole answer; anything else than a message is a run that failed."""
     if wire.status >= 400:
         return _failed(decode_error(wire), context)
     value = read_json(wire.body)

@@ -40,7 +40,7 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
     surface = (
         Endpoint("POST", "/messages", Operation.RUN),
         Endpoint("POST", "/messages/count_tokens", Operation.COUNT),
-        # OpenAI's clients ask at the same address; only Anthropic's say which version they speak.
+        # OpenAI's clients use the same address; only Anthropic's send the version header.
         Endpoint("GET", "/models", Operation.MODELS, header=VERSION_HEADER),
         Endpoint("GET", "/models/{id:.+}", Operation.MODELS, header=VERSION_HEADER),
     )

@@ -16,18 +16,9 @@ from bridge.codec import Context
 from bridge.codec.citations import with_citations
 from bridge.codec.counts import is_all_zeros
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import arguments_of, repaired
+from bridge.codec.jsontext import arguments_of, repaired, text_of
 from bridge.dialects.anthropic_messages.errors import error_in, failure_of
-from bridge.dialects.anthropic_messages.wire import (
-    CITATIONS,
-    NAME,
-    UNREAD,
-    UsageReader,
-    given,
-    noted,
-    reason_of,
-    text_of,
-)
+from bridge.dialects.anthropic_messages.wire import CITATIONS, NAME, UNREAD, UsageReader, given, noted, reason_of
 from bridge.model import Event, Heartbeat, PartKind, Raw
 
 _MESSAGE = "message"  # the builder's key: an answer is one message
@@ -44,7 +35,7 @@ _BLOCK_FIELDS = frozenset({"type", "text", "thinking", "signature", "id", "name"
 
 
 class _Block:
-    """One block while it is open. `kind` is None for one that only this dialect knows."""
+    """One open block. `kind` is None for one that only this dialect knows."""
 
     __slots__ = ("citations", "deltas", "filled", "input", "kind", "signature", "start")
 
@@ -72,7 +63,7 @@ class MessagesDecoder(JsonDecoder):
         self._end: dict[str, Any] = {}
 
     def whole(self, message: dict[str, Any]) -> list[Event]:
-        """The events of a message in one piece, which is over even when it does not say why."""
+        """Return the events of a whole message, which is complete even without a stop reason."""
         self._start(message)
         content = message.get("content")
         for index, block in enumerate(content if isinstance(content, list) else ()):
@@ -147,7 +138,7 @@ class MessagesDecoder(JsonDecoder):
             self._block_start(index if type(index) is int else len(self._blocks), block)
 
     def _block_start(self, index: int, start: dict[str, Any]) -> None:
-        """Opens the block; text that stands in its start already is a piece like any other."""
+        """Open the block; text in its start is a piece like any other."""
         self._open()
         if index in self._blocks:
             self._block_stop(index)
@@ -196,7 +187,7 @@ class MessagesDecoder(JsonDecoder):
             block.deltas.append(delta)
 
     def _unannounced(self, index: int, kind: Any) -> _Block | None:
-        """A delta of a block that never began: text and thinking speak for themselves, a call has no name."""
+        """A delta of a block without a start: text and thinking are clear without one, but a call has no name."""
         name = {"text_delta": "text", "thinking_delta": "thinking"}.get(kind) if isinstance(kind, str) else None
         if name is None:
             return None
@@ -243,7 +234,7 @@ class MessagesDecoder(JsonDecoder):
             self._note_end(delta)
 
     def _note_end(self, delta: dict[str, Any]) -> None:
-        """Why the message ends; what else stands there (`stop_details`, `container`) travels with it."""
+        """Read the stop reason; other fields (`stop_details`, `container`) become extras."""
         word = delta.get("stop_reason")
         if isinstance(word, str) and word:
             self._stop = word

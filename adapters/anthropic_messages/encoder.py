@@ -44,7 +44,7 @@ _LOST: dict[type, Feature] = {
 # These write nothing in the middle of a message, or nothing that has a place in it.
 _FREE = (ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.Interrupted, *_LOST)
 _DELTA = "content_block_delta"
-_EVENT_NAME = re.compile(r"[\w.-]+", re.ASCII)  # it stands on a line of its own, which nothing may end early
+_EVENT_NAME = re.compile(r"[\w.-]+", re.ASCII)  # it is written on a line of its own, which nothing may end early
 _NO_END: dict[str, Any] = {"stop_reason": None, "stop_sequence": None, "stop_details": None, "container": None}
 """Why a message ended, while it has not. Clients require each field, there and at the end."""
 _EMPTY: dict[str, Any] = {"type": "text", "text": "", "citations": []}
@@ -88,13 +88,13 @@ class MessagesEncoder:
         return out
 
     def close(self) -> list[FrameLike]:
-        """Nothing: `message_stop` goes out with the terminal event, in the same write."""
+        """Write nothing: `message_stop` is written with the terminal event, at once."""
         return []
 
     # ------------------------------------------------------------------ writing
 
     def _write(self, kind: str, fields: dict[str, Any] | None = None) -> None:
-        """An event: its name stands on a line of its own and in its payload, and clients skip those without."""
+        """Write an event: its name is on a line of its own and in its payload, and clients skip those without."""
         self._out.append(Frame(dumps({"type": kind, **(fields or {})}), kind))
 
     def _open(self, block: dict[str, Any]) -> int:
@@ -255,7 +255,7 @@ class MessagesEncoder:
             self._out.append(Frame(dumps(error_object(CANCELED)), "error"))
             return
         for interrupt in self._questions:
-            # A question for a person comes last; one about a call is told by that call.
+            # A question for a person comes last; one about a call is expressed by that call.
             if interrupt.call_id not in self._calls:
                 self._text(interrupt_text(interrupt))
         known = own(event.extras)

@@ -9,15 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import WireResponse, json_response
-from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.jsontext import dumps, read_json, text_of
 from bridge.codec.ratelimits import ANTHROPIC, passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
-from bridge.dialects.anthropic_messages.wire import text_of
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
 _REQUEST, _API = "invalid_request_error", "api_error"
 
-# Our code -> the wire's `type`.
+# Code of the bridge -> `type` of the wire.
 WORDS: dict[ErrorCode, str] = {
     ErrorCode.INVALID_REQUEST: _REQUEST,
     ErrorCode.UNAUTHORIZED: "authentication_error",
@@ -43,7 +42,7 @@ WORDS: dict[ErrorCode, str] = {
     ErrorCode.INTERNAL: _API,
 }
 
-# The wire's `type` -> our code, said by a backend: what it says of keys and bills is about the bridge's.
+# `type` of the wire -> code of the bridge, for backends: errors about keys and bills are about the bridge's own.
 _CODES: dict[str, ErrorCode] = {
     "authentication_error": ErrorCode.BACKEND_AUTH,
     "permission_error": ErrorCode.BACKEND_AUTH,
@@ -57,11 +56,11 @@ _CODES: dict[str, ErrorCode] = {
     _REQUEST: ErrorCode.INVALID_REQUEST,
 }
 _OWN_CODES = frozenset(map(str, ErrorCode)) - {ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN, ErrorCode.INTERNAL}
-"""Words of ours that mean the same when another bridge says them: its key check and its crash are not ours."""
+"""Codes of the bridge that mean the same when another bridge sends them, unlike its key check and its crash."""
 
 _STATUSES = {**BY_STATUS, 402: ErrorCode.BACKEND_AUTH, 529: ErrorCode.OVERLOADED}
 _KEPT_STATUSES = frozenset({400, 404, 413, 422, 429})
-"""Statuses that tell the caller something true of this request; the client sees them as they are."""
+"""Statuses that concern the client's request; the client gets them unchanged."""
 
 TOO_LONG = "prompt is too long"
 _LIMIT_TEXTS = (TOO_LONG, "exceed context limit", "maximum context length", "context window")
@@ -73,8 +72,8 @@ CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
 
 
 def error_object(failure: Failure) -> dict[str, Any]:
-    """The whole object. `code` is ours, where the wire's type says less than we know. Clients read the request's id
-    in a header; the field must be there all the same.
+    """Return the whole object. `code` is the bridge's, if the wire's type is less precise. Clients read the request's
+    id in a header, but the field is required all the same.
     """
     message = masked(failure.message) or "Unknown error."
     if failure.code is ErrorCode.CONTEXT_LENGTH and not message.lower().startswith(TOO_LONG):
@@ -86,8 +85,8 @@ def error_object(failure: Failure) -> dict[str, Any]:
 
 
 def encode_error(failure: Failure) -> WireResponse:
-    """Return the error response. The SDK repeats 408, 409, 429 and 5xx, so a header tells it when that is pointless."""
-    # Whatever the backend's own wire says when it is overloaded, here it is 529.
+    """Return the error response. The SDK repeats 408, 409, 429 and 5xx, so a header tells it if that is pointless."""
+    # An overloaded backend is always a 529 here, whatever its own status.
     status = 529 if failure.code is ErrorCode.OVERLOADED else failure.http_status
     headers = dict(failure.headers)
     if not failure.may_retry and (status in (408, 409, 429) or status >= 500):
@@ -104,7 +103,7 @@ def decode_error(wire: WireResponse) -> Failure:
     headers = passed_on(wire.headers, ANTHROPIC)
     code = _STATUSES.get(wire.status, ErrorCode.BACKEND_ERROR)
     if error is None and code not in _TOLD_BY_STATUS:
-        code = ErrorCode.BACKEND_ERROR  # a proxy's page says nothing of the request: wrong address, crash
+        code = ErrorCode.BACKEND_ERROR  # a proxy's page does not concern the request: wrong address, crash
     if error is None and code is not ErrorCode.BACKEND_AUTH:
         failure = Failure(code, f"The backend answered with status {wire.status}.")
     else:
@@ -129,7 +128,7 @@ _ABOUT_THE_REQUEST = frozenset(
 
 
 def error_in(value: Any) -> dict[str, Any] | None:
-    """The error that a JSON value tells of; None when it tells of none.
+    """Return the error in a JSON value; None if there is none.
 
     Seen: `{"type": "error", "error": {...}}`, without the outer type, `{"error": "text"}`, `{"detail"}` (FastAPI).
     """
@@ -167,7 +166,7 @@ def _classify(kind: str, word: str, status: int | None, message: str) -> ErrorCo
     if found in (None, ErrorCode.INVALID_REQUEST) and any(t in message.lower() for t in _LIMIT_TEXTS):
         return ErrorCode.CONTEXT_LENGTH
     if found in (ErrorCode.INVALID_REQUEST, ErrorCode.BACKEND_ERROR) and by_status is not None:
-        return by_status  # the two words that servers use for everything
+        return by_status  # the two types that servers use for everything
     return found or by_status or ErrorCode.BACKEND_ERROR
 
 

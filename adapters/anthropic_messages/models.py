@@ -8,17 +8,16 @@ from typing import Any
 
 from bridge.codec import ModelInfo, WireResponse, json_response
 from bridge.codec.counts import input_tokens_in, is_count
-from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.jsontext import dumps, read_json, text_of
 from bridge.codec.models import described
 from bridge.dialects.anthropic_messages.errors import decode_error
-from bridge.dialects.anthropic_messages.wire import text_of
 from bridge.errors import BackendError, BridgeError, ErrorCode
 
 _FOREVER = 253_402_300_799  # 9999-12-31, the last day that the format can write
 
 
 def encode_models(infos: Sequence[ModelInfo]) -> WireResponse:
-    """All of them in one page, whatever page was asked for."""
+    """Return all of them in one page, whatever page was requested."""
     data = [_model(info) for info in infos]
     first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
     return json_response(dumps({"data": data, "has_more": False, "first_id": first, "last_id": last}))
@@ -64,7 +63,7 @@ def _unix(value: dict[str, Any]) -> int:
 
 
 def encode_count(tokens: int, estimated: bool) -> WireResponse:
-    """`estimated` stands in the body only where it is true; the SDK's type ignores it."""
+    """`estimated` is in the body only if it is true; the SDK's type ignores it."""
     return json_response(dumps({"input_tokens": tokens, **({"estimated": True} if estimated else {})}))
 
 

@@ -12,7 +12,7 @@ from bridge.dialects.anthropic_messages.wire import VERSION
 
 
 class FrontOptions(Options):
-    """Options of a route whose clients speak Anthropic Messages."""
+    """Options of an Anthropic Messages route."""
 
     reasoning: Literal["thinking", "drop"] = Field(
         "thinking", description="Reasoning of the model: sent as thinking blocks, or omitted."
@@ -34,7 +34,7 @@ class FrontOptions(Options):
 
 
 class BackOptions(Options):
-    """Options of a backend that speaks Anthropic Messages."""
+    """Options of an Anthropic Messages backend."""
 
     version: str = Field(VERSION, description="The header anthropic-version, if the client sent none.")
     max_tokens: int = Field(4096, ge=1, description="max_tokens of requests that have none; the protocol requires it.")

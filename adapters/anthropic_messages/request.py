@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bridge.codec import Context, WireRequest
 from bridge.codec.check import Node, body_of, model_in, wrong
+from bridge.codec.tools import check_choice
 from bridge.dialects.anthropic_messages.blocks import ASIDES, MessageReader, read_system
 from bridge.dialects.anthropic_messages.options import FrontOptions
 from bridge.dialects.anthropic_messages.wire import NAME, given, noted
@@ -42,13 +43,16 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     body.integer("top_k")  # this one and the next travel as extras
     body.string("service_tier")
     metadata = body.object("metadata") or Node({}, "metadata")
+    tools = _tools(body)
     tool_choice, parallel = _tool_choice(body)
+    if not body.get("mcp_servers"):
+        check_choice(tool_choice, tools or (), "tool_choice")
     extras = given(body.rest(_KNOWN))
     if reader.asides:
         extras[ASIDES] = reader.asides
     return Request(
         messages=messages,
-        tools=_tools(body),
+        tools=tools,
         tool_choice=tool_choice,
         parallel_tool_calls=parallel,
         model=model,

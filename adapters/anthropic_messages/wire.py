@@ -1,4 +1,4 @@
-"""Words and small readers that both directions of the wire share."""
+"""Constants and small readers that both directions share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME = "anthropic-messages"
 VERSION = "2023-06-01"
 VERSION_HEADER = "anthropic-version"
 DIRECT = {"type": "direct"}
-"""The `caller` of a call that the model made itself. Answers must say so; of requests it is the default."""
+"""The `caller` of a call that the model made itself. It is required in answers and the default in requests."""
 CITATIONS, UNREAD = "citations", "deltas"
 """The key of citations in a part's extras, and of unknown deltas of its block."""
 
@@ -40,7 +40,7 @@ def own(extras: Extras | None) -> dict[str, Any]:
 
 
 def noted(values: dict[str, Any]) -> Extras | None:
-    """`extras` that hold these values for this dialect, None when there are none."""
+    """Return `extras` with these values for this dialect, None if there are none."""
     if not values:
         return None
     extras: Extras = {NAME: values}
@@ -51,11 +51,6 @@ def noted(values: dict[str, Any]) -> Extras | None:
 def given(values: dict[str, Any]) -> dict[str, Any]:
     """The fields that are not null: this wire writes null for "not there"."""
     return {k: v for k, v in values.items() if v is not None}
-
-
-def text_of(value: Any) -> str:
-    """The value when it is a string, else an empty one."""
-    return value if isinstance(value, str) else ""
 
 
 # ------------------------------------------------------------------ stop reasons
@@ -114,7 +109,9 @@ def call_id_of(wire: str) -> str:
 
 
 class UsageReader:
-    """Adds up what `message_start` and `message_delta` say: later values replace earlier ones, absent ones do not."""
+    """Combines the usage of `message_start` and `message_delta`: later values replace earlier ones, absent ones
+    do not.
+    """
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
@@ -122,7 +119,7 @@ class UsageReader:
         self._reported = False
 
     def feed(self, usage: Any, *, at_end: bool) -> None:
-        """`at_end`: this one stands in a `message_delta` or a whole message, where zeros are meant."""
+        """`at_end`: the usage of a `message_delta` or a whole message, where zeros are meant."""
         if not isinstance(usage, dict):
             return
         for name, value in usage.items():
@@ -130,7 +127,7 @@ class UsageReader:
                 if is_count(value):
                     self._counts[name] = value
             elif value is not None and at_end:
-                self._rest[name] = value  # what else the start says goes out with the start again
+                self._rest[name] = value  # other fields of the start are written to the start again
         self._reported = self._reported or (at_end and is_count(usage.get("input_tokens")))
 
     def report(self) -> UsageReported | None:
@@ -179,12 +176,14 @@ _START_USAGE = {
 
 
 def start_usage(said: dict[str, Any] | None) -> dict[str, Any]:
-    """The usage at the start of a message, in full; its counts are known only at the end. `said` is a backend's own."""
+    """Return the usage at the start of a message, in full; counts are known only at the end. `said`: a backend's
+    own.
+    """
     return merged_usage(_START_USAGE, said or {})
 
 
 def merged_usage(start: dict[str, Any], end: dict[str, Any]) -> dict[str, Any]:
-    """The usage of a message: what its end says goes before. A sum of cached tokens may have parts nobody knows."""
+    """Return the usage of a message: its end takes precedence. A sum of cached tokens may have unknown parts."""
     usage = {**start, **given(end)}
     if usage["cache_creation_input_tokens"] and usage["cache_creation"] == _NO_CACHE:
         usage["cache_creation"] = None
@@ -192,9 +191,9 @@ def merged_usage(start: dict[str, Any], end: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_usage(usage: UsageReported | None) -> dict[str, Any]:
-    """The cumulative usage at the end of a message, in full; null says "not known".
+    """Return the cumulative usage at the end of a message, in full; null means "unknown".
 
-    The wire's `input_tokens` leaves out what the cache was used for; ours holds it.
+    The wire's `input_tokens` does not contain cached tokens; the model's does.
     """
     if usage is None:
         return _DELTA_USAGE

@@ -36,12 +36,12 @@ def assemble(events: Sequence[Event], context: Context) -> WireResponse:
 
 
 def wants_array(context: Context) -> bool:
-    """Return whether the client asked for a stream, and not for server-sent events."""
+    """Return whether the client wants a stream, but not server-sent events."""
     return context.request is not None and own(context.request.extras).get(NOTES, {}).get("array") is True
 
 
 def _joined(chunks: list[Wire]) -> Wire:
-    """The chunks as one: fields of later ones count, parts come one after another, texts that go on are one."""
+    """Merge the chunks: fields of later ones count, parts are appended, consecutive texts are concatenated."""
     response: Wire = {}
     candidates: dict[int, Wire] = {}
     parts: dict[int, list[Wire]] = {}
@@ -57,7 +57,7 @@ def _joined(chunks: list[Wire]) -> Wire:
 
 
 def _runs(parts: list[Wire]) -> list[Wire]:
-    """Parts with texts joined. An empty text that carries nothing stands only where there is no other part."""
+    """Return parts with texts concatenated. An empty text without extras remains only if there is no other part."""
     out: list[Wire] = []
     pieces: list[str] = []
     for part in parts:
@@ -75,7 +75,7 @@ def _runs(parts: list[Wire]) -> list[Wire]:
 
 
 def _end(out: list[Wire], pieces: list[str]) -> None:
-    """Joins the pieces once: adding each to the text before it would take time by the square."""
+    """Concatenates the pieces once: appending each to the text before it would take quadratic time."""
     if pieces:
         out[-1]["text"] = "".join(pieces)
 
@@ -84,7 +84,7 @@ def _end(out: list[Wire], pieces: list[str]) -> None:
 
 
 def parse_response(wire: WireResponse, context: Context) -> list[Event]:
-    """The run that a response with a body in one piece tells of; what is no response is a run that failed."""
+    """Return the run of a whole answer; anything else than a response is a run that failed."""
     if wire.status >= 400:
         return _failed(decode_error(wire), context)
     value = read_json(wire.body)

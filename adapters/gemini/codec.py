@@ -29,9 +29,9 @@ from bridge.model import Event, Request
 
 _KEY_HEADER, _QUERY_KEY = "x-goog-api-key", "key"
 _RUN = "/{model:.+}:"
-"""`{model}` is whatever stands before the method: `v1beta/models/NAME`, or `models/NAME` on a route at `/v1beta`."""
+"""`{model}` is everything before the method: `v1beta/models/NAME`, or `models/NAME` on a route at `/v1beta`."""
 _ONE = "/{id:(?!.*:[a-z]+[A-Z]).+}"
-"""A model, not a method of one: those that are not served are unknown, whatever HTTP method asks for them."""
+"""A model without a method: unknown ones are a 404, whatever the HTTP method."""
 _ALT = QueryParameter("alt", "sse for server-sent events; without it, one JSON array", choices=("sse", "json"))
 
 

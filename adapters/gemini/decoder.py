@@ -12,26 +12,15 @@ from typing import Any
 from bridge.codec import Context
 from bridge.codec.counts import is_count
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import arguments_of, repaired
+from bridge.codec.jsontext import arguments_of, repaired, text_of
 from bridge.dialects.gemini.errors import error_in, failure_of
-from bridge.dialects.gemini.wire import (
-    BROKEN,
-    MADE,
-    NAME,
-    SIGNATURE,
-    given,
-    medium,
-    noted,
-    read_usage,
-    reason_of,
-    text_of,
-)
+from bridge.dialects.gemini.wire import BROKEN, MADE, NAME, SIGNATURE, given, medium, noted, read_usage, reason_of
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, FinishReason, PartKind, Raw, ToolCall, UsageReported
 
 _FIELDS = frozenset({"text"})
 _LATE = frozenset({"OTHER", "LANGUAGE"})
-"""Finish reasons that are failures only where nothing was said before them."""
+"""Finish reasons that are failures only if there was no content before them."""
 _CANDIDATE = frozenset({"content", "finishReason", "index"})
 _TEXT = ("candidates", 0, "content", "parts", 0, "text")
 
@@ -123,7 +112,7 @@ class GeminiDecoder(JsonDecoder):
             self._whole(index, part)
 
     def _text(self, index: int, part: dict[str, Any], signature: str) -> None:
-        """Text goes on until a text of the other kind comes, or one with a signature, which is its own."""
+        """A text continues until a text of the other kind comes, or one with a signature, which is separate."""
         text, kind = part["text"], PartKind.REASONING if part.get("thought") is True else PartKind.TEXT
         if not text:
             if signature:
@@ -203,7 +192,7 @@ class GeminiDecoder(JsonDecoder):
             self.builder.usage(self._usage)
 
     def _finish(self) -> None:
-        """The reasons, if all candidates have one; what else was said of the candidates goes with them."""
+        """Read the finish reasons, if all candidates have one; other fields of the candidates become extras."""
         extras: dict[str, Any] = {"candidates": self._rest} if self._rest else {}
         if self._blocked is not None and not self._words:
             self.builder.finish(FinishReason.CONTENT_FILTER, noted({**extras, "promptFeedback": self._blocked}))
@@ -217,6 +206,6 @@ class GeminiDecoder(JsonDecoder):
 
 
 def _index(candidate: dict[str, Any]) -> int:
-    """Which candidate it is; a server with one need not say so."""
+    """Return the index of the candidate, which servers with a single one may omit."""
     said = candidate.get("index")
     return said if is_count(said) else 0

@@ -1,8 +1,8 @@
 """Events -> chunks, each with the new parts of one candidate.
 
-Clients that keep the conversation forget a turn in which one chunk has no part, so that each has one: the last holds an
-empty text beside the finish reason and the usage, and an empty text keeps a silent line warm. Per token only the text
-is dumped; the bytes around it are made when the part begins.
+Clients that keep the conversation drop a turn in which one chunk has no part, so that each has one: the last contains
+an empty text beside the finish reason and the usage, and an empty text keeps an idle connection open. Per token only
+the text is dumped; the bytes around it are made when the part begins.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EMPTY: dict[str, Any] = {"text": ""}
 
 
 class _Part:
-    """A part that began: the bytes around its pieces, or the pieces of a call, which goes out when it is whole."""
+    """An open part: the bytes around its pieces, or the pieces of a call, which is written when it is complete."""
 
     __slots__ = ("after", "arguments", "before", "choice", "pieces", "started")
 
@@ -132,7 +132,7 @@ class GeminiEncoder:
             self._out.append(part.before + dumps(event.text) + part.after)
 
     def _begin(self, part: _Part) -> None:
-        """The first piece: a text behind a text runs together with it."""
+        """Write the first piece: a text directly after another one continues it."""
         part.pieces = True
         kind = PartKind.TEXT if part.started.kind is PartKind.REFUSAL else part.started.kind
         self._follow(part.choice, kind is PartKind.TEXT)
@@ -159,7 +159,7 @@ class GeminiEncoder:
             self._texts.discard(part.choice)
 
     def _call(self, part: _Part, status: MessageStatus, signature: str | None) -> None:
-        """A whole call. Clients run what an answer holds that ends well, so that one which a limit cut off is none."""
+        """Write a whole call. Clients run calls of answers that end well, so that one cut off by a limit is dropped."""
         if status is MessageStatus.INCOMPLETE and self._cut:
             self._context.lost.add(Feature.TOOL_CALL, "cut off inside its arguments")
             return
@@ -217,7 +217,7 @@ class GeminiEncoder:
             self._out.append(dumps(error_object(CANCELED)))
             return
         for interrupt in self._questions:
-            # A question for a person comes last; one about a call is told by that call.
+            # A question for a person comes last; one about a call is expressed by that call.
             if interrupt.call_id not in self._calls:
                 self._say(0, {"text": interrupt_text(interrupt)})
         known = own(event.extras)
@@ -249,7 +249,7 @@ def _is_cut(event: Event) -> bool:
 
 
 def _asks(config: Any) -> bool:
-    """Return whether the client asked for thoughts, in either spelling."""
+    """Return whether the client requested thoughts, in either spelling."""
     thinking = config.get("thinkingConfig") if isinstance(config, dict) else None
     said = thinking if isinstance(thinking, dict) else {}
     return (said.get("includeThoughts") or said.get("include_thoughts")) is True

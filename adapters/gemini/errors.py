@@ -1,7 +1,7 @@
 """Failures <-> Google's error object (docs/dialects/gemini.md).
 
-`{"error": {"code", "message", "status", "details"}}`, the same before a stream and inside it. Clients act on the HTTP
-status, on `status`, and on the details that say when to try again.
+`{"error": {"code", "message", "status", "details"}}`, the same before a stream and inside it. Clients use the HTTP
+status, `status`, and the delay for a retry in the details.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from typing import Any
 
 from bridge.codec import WireResponse, json_response
 from bridge.codec.counts import is_count
-from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.jsontext import dumps, read_json, text_of
 from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
-from bridge.dialects.gemini.wire import text_of
 from bridge.errors import BY_STATUS, KEY_REFUSED, RULES, ErrorCode, Failure
 
 _TYPE = "type.googleapis.com/google.rpc."
@@ -23,7 +22,7 @@ _DOMAIN = "dialect-bridge"
 _WORDS = {code: rule.grpc for code, rule in RULES.items()} | {ErrorCode.TOO_LARGE: "INVALID_ARGUMENT"}
 _SECONDS = re.compile(r"(\d{1,6})(?:\.\d{1,9})?s?")
 
-# The wire's `status` -> our code, said by a backend: what it says of keys is about the bridge's.
+# `status` of the wire -> code of the bridge, for backends: errors about keys are about the bridge's own.
 _CODES: dict[str, ErrorCode] = {
     "INVALID_ARGUMENT": ErrorCode.INVALID_REQUEST,
     "FAILED_PRECONDITION": ErrorCode.INVALID_REQUEST,
@@ -39,7 +38,7 @@ _CODES: dict[str, ErrorCode] = {
     "DEADLINE_EXCEEDED": ErrorCode.BACKEND_TIMEOUT,
 }
 _OWN_CODES = frozenset(map(str, ErrorCode)) - {ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN, ErrorCode.INTERNAL}
-"""Words of ours that mean the same when another bridge says them: its key check and its crash are not ours."""
+"""Codes of the bridge that mean the same when another bridge sends them, unlike its key check and its crash."""
 _LIMIT_TEXTS = ("input token count", "maximum number of tokens", "context length", "context window")
 _SHUT = (401, 403, 407)
 
@@ -78,7 +77,7 @@ def decode_error(wire: WireResponse) -> Failure:
     if error is None:
         code = BY_STATUS.get(wire.status, ErrorCode.BACKEND_ERROR)
         if code in (ErrorCode.INVALID_REQUEST, ErrorCode.NOT_FOUND, ErrorCode.CONFLICT):
-            code = ErrorCode.BACKEND_ERROR  # a proxy's page says nothing of the request: wrong address, crash
+            code = ErrorCode.BACKEND_ERROR  # a proxy's page does not concern the request: wrong address, crash
         text = KEY_REFUSED if code is ErrorCode.BACKEND_AUTH else f"The backend answered with status {wire.status}."
         failure = Failure(code, text)
     else:
@@ -88,7 +87,7 @@ def decode_error(wire: WireResponse) -> Failure:
 
 
 def error_in(value: Any) -> dict[str, Any] | None:
-    """The error that a JSON value tells of, in an array as well; None when it tells of none."""
+    """Return the error in a JSON value, or in an array; None if there is none."""
     if isinstance(value, list):
         return next((found for each in value if (found := error_in(each)) is not None), None)
     error = value.get("error") if isinstance(value, dict) else None
@@ -122,7 +121,7 @@ def _has_details(error: dict[str, Any]) -> bool:
 
 
 def _reason(details: list[dict[str, Any]]) -> str:
-    """The reason of the first `ErrorInfo`; ours in lower case."""
+    """Return the reason of the first `ErrorInfo`; the bridge's own in lower case."""
     info = next((each for each in details if each.get("@type") == _INFO), {})
     reason = text_of(info.get("reason"))
     return reason.lower() if info.get("domain") == _DOMAIN else reason

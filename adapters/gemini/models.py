@@ -7,16 +7,16 @@ from typing import Any
 
 from bridge.codec import ModelInfo, WireResponse, json_response
 from bridge.codec.counts import is_count
-from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.jsontext import dumps, read_json, text_of
 from bridge.dialects.gemini.errors import decode_error
-from bridge.dialects.gemini.wire import MODEL_PREFIX, text_of
+from bridge.dialects.gemini.wire import MODEL_PREFIX
 from bridge.errors import BackendError, BridgeError, ErrorCode
 
 _METHODS = ["generateContent", "streamGenerateContent", "countTokens"]
 
 
 def encode_models(infos: Sequence[ModelInfo]) -> WireResponse:
-    """All of them in one page, whatever page was asked for."""
+    """Return all of them in one page, whatever page was requested."""
     return json_response(dumps({"models": [_model(info) for info in infos]}))
 
 

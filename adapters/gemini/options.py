@@ -11,7 +11,7 @@ from bridge.codec.units import OffWord
 
 
 class FrontOptions(Options):
-    """Options of a route whose clients speak the Gemini API."""
+    """Options of a Gemini route."""
 
     reasoning: Literal["asked", "always", "drop"] = Field(
         "asked",
@@ -30,7 +30,7 @@ class FrontOptions(Options):
 
 
 class BackOptions(Options):
-    """Options of a backend that speaks the Gemini API."""
+    """Options of a Gemini backend."""
 
     prefix: str = Field(
         "v1beta",

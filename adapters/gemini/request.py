@@ -13,6 +13,7 @@ from typing import Any
 from bridge.codec import Context, WireRequest
 from bridge.codec.check import wrong
 from bridge.codec.jsontext import need_json, read_body
+from bridge.codec.tools import check_choice
 from bridge.dialects.gemini.contents import ContentReader, read_system
 from bridge.dialects.gemini.schema import json_schema
 from bridge.dialects.gemini.wire import ASIDES, MODEL_PREFIX, NAME, NOTES, Spelled, given, noted
@@ -65,10 +66,13 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     if stream and wire.path and wire.query.get("alt") != "sse":
         # Without `alt=sse` the stream is one JSON array.
         notes["array"] = True
+    tools, choice = _tools(body), _tool_choice(tool_config, notes)
+    if tool_config:
+        check_choice(choice, tools or (), tool_config.at("functionCallingConfig"))
     return Request(
         messages=messages,
-        tools=_tools(body),
-        tool_choice=_tool_choice(tool_config, notes),
+        tools=tools,
+        tool_choice=choice,
         model=_model(model, context),
         thread_id=wire.headers.get("x-session-id") or None,
         stream=stream,

@@ -1,7 +1,8 @@
 """Google's schema dialect, a subset of OpenAPI 3.0 with types in upper case, to JSON Schema and back.
 
-Towards JSON Schema everything has a place. Back, what the subset does not have is written in its words where it has
-some (`$ref` put in place, `const` as an enum, a list of types as `anyOf`), and left out where it has none.
+Everything can be expressed in JSON Schema. In the other direction, what the subset does not have is replaced by an
+equivalent if there is one (`$ref` is inlined, `const` becomes an enum, a list of types `anyOf`), and left out
+otherwise.
 """
 
 from __future__ import annotations
@@ -164,7 +165,7 @@ _READ = frozenset(
 
 
 def _join(out: Json, more: Json) -> None:
-    """All that both say: properties and required fields add up."""
+    """Combine both: properties and required fields add up."""
     for name, value in more.items():
         if name == "properties":
             out[name] = {**out.get(name, {}), **value}

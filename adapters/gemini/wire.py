@@ -1,4 +1,4 @@
-"""Words and small readers that both directions of the wire share."""
+"""Constants and small readers that both directions share."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from bridge.codec.check import Node
 from bridge.codec.counts import is_count
+from bridge.codec.jsontext import text_of
 from bridge.model import (
     Extras,
     FileRef,
@@ -28,7 +29,7 @@ ASIDES = "asides"
 """The key of parts that only Gemini understands, in a message's extras: pairs of an index among its parts and the part.
 """
 NOTES = "notes"
-"""The key of what a client said in this wire's own words, and that our model has as well."""
+"""The key for a client's values in this wire's notation that the model has as well."""
 MADE = "call_made"
 """How ids begin that are made here for calls without one: they are not sent to servers, which do not know them."""
 MODEL_PREFIX = "models/"
@@ -42,7 +43,7 @@ def camel(name: str) -> str:
 
 
 class Spelled(Node):
-    """An object of the schema: names may be camelCase or snake_case, and a single object stands for a list of one.
+    """An object of the schema: names may be camelCase or snake_case, and a single object may replace a list of one.
 
     Places in error messages are spelled as the client spelled them.
     """
@@ -73,18 +74,13 @@ def own(extras: Extras | None) -> dict[str, Any]:
 
 
 def noted(values: dict[str, Any]) -> Extras | None:
-    """`extras` that hold these values for this dialect, None when there are none."""
+    """Return `extras` with these values for this dialect, None if there are none."""
     return {NAME: values} if values else None
 
 
 def given(values: dict[str, Any]) -> dict[str, Any]:
     """The fields that are not null, which means absent here."""
     return {name: value for name, value in values.items() if value is not None}
-
-
-def text_of(value: Any) -> str:
-    """The value when it is a string, else an empty one."""
-    return value if isinstance(value, str) else ""
 
 
 # ------------------------------------------------------------------ finish reasons
@@ -164,8 +160,8 @@ def _kind_of(mime: str) -> MediaKind:
 
 
 def media_part(media: Media, *, guessed: bool = False) -> dict[str, Any]:
-    """The part of a medium. Its media type is mandatory, and tells what kind of medium it is; one that nobody knows is
-    told as `image/*` and the like, or `guessed` for servers that need a real one.
+    """Return the part of a medium. Its media type is required, and determines the kind of medium; an unknown one is
+    sent as `image/*` and the like, or `guessed` for servers that need a real one.
     """
     mime = (mime_of(media) if guessed else media.mime) or ""
     if _kind_of(mime) is not media.kind:

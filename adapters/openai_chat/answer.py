@@ -172,7 +172,7 @@ class _Assembler:
                 self._medium(choice, message_id, part)
 
     def _medium(self, choice: _Choice, message_id: str, part: Part) -> None:
-        """Pictures of a chat backend and its audio go back as they came, the rest as the option says."""
+        """Pictures of a chat backend and its audio are sent back unchanged, the rest according to the option."""
         extras = own(part.extras)
         if extras.get("streamed"):
             return  # put together from its pieces, which came as Raw
@@ -265,7 +265,7 @@ class _Assembler:
 
 
 def parse_response(wire: WireResponse, context: Context, options: BackOptions) -> list[Event]:
-    """The run that a response with a body in one piece tells of; what is no completion is a run that failed."""
+    """Return the run of a whole answer; anything else than a completion is a run that failed."""
     if wire.status >= 400:
         return _failed(decode_error(wire), context)
     value = read_json(wire.body)
@@ -274,7 +274,7 @@ def parse_response(wire: WireResponse, context: Context, options: BackOptions) -
         return decoder.feed(payloads_in(wire.body)) + decoder.close()
     if isinstance(value, dict):
         choices = value.get("choices")
-        if isinstance(choices, list) and any(isinstance(c, dict) for c in choices):
+        if isinstance(choices, list) and dict in map(type, choices):
             return ChatDecoder(context, options, streamed=False).whole(value)
     error = error_in(value)
     if error is not None:

@@ -10,7 +10,7 @@ from bridge.dialects.openai_chat.wire import merge, noted
 from bridge.model import Inline, Media, MediaKind
 
 TRANSCRIPT = "openai-chat transcript"
-"""The key of extras that marks a text as the words of a sound: chat clients have them in `audio`."""
+"""The key of extras that marks a text as the transcript of an audio: chat clients get it in `audio`."""
 
 
 def joined(pieces: list[dict[str, Any]]) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def joined(pieces: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def audio_from(total: dict[str, Any], audio_format: Any, streamed: bool) -> Media:
-    """The audio for other dialects. A chat client of a stream had its pieces already, which `streamed` says."""
+    """Return the audio for other dialects. A chat client of a stream has had its pieces, which `streamed` marks."""
     words = total.get("transcript")
     extras = {k: v for k, v in total.items() if k not in ("data", "transcript")}
     if streamed:

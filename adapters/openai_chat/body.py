@@ -32,12 +32,14 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
         "stream": request.stream,
     }
     _set(body, request, options, context)
-    _set_metadata(body, request, context)
+    if request.metadata:
+        _set_metadata(body, request, context)
     stream_options = extras.pop("stream_options", None)
     if request.stream and options.include_usage:
         given = stream_options if isinstance(stream_options, dict) else {}
         body["stream_options"] = {**given, "include_usage": True}
-    body.update(shared_fields(request, NAME))
+    if request.shared:
+        body.update(shared_fields(request, NAME))
     _record_losses(request, context)
     set_cache(body, request, options.prompt_cache, context.lost)
     body.update(extras)
@@ -53,7 +55,7 @@ def _set(body: dict[str, Any], request: Request, options: BackOptions, context: 
         fields = zip((*_SAMPLING, options.max_tokens_field), sampling, strict=True)
         body.update({name: value for name, value in fields if value is not None})
     # An empty list is refused by OpenAI, and so are the two fields about tools without any.
-    if tools := supported(request, NAME, context.lost):
+    if request.tools and (tools := supported(request, NAME, context.lost)):
         body["tools"] = [_tool(t) for t in tools]
         if request.tool_choice is not None:
             body["tool_choice"] = _tool_choice(request.tool_choice, tools)
@@ -63,15 +65,13 @@ def _set(body: dict[str, Any], request: Request, options: BackOptions, context: 
         body["response_format"] = _response_format(request.response_format)
     if request.reasoning_effort is not None:
         body["reasoning_effort"] = request.reasoning_effort
-    if (user := user_of(request, context.lost)) is not None:
+    if request.user_id is not None and (user := user_of(request, context.lost)) is not None:
         body["user"] = user
 
 
 def _set_metadata(body: dict[str, Any], request: Request, context: Context) -> None:
     """OpenAI takes 16 pairs of strings and refuses anything else, so what another dialect calls metadata stays here."""
     metadata = request.metadata
-    if not metadata:
-        return
     if fits_metadata(metadata) or NAME in (request.extras or {}):
         body["metadata"] = metadata
     else:
@@ -85,7 +85,7 @@ def _record_losses(request: Request, context: Context) -> None:
         context.lost.add(Feature.STATE)
     if request.thread_id is not None and request.thread_id not in request.metadata.values():
         context.lost.add(Feature.THREAD_ID)
-    if request.has_fields_of_others(NAME, SHARED):
+    if request.extras and request.has_fields_of_others(NAME, SHARED):
         context.lost.add(Feature.EXTRAS, "fields of other dialects")
 
 

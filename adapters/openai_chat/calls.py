@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bridge.codec.jsontext import is_number, loads
+from bridge.codec.jsontext import is_number, is_object, text_of
 from bridge.dialects.openai_chat.wire import noted, without_empty
 from bridge.model import Builder, PartKind, json_text
 
@@ -38,8 +38,9 @@ class _Call:
         self.pieces: list[str] = []
         self.extras: dict[str, Any] = {}
         self.late = False
-        # How many pieces of the arguments were looked at, whether these end within a string or behind a backslash, how
-        # many brackets are open there, and whether the object is over: 1, or -1 if there is none or more follows it.
+        # How many pieces of the arguments were examined, whether they end within a string or after a backslash, how
+        # many brackets are open there, and whether the object is complete: 1, or -1 if there is none or more follows
+        # it.
         self._seen = 0
         self._quoted = self._escaped = False
         self._depth = 0
@@ -57,7 +58,7 @@ class _Call:
             if self._over and not piece.isspace():
                 self._over = -1
             elif not self._over and self._closes(piece):
-                self._over = 1 if _is_object("".join(pieces[: self._seen])) else -1
+                self._over = 1 if is_object("".join(pieces[: self._seen])) else -1
         return self._over > 0
 
     def _closes(self, piece: str) -> bool:
@@ -128,7 +129,7 @@ class Calls:
             function.pop("input", None)
         if not isinstance(function, dict):
             function = {}
-        call_id, name = _text(fragment.get("id")), _text(function.get("name"))
+        call_id, name = text_of(fragment.get("id")), text_of(function.get("name"))
         arguments = _arguments(function.get("arguments"))
         call = self._find(fragment.get("index"), call_id, name, arguments, position)
         if call is None:
@@ -177,7 +178,7 @@ class Calls:
         return known
 
     def _begun_without_index(self, call_id: str, name: str) -> _Call | None:
-        """The last call, when this fragment goes on with it: servers count in some fragments only."""
+        """Return the last call if this fragment continues it: some servers number only some fragments."""
         last = self._last
         if last is None or last.indexed:
             return None
@@ -231,17 +232,6 @@ class Calls:
             more["type"] = "custom"
         call.late = call.late or (call.opened and any(call.extras.get(k) != v for k, v in more.items()))
         call.extras.update(more)
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(loads(text), dict)
-    except ValueError:
-        return False
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _number(index: Any) -> int | None:

@@ -1,4 +1,4 @@
-"""The dialect `openai-chat`: chat completions, as every server that calls itself OpenAI-compatible speaks them.
+"""The dialect `openai-chat`: chat completions, of all servers that are called OpenAI-compatible.
 
 Rule of thumb: accept everything, emit only the strict form. A bridge that copies a backend's quirks to its clients
 fails with the real SDK, mostly silently.

@@ -29,7 +29,7 @@ from bridge.dialects.openai_chat.wire import (
 )
 from bridge.errors import ErrorCode, Failure
 from bridge.model import SHARED, Event, Extras, FinishReason, Media, MediaKind, PartKind, Raw, source_of
-from bridge.model.surrogates import mend
+from bridge.model.surrogates import repair
 
 _CHUNK_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation"})
 _TOLD_KEYS = _CHUNK_KEYS | {"error"}
@@ -77,7 +77,7 @@ class ChatDecoder(JsonDecoder):
         self._run_fields: dict[str, Any] = {}
 
     def whole(self, completion: dict[str, Any]) -> list[Event]:
-        """The events of a completion in one piece, which is over even when it does not say why."""
+        """Return the events of a whole completion, which is complete even without a finish reason."""
         self.read(completion, None)
         self.end_mark()
         return self.builder.take()
@@ -107,7 +107,7 @@ class ChatDecoder(JsonDecoder):
             self.fail(Failure(ErrorCode.BACKEND_ERROR, "The backend ended its answer with an error."))
 
     def _learn(self, chunk: dict[str, Any]) -> None:
-        """Let the next chunk be read by its text alone, if this one said one text and nothing else."""
+        """Let the next chunk be read by its text alone, if this one contained one text and nothing else."""
         if self._plain is not None and len(chunk["choices"]) == 1 and not chunk.get("usage"):
             name, index = self._plain
             field = "delta" if type(chunk["choices"][0].get("delta")) is dict else "message"
@@ -141,7 +141,7 @@ class ChatDecoder(JsonDecoder):
             self._run_fields.update(_unknown(chunk))
 
     def _begin(self) -> None:
-        """The first real fact: what is known of the run goes out with it."""
+        """Begin the run at the first fact, with what is known of it."""
         self._started = True
         extras = {"id": self._known["id"], **self._run_fields} if "id" in self._known else dict(self._run_fields)
         self.builder.begin(
@@ -155,7 +155,7 @@ class ChatDecoder(JsonDecoder):
             self.builder.usage(report)
 
     def _rest(self, chunk: dict[str, Any], choices: Any) -> None:
-        """Errors, which may stand beside choices (capture openrouter-error-midstream), and unknown fields."""
+        """Read errors, which may be beside choices (capture openrouter-error-midstream), and unknown fields."""
         if "error" in chunk or choices is None:
             error = error_in(chunk)
             if error is not None:
@@ -184,7 +184,7 @@ class ChatDecoder(JsonDecoder):
             content = delta.get("content")
             plain = len(delta) == 1 or _PLAIN.issuperset(delta)
             if type(content) is str and plain and not self._split_think:
-                if content:  # the first one says the role and nothing else
+                if content:  # the first one contains only the role
                     lane = self._lanes.get(index) or self._open(index)
                     if lane.calls.open:
                         lane.calls.settle()
@@ -296,7 +296,7 @@ class ChatDecoder(JsonDecoder):
             if type(words) is str and words:
                 key = TRANSCRIPT, index
                 self.builder.open_part(key, index, PartKind.TEXT, extras={TRANSCRIPT: {}})
-                self.builder.delta(key, mend(words))
+                self.builder.delta(key, repair(words))
         for image in images if type(images) is list else ():
             if not self._image(index, image):
                 self._raw(index, {"images": [image]})
@@ -327,7 +327,7 @@ class ChatDecoder(JsonDecoder):
             error = error_in(choice)
             if error is not None:
                 self.fail(failure_of(error))
-            self._error_word = True  # the text may stand at the end of the chunk
+            self._error_word = True  # the text may be at the end of the chunk
             return
         lane = self._open(index)
         if lane.finished is None:
@@ -362,7 +362,7 @@ class ChatDecoder(JsonDecoder):
                 self._sound(index, joined(lane.audio))
 
     def _sound(self, index: int, audio: dict[str, Any]) -> None:
-        """One whole sound, after its words."""
+        """Add one whole audio, after its transcript."""
         self.builder.end_part((TRANSCRIPT, index))
         if audio.get("data"):
             self.builder.add(index, audio_from(audio, self._audio_format, self._streamed))

@@ -1,7 +1,8 @@
 """Events -> chunks, in the strict form of the official API and nothing else.
 
-Real clients join, add and overwrite what they get, so each fact is said once, in the order they expect. Per token only
-the text is dumped; the bytes around it are made when the part begins (docs/architecture.md, "Where speed matters").
+Real clients concatenate, append and overwrite what they get, so each fact is sent once, in the order they expect. Per
+token only the text is dumped; the bytes around it are made when the part begins (docs/architecture.md, "Where speed
+matters").
 """
 
 from __future__ import annotations
@@ -94,8 +95,8 @@ class _Choice:
 
 @dataclass(slots=True)
 class _Part:
-    """An open part: the bytes before and after its next piece. `twin` stands between two copies of the piece; it is
-    empty before the first piece of a text of the message `message_id`.
+    """An open part: the bytes before and after its next piece. `twin` is between two copies of the piece; it is empty
+    before the first piece of a text of the message `message_id`.
     """
 
     choice: int
@@ -151,7 +152,7 @@ class ChatEncoder:
         return out
 
     def close(self) -> list[FrameLike]:
-        """Nothing: `[DONE]` goes out with the terminal event, in the same write."""
+        """Write nothing: `[DONE]` is written with the terminal event, at once."""
         return []
 
     # -------------------------------------------------------------- per token
@@ -278,7 +279,7 @@ class ChatEncoder:
         return _Part(index, *self._around(index, '"reasoning_content":'), twin=b',"reasoning":')
 
     def _call_started(self, event: PartStarted, index: int) -> None:
-        """The first fragment: index, id, type and name, each said once; the rest is arguments only."""
+        """Write the first fragment: index, id, type and name, each once; the rest is arguments only."""
         if event.origin is not Origin.FUNCTION:
             self._context.lost.add(Feature.TOOL_ORIGIN)
         choice = self._open(index, None)
@@ -384,7 +385,7 @@ class ChatEncoder:
 
     def _finished(self, event: RunFinished) -> None:
         if event.reason is FinishReason.CANCELED:
-            # The wire has no word for it, and `stop` would be a lie
+            # The wire has no reason for it, and `stop` would be wrong
             self._context.lost.add(Feature.FINISH_CANCELED, "sent as an error")
             self._out.append(dumps({"error": error_object(CANCELED)}))
             return
@@ -432,8 +433,8 @@ def _entry(choice: _Choice, path: str, entry: Any) -> Any:
     return {**entry, "index": number}
 
 
-# Functions of the class, not methods bound to each encoder: those would tie every encoder to itself, and all that a
-# stream said would stay in memory until the cycle collector comes by.
+# Functions of the class, not bound methods: those would create reference cycles, which keep the data of a stream in
+# memory until the cycle collector runs.
 _HANDLERS: dict[type, Callable[[ChatEncoder, Any], None]] = {
     TextDelta: ChatEncoder._delta,
     ReasoningDelta: ChatEncoder._delta,

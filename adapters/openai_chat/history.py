@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, Feature
-from bridge.codec.media import request_feature, result_words
-from bridge.codec.openai import audio_format, breakpoint_of, source_words
+from bridge.codec.media import request_feature, result_as_text
+from bridge.codec.openai import audio_format, breakpoint_of, describe_source
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.wire import NAME, merge, own
@@ -70,9 +70,10 @@ class MessageWriter:
 
     def _message(self, message: Message, path: str) -> list[Wire]:
         """One message; results inside it become messages of their own, after the calls and before a user's words."""
-        if message.role != "tool" and len(message.parts) == 1 and (text := _plain(message.parts[0])):
+        part = message.parts[0] if len(message.parts) == 1 and message.role != "tool" else None
+        if type(part) is Text and part.text and not part.extras:
             wire = self._head(message, self._role(message))  # as most are
-            wire["content"] = text
+            wire["content"] = part.text
             return [wire]
         results = [self._result(p) for p in message.parts if isinstance(p, ToolResult)]
         others: list[tuple[int, Part]] = [(n, p) for n, p in enumerate(message.parts) if not isinstance(p, ToolResult)]
@@ -96,7 +97,8 @@ class MessageWriter:
         head: Wire = {"role": role, "content": None}
         if message.name:
             head["name"] = message.name
-        head.update(own(message.extras))
+        if message.extras:
+            head.update(own(message.extras))
         return head
 
     def _other(self, message: Message, parts: list[tuple[int, Part]], path: str) -> Wire:
@@ -178,7 +180,7 @@ class MessageWriter:
         """A part of a result as text. A picture is no text: as bytes it would fill the model's window with base64."""
         wire = _media(part) if isinstance(part, Media) else None
         if wire is None or not isinstance(part, Media):
-            return result_words([part], self._lost, request_feature)
+            return result_as_text([part], self._lost, request_feature)
         note = {"type": "text", "text": f"The {part.kind} in the result of call {call_id}:"}
         self._pictures.setdefault(call_id, []).extend([note, wire])
         return f"[{part.kind}: shown below]"
@@ -220,7 +222,7 @@ class MessageWriter:
             self._lost.add(request_feature(media), "sent as text")
             return {"type": "text", "text": as_text(media)}
         raise Unsupported(
-            f"{path}: this backend accepts no {media.kind} {source_words(media.source)}; "
+            f"{path}: this backend accepts no {media.kind} {describe_source(media.source)}; "
             "send it as text, or leave it out.",
             param=path,
         )
@@ -274,11 +276,6 @@ def _parts_of(content: str | list[Wire]) -> list[Wire]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     return content
-
-
-def _plain(part: Part) -> str:
-    """The words of a text without fields of its own; empty for anything else."""
-    return part.text if type(part) is Text and not part.extras else ""
 
 
 def _shortest(parts: list[Wire]) -> str | list[Wire] | None:

@@ -27,6 +27,7 @@ from bridge.model import (
     source_of,
 )
 
+_USUAL = frozenset({"role", "content", "name"})
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
@@ -45,13 +46,13 @@ class MessageReader:
             return self._assistant(node)
         if role in ("tool", "function"):
             return self._result(node, role)
-        if node.get("content") is None:
+        if node.value.get("content") is None:
             wrong(node.at("content"), "a string or a list of parts", None, missing="content" not in node.value)
-        rest = node.rest({"role", "content", "name"})
+        rest = node.rest(_USUAL)
         parts = read_content(node)
         if role != "user":
             _marked_odd(parts)
-        return Message(role, parts, None, node.string("name"), extras=noted(rest))
+        return Message(role, parts, None, node.string("name"), extras=noted(rest) if rest else None)
 
     def _assistant(self, node: Node) -> Message:
         known = {"role", "content", "name", "refusal", "tool_calls", "function_call"}
@@ -151,7 +152,7 @@ def _arguments(node: Node, field: str) -> str:
 
 def read_content(node: Node) -> list[Part]:
     """`content`: a string, a list of parts, or nothing."""
-    value = node.get("content")
+    value = node.value.get("content")
     if value is None or value == "":
         return []
     if isinstance(value, str):

@@ -11,7 +11,7 @@ from bridge.codec.units import OffWord
 
 
 class FrontOptions(Options):
-    """Options of a route whose clients speak chat completions."""
+    """Options of a chat completions route."""
 
     reasoning_field: Literal["reasoning_content", "reasoning", "both", "reasoning_details"] = Field(
         "reasoning_content",
@@ -33,7 +33,7 @@ class FrontOptions(Options):
 
 
 class BackOptions(Options):
-    """Options of a backend that speaks chat completions."""
+    """Options of a chat completions backend."""
 
     include_usage: bool = Field(
         True, description="Request token counts in streams; off for servers that reject stream_options."

@@ -12,6 +12,7 @@ from bridge.codec import Context, WireRequest
 from bridge.codec.check import Node, model_in, wrong
 from bridge.codec.jsontext import need_json, read_body
 from bridge.codec.openai import COMMON
+from bridge.codec.tools import check_choice
 from bridge.dialects.openai_chat.messages import MessageReader
 from bridge.dialects.openai_chat.wire import NAME, noted, own
 from bridge.model import HistoryMode, Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
@@ -56,7 +57,7 @@ _SAMPLING = frozenset(
         "presence_penalty",
     }
 )
-_TYPED = frozenset({"logprobs", "store", "top_logprobs", "logit_bias", "service_tier"})
+_TYPED = frozenset({"stream_options", "logprobs", "store", "top_logprobs", "logit_bias", "service_tier"})
 
 
 def decode_request(wire: WireRequest, context: Context) -> Request:
@@ -70,7 +71,8 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     reader = MessageReader(context.make_id)
     extras = body.rest(KNOWN)
     metadata = body.object("metadata")
-    _check_extras(body)
+    if not _TYPED.isdisjoint(body.value):
+        _check_extras(body)
     request = Request(
         messages=[reader.read(node) for node in body.objects("messages")],
         model=model,
@@ -78,15 +80,17 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         user_id=body.string("user"),
         stream=body.boolean("stream") or False,
         history=HistoryMode.FULL,
-        response_format=_response_format(body, extras),
+        response_format=_response_format(body, extras) if "response_format" in body.value else None,
         reasoning_effort=body.string("reasoning_effort"),
         metadata=dict(metadata.value) if metadata else {},
         extras={NAME: extras},
-        shared={name: value for name, value in extras.items() if name in COMMON},
+        shared={name: value for name, value in extras.items() if name in COMMON} if extras else {},
     )
     if not _TOOLING.isdisjoint(body.value):
         request.tools = _tools(body)
         request.tool_choice = _tool_choice(body, request.tools or [])
+        path = "function_call" if body.get("tool_choice") is None else "tool_choice"
+        check_choice(request.tool_choice, request.tools or (), path)
         request.parallel_tool_calls = body.boolean("parallel_tool_calls")
     if not _SAMPLING.isdisjoint(body.value):
         request.sampling = _sampling(body)
@@ -98,8 +102,6 @@ def _check_extras(body: Node) -> None:
     options = body.object("stream_options")
     if options is not None:
         options.boolean("include_usage")
-    if _TYPED.isdisjoint(body.value):
-        return
     for name in ("logprobs", "store"):
         body.boolean(name)
     body.integer("top_logprobs")

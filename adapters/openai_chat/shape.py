@@ -1,4 +1,4 @@
-"""The shape of answers that the stream and the completion object have in common: names, words, whole parts."""
+"""The parts that streamed chunks and the completion object have in common: names, words, whole parts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
 
 
 def first_keys(extras: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a fragment's own that stand beside `id` and `function` (Gemini's `extra_content`)."""
+    """A fragment's own fields beside `id` and `function` (Gemini's `extra_content`)."""
     return {k: v for k, v in extras.items() if k not in ("function", "type")}
 
 
@@ -29,7 +29,7 @@ def wants_usage(context: Context, usage: UsageReported | None) -> bool:
 
 
 def model_of(started: RunStarted | Answer, context: Context) -> str:
-    """The model a client is shown: never null, the SDK's type says so."""
+    """Return the model shown to a client: never null, as the SDK's type demands."""
     requested = context.request.model if context.request else None
     return started.model or context.model or requested or ""
 
@@ -48,9 +48,9 @@ def finish_word(reason: FinishReason | None, has_calls: bool) -> str:
 
 
 def audio_of(part: Any, context: Context) -> dict[str, Any] | None:
-    """The `audio` object for a sound whose bytes are here, None for any other part.
+    """Return the `audio` object for an audio with inline bytes, None for any other part.
 
-    Nobody keeps a sound that no chat backend made: it expires at once.
+    An audio that no chat backend made is not stored: it expires at once.
     """
     if not isinstance(part, Media) or part.kind is not MediaKind.AUDIO or not isinstance(part.source, Inline):
         return None

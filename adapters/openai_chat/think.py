@@ -17,7 +17,7 @@ class ThinkSplitter:
         self._held = ""
 
     def feed(self, text: str) -> Iterator[tuple[PartKind, str]]:
-        """The pieces of text and reasoning that are certain by now, none of them empty."""
+        """Return the pieces of text and reasoning that are certain by now, none of them empty."""
         text = self._held + text
         self._held = ""
         while True:

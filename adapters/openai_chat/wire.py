@@ -1,4 +1,4 @@
-"""Words and small readers that both directions of the wire share."""
+"""Constants and small readers that both directions share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FINISH: dict[str, FinishReason] = {
     "tool_calls": FinishReason.TOOL_CALLS,
     "function_call": FinishReason.TOOL_CALLS,
 }
-"""Finish words of backends; every other word (`stop`, `eos`, `end_turn`) is a normal end."""
+"""Finish reasons of backends; every other one (`stop`, `eos`, `end_turn`) is a normal end."""
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Servers use either; when one delta holds both, the first non-empty one is read."""
@@ -36,21 +36,23 @@ def own(extras: Extras | None) -> dict[str, Any]:
 
 
 def noted(values: dict[str, Any]) -> Extras | None:
-    """`extras` that hold these values for this dialect, None when there are none."""
+    """Return `extras` with these values for this dialect, None if there are none."""
     return with_mark({NAME: values}, values) if values else None
 
 
 def shared(values: dict[str, Any], names: Set[str]) -> Extras | None:
     """`extras` that hold the values of these names for all dialects, and the others for this one."""
-    extras = {
-        SHARED: {k: v for k, v in values.items() if k in names},
-        NAME: {k: v for k, v in values.items() if k not in names},
-    }
-    return {key: found for key, found in extras.items() if found} or None
+    if names.isdisjoint(values):
+        return {NAME: values} if values else None
+    known = {k: v for k, v in values.items() if k in names}
+    rest = {k: v for k, v in values.items() if k not in names}
+    return {SHARED: known, NAME: rest} if rest else {SHARED: known}
 
 
 def without_empty(values: dict[str, Any]) -> dict[str, Any]:
-    """The fields that say something: null, empty strings, lists and objects are left out, 0 and false are kept."""
+    """Return the fields that are not empty: null, empty strings, lists and objects are left out, 0 and false are
+    kept.
+    """
     return {k: v for k, v in values.items() if v or v == 0}
 
 
@@ -61,9 +63,9 @@ _COUNTS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 
 
 def read_usage(value: dict[str, Any]) -> UsageReported | None:
-    """A usage object that says something; None for `{}` and for one of nulls or zeros, which servers send as well.
+    """Return a usage object with counts; None for `{}` and for nulls or zeros, which servers send as well.
 
-    What has no field of ours (audio tokens, cost, ...) is noted, so that a chat client gets it back.
+    Fields that the model does not have (audio tokens, cost, ...) are kept, so that a chat client gets them back.
     """
     taken, given = whole(value.get("prompt_tokens")), whole(value.get("completion_tokens"))
     total = whole(value.get("total_tokens"))
@@ -77,7 +79,7 @@ def read_usage(value: dict[str, Any]) -> UsageReported | None:
             cached = whole(value.get("prompt_cache_hit_tokens"))  # DeepSeek, capture deepseek-reasoning
         reasoning = _count(value.get("completion_tokens_details"), "reasoning_tokens")
         rest = without_empty({k: v for k, v in value.items() if k not in _COUNTS})
-    return UsageReported(taken, given, total, cached, reasoning, noted(rest))
+    return UsageReported(taken, given, total, cached, reasoning, noted(rest) if rest else None)
 
 
 def _count(value: Any, name: str) -> int | None:
@@ -85,9 +87,9 @@ def _count(value: Any, name: str) -> int | None:
 
 
 def write_usage(usage: UsageReported | None, lost: Losses) -> dict[str, Any]:
-    """The usage object of the wire, whose three counts are never absent (the SDK's type says so).
+    """Return the usage object of the wire, whose three counts are never absent (as the SDK's type demands).
 
-    Clients that asked for it read it unseen, so that one that nobody told is zeros, which is noted as a loss.
+    Clients that request it read it unchecked, so that an unreported one is zeros, which is noted as a loss.
     """
     if usage is None:
         lost.add(Feature.USAGE, NOT_REPORTED)
@@ -133,7 +135,7 @@ def merge(total: dict[str, Any], delta: dict[str, Any]) -> None:
 
 
 def _merge_entry(entries: list[Any], entry: Any) -> None:
-    """An entry with an `index` goes on with the one of that index (`reasoning_details`), any other is a new one."""
+    """An entry with an `index` continues the one with that index (`reasoning_details`), any other is a new one."""
     index = entry.get("index") if isinstance(entry, dict) else None
     for position, known in enumerate(entries if type(index) is int else ()):
         if isinstance(known, dict) and known.get("index") == index:

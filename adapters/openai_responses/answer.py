@@ -35,7 +35,7 @@ def assemble(events: Sequence[Event], context: Context) -> WireResponse:
 
 
 def parse_response(wire: WireResponse, context: Context) -> list[Event]:
-    """The run that a response with a body in one piece tells of; what is no response object is a run that failed."""
+    """Return the run of a whole answer; anything else than a response object is a run that failed."""
     decoder = ResponsesDecoder(context)
     if wire.status >= 400:
         return decoder.close(decode_error(wire))

@@ -24,7 +24,7 @@ def answer_so_far(events: Sequence[Event], context: Context) -> StoredAnswer:
 
 
 def encode_queued(context: Context) -> list[FrameLike]:
-    """The events before the run begins; those of `ResponsesEncoder` are numbered behind them."""
+    """Return the events before the run begins; those of `ResponsesEncoder` are numbered after them."""
     response = _queued(context)
     events = [{"type": kind, "sequence_number": n, "response": response} for n, kind in enumerate(QUEUED)]
     return [Frame(dumps(event), kind) for event, kind in zip(events, QUEUED, strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, Feature, WireRequest
-from bridge.codec.jsontext import dumps
+from bridge.codec.jsontext import dict_of, dumps
 from bridge.codec.openai import SHARED, fits_metadata, set_cache, shared_fields, user_of
 from bridge.codec.tools import supported
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS
@@ -13,7 +13,7 @@ from bridge.dialects.openai_responses.history import ItemWriter
 from bridge.dialects.openai_responses.options import BackOptions
 from bridge.dialects.openai_responses.stored import theirs
 from bridge.dialects.openai_responses.tools import write_format, write_tool_choice, write_tools
-from bridge.dialects.openai_responses.wire import NAME, dict_of, own
+from bridge.dialects.openai_responses.wire import NAME, own
 from bridge.model import Message, Request, Text
 
 _HELD = ("context", "state", "resume")

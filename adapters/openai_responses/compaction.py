@@ -1,8 +1,8 @@
-"""Compaction: a conversation becomes one item, which stands for it from then on.
+"""Compaction: a conversation is replaced by one item with its summary.
 
-Clients ask for it by an item `compaction_trigger` at the end of their input, or by `POST /responses/compact`. The model
-is asked for a summary, whatever the backend, and the item holds it: plain text in base64 behind a mark, so that every
-process reads it, also after a restart. Clients could say the same in a message of theirs, so nothing signs it.
+Clients request it by an item `compaction_trigger` at the end of their input, or by `POST /responses/compact`. The model
+writes a summary, whatever the backend, and the item contains it: plain text in base64 after a marker, so that every
+process reads it, also after a restart. It is not signed, as clients could send the same in a message of theirs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import binascii
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bridge.dialects.openai_responses.wire import NAME, dict_of, noted, own
+from bridge.codec.jsontext import dict_of
+from bridge.dialects.openai_responses.wire import NAME, noted, own
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Data, FinishReason, Message, PartKind, Raw, Request
 from bridge.model import events as ev
@@ -55,7 +56,7 @@ def unpack(content: str) -> str | None:
 
 
 def with_trigger(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the body of `POST /responses` that asks for the same compaction."""
+    """Return the body of `POST /responses` that requests the same compaction."""
     items = body.get("input")
     if isinstance(items, str):
         items = [{"role": "user", "content": items}]
@@ -67,7 +68,7 @@ def with_trigger(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def asks(message: Message) -> bool:
-    """Return whether the message stands for a trigger."""
+    """Return whether the message is a trigger."""
     return bool(own(message.extras).get(TRIGGER))
 
 
@@ -77,7 +78,7 @@ def is_wanted(request: Request | None) -> bool:
 
 
 def is_object(request: Request | None) -> bool:
-    """Return whether the client asked for the compaction alone, by `POST /responses/compact`."""
+    """Return whether the client requested only the compaction, by `POST /responses/compact`."""
     return request is not None and is_wanted(request) and bool(own(request.messages[-1].extras).get("alone"))
 
 
@@ -127,7 +128,7 @@ class Compaction:
 
 
 def _is_about(event: dict[str, Any]) -> bool:
-    """Return whether an event of a backend of this dialect tells of a compaction item."""
+    """Return whether an event of a backend of this dialect concerns a compaction item."""
     return event.get("type") == "response.compaction.compacting" or dict_of(event.get("item")).get("type") in KINDS
 
 

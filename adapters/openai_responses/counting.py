@@ -28,7 +28,7 @@ def count_request(request: Request, context: Context) -> WireRequest:
 
 
 def encode_count(tokens: int, estimated: bool) -> WireResponse:
-    """`estimated` stands in the body only where it is true; the SDK's type ignores it."""
+    """`estimated` is in the body only if it is true; the SDK's type ignores it."""
     more = {"estimated": True} if estimated else {}
     return json_response(dumps({"object": "response.input_tokens", "input_tokens": tokens, **more}))
 

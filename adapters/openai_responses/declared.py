@@ -1,8 +1,8 @@
 """Tools that clients run and that are no plain functions, as functions for backends of other dialects.
 
-A tool whose input is free text (`custom`) is a function with one argument, `input`, and the members of a namespace are
-functions whose names begin with its name. Calls of both are told to clients as they declared them, and calls and
-results in the history are read back the same way. Backends of this dialect get all of it as it came.
+A tool with free text as input (`custom`) is a function with one argument, `input`, and the members of a namespace are
+functions whose names begin with its name. Calls of both are sent to clients in the form that they declared, and calls
+and results in the history are read back the same way. Backends of this dialect get all of it unchanged.
 
 Notes on such a tool, in `extras`: `whole` (the tool as it came), `within` (another one of the list, or an item, holds
 it), `free` (its input is free text), `named` (fields of its calls: `name`, `namespace`).
@@ -28,7 +28,7 @@ _RUN_BY_CLIENTS = frozenset({FUNCTION, "custom", "namespace"})
 
 
 def free(node: Node) -> Tool:
-    """A tool whose input is free text. Other models are told of its grammar in words: nothing holds them to it."""
+    """A tool with free text as input. Other models get its grammar as a description, which they may violate."""
     lines = [node.string("description") or ""]
     form = node.object("format")
     if form is not None and (grammar := form.string("definition")):
@@ -44,7 +44,7 @@ def free(node: Node) -> Tool:
 
 
 def members(node: Node, tools: list[Tool]) -> list[Tool]:
-    """The tools of a namespace, of which the first one stands for the whole of it on this wire.
+    """The tools of a namespace, of which the first one represents the whole of it on this wire.
 
     One that the provider runs keeps its name and may stay out even where others of its kind may not.
     """

@@ -11,22 +11,12 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import is_number, repaired
+from bridge.codec.jsontext import dict_of, is_number, repaired, text_of
 from bridge.codec.openai import error_in, failure_of
 from bridge.dialects.openai_responses.errors import failure_in
 from bridge.dialects.openai_responses.reading import KINDS, Items, Key, Wire, is_known, response_in
 from bridge.dialects.openai_responses.response import OURS
-from bridge.dialects.openai_responses.wire import (
-    CONTENT,
-    HALVES,
-    NAME,
-    SUMMARY,
-    dict_of,
-    dicts_in,
-    noted,
-    read_usage,
-    text_of,
-)
+from bridge.dialects.openai_responses.wire import CONTENT, HALVES, NAME, SUMMARY, dicts_in, noted, read_usage
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, FinishReason, PartKind, Raw
 
@@ -77,7 +67,7 @@ class ResponsesDecoder(JsonDecoder):
         return True
 
     def _stranger(self, event: Wire, kind: str | None) -> None:
-        """Something that is no event of a response: an error of another shape, or nothing that concerns us."""
+        """Read an object that is not an event of a response: an error of another shape, or nothing of interest."""
         error = error_in(event)
         if error is not None:
             self.fail(failure_of(error))
@@ -103,7 +93,7 @@ class ResponsesDecoder(JsonDecoder):
         )
 
     def _over(self, event: Wire) -> None:
-        """The last event, with the whole answer. What its status says goes before the name of the event."""
+        """Read the last event, with the whole answer. Its status takes precedence over the name of the event."""
         response = response_in(event)
         self._begun(event)
         for index, value in enumerate(dicts_in(response.get("output"))):
@@ -131,7 +121,7 @@ class ResponsesDecoder(JsonDecoder):
         self.builder.end()
 
     def _failed(self, event: Wire) -> None:
-        """`response.failed`, whatever status stands in it."""
+        """Read `response.failed`, whatever its status."""
         response = response_in(event)
         self._over({**event, "response": {**response, "status": "failed"}})
 
@@ -185,7 +175,7 @@ class ResponsesDecoder(JsonDecoder):
             self._spot, self._key = spot, key
 
     def _learn(self, event: Wire, key: Key) -> None:
-        """The event was a piece of the open part `key` and said nothing else."""
+        """The event was a piece of the open part `key` and contained nothing else."""
         part = self.builder.part(key)
         self.repeat.learn(event, ("delta",), part, number="sequence_number", padding="obfuscation")
 

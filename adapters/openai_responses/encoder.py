@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
 from bridge.codec.counts import NOT_REPORTED
-from bridge.codec.jsontext import dumps
+from bridge.codec.jsontext import dict_of, dumps
 from bridge.codec.media import answer_feature
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.openai_responses.compaction import Compaction, is_wanted
@@ -41,7 +41,7 @@ from bridge.dialects.openai_responses.output import (
 from bridge.dialects.openai_responses.raw import RawItems
 from bridge.dialects.openai_responses.response import QUEUED, is_background, new_response, overlaid
 from bridge.dialects.openai_responses.stored import facts, keep, ours
-from bridge.dialects.openai_responses.wire import CANCELED, NAME, SUMMARY, dict_of, logprobs_in, own, write_usage
+from bridge.dialects.openai_responses.wire import CANCELED, NAME, SUMMARY, logprobs_in, own, write_usage
 from bridge.errors import Failure
 from bridge.model import FinishReason, MessageStatus, Origin, PartKind, as_markdown, interrupt_text, seal
 from bridge.model import events as ev
@@ -118,7 +118,7 @@ class ResponsesEncoder:
         self._out.append(Frame(data, writing.words.delta))
 
     def _noted(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> bool:
-        """A piece of this dialect's own with more than text; whether all of it is said by now."""
+        """Write a piece of this dialect with more than text. Return whether it is written completely."""
         notes, writing = own(event.extras), self._writing
         if border := notes.get("border"):
             self._end_thought()
@@ -179,7 +179,7 @@ class ResponsesEncoder:
         if item is not None and item.value["type"] == MESSAGE and item.owner == owner:
             return item
         notes = own(self._messages[owner].extras)
-        # Of a stored response the items' ids tell whose they are; only what this dialect brought keeps its own.
+        # Ids of items contain the id of a stored response; only items of this dialect keep their own.
         stored_responses = self._context.stored_responses
         borrowed = owner.startswith("msg_") and not (stored_responses is not None and stored_responses.wanted)
         wanted = notes.get("id") or (owner if borrowed else None)
@@ -200,7 +200,7 @@ class ResponsesEncoder:
         self._write("response.content_part.added", {**writing.place, "part": part})
 
     def _end_text(self, more: Wire) -> None:
-        """`more`: the fields of the part that only this dialect knows; its annotations are told one by one."""
+        """`more`: the fields of the part that only this dialect knows; its annotations are written one by one."""
         writing, self._writing = self._writing, None
         assert writing is not None
         if writing.words is REFUSAL:
@@ -276,8 +276,8 @@ class ResponsesEncoder:
         return item
 
     def _begin_thought(self, form: str | None = None) -> Writing:
-        """The first piece of reasoning, or of its next part. The helper of the npm package takes a piece of a content
-        part only behind the part's begin.
+        """Write the first piece of reasoning, or of its next part. The helper of the npm package accepts a piece of a
+        content part only after the part's begin.
         """
         assert self._started is not None
         item = self._reasoning_open()
@@ -334,7 +334,7 @@ class ResponsesEncoder:
         self._end_text({})
 
     def _whole_item(self, value: Wire) -> None:
-        """An item that other dialects are told as a medium, and its own clients as it came."""
+        """Write an item that other dialects get as a medium, and clients of this one unchanged."""
         index, told = self._raw.index_of(value.get("id")), self._named(value)
         if index is None:
             self._close_item()
@@ -441,7 +441,7 @@ class ResponsesEncoder:
             "output": [self._output[index] for index in sorted(self._output)],
             "usage": None if usage is None else write_usage(usage),
         }
-        # Clients know no event of this name; the response in it says what it is.
+        # Clients have no event of this name; the status is in the response.
         self._write(f"response.{'failed' if status == 'cancelled' else status}", {"response": self.final})
         if failure is None and not self._background:
             keep(self.final, self._context)

@@ -1,6 +1,6 @@
 """Failures <-> the error inside a stream; the body of an HTTP error is that of every API of OpenAI.
 
-`response.failed` carries `response.error`: its `code` is one of a closed list, so our own word stands in its `type`.
+`response.failed` carries `response.error`: its `code` is one of a closed list, so the bridge's own code is its `type`.
 The `error` event is flat.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from bridge.codec.jsontext import dict_of
 from bridge.codec.openai import WORDS, error_object, failure_of
-from bridge.dialects.openai_responses.wire import dict_of
 from bridge.errors import ErrorCode, Failure
 
 _CODES = frozenset(
@@ -37,7 +37,7 @@ _CODES = frozenset(
         "image_file_not_found",
     }
 )
-"""The words that typed clients take for `code`."""
+"""The values of `code` that typed clients accept."""
 
 _COARSE = (None, "server_error", "invalid_prompt")
 _OURS = frozenset(word for _, word in WORDS.values() if word)

@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.codec import Context, Feature
 from bridge.codec.media import request_feature
-from bridge.codec.openai import audio_format, breakpoint_of, source_words
+from bridge.codec.openai import audio_format, breakpoint_of, describe_source
 from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.options import BackOptions
 from bridge.dialects.openai_responses.wire import SUMMARY, own
@@ -189,7 +189,7 @@ class ItemWriter:
             self._lost.add(request_feature(media), "sent as text")
             return {"type": "input_text", "text": as_text(media)}
         raise Unsupported(
-            f"{path}: this backend accepts no {media.kind} {source_words(media.source)}; "
+            f"{path}: this backend accepts no {media.kind} {describe_source(media.source)}; "
             "send it as text, or leave it out.",
             param=path,
         )

@@ -23,7 +23,9 @@ PAGING = (
 
 
 def encode_items(answer: StoredAnswer, wire: WireRequest) -> WireResponse:
-    """One page. Raises `RequestError` for a query that is none, and for an `after` that names no item of the list."""
+    """Return one page. Raises `RequestError` for an invalid query, and for an `after` that names no item of the
+    list.
+    """
     query = Node(dict(wire.query))
     limit = query.integer("limit", convert=True, least=1, most=_MOST) or _PAGE
     order, after = query.one_of("order", ("asc", "desc")) or "desc", query.string("after")
@@ -44,7 +46,7 @@ def encode_items(answer: StoredAnswer, wire: WireRequest) -> WireResponse:
 
 
 def input_items(answer: StoredAnswer) -> list[dict[str, Any]]:
-    """The items, oldest first: also those of the responses that this one goes on from. Each has an id."""
+    """Return the items, oldest first: also those of the responses that this one continues. Each has an id."""
     output = len(answer.body["output"]) if answer.ended else 0
     messages = answer.messages[: len(answer.messages) - output]
     # Its ids are those of no output item, and the same each time.

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from bridge.codec.check import Node, wrong
+from bridge.codec.jsontext import text_of
 from bridge.codec.openai import audio_type, bytes_or_url
 from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, arguments_of, flat
-from bridge.dialects.openai_responses.wire import CONTENT, NAME, PARAGRAPH, SUMMARY, noted, own, text_of
+from bridge.dialects.openai_responses.wire import CONTENT, NAME, PARAGRAPH, SUMMARY, noted, own
 from bridge.model import (
     Data,
     Extras,

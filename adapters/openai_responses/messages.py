@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bridge.codec import WireRequest, WireResponse
 from bridge.codec.check import Node
-from bridge.codec.jsontext import dumps, read_body, read_json
-from bridge.dialects.openai_responses.wire import dict_of
+from bridge.codec.jsontext import dict_of, dumps, read_body, read_json
 from bridge.errors import RequestError
 
 

@@ -12,7 +12,7 @@ from bridge.dialects.openai_responses.wire import CONTENT, NAME, SUMMARY
 
 
 class FrontOptions(Options):
-    """Options of a route whose clients speak Responses."""
+    """Options of a Responses route."""
 
     reasoning: Literal["asked", "content", "summary"] = Field(
         "asked",
@@ -51,7 +51,7 @@ class FrontOptions(Options):
 
 
 class BackOptions(Options):
-    """Options of a backend that speaks Responses."""
+    """Options of a Responses backend."""
 
     instructions: Literal["field", "message"] = Field(
         "field", description="Place of the first system message of other dialects: instructions, or the input."
@@ -68,7 +68,7 @@ class BackOptions(Options):
 
 
 def reasoning_form(context: Context) -> str:
-    """Return the form of reasoning that has none of its own: `summary` or `content`."""
+    """Return the form of reasoning without a form of its own: `summary` or `content`."""
     wanted = FrontOptions.of(context).reasoning
     if wanted != "asked":
         return wanted

@@ -1,4 +1,4 @@
-"""Items and parts while they are written: what a client has been told of them, and the bytes around their pieces."""
+"""Items and parts during writing: what a client has received of them, and the bytes around their pieces."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MESSAGE, FUNCTION_CALL, REASONING = "message", "function_call", "reasoning"
 
 @dataclass(slots=True)
 class Item:
-    """An output item that is open. `value` is what its end will say; `owner` the message whose texts it takes."""
+    """An open output item. `value` is the object of its end; `owner` the message whose texts it takes."""
 
     index: int
     value: Wire
@@ -42,8 +42,8 @@ class Item:
 class Words:
     """The events of one kind of part. `field` is its text's name in the last of them, `index` that of its number.
 
-    Of reasoning, in which two kinds are told alike: `around` names the events that begin and end the part, `kind` is
-    its type and `within` the field of the item that holds it.
+    Of reasoning, which has two forms: `around` names the events that begin and end the part, `kind` is its type and
+    `within` the field of the item that contains it.
     """
 
     delta: str

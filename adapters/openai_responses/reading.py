@@ -1,7 +1,7 @@
 """Output items of a backend -> facts for the builder, whether they come in pieces or whole.
 
-An item is known by its id, else by its index: some servers give every item the same index, others a new id in every
-event. What was said in pieces is not said again by the texts that repeat it whole.
+An item is identified by its id, else by its index: some servers use the same index for every item, others a new id in
+every event. What came in pieces is not repeated by events with the whole text.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec.citations import with_citations
+from bridge.codec.jsontext import dict_of, text_of
 from bridge.dialects.openai_responses.wire import (
     CONTENT,
     NAME,
     PARAGRAPH,
     SUMMARY,
-    dict_of,
     dicts_in,
     noted,
     rest,
     shared_logprobs,
-    text_of,
 )
 from bridge.model import (
     Builder,
@@ -47,7 +46,7 @@ _STATUSES = {"incomplete": MessageStatus.INCOMPLETE, "failed": MessageStatus.FAI
 
 @dataclass(slots=True)
 class Item:
-    """An item of the answer. `number` is its name with the builder, `said` what came of it so far.
+    """An item of the answer. `number` is its key in the builder, `said` what has come of it.
 
     `kind` is empty for what has no place in the model.
     """
@@ -82,7 +81,7 @@ class Items:
     # ------------------------------------------------------------------ which one
 
     def find(self, event: Wire) -> Item | None:
-        """The item that an event speaks of: that of its id, else the last one with its index, else the last one."""
+        """Return the item of an event: that with its id, else the last one with its index, else the last one."""
         wanted, index = event.get("item_id"), event.get("output_index")
         found = self._by_id.get(wanted) if type(wanted) is str else None
         if found is not None:
@@ -92,7 +91,7 @@ class Items:
         return self._all[-1] if self._all else None
 
     def same(self, value: Wire, index: Any) -> Item | None:
-        """The item that this finished one is: by its id, else one of its kind that stood at its index."""
+        """Return the item that is finished: that with its id, else one of its kind at its index."""
         found = self._by_id.get(text_of(value.get("id")))
         if found is not None:
             return found
@@ -170,7 +169,7 @@ class Items:
         return True
 
     def whole_text(self, item: Item, index: Any, kind: PartKind, text: str, logprobs: Any = None) -> None:
-        """All of a text: said only where no piece of it came."""
+        """Read a whole text, if no piece of it came before."""
         if text and (item.number, str(kind), _number(index)) not in item.said:
             self.text(item, index, kind, text, logprobs)
 

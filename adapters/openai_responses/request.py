@@ -12,7 +12,7 @@ from bridge.codec import Context, Feature, StoredResponses, WireRequest
 from bridge.codec.check import Node, model_in
 from bridge.codec.jsontext import need_json, read_body
 from bridge.codec.openai import SHARED
-from bridge.codec.tools import FUNCTION
+from bridge.codec.tools import FUNCTION, check_choice
 from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, held, without_hosted
 from bridge.dialects.openai_responses.items import ItemReader, Refer, id_of
@@ -58,6 +58,8 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     reader = ItemReader(before, refer)
     messages = reader.read(body)
     tools, choice = _tools(body, reader, extras, options), read_tool_choice(body, extras)
+    if not body.get("prompt"):
+        _check_choice(choice, tools or [], extras)
     if options.hosted_tools == "drop" and any(tool.kind != FUNCTION for tool in tools or ()):
         tools, choice = _functions(tools or [], choice, extras)
         context.lost.add(Feature.TOOLS, "dropped by option hosted_tools")
@@ -139,6 +141,13 @@ def _tools(body: Node, reader: ItemReader, extras: dict[str, Any], options: Fron
     left = without_hosted if options.hosted_tools == "drop" else dict
     extras[ADDITIONAL_TOOLS] = [[after, left(node.value)] for after, node in reader.declaring]
     return [*(tools or ()), *map(held, declared)]
+
+
+def _check_choice(choice: ToolChoice | None, tools: list[Tool], extras: dict[str, Any]) -> None:
+    """Only functions outside of namespaces are chosen by their names; a choice of another kind is in the extras."""
+    if choice and ("tool_choice" in extras or any("named" in own(tool.extras) for tool in tools)):
+        choice = ToolChoice(choice.mode)
+    check_choice(choice, tools, "tool_choice")
 
 
 def _functions(

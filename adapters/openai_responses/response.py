@@ -1,13 +1,14 @@
-"""The response object: what it echoes of the request, and how it looks at each stage of its life."""
+"""The response object: its echo of the request, and its form at each stage."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from bridge.codec import Context
+from bridge.codec.jsontext import dict_of
 from bridge.dialects.openai_responses.stored import facts
 from bridge.dialects.openai_responses.tools import echoed_format, echoed_tools, write_tool_choice, write_tools
-from bridge.dialects.openai_responses.wire import NAME, dict_of, own
+from bridge.dialects.openai_responses.wire import NAME, own
 from bridge.model import SHARED, Request, RunStarted, Text, ToolChoice, ToolMode
 
 _AUTO = ToolChoice(ToolMode.AUTO)
@@ -26,7 +27,7 @@ _DEFAULTS: dict[str, Any] = {
 defaults.
 """
 _TIERS = ("auto", "default", "flex", "scale", "priority")
-"""The service tiers of OpenAI; servers of other providers have words of their own, which strict clients refuse."""
+"""The service tiers of OpenAI; servers of other providers have other values, which strict clients reject."""
 QUEUED = ("response.created", "response.queued")
 """The events of a response in the background that come before its run."""
 
@@ -39,8 +40,7 @@ OURS = frozenset(
 def new_response(started: RunStarted, context: Context, status: str = "in_progress") -> dict[str, Any]:
     """The object at the start of a run, with every field that strict clients miss when it is not there."""
     notes = own(started.extras)
-    # Where the response is kept here, its id must be nobody else's; else the backend's, so that its operators find the
-    # answer again.
+    # The id of a stored response must be unique; of others it is the backend's, so that its operators find the answer.
     known = None if context.stored_responses is not None and context.stored_responses.wanted else notes.get("id")
     requested = context.request.model if context.request else None
     response = {
@@ -74,7 +74,7 @@ def overlaid(response: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]
 
 
 def is_background(context: Context) -> bool:
-    """True if the run goes on without the client."""
+    """True if the run continues without the client."""
     return context.stored_responses is not None and context.stored_responses.background
 
 

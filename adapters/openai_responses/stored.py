@@ -19,15 +19,15 @@ from bridge.codec import (
     json_response,
 )
 from bridge.codec.check import Node
-from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.jsontext import dumps, read_json, text_of
 from bridge.dialects.openai_responses.compaction import is_wanted
 from bridge.dialects.openai_responses.items import ItemReader
-from bridge.dialects.openai_responses.wire import dicts_in, own, text_of
+from bridge.dialects.openai_responses.wire import dicts_in, own
 from bridge.errors import RequestError
 from bridge.model import Message
 
-# The ids of our items begin with that of their run, as that of the response ends (`Context.make_id`).
-# Behind it stands the backend's id of an item that has one.
+# The ids of items begin with that of their run, as that of the response ends (`Context.make_id`), followed by the
+# backend's id of an item that has one.
 _OURS = re.compile(r"[a-z]+_([0-9a-f]{32})(?:[0-9a-f]*|_(.+))", re.ASCII | re.DOTALL)
 _PREFIX = re.compile(r"[a-z]+(?=_)", re.ASCII)
 _HINTS = (b"previous_response_id", b"item_reference")

@@ -19,15 +19,18 @@ _FORMAT_KEYS = frozenset({"type", "name", "schema", "strict", "description"})
 
 
 def read_tools(body: Node, *, optional: bool) -> list[Tool] | None:
-    """The tools of a list, None where there is none. `optional`: whether those that the provider runs may stay out."""
+    """Return the tools of a list, None if there is none. `optional`: whether those run by the provider may be
+    left out.
+    """
     if body.get("tools") is None:
         return None
     return [tool for node in body.objects("tools") for tool in _tools(node, optional)]
 
 
 def _tools(node: Node, optional: bool) -> list[Tool]:
-    """Functions, tools whose input is free text, and those in namespaces, all of which clients run; any other kind
-    (`web_search`, `mcp`) only this dialect can say."""
+    """Functions, tools with free text as input, and those in namespaces, all of which clients run; other kinds
+    (`web_search`, `mcp`) exist only in this dialect.
+    """
     match kind := node.need_string("type"):
         case "function":
             return [_function(node)]
@@ -113,9 +116,9 @@ def write_tools(tools: list[Tool], *, ours: bool) -> list[dict[str, Any]]:
 
 
 def _wire_of(tool: Tool, ours: bool) -> dict[str, Any]:
-    """A tool of the wire. `ours`: a client of this dialect said it, and what it left out stays out.
+    """Return a tool of the wire. With `ours`, a client of this dialect sent it, and absent fields stay absent.
 
-    Functions are strict here unless they say otherwise; in other dialects it is the other way round.
+    Functions are strict by default here; in other dialects it is the other way round.
     """
     notes = own(tool.extras)
     if "whole" in notes:

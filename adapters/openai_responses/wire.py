@@ -1,4 +1,4 @@
-"""Words and small readers that both directions of the wire share.
+"""Constants and small readers that both directions share.
 
 What this dialect notes in `extras`, under its name: `id` (of the item that a part came in), `item` (fields of the item
 that have no place in the model), `part` (likewise of a content part: annotations, logprobs), `form` (of reasoning:
@@ -12,7 +12,7 @@ from typing import Any
 
 from bridge.codec.caching import CACHE, written_of
 from bridge.codec.counts import is_all_zeros
-from bridge.codec.jsontext import whole
+from bridge.codec.jsontext import dict_of, whole
 from bridge.codec.openai import with_mark
 from bridge.errors import ErrorCode, Failure
 from bridge.model import SHARED, Extras, UsageReported
@@ -36,7 +36,7 @@ def own(extras: Extras | None) -> dict[str, Any]:
 
 
 def noted(**values: Any) -> Extras | None:
-    """`extras` with those of these values that say something; None when none does."""
+    """Return `extras` with those of these values that are not empty; None if there are none."""
     given = {k: v for k, v in values.items() if v}
     return with_mark({NAME: given}, dict_of(given.get("part"))) if given else None
 
@@ -51,23 +51,13 @@ def logprobs_in(extras: Extras | None) -> list[dict[str, Any]]:
     return dicts_in(dict_of((extras or {}).get(SHARED, {}).get("logprobs")).get("content"))
 
 
-def text_of(value: Any) -> str:
-    """The value when it is a string, else an empty one."""
-    return value if isinstance(value, str) else ""
-
-
-def dict_of(value: Any) -> dict[str, Any]:
-    """The value when it is an object, else an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
 def dicts_in(value: Any) -> list[dict[str, Any]]:
     """The objects of a list; none when it is no list."""
     return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
 
 
 def rest(value: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    """The fields that are not in `known` and say something."""
+    """Return the fields that are not in `known` and not empty."""
     return {k: v for k, v in value.items() if k not in known and v is not None}
 
 
@@ -78,7 +68,7 @@ _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 
 
 def read_usage(value: Any) -> UsageReported | None:
-    """A usage object that says something, None for anything else; what has no field of ours is noted."""
+    """Return a usage object with counts, None for anything else; fields that the model does not have are kept."""
     usage = dict_of(value)
     taken, given, total = (whole(usage.get(name)) for name in _COUNTS)
     if not (taken or given or total) and is_all_zeros(usage):
@@ -92,7 +82,7 @@ def read_usage(value: Any) -> UsageReported | None:
 
 
 def write_usage(usage: UsageReported) -> dict[str, Any]:
-    """The usage object of the wire, none of whose counts may be absent: strict clients fail without them."""
+    """Return the usage object of the wire, none of whose counts may be absent: strict clients fail without them."""
     taken, given = usage.input or 0, usage.output or 0
     more = dict_of(own(usage.extras).get("usage"))
     read = {"cached_tokens": 0, "cache_write_tokens": 0, **dict_of(more.get("input_tokens_details"))}

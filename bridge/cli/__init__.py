@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{error.code}: {error.message}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # The reader of our output left; Python would complain about it at exit.
+        # The reader of stdout has exited; Python would complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parses; argparse before Python 3.12 gives up on positional words that follow an option, as `chat`'s TEXT does."""
+    """Parse arguments. Before Python 3.12, argparse rejects positionals after an option, such as `chat`'s TEXT."""
     parser = _parser()
     args, rest = parser.parse_known_args(argv)
     if rest and hasattr(args, "text") and not any(word.startswith("-") for word in rest):
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     demo = _command(
         commands,
         "bridge.cli.serve.demo",
-        "serve a scripted agent behind six dialects and open its page",
+        "serve a scripted agent in every dialect that streams over HTTP, and open its page",
         "dialect-bridge demo --port 9000",
     )
     _serving_arguments(demo)
@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     init = _command(
         commands,
         "bridge.cli.init.init",
-        "write a configuration, by flags or a few questions",
+        "write a configuration, from flags or a few questions",
         "dialect-bridge init --from openai-chat --to agentscope --url http://127.0.0.1:8090",
     )
     init.add_argument("--from", dest="source", action="append", metavar="A", help="dialect of a frontend; repeatable")
@@ -90,14 +90,14 @@ def _parser() -> argparse.ArgumentParser:
     _config_argument(check)
 
     dialects = _command(
-        commands, "bridge.cli.look.dialects", "what each dialect can carry", "dialect-bridge dialects --json"
+        commands, "bridge.cli.look.dialects", "list what each dialect can carry", "dialect-bridge dialects --json"
     )
-    dialects.add_argument("--json", action="store_true", help="as JSON")
+    dialects.add_argument("--json", action="store_true", help="print JSON")
 
     translate = _command(
         commands,
         "bridge.cli.look.translate",
-        "translate a recording, stdin to stdout",
+        "translate a recording from stdin to stdout",
         "dialect-bridge translate --from openai-chat --to agentscope < stream.sse",
     )
     translate.add_argument("--from", dest="source", required=True, metavar="A", help="dialect of the input")
@@ -129,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     nodes.add_argument("address", metavar="ADDRESS", help="host:port of the gateway")
     nodes.add_argument("--domain", metavar="D", help="the nodes of one domain; default: all")
-    nodes.add_argument("--json", action="store_true", help="as JSON")
+    nodes.add_argument("--json", action="store_true", help="print JSON")
     nodes.add_argument("--dialect", metavar="D", help="default: the dialect that has gateways")
     nodes.add_argument("--api-key", metavar="KEY", help="default: $BRIDGE_API_KEY")
     nodes.add_argument("--ca", metavar="FILE", help="CA certificates that verify the gateway; enables TLS")
@@ -148,19 +148,22 @@ def _parser() -> argparse.ArgumentParser:
     openapi = _command(
         commands,
         "bridge.cli.look.openapi",
-        "OpenAPI description of what a configuration serves",
+        "print an OpenAPI description of the HTTP endpoints of a configuration",
         "dialect-bridge openapi > openapi.json",
     )
     _config_argument(openapi)
 
     _command(
-        commands, "bridge.cli.look.schema", "JSON Schema of the configuration", "dialect-bridge schema > schema.json"
+        commands,
+        "bridge.cli.look.schema",
+        "print the JSON Schema of the configuration",
+        "dialect-bridge schema > schema.json",
     )
 
     shells = _command(
         commands,
         "bridge.cli.completion",
-        "completion script for a shell",
+        "print a completion script for a shell",
         "dialect-bridge completion bash > ~/.local/share/bash-completion/completions/dialect-bridge",
     )
     shells.add_argument("shell", choices=["bash", "zsh", "tcsh"])

@@ -1,6 +1,6 @@
-"""`dialect-bridge chat`: a terminal client for any server that speaks one of the dialects.
+"""`dialect-bridge chat`: a terminal client for servers of any dialect.
 
-Answer text goes to stdout, so that it can be piped; reasoning, tool calls and errors go to stderr.
+The text of answers goes to stdout, so that it can be piped; reasoning, tool calls and errors go to stderr.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from bridge.cli.progress import Progress
 from bridge.codec import Dialect, SessionDialect, registry
 from bridge.engine import LIBRARY
+from bridge.errors import ConfigError
 from bridge.model import (
     Answer,
     ArgsDelta,
@@ -61,8 +62,10 @@ def chat(args: argparse.Namespace) -> int:
 
 
 def _backend(dialect: Dialect, url: str, api_key: str | None) -> Backend:
-    """The backend at `url`. Raises `ConfigError` when the dialect's libraries are not installed."""
+    """The backend at `url`. Raises `ConfigError` for a URL without a scheme and for missing libraries."""
     if not isinstance(dialect, SessionDialect):
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(f"expected a URL such as https://host/v1, got {url!r}")
         return HttpBackend("chat", dialect, url, api_key=api_key)
     registry.check_installed(dialect)
     from bridge.grpc.backend import GrpcBackend
@@ -120,7 +123,7 @@ class _Screen:
         self._same = sys.stdout.isatty() and sys.stderr.isatty()
         # Whether a line has been begun and not ended, there.
         self._in_answer = self._in_aside = False
-        # The part whose pieces go on in the line that is open, and those that wait for a line because of it.
+        # The part whose pieces continue on the current line, and those that wait for a new line.
         self._open: str | None = None
         self._waiting: dict[str, str] = {}
         self._ended: set[str] = set()
@@ -165,7 +168,7 @@ class _Screen:
                 pass
 
     def _begin(self, part_id: str, title: str) -> None:
-        """Parts of which several are open at once do not mix: the first one goes on, the others come after it."""
+        """Keep parts that are open at the same time apart: the first one continues, the others follow."""
         if self._open is None:
             self._open = part_id
             self._note(title, "")

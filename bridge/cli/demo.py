@@ -1,4 +1,4 @@
-"""The configuration that is served without a file: a scripted agent behind every dialect over HTTP."""
+"""The configuration of the demo: a scripted agent in every dialect that streams over HTTP."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from bridge.codec import Dialect, Operation, offers, registry
 
 DEMO = "demo"
 """The name of the scripted agent, as a backend and as its dialect."""
+FIRST = "openai-chat"
+"""Its route is the first one: most clients speak it."""
 _HEAD = """\
 # Needs no key and no other service, and writes no file.
 backends:
@@ -20,6 +22,7 @@ def configuration() -> str:
     dialects = map(registry.get, registry.names())
     # Those that need neither gRPC nor a queue of runs.
     served = [d for d in dialects if not d.over_grpc and offers(d.surface, Operation.RUN)]
+    served.sort(key=lambda dialect: dialect.name != FIRST)
     return _HEAD + "".join(f"  - {{dialect: {d.name}, path: {mount_of(d)}, backend: demo}}\n" for d in served)
 
 

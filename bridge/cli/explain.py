@@ -30,7 +30,7 @@ Row = tuple[str, str, str]
 
 
 class Explanation:
-    """The three columns of one translation. `failed`, known after the last line: there is none, or its run failed."""
+    """The three columns of one translation. `failed` is known after the last line: no translation, or a failed run."""
 
     def __init__(
         self, data: bytes, source: str, target: str, what: str, done: Callable[[int], None] = lambda _: None
@@ -146,7 +146,7 @@ def _lines(row: Iterable[str], column: int) -> list[str]:
 
 
 def _wrapped(text: str, column: int) -> Iterator[str]:
-    """The lines of a cell; what is longer goes on in the next, at the place where the column ends."""
+    """Return the lines of a cell, wrapped at the width of the column."""
     for line in text.split("\n"):
         out, size = "", 0
         for char in map(_safe, line):
@@ -168,7 +168,7 @@ def _padded(text: str, column: int) -> str:
 
 
 def _size(text: str) -> int:
-    """Columns of a terminal: two for what is wide, none for what joins the character before."""
+    """Return the width on a terminal: two columns for wide characters, none for combining ones."""
     if len(text) > 1:
         return len(text)
     if unicodedata.combining(text):

@@ -1,4 +1,4 @@
-"""What the parent of several workers passes to each: sockets, the configuration, a pipe to say that it is ready."""
+"""What the parent of several workers passes to each: sockets, the configuration, a pipe to signal readiness."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ _VARIABLE = "BRIDGE_WORKER"
 class Handover:
     """For one worker. `number` counts from 1, `announces`: it prints the routes; the rest are open file descriptors.
 
-    `config` holds the text of the configuration: a worker that is replaced gets the one that is in use, whatever stands
-    in the file by then.
+    `config` is the text of the configuration: a replaced worker gets the one in use, even if the file has changed.
     """
 
     number: int

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bridge.cli.demo import DEMO, mount_of
-from bridge.codec import Dialect, ModelsDialect, Operation, registry
+from bridge.codec import ModelsDialect, Operation, registry
 from bridge.codec.surface import shown_path
 from bridge.config import load
 from bridge.errors import ConfigError
@@ -36,7 +36,7 @@ def init(args: argparse.Namespace) -> int:
     file.write_text(text, encoding="utf-8")
     print(f"wrote {file}")
     if wanted.key is not None:
-        print(f"it reads the key of the backend from ${wanted.key}")
+        print(f"it reads the backend's key from ${wanted.key}")
     name = "" if args.output == "config.yaml" else f" {file}"
     print(f"start it with: dialect-bridge serve{name}")
     return 0
@@ -50,18 +50,18 @@ def _wanted(args: argparse.Namespace) -> _Wanted:
         args.source or (_ask(f"Which dialect does your frontend speak? {', '.join(names)}", "") if asks else "").split()
     )
     for name in fronts:
-        if not _dialect(name).served:
+        if not registry.get(name).served:
             raise ConfigError(
                 f"--from {name}: only backends can speak this dialect; expected one of {', '.join(names)}"
             )
-        if _dialect(name).over_grpc:
+        if registry.get(name).over_grpc:
             raise ConfigError(f"--from {name}: a route over gRPC needs `listen` and `agent_id`; see docs/dialects")
     if not fronts:
         raise ConfigError(f"--from: required, the dialect of your frontend: {', '.join(names)}")
     back = args.to or (_ask("Which dialect does your model or agent speak?", DEMO) if asks else DEMO)
     if back == DEMO:
         return _Wanted(fronts, back, "", None, None, args.port)
-    dialect = _dialect(back)
+    dialect = registry.get(back)
     if not dialect.called:
         raise ConfigError(
             f"--to {back}: only routes can speak this dialect; expected one of {', '.join(registry.called())}"
@@ -72,12 +72,6 @@ def _wanted(args: argparse.Namespace) -> _Wanted:
     named = isinstance(dialect, ModelsDialect)
     model = args.model or (_ask("Which model? (empty: the client names it)", "") if asks and named else None)
     return _Wanted(fronts, back, url, args.api_key_env or dialect.key_variable or None, model or None, args.port)
-
-
-def _dialect(name: str) -> Dialect:
-    if name not in registry.names():
-        raise ConfigError(f"{name}: unknown dialect; expected one of {', '.join(registry.names())}")
-    return registry.get(name)
 
 
 def _ask(question: str, default: str) -> str:
@@ -108,11 +102,11 @@ def _text(wanted: _Wanted) -> str:
         lines.append('    # api_key: "${BACKEND_KEY}"')
     if wanted.model is not None:
         lines.append(f"    model: {json.dumps(wanted.model)}")
-    elif wanted.back != DEMO and isinstance(_dialect(wanted.back), ModelsDialect):
+    elif wanted.back != DEMO and isinstance(registry.get(wanted.back), ModelsDialect):
         lines.append("    # model: ...                # without it, the model that the client names")
     lines += ["", "routes:"]
     for front in wanted.fronts:
-        path = mount_of(dialect := _dialect(front))
+        path = mount_of(dialect := registry.get(front))
         endpoint = next(e for e in dialect.surface if e.operation in (Operation.RUN, Operation.START))
         lines += [
             f"  - dialect: {front}            # {endpoint.method} {path}{shown_path(endpoint.path)}",

@@ -22,12 +22,12 @@ def key(args: argparse.Namespace) -> int:
         raise ConfigError("NAME: expected printable characters")
     text = _given() if args.hash else secrets.token_urlsafe(_BYTES)
     digest = hashlib.sha256(text.encode()).hexdigest()
-    # JSON texts are YAML texts, whatever stands in the name.
+    # JSON strings are valid YAML, whatever characters the name contains.
     print(f"- {{name: {json.dumps(args.name, ensure_ascii=False)}, key_sha256: {json.dumps(digest)}}}", flush=True)
     if not args.hash:
-        print(f"The key of {args.name}, which is shown this once:\n{text}", file=sys.stderr)
+        print(f"The key of {args.name}, shown only once:\n{text}", file=sys.stderr)
     elif len(text) < _SHORT:
-        print("note: a short key can be guessed from its hash; let this command make one", file=sys.stderr)
+        print("note: a short key can be guessed from its hash; let this command generate one", file=sys.stderr)
     return 0
 
 

@@ -19,8 +19,8 @@ _BEGAN = time.time()
 
 
 class Record(logging.LogRecord):
-    """A record that leaves blank what none of our lines says, and what costs more to find out than all the rest: the
-    file's name and what it is a module of, the thread and the process.
+    """A log record without the attributes that no line shows, which cost more to determine than all others: file,
+    module, thread and process.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class _Formatter(logging.Formatter):
 
 
 class TextFormatter(_Formatter):
-    """`time level message key=value ...` in one line, with control characters escaped, and tracebacks behind it."""
+    """`time level message key=value ...` in one line, with escaped control characters, followed by tracebacks."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{self._stamp.of(record.created)} {record.levelname} {record.getMessage()}"
@@ -134,8 +134,8 @@ def _brief(exc_info: Any) -> str:
 
 def set_up(level: str, form: str) -> None:
     """Send log lines to stderr, as `form`: text or json. Tracebacks, those of libraries included, need level debug."""
-    # Nobody here prints the caller, thread or process of a line; finding them out is a third of its price
-    # (Python's logging documentation, "Optimization").
+    # No line shows the caller, thread or process; determining them takes a third of its time (see "Optimization" in
+    # Python's logging documentation).
     logging._srcfile = None
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging.setLogRecordFactory(Record)

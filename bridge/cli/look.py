@@ -29,7 +29,7 @@ def check(args: argparse.Namespace) -> int:
 
     config = load(args.config)
     check_server(Bridge.of(config))
-    print(f"{args.config} is fine.")
+    print(f"{args.config} is valid.")
     for line in config.describe():
         print(f"  {line}")
     for warning in warnings(config):
@@ -107,7 +107,7 @@ def translate(args: argparse.Namespace) -> int:
 
 
 def _pieces(done: str) -> Iterator[bytes]:
-    """stdin, as it comes; tells how much is `done`."""
+    """Yield stdin as it comes, and report how much is `done`."""
     progress = _seen_apart()
     if sys.stdin.isatty():
         print("reading from the terminal; Ctrl-D ends the recording", file=sys.stderr)

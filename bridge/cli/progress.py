@@ -1,4 +1,4 @@
-"""A progress line on a terminal, overwritten while work goes on and removed at its end.
+"""A progress line on a terminal, overwritten during the work and removed at its end.
 
 No library: `rich` and `tqdm` bring more than this package's other dependencies together, for one line of text.
 """
@@ -29,13 +29,13 @@ class Progress:
         self.rest()
 
     def rest(self) -> None:
-        """Something else was told just now: the line goes, and comes back after a silence."""
+        """Other output was printed just now: remove the line until the output pauses."""
         self.clear()
         self._since = time.monotonic()
         self._next = self._since + _PATIENCE
 
     def tell(self, words: str) -> None:
-        """Shows these words, when it is time for a new line."""
+        """Show this text when it is time to update the line."""
         now = time.monotonic()
         if not self.on or now < self._next:
             return
@@ -53,7 +53,7 @@ class Progress:
 
     @contextlib.asynccontextmanager
     async def waiting(self, may: Callable[[], bool]) -> AsyncIterator[None]:
-        """Tells for how long something is waited for inside, whenever `may()`."""
+        """Show how long the block has been waiting, whenever `may()`."""
         if not self.on:
             yield
             return

@@ -72,7 +72,7 @@ def _serve(args: argparse.Namespace, bridge: Bridge, handed: Handover | None = N
         nonlocal listening
         listening = True
         if handed is None or handed.announces:
-            # Of several processes one speaks for all, as soon as it listens.
+            # One of several processes prints this, as soon as it listens.
             _announce(bridge, port)
             if getattr(args, "demo", False) and not args.no_open:
                 # In a thread: some browsers keep the command until they end.
@@ -102,7 +102,7 @@ def _no_address(bridge: Bridge, error: OSError) -> int:
 
 @contextmanager
 def _shared_metrics() -> Iterator[None]:
-    """A folder in which all workers count, unless there is one: whichever is asked tells the metrics of all."""
+    """Return a folder for the metrics of all workers, which any of them reports, unless one is configured."""
     if SHARED_METRICS in os.environ:
         yield
         return
@@ -117,7 +117,7 @@ def _bridge(args: argparse.Namespace, text: str | None = None) -> Bridge:
 
 
 def _config(args: argparse.Namespace, text: str | None = None) -> Config:
-    """The configuration with the command line's own words on top."""
+    """Return the configuration with the options of the command line."""
     overrides = {k: v for k in ("host", "port", "workers") if (v := getattr(args, k)) is not None}
     return load(args.config or DEFAULT, server=overrides or None, text=text)
 
@@ -130,7 +130,7 @@ def _source(args: argparse.Namespace) -> str:
 
 
 def _checked(args: argparse.Namespace) -> tuple[str, Config]:
-    """The text of the configuration, and what it says, checked with all that it names."""
+    """Return the text of the configuration and the checked configuration."""
     text = _source(args)
     bridge = _bridge(args, text)
     check(bridge)
@@ -154,9 +154,9 @@ def _announce(bridge: Bridge, port: int) -> None:
     config: Config = bridge.config
     host = config.server.host
     base = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::', '') else host}:{port}"
-    print(f"dialect-bridge serves on {base}", flush=False)
+    print(f"dialect-bridge is serving on {base}", flush=False)
     if config.server.has_page:
-        print(f"a page to try it in a browser: {base}/")
+        print(f"try it in a browser: {base}/")
     keyed = not config.server.is_open
     for route in bridge.routes:
         names = ", ".join(b.name for b in route.backends)
@@ -171,7 +171,7 @@ def _announce(bridge: Bridge, port: int) -> None:
 
 
 def _curl(base: str, route: Route, keyed: bool) -> str | None:
-    """A curl line that says hello to where the route's runs begin."""
+    """Return a curl command that sends a greeting to the route."""
     try:
         wire: WireRequest = route.dialect.example_request("Hello")
     except Unsupported:

@@ -30,7 +30,7 @@ _START = 60.0
 """Seconds for the workers of a new configuration to listen."""
 
 Load = Callable[[], tuple[str, Config]]
-"""Reads and checks the configuration: its text and what it says. Raises `ConfigError`."""
+"""Read and check the configuration. Return its text and the configuration. Raises `ConfigError`."""
 
 
 class WorkerProcess:
@@ -48,13 +48,13 @@ class WorkerProcess:
         self.ready = asyncio.Event()
 
     async def run(self, *, announces: bool) -> int:
-        """Until it was told to end, or died too often: gives its exit code, 1 for a worker that gave up."""
+        """Run until stopped, or until it has died too often. Return its exit code, 1 if it was given up."""
         loop = asyncio.get_running_loop()
         while not self._leaving.is_set():
             began = loop.time()
             code = await self._live(announces=announces and not self._deaths)
             if self._leaving.is_set():
-                # Told while it was still starting it dies of the signal, which is what it was told to do.
+                # If it is stopped while starting, the signal kills it, which is the intended result.
                 return 0 if code == -(self._signals or 0) else max(code, 0) or int(code < 0)
             self._deaths = self._deaths + 1 if loop.time() - began < _SOON else 1
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
@@ -168,7 +168,7 @@ class Crew:
 
 
 class Parent:
-    """Starts the workers, and does what signals say: stop (SIGTERM, SIGINT), change the configuration (SIGHUP)."""
+    """Start the workers and handle signals: stop (SIGTERM, SIGINT), reload the configuration (SIGHUP)."""
 
     def __init__(self, load: Load, arguments: Sequence[str]) -> None:
         self._load = load
@@ -183,7 +183,7 @@ class Parent:
         Begins with this configuration. Raises `OSError` for an address that cannot be had.
         """
         loop = asyncio.get_running_loop()
-        # Before the first worker: a signal in between must find somebody who passes it on.
+        # Before the first worker, so that a signal in between is passed on.
         for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(name, self._signals.put_nowait, name)
         crew = Crew(text, config, self._command)
@@ -237,13 +237,14 @@ class Parent:
         task.add_done_callback(gone)
 
     async def _stopped(self, crew: Crew) -> list[int]:
-        """The exit codes of the workers, which are told to stop; a second signal reaches them, too."""
+        """Stop the workers and return their exit codes; a second signal reaches them, too."""
         loop = asyncio.get_running_loop()
         ended = loop.create_task(crew.ended())
         crews = [crew, *self._leaving]
         for each in crews:
             each.tell(signal.SIGTERM)
-        # Nobody is replaced any more: what would keep accepting connections here is closed while the workers drain.
+        # Workers are no longer replaced: close the sockets here, which would accept connections while the workers
+        # drain.
         crew.close()
         while not ended.done() or self._retired:
             signaled = loop.create_task(self._signals.get())

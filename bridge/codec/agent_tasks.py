@@ -1,7 +1,7 @@
 """The optional contract of dialects whose runs are tasks: clients read, list, watch, continue and cancel them by id.
 
 A task is a chain of runs: the first one has the task's id, and each answer to a question of the agent adds one. On a
-durable route the server keeps the chain; elsewhere a task is gone with its answer.
+durable route the server stores the chain; on others a task ends with its answer.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PushTarget:
 
 @dataclass(frozen=True, slots=True)
 class PushCall:
-    """What a request asks for of the push targets of its task: `SET` has a `target`, `GET` and `DELETE` its id.
+    """An operation on the push targets of a task: `SET` has a `target`, `GET` and `DELETE` its id.
 
     An empty id is that of the task.
     """
@@ -64,7 +64,7 @@ class PushCall:
 
 @dataclass(frozen=True, slots=True)
 class TaskCall:
-    """What a request asks for.
+    """The operation that a request asks for.
 
     `operation` is `RUN` for a message, `RETRIEVE`, `ITEMS` (list), `SUBSCRIBE`, `CANCEL`, or `DESCRIBE` for what only
     known callers may read of the agent. A message with a `task_id` continues that task; with `at_once` its client does
@@ -84,7 +84,7 @@ class TaskCall:
 
 @dataclass(frozen=True, slots=True)
 class TaskSummary:
-    """One task in a list. `changed_at` is in Unix seconds; `end` is how its last run ended, None while it goes on.
+    """One task in a list. `changed_at` is in Unix seconds; `end` is how its last run ended, None while it is running.
 
     `events` is the whole run if it ended neither plainly nor by a failure.
     """
@@ -109,7 +109,7 @@ class AgentTasksDialect(Dialect):
     """A dialect whose `RUN` endpoints also take the other operations of a `TaskCall`, as do those for `TASKS`."""
 
     def decode_call(self, wire: WireRequest, context: Context) -> TaskCall:
-        """Return what a request asks for. Raises `RequestError`.
+        """Decode a request. Raises `RequestError`.
 
         What its errors depend on is left in `context.error_details` in any case.
         """
@@ -118,7 +118,7 @@ class AgentTasksDialect(Dialect):
     def continues(self, request: Request, runs: Sequence[TaskStatus]) -> Request:
         """Return the request as the next run of the task with these runs.
 
-        Raises `RequestError` if it takes no message now, or none of this thread.
+        Raises `RequestError` if the task accepts no message now, or none of this thread.
         """
         raise NotImplementedError
 
@@ -142,7 +142,7 @@ class AgentTasksDialect(Dialect):
         raise NotImplementedError
 
     def encode_own_description(self, call: TaskCall, agent: DescribedAgent) -> WireResponse:
-        """Return the response that describes the agent to a caller who is known."""
+        """Return the response that describes the agent to an authenticated caller."""
         raise NotImplementedError
 
     def watch(self, call: TaskCall, runs: Sequence[TaskStatus]) -> tuple[list[FrameLike], Encoder]:
@@ -159,7 +159,7 @@ class AgentTasksDialect(Dialect):
         return ()
 
     def no_push(self) -> RequestError:
-        """Return the error for calls about push notifications where there are none."""
+        """Return the error for calls about push notifications if they are not supported."""
         raise NotImplementedError
 
     def encode_push_targets(self, call: TaskCall, targets: Sequence[PushTarget]) -> WireResponse:

@@ -1,4 +1,4 @@
-"""`TextBorders`: what stands between the texts of messages where a wire, or a field, has one text."""
+"""`TextBorders`: the separator between the texts of messages where a wire, or a field, has a single text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TextBorders:
         self._last: str | None = None
 
     def before(self, message_id: str) -> str:
-        """Return what stands before the next text, which is not empty: the separator if it is another message's."""
+        """Return what precedes the next nonempty text: the separator if the text belongs to another message."""
         last, self._last = self._last, message_id
         if last is None:
             return ""

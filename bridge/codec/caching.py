@@ -24,7 +24,7 @@ def marked(extras: Extras | None, seconds: int) -> Extras:
 
 
 def seconds_of(extras: Extras | None) -> int | None:
-    """Return the time of a mark; None where there is none."""
+    """Return the lifetime of a mark; None if it has none."""
     return (extras or {}).get(CACHE, {}).get(_SECONDS)
 
 
@@ -54,7 +54,7 @@ def note_lost_marks(request: Request, items: Iterable[Any], field: str, lost: Lo
 
 
 def blocks_in(items: Iterable[Any], depth: int = 2) -> Iterator[dict[str, Any]]:
-    """Yield messages, items, tools and the parts of their content, none of which is a client's own JSON."""
+    """Yield messages, items, tools and the parts of their content, but nothing inside a client's own JSON."""
     for item in items:
         if isinstance(item, dict):
             yield item

@@ -1,9 +1,9 @@
 """What a dialect can carry, and what becomes of the rest.
 
 No dialect carries everything. A declared loss is a fact that users can read and tests check; an undeclared loss is a
-bug. `Capabilities.answers` is about the frontend role (what the encoder can write for a client),
-`Capabilities.requests` about the backend role (what `encode_request` can write for a backend). Both name every feature
-of their list. For a dialect that is called and not served, `answers` is what its backends can say.
+bug. `Capabilities.answers` describes the frontend role (what the encoder can write for a client),
+`Capabilities.requests` the backend role (what `encode_request` can write for a backend). Both list every feature. For a
+dialect that is called and not served, `answers` describes what its backends can send.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class FeatureSupport:
 class RunsTools(StrEnum):
     """Does a backend of this dialect run tools by itself?
 
-    NEVER: every call is the client's. UNLISTED: calls of tools that the request did not offer are the backend's.
-    ANY: only the result in the same answer tells.
+    NEVER: the client runs every call. UNLISTED: the backend runs calls of tools that the request did not offer. ANY:
+    the backend has run a call if its result is in the same answer.
     """
 
     NEVER = "never"
@@ -146,7 +146,7 @@ class Capabilities:
     """What one dialect carries. A finish reason that it refuses becomes an error with the code of that finish."""
 
     answers: Mapping[Feature, FeatureSupport]
-    """What its encoder can write for a client; of a dialect that is not served, what its backends can say."""
+    """What its encoder can write for a client; for a dialect that is not served, what its backends can send."""
     requests: Mapping[Feature, FeatureSupport]
     """What `encode_request` can write for a backend."""
     history: HistoryMode = HistoryMode.FULL
@@ -167,14 +167,16 @@ class Capabilities:
     """Its failure frame, or one before it, can carry usage."""
     names_interrupts: bool = True
     """An answer to an interrupt names the interrupt."""
+    awaits_results: bool = False
+    """Its backends may interrupt a run for the result of a call (`model.events.AWAITS_RESULT`)."""
     tool_names: str | None = None
     """The pattern that a whole tool name must match at its backends; None is any name."""
     inline_media_only: bool = False
     """In its answers, media by URL or id become text."""
     audio_last: bool = False
-    """The first sound of an answer stands after all else, and others become text."""
+    """The first audio of an answer comes after everything else, and further ones become text."""
     separator: str = ""
-    """What stands between the texts of two messages of one answer, where an answer has one text."""
+    """The separator between the texts of two messages of one answer, where an answer has a single text."""
     media_types: bool = True
     """The media type is written, not only guessed."""
     call_ids: bool = True

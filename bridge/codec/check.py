@@ -30,7 +30,7 @@ class Node:
 
     @classmethod
     def of(cls, value: Any, path: str) -> Self:
-        """The object at `path`. Raises `RequestError` when something else stands there."""
+        """Return the object at `path`. Raises `RequestError` for any other value."""
         if not isinstance(value, dict):
             wrong(path, "an object", value)
         return cls(value, path)
@@ -125,11 +125,16 @@ class Node:
 
     def objects(self, name: str) -> Iterator[Self]:
         """The objects of a list, each with its own path; nothing when the list is absent."""
-        values = self.array(name)
-        if values:
-            path = self.at(name)
-            for index, value in enumerate(values):
-                yield self.of(value, f"{path}[{index}]")
+        values = self.value.get(name)
+        if values is None:
+            return
+        path = self.at(name)
+        if not isinstance(values, list):
+            wrong(path, "a list", values)
+        for index, value in enumerate(values):
+            if not isinstance(value, dict):
+                wrong(f"{path}[{index}]", "an object", value)
+            yield type(self)(value, f"{path}[{index}]")
 
     def one_of(self, name: str, allowed: Collection[str]) -> str | None:
         """One of these strings, or None."""
@@ -137,7 +142,9 @@ class Node:
 
     def need_one_of(self, name: str, allowed: Collection[str]) -> str:
         """One of these strings, which must be there."""
-        value = self.need_string(name)
+        value = self.value.get(name)
+        if not isinstance(value, str):
+            wrong(self.at(name), "a string", value, missing=name not in self.value)
         if value not in allowed:
             wrong(self.at(name), "one of " + ", ".join(sorted(allowed)), value)
         return value
@@ -176,7 +183,7 @@ def wrong(path: str, expected: str, got: Any, *, missing: bool = False) -> NoRet
     where = path or "body"
     if missing:
         raise RequestError(f"{where}: required, expected {expected}.", param=path or None)
-    got_kind = kind_of(got)
+    got_kind = "an empty list" if got == [] else kind_of(got)
     if isinstance(got, (str, int, float)) and not isinstance(got, bool) and len(str(got)) <= 40:
         got_kind = repr(got)
     raise RequestError(f"{where}: expected {expected}, got {got_kind}.", param=path or None)

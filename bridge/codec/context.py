@@ -32,7 +32,7 @@ class Losses:
             self.add(Feature.RAW, event.label)
 
     def discard(self, feature: Feature) -> None:
-        """Forgets a loss that turned out to be none."""
+        """Remove a loss that turned out to be none."""
         self._names.pop(feature, None)
 
     def copy(self) -> Losses:
@@ -40,7 +40,7 @@ class Losses:
         return Losses(dict(self._names))
 
     def rewind(self, to: Losses) -> None:
-        """Forgets what was lost since `to` was copied: that translation was given up."""
+        """Remove what was lost since `to` was copied, because that translation was discarded."""
         self._names = dict(to._names)
 
     def __bool__(self) -> bool:
@@ -53,7 +53,7 @@ class Losses:
 
     @property
     def details(self) -> dict[str, str]:
-        """Feature name -> what of it was lost, where that was said."""
+        """Feature name -> details of what was lost, where known."""
         return {str(f): d for f, d in self._names.items()}
 
 
@@ -62,7 +62,7 @@ class StoredAnswer:
     """An answer that its client may read again, or continue, by `id`.
 
     `body` is the answer as the client got it, a JSON object. `messages` is the conversation up to and including this
-    answer, as a client with a memory of its own would send it. `run_id` names the run that makes the answer in the
+    answer, as a client that keeps history would send it. `run_id` names the run that makes the answer in the
     background; it is None if the client waited. Until the answer has `ended`, `messages` holds only the request.
     """
 
@@ -77,11 +77,11 @@ class StoredAnswer:
 class StoredResponses:
     """The stored answers that one run has to do with.
 
-    `found` are those of the ones its request names that are there, by id. `decode_request` says by `wanted` whether
-    the answer is to be kept, by `previous` which one it goes on from, and by `background` whether its run goes on
-    without its client; the encoder leaves the answer of any other run in `answer`. If `connected`, the request came
-    over a connection that remembers its last answer, whether or not it is `wanted`; `stores` is false where nothing
-    else does. By `prepares` a request over a connection says that it wants no answer, only to be remembered.
+    `found` are the stored answers that the request refers to, by id. `decode_request` sets `wanted` if the answer is to
+    be stored, `previous` to the answer that it continues, and `background` if its run continues without its client; the
+    encoder puts the answer of any other run in `answer`. `connected` is set if the request came over a connection that
+    remembers its last answer, whether or not it is `wanted`; `stores` is false if answers are stored nowhere else. With
+    `prepares`, a request over a connection wants no answer, only to be remembered.
     """
 
     found: dict[str, StoredAnswer] = field(default_factory=dict)
@@ -98,12 +98,12 @@ class StoredResponses:
 class Context:
     """One side of one run. `created_at` is in Unix seconds; `options` is an instance of the dialect's option model.
 
-    `model` is the name to send to a backend, or to show a client when the backend does not name one. `decode_request`
-    finds there the model of a request that names none, where one is configured.
-    `request` is None when a stream is translated without its request. `error_details` is what `decode_request` leaves
-    for `encode_error`, where the shape of an error depends on the request: they join the details of any failure that
-    answers it before the stream began. `stored_responses` is None where no answers are kept. `names_thread` is false
-    if the client's protocol names no thread, so that `thread_id` was made for this request or found by what was said.
+    `model` is the name to send to a backend, or to show a client if the backend does not name one. `decode_request`
+    uses it for a request that names none, if one is configured. `request` is None if a stream is translated without its
+    request. `decode_request` puts into `error_details` what `encode_error` needs if the shape of an error depends on
+    the request; they are added to the details of any failure before the stream began. `stored_responses` is None if no
+    answers are stored. `names_thread` is false if the client's protocol has no thread id, so that `thread_id` was
+    generated, or found by the messages.
     """
 
     run_id: str

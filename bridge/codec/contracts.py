@@ -22,7 +22,7 @@ from bridge.model.request import Request
 
 
 class CountingDialect(Dialect):
-    """A dialect whose surface has `COUNT`, and whose backends can be asked for the tokens of a request."""
+    """A dialect with the operation `COUNT`, whose backends can count the tokens of a request."""
 
     def decode_count_request(self, wire: WireRequest, context: Context) -> Request:
         """Return the request whose tokens are to be counted; by default, it looks like one to run.
@@ -36,11 +36,11 @@ class CountingDialect(Dialect):
         raise NotImplementedError
 
     def count_request(self, request: Request, context: Context) -> WireRequest:
-        """Return the request that asks a backend to count."""
+        """Return the request for a backend to count tokens."""
         raise NotImplementedError
 
     def decode_count(self, wire: WireResponse) -> int:
-        """Return the count in a backend's answer. Raises `BackendError` when there is none."""
+        """Return the count in a backend's answer. Raises `BackendError` if it has none."""
         raise NotImplementedError
 
 
@@ -70,7 +70,7 @@ class SocketDialect(StoredAnswersDialect):
     """A dialect whose surface has `SOCKET`: each message of the client is a request, answered by the payloads of its
     stream, a message each.
 
-    A request may go on from the answer before it on the same connection, also where no answers are stored.
+    A request may continue the previous answer on the same connection, even if no answers are stored.
     """
 
     def takes_sockets(self, options: Options | None) -> bool:
@@ -78,7 +78,7 @@ class SocketDialect(StoredAnswersDialect):
         raise NotImplementedError
 
     def decode_message(self, message: str) -> WireRequest:
-        """Return the request that a message stands for. Raises `RequestError`."""
+        """Return the request in a message. Raises `RequestError`."""
         raise NotImplementedError
 
     def encode_refusal(self, response: WireResponse) -> bytes:

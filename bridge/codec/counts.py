@@ -1,4 +1,4 @@
-"""Numbers of tokens as the wires of LLMs tell them."""
+"""Token counts as APIs of models write them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def is_all_zeros(usage: dict[str, Any]) -> bool:
 
 
 def input_tokens_in(wire: WireResponse) -> int:
-    """The `input_tokens` of a backend that was asked to count. Raises `BackendError` when its answer has none."""
+    """Return the `input_tokens` in a backend's count. Raises `BackendError` if there are none."""
     value = read_json(wire.body)
     tokens = value.get("input_tokens") if isinstance(value, dict) else None
     if not is_count(tokens):

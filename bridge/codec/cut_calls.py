@@ -28,8 +28,8 @@ CUT_CALL = "The answer was cut in the middle of a tool call."
 class CutCalls:
     """Passes events on. The end of a call that was cut off has the status INCOMPLETE.
 
-    The end of a call whose arguments are not valid JSON goes out with the first event that shows why it ended; what
-    comes in between waits with it. Nothing waits once the run has ended.
+    The end of a call whose arguments are not valid JSON is sent with the first event that shows why it ended; events in
+    between wait. Nothing waits after the end of the run.
     """
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridge.codec.context import Context
-from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, loads_unpaired, may_nest, repaired
+from bridge.codec.jsontext import MAX_DEPTH, NESTABLE, deeper_than, loads, loads_unpaired, may_nest, repaired
 from bridge.codec.repeat import Repeat
 from bridge.codec.wire import FrameLike
 from bridge.errors import ErrorCode, Failure
@@ -14,14 +14,12 @@ from bridge.model.builder import Builder
 from bridge.model.events import Event
 
 _END_MARK = b"[DONE]"
-_NESTABLE = 2 * MAX_DEPTH
-"""Bytes; a shorter frame cannot be nested too deep."""
 
 
 class JsonDecoder:
     """Reads one run from a backend that sends JSON objects, one per frame.
 
-    A subclass implements `read`, which passes what one object says to `self.builder`::
+    A subclass implements `read`, which passes the content of one object to `self.builder`::
 
         class Decoder(JsonDecoder):
             def read(self, event, name):
@@ -60,14 +58,14 @@ class JsonDecoder:
     # ------------------------------------------------------------- what a subclass implements
 
     def read(self, event: dict[str, Any], name: str | None) -> None:
-        """Pass what one object says to the builder. `name` is the name of its SSE event, if it has one."""
+        """Pass the content of one object to the builder. `name` is the name of its SSE event, if it has one."""
         raise NotImplementedError
 
     def read_unpaired(self, event: dict[str, Any], name: str | None) -> None:
         """Read an object whose strings contain unpaired surrogates, which cannot be encoded as UTF-8.
 
         Some servers split a character between two pieces of a text. Override this to pass such pieces to
-        `Builder.unpaired` or `Builder.unpaired_flow`, which join the halves; by default, they are replaced.
+        `Builder.unpaired` or `Builder.unpaired_flow`, which combine the halves; by default, they are replaced.
         """
         self.read(repaired(event), name)
 
@@ -112,7 +110,7 @@ class JsonDecoder:
         except ValueError:
             self._refused(data, name)
             return
-        if len(data) > _NESTABLE and may_nest(data) and deeper_than(value, MAX_DEPTH):
+        if len(data) > NESTABLE and may_nest(data) and deeper_than(value, MAX_DEPTH):
             self._too_deep()
         elif type(value) is dict:
             self.read(value, name)

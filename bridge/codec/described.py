@@ -12,7 +12,7 @@ from bridge.codec.wire import WireRequest, WireResponse
 
 @dataclass(frozen=True, slots=True)
 class DescribedAgent:
-    """The agent behind a route. Each of `backends` may be the one that answers.
+    """The agent behind a route. Each of `backends` may answer.
 
     `url` is the address of the route as clients reach it. `secured`: requests need a key. `durable`: runs are kept, so
     that they can be read again. `wire` is the request for the description.

@@ -55,7 +55,7 @@ class Decoder(Protocol):
     def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
         """The events of these frames. Never raises on wire data: what is wrong becomes `RunFailed` or `Raw`.
 
-        The first event of the run is `RunStarted`; after the terminal event the list is empty for ever.
+        The first event of the run is `RunStarted`; after the terminal event the list is always empty.
         """
 
     def close(self, failure: Failure | None = None) -> list[Event]:
@@ -91,7 +91,7 @@ class Dialect:
     surface: ClassVar[Surface] = ()
     """Its endpoints as the front, below the path where a route mounts it; empty if it is not served."""
     called: ClassVar[bool] = True
-    """False if it is only served: no backend speaks it."""
+    """False if it is only served: there are no backends of it."""
     framing: ClassVar[Framing] = Framing.SSE
     """How the frames of its streams become bytes."""
     streams_json_lines: ClassVar[bool] = False
@@ -111,13 +111,13 @@ class Dialect:
     extra: ClassVar[str | None] = None
     """The extra of its package that installs them."""
     own_headers: ClassVar[tuple[str, ...]] = ()
-    """Request headers, in lower case, that belong to the protocol: where both sides speak it, the client's go on."""
+    """Request headers, in lower case, that belong to the protocol and are forwarded if both sides use it."""
     stream_headers: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Headers, in lower case, that its streams carry beside those of every stream."""
     request_id_header: ClassVar[str | None] = None
-    """The response header in which its clients look for the request's id, where `x-request-id` is not it."""
+    """The response header in which its clients expect the request's id, if it is not `x-request-id`."""
     mount: ClassVar[str] = ""
-    """The path at which its clients look for it by themselves, such as `/v1`; empty = `/` and the dialect's name."""
+    """The default path of its clients, such as `/v1`; empty = `/` and the dialect's name."""
     url: ClassVar[str] = ""
     """The base URL at which such a backend usually is, which `dialect-bridge init` suggests."""
     key_variable: ClassVar[str] = ""
@@ -134,7 +134,7 @@ class Dialect:
 
     @property
     def served(self) -> bool:
-        """True if routes can speak it to clients."""
+        """True if routes can use it."""
         return bool(self.surface)
 
     # ------------------------------------------------------------- as the front
@@ -167,7 +167,7 @@ class Dialect:
         raise Unsupported(f"{self.name} has no health endpoint.")
 
     def example_request(self, text: str, stream: bool = True) -> WireRequest:
-        """A request that says `text`: what `serve` prints and the documentation sends.
+        """Return a request with `text`: what `serve` prints and the documentation sends.
 
         `params` name the model where the path holds it.
         """
@@ -192,11 +192,11 @@ class Dialect:
         raise Unsupported(f"{self.name} supports only streamed answers.")
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        """Return the failure that a response with an error status stands for."""
+        """Return the failure in a response with an error status."""
         raise Unsupported(f"{self.name} cannot be called.")
 
     def auth_headers(self, api_key: str) -> dict[str, str]:
-        """The headers by which a backend of this dialect knows us."""
+        """Return the headers that authenticate the bridge at a backend."""
         return {"authorization": f"Bearer {api_key}"}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from bridge.codec.jsontext import text_of
 from bridge.errors import ErrorCode, Failure
 
 from .jsontext import dumps
@@ -25,7 +26,7 @@ def detail_response(failure: Failure, message: str) -> WireResponse:
 
 
 def _kind(failure: Failure) -> str:
-    """Pydantic's word for the mistake where there is one, else our code."""
+    """Return Pydantic's error type if there is one, else the bridge's code."""
     if failure.code is not ErrorCode.INVALID_REQUEST:
         return str(failure.code)
     if "not valid JSON" in failure.message:
@@ -43,26 +44,22 @@ def location(param: str | None) -> list[str | int]:
     return [int(p) if _INDEX.fullmatch(p) else p for p in pieces if p]
 
 
-def told_in(body: Any) -> tuple[str, str]:
-    """The text of such an error body and its word (`type` or `code`), each empty when there is none."""
+def error_in(body: Any) -> tuple[str, str]:
+    """Return the text of such an error body and its `type` or `code`, each empty if it is missing."""
     if not isinstance(body, dict):
         return "", ""
     detail = body.get("detail") or body.get("error") or body.get("message")
     if isinstance(detail, str):
-        return detail, _text(body.get("code"))
+        return detail, text_of(body.get("code"))
     if isinstance(detail, dict):
-        return _text(detail.get("message") or detail.get("msg")), _text(detail.get("code"))
+        return text_of(detail.get("message") or detail.get("msg")), text_of(detail.get("code"))
     items = [d for d in detail if isinstance(d, dict)] if isinstance(detail, list) else []
-    return "; ".join(t for t in map(_item, items) if t), _text(items[0].get("type")) if items else ""
+    return "; ".join(t for t in map(_item, items) if t), text_of(items[0].get("type")) if items else ""
 
 
 def _item(item: dict[str, Any]) -> str:
-    """One entry of the list. Our own messages name the place already."""
-    text, location = _text(item.get("msg")), item.get("loc")
+    """Return one entry of the list. The bridge's own messages name the place already."""
+    text, location = text_of(item.get("msg")), item.get("loc")
     pieces = [str(p) for p in location if p != "body"] if isinstance(location, list) else []
     own = pieces and text.startswith(pieces[0])
     return f"{'.'.join(pieces)}: {text}" if pieces and text and not own else text
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from bridge.codec.redact import LONGEST_WORD, masked
 from bridge.errors import BY_STATUS, ErrorCode, Failure
-from bridge.model.surrogates import mend
+from bridge.model.surrogates import repair
 
 _STATUS = re.compile(
     r"^(?:[\w.]{1,80}: ?)?(?:(?:error code|status[_ ]?code|http(?: status|/[\d.]{1,3})?)\W{1,3})?([45]\d\d)(?=[ .:,]|$)"
@@ -35,14 +35,14 @@ _WAIT = re.compile(
 )
 _OBJECT = re.compile(r"[{\[]")
 _AROUND = " \t\r\n:,-\"'()"
-"""Characters between a status, its words and the object."""
+"""Maximum characters between a status, its message and the object."""
 _LONGEST = 8000
 _STATUSES = {**BY_STATUS, 529: ErrorCode.OVERLOADED}
 
 
 def unwrapped(failure: Failure) -> Failure:
-    """Return a backend's failure with the error of the model's API that its message holds: the API's words instead of
-    an object's notation and, if the backend gave no code, the code, word and `retry-after` of its 429 or 5xx.
+    """Return a backend's failure with the error of the model's API that its message contains: the API's message and, if
+    the backend sent no code, the code and `retry-after` of its 429 or 5xx.
     """
     text = failure.message[:_LONGEST]
     if exception := _REPR.match(text):
@@ -75,7 +75,7 @@ def _text(literal: str) -> str:
         value = ast.literal_eval(literal)
     except (SyntaxError, ValueError):
         return literal[1:-1]
-    return mend(value) if isinstance(value, str) else literal[1:-1]
+    return repair(value) if isinstance(value, str) else literal[1:-1]
 
 
 def _seconds(wait: re.Match[str]) -> str:

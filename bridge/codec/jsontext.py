@@ -15,7 +15,7 @@ import orjson
 
 from bridge.codec.wire import WireRequest
 from bridge.errors import ErrorCode, RequestError, shortened
-from bridge.model.surrogates import mend
+from bridge.model.surrogates import repair
 from bridge.model.text import json_text
 
 loads = orjson.loads
@@ -23,6 +23,8 @@ loads = orjson.loads
 
 MAX_DEPTH = 200
 """Deeper values are refused: orjson writes 254 levels, the standard library a few hundred before it gives up."""
+NESTABLE = 2 * MAX_DEPTH
+"""Bytes; a shorter text cannot be nested too deep."""
 
 
 def loads_unpaired(data: bytes) -> Any:
@@ -39,14 +41,14 @@ def loads_unpaired(data: bytes) -> Any:
 def repaired(value: Any, pieces: Collection[str] = ()) -> Any:
     """The value of `loads_unpaired` with lone surrogates replaced, so that it can be written again.
 
-    `pieces`: members that are left as they are, being pieces of a text whose halves the builder joins.
+    `pieces`: members that are left unchanged, as the builder combines the halves of split characters.
     """
     if isinstance(value, str):
-        return mend(value)
+        return repair(value)
     if isinstance(value, list):
         return [repaired(v, pieces) for v in value]
     if isinstance(value, dict):
-        return {mend(k): v if k in pieces and isinstance(v, str) else repaired(v, pieces) for k, v in value.items()}
+        return {repair(k): v if k in pieces and isinstance(v, str) else repaired(v, pieces) for k, v in value.items()}
     return value
 
 
@@ -74,7 +76,7 @@ def loads_repaired(data: bytes, halves: Collection[str] = ()) -> Any:
 
 
 def read_json(body: bytes) -> Any:
-    """The JSON value of a backend's body, None when it is none or too deep to be handed on."""
+    """Return the JSON value of a backend's body; None if it is invalid or too deeply nested."""
     try:
         value = loads(body)
     except ValueError:
@@ -82,10 +84,41 @@ def read_json(body: bytes) -> Any:
             return loads_repaired(body)
         except ValueError:
             return None
-    return None if may_nest(body) and deeper_than(value, MAX_DEPTH) else value
+    return None if len(body) > NESTABLE and may_nest(body) and deeper_than(value, MAX_DEPTH) else value
 
 
-_NUMBERS = frozenset({int, float})  # true and false are none
+_NUMBERS = frozenset({int, float})  # excludes true and false
+
+
+def text_of(value: object) -> str:
+    """Return the value if it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def dict_of(value: object) -> dict[str, Any]:
+    """Return the value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def is_object(text: str) -> bool:
+    """Return whether a text is a JSON object."""
+    try:
+        return isinstance(loads(text), dict)
+    except ValueError:
+        return False
+
+
+def escape_line_breaks(payload: bytes) -> bytes:
+    """Return JSON with U+0085, U+2028 and U+2029 escaped, for readers that split at all Unicode line breaks.
+
+    In valid UTF-8 these bytes encode nothing else, and in JSON they occur inside strings only.
+    """
+    if payload.isascii():
+        return payload
+    # A search for one byte is fast, and most text has neither of these lead bytes (measured: 60 ns instead of 200).
+    if 0xE2 in payload:
+        payload = payload.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
+    return payload.replace(b"\xc2\x85", b"\\u0085") if 0xC2 in payload else payload
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:
@@ -95,7 +128,7 @@ def is_number(value: Any) -> TypeGuard[int | float]:
 
 def whole(value: Any) -> int | None:
     """Such a number as an integer; None for anything else."""
-    return int(value) if is_number(value) else None
+    return int(value) if type(value) in _NUMBERS and abs(value) < 1e15 else None
 
 
 def dumps(value: Any) -> bytes:
@@ -104,13 +137,13 @@ def dumps(value: Any) -> bytes:
         return orjson.dumps(value)
     except TypeError:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        return mend(text).encode()
+        return repair(text).encode()
 
 
 def read_body(body: bytes) -> dict[str, Any]:
     """A request body that must be a JSON object.
 
-    Raises `RequestError` that says where the JSON breaks, or what came instead of an object.
+    Raises `RequestError` with the position of a JSON error, or the kind of the value if it is not an object.
     """
     if not body.strip():
         raise RequestError("The request body is empty; a JSON object is expected.")
@@ -120,13 +153,13 @@ def read_body(body: bytes) -> dict[str, Any]:
         value = _read_slowly(body, error)
     if not isinstance(value, dict):
         raise RequestError(f"The request body must be a JSON object, but it is {kind_of(value)}.")
-    if may_nest(body) and deeper_than(value, MAX_DEPTH):
+    if len(body) > NESTABLE and may_nest(body) and deeper_than(value, MAX_DEPTH):
         raise RequestError(f"The request body is nested deeper than {MAX_DEPTH} levels.")
     return value
 
 
 def need_json(wire: WireRequest, status: int | None = None) -> None:
-    """Raises `RequestError` when the request says that its body is something else; saying nothing is fine.
+    """Raise `RequestError` if the request declares another content type; declaring none is accepted.
 
     `status`: the HTTP status of that error where it is not that of any invalid request.
     """
@@ -197,8 +230,8 @@ _INVALID = "INVALID_JSON"
 
 
 def input_of(arguments: str) -> dict[str, Any]:
-    """Return the object for an arguments string, for wires that hold one. What is no JSON object goes under a key of
-    its own, unchanged; the key is the one that Anthropic's page on fine-grained tool streaming names for this case.
+    """Return the object for an arguments string. Text that is not a JSON object is put under a key of its own,
+    unchanged; Anthropic's page on fine-grained tool streaming names that key.
     """
     if not arguments.strip():
         return {}

@@ -10,19 +10,19 @@ from bridge.model import FileRef, Media, Part, Url, result_text
 
 
 def answer_feature(part: Part) -> Feature:
-    """Return the feature of answers that stands for a whole part: a medium, or data."""
+    """Return the feature of answers for a whole part: a medium, or data."""
     return Feature(str(part.kind)) if isinstance(part, Media) else Feature.DATA
 
 
 def request_feature(media: Part) -> Feature:
-    """Return the feature of requests that stands for a medium."""
+    """Return the feature of requests for a medium."""
     assert isinstance(media, Media)
     if isinstance(media.source, FileRef):
         return Feature.FILE_REF
     return Feature(f"{media.kind}_{'url' if isinstance(media.source, Url) else 'inline'}")
 
 
-def result_words(parts: Sequence[Part], lost: Losses, feature_of: Callable[[Part], Feature]) -> str:
+def result_as_text(parts: Sequence[Part], lost: Losses, feature_of: Callable[[Part], Feature]) -> str:
     """A tool's result as one string; the media that become text are noted as lost."""
     for part in parts:
         if isinstance(part, Media):

@@ -29,9 +29,9 @@ _ABILITIES: Mapping[str, str] = MappingProxyType({
 class ModelInfo:
     """One entry of a model list; `created` is in Unix seconds.
 
-    `name` is for people, empty if there is none. `context` is the length of the context window in tokens, 0 if it is
-    not known. `abilities` are some of `audio`, `file`, `image`, `video` (inputs), `reasoning` and `tools`; None if
-    nothing is known.
+    `name` is the display name, empty if there is none. `context` is the length of the context window in tokens, 0 if
+    unknown. `abilities` are some of `audio`, `file`, `image`, `video` (inputs), `reasoning` and `tools`; None if
+    unknown.
     """
 
     id: str
@@ -77,7 +77,7 @@ class ModelsDialect(Dialect):
         raise Unsupported(f"{self.name} has no single model.")
 
     def models_request(self) -> WireRequest:
-        """Return the request that asks a backend for its models."""
+        """Return the request for a backend's list of models."""
         raise NotImplementedError
 
     def decode_models(self, wire: WireResponse) -> list[ModelInfo]:

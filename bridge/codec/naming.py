@@ -22,7 +22,10 @@ def pick(table: Mapping[str, T], name: str) -> T | None:
     """
     if name in table:
         return table[name]
-    return next((value for pattern, value in table.items() if fnmatchcase(name, pattern)), None)
+    for pattern, value in table.items():
+        if fnmatchcase(name, pattern):
+            return value
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +40,10 @@ class ModelNames:
     renames: Mapping[str, str] = field(default_factory=dict)
 
     def model_for(self, requested: str | None) -> str | None:
-        """The backend's name for the client's; a name that nothing renames goes through."""
+        """Return the backend's name for a client's name, which is unchanged unless it is renamed."""
         if not requested:
             return self.default or self.renames.get("*")
-        return pick(self.renames, requested) or requested
+        return (pick(self.renames, requested) if self.renames else None) or requested
 
     @property
     def listed(self) -> list[str]:

@@ -1,7 +1,6 @@
-"""Dialects whose frames are JSON objects that each stand for themselves: what such a one has to say, and no more.
+"""A base class of simple dialects, whose frames are independent JSON objects.
 
-For wires of few words. One whose objects belong together, or whose frames are many and small, has an encoder and a
-decoder of its own: here each frame is an object on its way.
+Where objects depend on each other, or frames are many and small, a dialect needs its own encoder and decoder.
 """
 
 from __future__ import annotations
@@ -27,42 +26,42 @@ _FREE = (
     ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.StateChanged,
     ev.StepStarted, ev.StepEnded, ev.Custom, ev.Interrupted, ev.Raw,
 )  # fmt: skip
-Say = Callable[[Event], Mapping[str, Any] | None]
-Hear = Callable[[Node, Builder], None]
+EncodeEvent = Callable[[Event], Mapping[str, Any] | None]
+DecodeObject = Callable[[Node, Builder], None]
 
 
 class ObjectDialect(Dialect):
-    """Subclasses say what an event is on the wire (`say`) and what an object of it means (`hear`).
+    """Subclasses implement `encode_event` and `decode_object`.
 
-    An answer in one piece is one such object (`whole`). So is the body of an error: what `say` makes of `RunFailed`.
+    A whole answer is one such object (`encode_whole`). The body of an error is the object of `RunFailed`.
     """
 
-    def say(self, event: Event) -> Mapping[str, Any] | None:
-        """The object of an event; None for one that this wire has no word for."""
+    def encode_event(self, event: Event) -> Mapping[str, Any] | None:
+        """Return the object of an event; None if this wire has none."""
         raise NotImplementedError
 
-    def hear(self, said: Node, builder: Builder) -> None:
-        """Tells the builder what an object means. Its mistakes are `RequestError`s, as readers of `Node` raise them."""
+    def decode_object(self, node: Node, builder: Builder) -> None:
+        """Pass the content of an object to the builder. Raises `RequestError` for invalid values, as `Node` does."""
         raise NotImplementedError
 
-    def whole(self, events: Sequence[Event]) -> Mapping[str, Any]:
+    def encode_whole(self, events: Sequence[Event]) -> Mapping[str, Any]:
         """The object of a run that did not fail."""
         raise NotImplementedError
 
     def encoder(self, context: Context) -> Encoder:
         """One that writes each event by itself."""
-        return ObjectEncoder(self.say, context)
+        return ObjectEncoder(self.encode_event, context)
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
         """The one object of the whole answer; a failed run is its error response."""
         last = events[-1]
         if isinstance(last, RunFailed):
             return self.encode_error(last.error)
-        return json_response(dumps(self.whole(Sequencer(context.lost, _FREE).feed(events))))
+        return json_response(dumps(self.encode_whole(Sequencer(context.lost, _FREE).feed(events))))
 
     def encode_error(self, failure: Failure) -> WireResponse:
         """Return the body of an error response, with its status."""
-        return json_response(dumps(self.say(RunFailed(failure))), failure.http_status, dict(failure.headers))
+        return json_response(dumps(self.encode_event(RunFailed(failure))), failure.http_status, dict(failure.headers))
 
     def encode_health(self, alive: bool) -> WireResponse:
         """`{"alive": true}`, or false with status 503."""
@@ -70,7 +69,7 @@ class ObjectDialect(Dialect):
 
     def decoder(self, context: Context) -> Decoder:
         """One that reads each object by itself."""
-        return ObjectDecoder(self.hear, context)
+        return ObjectDecoder(self.decode_object, context)
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
         """The whole answer, read as one object of a stream."""
@@ -82,7 +81,7 @@ class ObjectDialect(Dialect):
     def decode_error(self, wire: WireResponse) -> Failure:
         """Return a failure by the status alone, as the body of a backend's error may hold private data.
 
-        Only statuses with one meaning are told apart: a 404 may be about the URL or about the request.
+        Only unambiguous statuses are mapped: a 404 may be about the URL or about the request.
         """
         code = BY_STATUS[wire.status] if wire.status in _PLAIN else ErrorCode.BACKEND_ERROR
         headers = passed_on(wire.headers)
@@ -94,8 +93,8 @@ class ObjectDialect(Dialect):
 class ObjectEncoder:
     """Each event by itself, and each part after the one before it."""
 
-    def __init__(self, say: Say, context: Context) -> None:
-        self._write = say
+    def __init__(self, encode_event: EncodeEvent, context: Context) -> None:
+        self._write = encode_event
         self._sequencer = Sequencer(context.lost, _FREE)
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
@@ -112,11 +111,11 @@ class ObjectEncoder:
 
 
 class ObjectDecoder(JsonDecoder):
-    """Each object by itself; what is none, or not as it should be, fails the run."""
+    """Decode each object by itself; an invalid one fails the run."""
 
-    def __init__(self, hear: Hear, context: Context) -> None:
+    def __init__(self, decode_object: DecodeObject, context: Context) -> None:
         super().__init__(context)
-        self._read = hear
+        self._read = decode_object
 
     def read(self, event: dict[str, Any], name: str | None) -> None:
         try:

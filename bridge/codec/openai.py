@@ -26,7 +26,7 @@ from .wire import WireRequest, WireResponse, json_response
 
 _REQUEST, _SERVER, _UPSTREAM = "invalid_request_error", "server_error", "upstream_error"
 
-# Our code -> the wire's `type` and `code`.
+# Error code of the bridge -> `type` and `code` of the wire.
 WORDS: dict[ErrorCode, tuple[str, str | None]] = {
     ErrorCode.INVALID_REQUEST: (_REQUEST, None),
     ErrorCode.UNAUTHORIZED: (_REQUEST, "invalid_api_key"),
@@ -52,10 +52,10 @@ WORDS: dict[ErrorCode, tuple[str, str | None]] = {
     ErrorCode.INTERNAL: (_SERVER, "internal_error"),
 }
 
-# Said by a backend these mean something else: its key check, its crash.
+# Sent by a backend, these mean something else: a rejected key, a crash.
 _NOT_OURS = frozenset({ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN, ErrorCode.INTERNAL})
 
-# The wire's `code` (or `type`) -> our code: the words above, and those of other servers.
+# `code` (or `type`) of the wire -> error code of the bridge: those above, and those of other servers.
 _CODES: dict[str, ErrorCode] = {
     **{word: code for code, (_, word) in WORDS.items() if word and code not in _NOT_OURS},
     "invalid_api_key": ErrorCode.BACKEND_AUTH,
@@ -70,7 +70,7 @@ _CODES: dict[str, ErrorCode] = {
 
 _STATUSES = {**BY_STATUS, 529: ErrorCode.OVERLOADED}
 _KEPT_STATUSES = frozenset({400, 404, 413, 422, 429, 503, 529})
-"""Statuses that tell the caller something true of this request; the client sees them as they are."""
+"""Statuses that concern the client's request; the client gets them unchanged."""
 
 _LIMIT_TEXTS = ("maximum context length", "context length exceeded", "context window")
 
@@ -90,7 +90,7 @@ def error_object(failure: Failure) -> dict[str, Any]:
 
 
 def encode_error(failure: Failure) -> WireResponse:
-    """Return the error response. The SDK repeats 408, 409, 429 and 5xx, so a header tells it when that is pointless."""
+    """Return the error response. The SDK repeats 408, 409, 429 and 5xx, so a header tells it if that is pointless."""
     status = failure.http_status
     headers = dict(failure.headers)
     if not failure.may_retry and (status in (408, 409, 429) or status >= 500):
@@ -106,12 +106,12 @@ def decode_error(wire: WireResponse) -> Failure:
     value = read_json(wire.body)
     error = error_in(value)
     if error is None and isinstance(value, dict) and _message(value):
-        error = value  # `{"message": "..."}` alone (Mistral) tells of an error only beside such a status
+        error = value  # `{"message": "..."}` alone (Mistral) is an error only with such a status
     headers = passed_on(wire.headers, OPENAI)
     if error is None and wire.status not in (401, 403):
         code = _STATUSES.get(wire.status, ErrorCode.BACKEND_ERROR)
         if code not in (ErrorCode.RATE_LIMITED, ErrorCode.OVERLOADED, ErrorCode.BACKEND_TIMEOUT, ErrorCode.TOO_LARGE):
-            code = ErrorCode.BACKEND_ERROR  # a proxy's page says nothing of the request: wrong address, crash
+            code = ErrorCode.BACKEND_ERROR  # a proxy's page does not concern the request: wrong address, crash
         status = wire.status if code is not ErrorCode.BACKEND_ERROR and wire.status in _KEPT_STATUSES else None
         return Failure(code, f"The backend answered with status {wire.status}.", status=status, headers=headers)
     failure = failure_of(error or {}, wire.status)
@@ -120,7 +120,7 @@ def decode_error(wire: WireResponse) -> Failure:
 
 
 def error_in(value: Any) -> dict[str, Any] | None:
-    """The error that a JSON value tells of, in one shape; None when it tells of none.
+    """Return the error in a JSON value, in one shape; None if there is none.
 
     Seen: `{"error": {...}}`, `{"error": "text"}`, `{"object": "error", "message"}` (vLLM), `{"detail"}` (FastAPI),
     `{"code", "message"}`; a list around one of them comes from Gemini's gateway.
@@ -133,7 +133,7 @@ def error_in(value: Any) -> dict[str, Any] | None:
     if isinstance(error, dict) and error:
         return error
     if error:
-        # `{"error": "Not Found", "message": "...", "status": 404}`: the word stands beside the rest
+        # `{"error": "Not Found", "message": "...", "status": 404}`: the code is beside the rest
         return {**value, "message": value.get("message") or error}
     if value.get("object") == "error" or ("message" in value and "code" in value):
         return value
@@ -143,7 +143,7 @@ def error_in(value: Any) -> dict[str, Any] | None:
 
 
 def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
-    """The failure that an error object means; without an HTTP status its own numeric code stands for one."""
+    """Return the failure of an error object; without an HTTP status its own numeric code is used."""
     code, kind = error.get("code"), error.get("type")
     if status is None:
         status = _as_status(code) or _as_status(error.get("status"))
@@ -162,7 +162,7 @@ def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
 
 
 def _classify(code: Any, kind: Any, status: int | None, message: str) -> ErrorCode:
-    """Status first where it is about the key; then the words; then the status."""
+    """Return the error code: by the status if it concerns the key, then by the wire's code, then by the status."""
     if status in (401, 403):
         return ErrorCode.BACKEND_AUTH
     found = _CODES.get(code) if isinstance(code, str) else None
@@ -172,7 +172,7 @@ def _classify(code: Any, kind: Any, status: int | None, message: str) -> ErrorCo
         found = _CODES.get(kind)
     by_status = _STATUSES.get(status, ErrorCode.BACKEND_ERROR) if status else None
     if found is ErrorCode.INVALID_REQUEST and by_status is not None:
-        found = None  # OpenAI says invalid_request_error with 404 and 413 as well
+        found = None  # OpenAI sends invalid_request_error with 404 and 413 as well
     return found or by_status or ErrorCode.BACKEND_ERROR
 
 
@@ -269,12 +269,12 @@ def audio_type(audio_format: str) -> str:
 
 
 def audio_format(mime: str | None) -> str:
-    """The `format` of an `input_audio` for a media type; what says nothing is taken for WAV."""
+    """Return the `format` of an `input_audio` for a media type, WAV by default."""
     mime = mime or "audio/wav"
     return _FORMATS.get(mime) or mime.partition("/")[2] or mime
 
 
-def source_words(source: Source) -> str:
+def describe_source(source: Source) -> str:
     """Return how a medium is given, for error messages."""
     return _SOURCES[type(source)]
 
@@ -306,7 +306,7 @@ _DEFAULT_LIFETIME = 300
 
 
 def with_mark(extras: Extras, fields: Mapping[str, Any]) -> Extras:
-    """Return `extras` with the mark for the prompt cache that stands among the fields of a part."""
+    """Return `extras` with the mark for the prompt cache among the fields of a part."""
     found = fields.get(_BREAKPOINT)
     if not isinstance(found, dict):
         return extras
@@ -323,7 +323,7 @@ def breakpoint_of(extras: Extras | None) -> dict[str, Any]:
 
 
 def set_cache(body: dict[str, Any], request: Request, option: str, lost: Losses) -> None:
-    """Set the key of the prompt cache where the option says so, and name marks that are not sent as lost."""
+    """Set the key of the prompt cache if the option demands it, and name marks that are not sent as lost."""
     conversation = body["messages"] if "messages" in body else body["input"]
     note_lost_marks(request, conversation, _BREAKPOINT, lost)
     if option != "key" or (request.shared or {}).get("prompt_cache_key"):
@@ -377,7 +377,7 @@ class OpenAIDialect(ModelsDialect):
             raise BridgeError.of(decode_error(wire))
         value = read_json(wire.body)
         if isinstance(value, dict) and ("data" in value or "models" in value):
-            value = value.get("data") or value.get("models") or []  # null when there are none (Ollama)
+            value = value.get("data") or value.get("models") or []  # null if there are none (Ollama)
         if not isinstance(value, list):
             raise BackendError("The backend's answer is not a list of models.", code=ErrorCode.BACKEND_PROTOCOL)
         return [_info(v) for v in value if isinstance(v, dict) and isinstance(v.get("id"), str) and v["id"]]

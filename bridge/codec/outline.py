@@ -43,7 +43,7 @@ Item = tuple[Any, ...]
 
 @dataclass(slots=True)
 class Outline:
-    """`items` are tagged tuples in order; texts next to each other are one. `usage` is None if it is all zeros."""
+    """`items` are tagged tuples in order; consecutive texts are one. `usage` is None if it is all zeros."""
 
     items: list[Item] = field(default_factory=list)
     usage: tuple[int | None, int | None] | None = None
@@ -151,7 +151,7 @@ def project(answer: Answer, capabilities: Capabilities, choice: int = 0) -> Outl
 
 
 def _project_items(answer: Answer, capabilities: Capabilities, choice: int) -> tuple[list[Item], list[Item]]:
-    """Return the items in order, and the sound that comes after them where there is only one."""
+    """Return the items in order, and a single audio, which comes after them."""
     items: list[Item] = []
     last: list[Item] = []
     shown: Message | None = None

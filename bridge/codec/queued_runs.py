@@ -71,7 +71,7 @@ class HistoryQuery:
 
 @dataclass(frozen=True, slots=True)
 class HistoryFile:
-    """A picture or file in a message; `url` is signed where it is our own."""
+    """A picture or file in a message; `url` is signed if it is the bridge's own."""
 
     mime: str
     url: str
@@ -79,7 +79,7 @@ class HistoryFile:
 
 @dataclass(frozen=True, slots=True)
 class HistoryMessage:
-    """One message as people may see it. `seq` grows over the thread; `metadata` is what its backend said of it."""
+    """One visible message. `seq` increases over the thread; `metadata` is what its backend sent."""
 
     id: str
     seq: int
@@ -125,29 +125,29 @@ class QueuedRun(Protocol):
 
     @property
     def waits(self) -> Sequence[float]:
-        """Seconds before each further try to read on; anew with each event. After the last one it is given up."""
+        """Seconds before each attempt to continue reading; each event starts over. The last failure is final."""
 
     def start(self, run_id: str, uploaded: Sequence[WireResponse]) -> WireRequest:
         """Queues the run, given the answers to `uploads`; comes first, and sent twice it still is one run.
 
-        `run_id` is what the backend shall call it: new with each try. Raises `BackendError` for an answer that is none.
+        `run_id` is the id for the backend, new for each attempt. Raises `BackendError` for an invalid answer.
         """
 
     def subscribe(self) -> WireRequest | None:
-        """Asks for the events behind those that came; None when they do not say how to go on from them."""
+        """Return the request for the events after those received; None if they do not allow to continue."""
 
     def fresh(self, frames: Sequence[FrameLike]) -> list[FrameLike]:
         """Which of these complete frames belong to this run and did not come before. Never raises on wire data."""
 
     def cancel(self) -> WireRequest:
-        """Asks for the end of the run."""
+        """Return the request to cancel the run."""
 
 
 class QueuedRunsDialect(Dialect):
     """A dialect with these operations. Its `front_options` are `QueuedRunsOptions`.
 
-    What `decode_...` refuses is a `RequestError`. `encode_error` finds in a failure's details the `operation` that
-    failed and the `path` that was asked for.
+    Methods `decode_...` raise `RequestError`. `encode_error` finds in a failure's details the `operation` that failed
+    and the `path` of the request.
     """
 
     front_options: ClassVar[type[Options]] = QueuedRunsOptions
@@ -157,7 +157,7 @@ class QueuedRunsDialect(Dialect):
     audio_field: ClassVar[str] = "audio"
 
     def queued(self, request: Request, context: Context) -> QueuedRun:
-        """Return how a backend, which queues its runs too, is asked. Raises `Unsupported` as `encode_request` does."""
+        """Return a client of a backend, which queues its runs too. Raises `Unsupported` like `encode_request`."""
         raise NotImplementedError
 
     def encode_started(self, run: RunRef, task_id: str, created: bool) -> WireResponse:
@@ -169,11 +169,11 @@ class QueuedRunsDialect(Dialect):
         raise NotImplementedError
 
     def decode_cancel(self, wire: WireRequest) -> RunRef:
-        """Which run shall end."""
+        """Return the run to cancel."""
         raise NotImplementedError
 
     def encode_canceled(self, run: RunRef) -> WireResponse:
-        """The wish was taken, whatever the state of the run."""
+        """Return the response to an accepted cancellation, whatever the state of the run."""
         raise NotImplementedError
 
     def decode_history(self, wire: WireRequest) -> HistoryQuery:

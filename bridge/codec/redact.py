@@ -1,6 +1,6 @@
 """Removes secrets from what leaves the process. Backends repeat keys in their errors, some half hidden by stars.
 
-Every function cuts its text before it searches, and every pattern is linear: the texts come from anybody.
+Every function cuts its text before it searches, and every pattern is linear, as the texts are untrusted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LONGEST_WORD = 200
 _MARGIN = 1024
 """No secret needs more characters than this to be recognized, so one that begins this far before a cut is found."""
 _SECRET = re.compile(
-    r"(?i:(?<=bearer )\s*(?!<key>)\S+)"  # `<key>` is the placeholder of our own messages
+    r"(?i:(?<=bearer )\s*(?!<key>)\S+)"  # `<key>` is the placeholder of the bridge's own messages
     r"|\b(?:(?:sk|pk|rk|ak|xai)-|gsk_|hf_)[\w*.\-]{4,}"
     r"|\bAIza[\w\-]{10,}"
     r"|\b(?:LTAI|AKIA)[A-Za-z0-9]{12,}"
@@ -42,7 +42,7 @@ def masked(text: str, longest: int = LONGEST, *, addresses: bool = False) -> str
     text_shown = _ADDRESS.sub("(address)", window) if addresses else window
     text_shown = _SECRET.sub("***", text_shown)
     if len(window) < len(text):
-        # What stands at the end of the window may be the beginning of a key that was not recognized.
+        # The end of the window may be the beginning of a key that was not recognized.
         return text_shown[: min(longest, max(len(text_shown) - _MARGIN, 0))] + "..."
     return text_shown if len(text_shown) <= longest else text_shown[:longest] + "..."
 
@@ -53,8 +53,12 @@ def explained(failure: Failure) -> str:
     Nothing that the message quotes from a client's body is in it.
     """
     message = _QUOTED.sub("a string", masked(failure.message))
-    cause = f" {masked(failure.cause)}." if failure.cause else ""
-    return f"{failure.code}: {message}{cause} See docs/errors/{failure.code}.md"
+    cause = f" {_sentence(masked(failure.cause))}" if failure.cause else ""
+    return f"{failure.code}: {_sentence(message)}{cause} See docs/errors/{failure.code}.md"
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def printable(text: str, longest: int = 80) -> str:
@@ -81,7 +85,7 @@ class Secrets:
 
     @classmethod
     def sent(cls, api_key: str | None, headers: Mapping[str, str]) -> Self:
-        """Those in a key and in headers whose names say that they hold one."""
+        """Return the secrets in a key, and in headers whose names indicate one."""
         return cls([api_key or "", *(value for name, value in headers.items() if _SECRET_NAME.search(name))])
 
     def hide(self, failure: Failure) -> Failure:
@@ -110,7 +114,7 @@ class Secrets:
         text_kept = masked_text.removesuffix("...")
         if text_kept == masked_text:
             return masked_text
-        # Somebody cut the text: it may end with the beginning of a secret.
+        # The text may be cut, and so end with the beginning of a secret.
         for word in self._words:
             for size in range(min(len(word), len(text_kept)), _SHORTEST - 1, -1):
                 if text_kept.endswith(word[:size]):

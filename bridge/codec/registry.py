@@ -21,13 +21,13 @@ def register(dialect: Dialect, name: str | None = None) -> None:
 
 
 def unregister(name: str) -> None:
-    """Forgets a dialect that `register` made known. One that is installed is found again."""
+    """Remove a dialect that `register` added. One that is installed is found again."""
     _registered.pop(name, None)
     _installed.pop(name, None)
 
 
 def names() -> list[str]:
-    """The names of all dialects that can be used, sorted. Loads none of them."""
+    """Return the names of all available dialects, sorted, without loading them."""
     _read_installed()
     return sorted(_installed.keys() | _registered.keys())
 
@@ -51,12 +51,12 @@ def _read_installed() -> None:
 
 
 def served() -> list[str]:
-    """The names of those that routes can speak; loads all of them."""
+    """Return the names of the dialects that routes can use; loads all dialects."""
     return [name for name in names() if get(name).served]
 
 
 def called() -> list[str]:
-    """The names of those that backends can speak; loads all of them."""
+    """Return the names of the dialects that backends can use; loads all dialects."""
     return [name for name in names() if get(name).called]
 
 
@@ -66,7 +66,7 @@ def over_http() -> list[str]:
 
 
 def check_installed(dialect: Dialect) -> None:
-    """Raises `ConfigError` that says what to install when what the dialect needs is not there."""
+    """Raise `ConfigError` with what to install if a requirement of the dialect is missing."""
     missing = [module for module in dialect.needs if find_spec(module) is None]
     if missing:
         hint = f"; pip install 'dialect-bridge[{dialect.extra}]'" if dialect.extra else ""

@@ -1,12 +1,12 @@
 """Events that differ from the last one in nothing but their text: most of what a backend sends.
 
-Such an event repeats a few hundred bytes around a few that are new. Where the bytes around the text are those of an
-event that was read in full, what they mean is known, and only the text is parsed (measured: four to seven tenths of the
-time). It says what reading in full would: JSON is read from left to right, and with the same bytes before it the text
-stands where a value is expected; as long as it is one string by itself, the bytes behind it are read as they were.
+Such an event repeats a few hundred bytes around a few new ones. If the bytes around the text are those of an event that
+was parsed in full, their meaning is known, and only the text is parsed (which saves three to six tenths of the time).
+The result is that of parsing in full: JSON is read from left to right, so that with the same bytes before it, the text
+is at the position of a value; as long as it is a single string, the bytes after it have the same meaning.
 
-Beside the text an event may hold a number that counts events, and a string of random letters (OpenAI pads its events so
-that their length tells nothing). Decoders read neither, so these may differ, too.
+Beside the text, an event may contain a counter and a string of random letters (OpenAI pads its events so that their
+length reveals nothing). Decoders ignore both, so that they may differ, too.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _Span = tuple[int, int]
 class Repeat:
     """The bytes around the text of an event that was parsed, and the part that the text belongs to.
 
-    Each parsed event clears it, and its reader learns it anew if a similar event would only append to the same part. So
-    no other event lies between a learned event and one that is recognized as similar.
+    Each parsed event clears it, and its reader learns it again if a similar event would only append to the same part.
+    So no other event comes between a learned event and a similar one.
     """
 
     __slots__ = (
@@ -70,12 +70,12 @@ class Repeat:
         self._reading = _NOTHING  # what is read in full now, and the name of that event
         self._part: OpenPart | None = None
         self._texts: list[str] | None = None
-        # What must be the same, each with its place; what is behind the text is counted from the end.
+        # The constant pieces, with their positions; pieces after the text are counted from the end.
         self._name: str | None = None
         self._before: bytes | None = None  # None while nothing is known
         self._after = self._around = b""
         self._head = self._tail = self._side = _NOWHERE
-        # Where the number is, and the text. Where letters follow on that, its place goes on to their end.
+        # The positions of the counter and of the text. If letters follow, the position extends to their end.
         self._number: slice | None = None
         self._place = _NOWHERE
         self._between: bytes | None = None
@@ -83,7 +83,7 @@ class Repeat:
     def feed(self, frames: Sequence[FrameLike], read: Callable[[bytes, str | None], None]) -> list[Event]:
         """The events of these frames: texts of those like the one learned; all others are given to `read`, with names.
 
-        `read` tells the builder what they say. Nothing is read behind the end of the run.
+        `read` passes their content to the builder. Nothing is read after the end of the run.
         """
         builder = self._builder
         if builder.done:
@@ -137,7 +137,7 @@ class Repeat:
         return text if type(text) is str else None
 
     def _unpadded(self, piece: bytes) -> bytes:
-        """The text without the letters behind it; nothing when there is no such thing."""
+        """Return the text without the letters after it; empty if there are none."""
         text, found, letters = piece.partition(self._between or b"")
         return text if found and (letters.isalnum() or not letters) else b""
 
@@ -176,7 +176,7 @@ class Repeat:
             self._cut(data, text, digits, behind)
 
     def _cut(self, data: bytes, text: _Span, digits: _Span | None, behind: _Span) -> None:
-        """Notes the places of the number, of the text with the letters `behind` it, and of all that is around."""
+        """Store the positions of the counter, of the text with the letters after it, and of all constant pieces."""
         size = len(data)
         begin, end = text[0], behind[1]
         self._number = None

@@ -1,4 +1,4 @@
-"""Scopes: the words by which a configuration limits what a key or a token may do."""
+"""Scopes: the names of operations by which a configuration limits keys and tokens."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SCOPES: dict[Operation, Scope | None] = {
     Operation.DEREGISTER: Scope.REGISTER,
     Operation.UPDATE: Scope.REGISTER,
     Operation.BEAT: Scope.REGISTER,
-    # Each request of a task says itself what it does; the server asks for the scope of that.
+    # Requests of tasks contain their operation; the server checks its scope.
     Operation.TASKS: None,
     Operation.HEALTH: None,
 }

@@ -1,7 +1,7 @@
 """Puts parts that are open at the same time one after another.
 
-Backends may interleave the pieces of two texts or of two tool calls. Many wires know one open part at a time, and many
-clients misread two. The part that began first goes on; what belongs to a later one waits until the first is over.
+Backends may interleave the pieces of two texts or of two tool calls. Many wires have one open part at a time, and many
+clients misread two. The part that began first continues; events of later parts wait until the first one has ended.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class FirstChoice:
 
 
 class ChoicesInTurn:
-    """Lets what belongs to a choice above 0 wait for the end of the run, for wires that tell one message at a time."""
+    """Holds events of choices above 0 until the end of the run, for wires with one message at a time."""
 
     def __init__(self) -> None:
         self._owner: dict[str, int] = {}
@@ -69,8 +69,12 @@ class ChoicesInTurn:
 
     def feed(self, events: Sequence[Event]) -> Sequence[Event]:
         """Return what may go out now that these events came."""
-        if not self._held and not any(type(e) is ev.MessageStarted and e.choice for e in events):
-            return events
+        if not self._held:
+            for event in events:
+                if type(event) is ev.MessageStarted and event.choice:
+                    break
+            else:
+                return events
         out: list[Event] = []
         for event in events:
             choice = self._place(event)
@@ -153,8 +157,8 @@ class Sequencer:
     def dispatch(self, events: Iterable[Event], encoder: T, handlers: Mapping[type, Callable[[T, Any], None]]) -> None:
         """Call `handlers[type(event)](encoder, event)` for each event when its turn has come.
 
-        The handlers are functions of a class, not methods bound to each encoder: those would tie every encoder to
-        itself, and all that a stream said would stay in memory until the cycle collector comes by.
+        The handlers are functions of a class, not bound methods: those would create reference cycles, which keep the
+        data of a stream in memory until the cycle collector runs.
         """
         for event in events:
             kind = type(event)
@@ -176,7 +180,7 @@ class Sequencer:
         self.busy = bool(self._waiting) or (choice is not None and choice.busy)
 
     def _at_once(self, event: Event) -> bool:
-        """While nothing waits: whether the event goes out as it comes. Notes which parts are open from now on."""
+        """While nothing waits: return whether the event can be passed on at once, and track the open parts."""
         kind = type(event)
         if kind is ev.PartStarted:
             lane = self._lane(event)

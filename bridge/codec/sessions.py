@@ -67,7 +67,7 @@ class CallerSession(Protocol):
         """Time has passed in silence, which may end a turn."""
 
     def stop(self) -> list[bytes]:
-        """The messages that ask the peer to end the session; none when it was asked already."""
+        """Return the messages that ask the peer to end the session; none if it was asked already."""
 
     def close(self, failure: Failure | None) -> list[Event]:
         """The call is over, cleanly or for `failure`: the events that end the turn."""
@@ -76,10 +76,10 @@ class CallerSession(Protocol):
         """The client's tools as the peer is to find them during this turn; None = it finds none."""
 
     def called(self, calls: Sequence[ToolCall]) -> list[Event]:
-        """The peer waits for what the client's tools say to these: the events that end the turn."""
+        """The peer waits for results of these calls by the client's tools: return the events that end the turn."""
 
     def resume(self, context: Context) -> None:
-        """A new turn, in which the peer goes on with what it waited for: nothing is asked."""
+        """Start a turn in which the peer continues what it waited for, without a new request."""
 
 
 class ClientTools(Protocol):
@@ -104,7 +104,7 @@ class ClientTools(Protocol):
         """Return their registrations at the registry, which identifies the bridge by `key`."""
 
     def called(self, body: bytes) -> ToolCall | Respond | Refuse:
-        """Return the client's tool call that a message stands for, or the response to a message that is none."""
+        """Return the client's tool call in a message, or the response to a message without one."""
 
     def answer(self, body: bytes, result: ToolResult) -> bytes:
         """The answer to a call."""
@@ -114,7 +114,7 @@ class ClientTools(Protocol):
 
 
 class CalleeSession(Protocol):
-    """One session of a client with one of our agents."""
+    """One session of a client with an agent of the bridge."""
 
     name: str
     """The session's id."""
@@ -135,7 +135,7 @@ class CalleeSession(Protocol):
     """Seconds for which events are collected before they are written; 0 = none."""
 
     def feed(self, frame: bytes) -> bytes | None:
-        """Return the body of the request that a message completes; None if there is none."""
+        """Return the body of the request that a message completes; None if it completes none."""
 
     def encoder(self, context: Context) -> Encoder:
         """Writes the answers of the next turn."""
@@ -150,7 +150,7 @@ class CalleeSession(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OwnAgent:
-    """One of our routes as an agent: its options, and the cards of the backends that answer."""
+    """A route as an agent: its options, and the capabilities of its backends."""
 
     options: Options
     cards: tuple[Capabilities, ...]
@@ -173,7 +173,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Answer with what becomes of the nodes, as `AgentRegistry.events` tells it, until this subscriber is gone."""
+    """Stream the changes of nodes, as `AgentRegistry.events` returns them, until this subscriber is gone."""
 
     subscriber: str
 
@@ -191,7 +191,7 @@ class Relay(Protocol):
         """Return whether this message of the node, which is forwarded to the caller, is its last one."""
 
     def goodbye(self) -> list[bytes]:
-        """Return the messages that ask the node to end the session; none if its caller has asked already."""
+        """Return the messages that ask the node to end the session; none if its caller has done so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +211,8 @@ class Forward:
 class Visitor:
     """The sender of a message.
 
-    `user`: the name that `server.auth` gave, empty where everybody may call. `address`: the IP address of the
-    connection's peer; None for a connection that has none.
+    `user`: the authenticated user, empty without authentication. `address`: the IP address of the connection's peer;
+    None if it has none.
     """
 
     user: str = ""
@@ -221,7 +221,7 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """Connect to this node first: then `AgentRegistry.dialed` says what to answer.
+    """Connect to this node first: then `AgentRegistry.dialed` returns the response.
 
     `host` and `port` are resolved once, and only IP addresses that `admits` accepts are connected to, then and later.
     Without a host, `address` is a gRPC target that the configuration allows by its scheme.
@@ -244,7 +244,7 @@ class Dialed(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Serve:
-    """One of our own agents answers."""
+    """An agent of the bridge answers."""
 
     agent: str
     session: CalleeSession
@@ -252,7 +252,7 @@ class Serve:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """One of our own tools answers this single message."""
+    """A tool of the bridge answers this single message."""
 
     node: str
 
@@ -290,7 +290,7 @@ class NodeEvent(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """A change of a registered node. `owner` is the user who registered it, empty where everybody may."""
+    """A change of a registered node. `owner` is the user who registered it, empty without authentication."""
 
     node: str
     kind: Literal["agent", "tool"]
@@ -300,7 +300,7 @@ class NodeChange:
 
 
 class Registration(Protocol):
-    """The registration of one of our agents at a foreign registry."""
+    """The registration of an agent of the bridge at another registry."""
 
     gateway: str
     """The address of the registry, `host:port`."""
@@ -309,10 +309,10 @@ class Registration(Protocol):
     """The address at which the agent is registered."""
 
     key: str
-    """The key that identifies the bridge at the registry; empty is none. Nobody else is sent it."""
+    """The key that authenticates the bridge at the registry, and only there; empty for none."""
 
     def next(self, now: float) -> tuple[str, bytes] | float:
-        """The method to call and its message, or the time before which there is nothing to say."""
+        """Return the method to call and its message, or the time of the next call."""
 
     def answered(self, body: bytes | None, now: float) -> bool:
         """Read the registry's answer, or None for an error. Return whether the agent is registered now."""
@@ -353,10 +353,10 @@ class AgentRegistry(Protocol):
         """The changes of registered nodes since the last call."""
 
     def failed(self, answer: bytes) -> bool:
-        """Return whether this answer of a tool says that the call failed."""
+        """Return whether this response of a tool reports a failure."""
 
     def events(self, subscriber: str) -> list[bytes] | None:
-        """The messages for a subscriber since the last call; None when it is none any more."""
+        """Return the messages for a subscriber since the last call; None if it has unsubscribed."""
 
     def unwatched(self, subscriber: str) -> None:
         """The call of this subscriber is over."""
@@ -365,10 +365,10 @@ class AgentRegistry(Protocol):
         """Which ids of the other one's own agents belong to nodes that are registered here."""
 
     def replace(self, other: AgentRegistry) -> None:
-        """Has the other one's own agents from now on, and none of its own. Nodes, sessions and subscribers stay."""
+        """Replace the bridge's own agents by those of another registry. Nodes, sessions and subscribers stay."""
 
     def expire(self, now: float) -> list[str]:
-        """Forgets the nodes that were silent for too long; their ids."""
+        """Remove nodes without a heartbeat, and return their ids."""
 
 
 # ---------------------------------------------------------------------- the dialect
@@ -396,7 +396,7 @@ class SessionDialect(Dialect):
         raise NotImplementedError
 
     def agent_registry(self, address: str, agents: Mapping[str, OwnAgent]) -> AgentRegistry:
-        """Return the registry at the address `host:port`, with our own agents, by their ids, in it."""
+        """Return the registry at the address `host:port`, with the bridge's own agents by their ids."""
         raise NotImplementedError
 
     def registration(self, address: str, agent_id: str, agent: OwnAgent) -> Registration | None:

@@ -52,7 +52,7 @@ class SingleRunDialect(Dialect):
         raise NotImplementedError
 
     def decode_stop(self, wire: WireRequest) -> SessionRef:
-        """The session whose run shall end. Raises `RequestError`."""
+        """Return the session whose run is to end. Raises `RequestError`."""
         raise NotImplementedError
 
     def encode_stopped(self, wire: WireRequest, stopped: bool) -> WireResponse:
@@ -60,12 +60,12 @@ class SingleRunDialect(Dialect):
         raise NotImplementedError
 
     def stop_request(self, request: Request, context: Context) -> WireRequest | None:
-        """Return the request that tells a backend to end the run of `request`; None where hanging up is enough."""
+        """Return the request that ends the run of `request` at a backend; None if disconnecting is enough."""
         return None
 
     def decode_reconnect(self, wire: WireRequest) -> SessionRef | None:
         """The session to whose run the client wants to come back; None for a request for a new run.
 
-        Raises `RequestError` for one that wants to come back and does not say to what.
+        Raises `RequestError` for one that reconnects without naming a session.
         """
         return None

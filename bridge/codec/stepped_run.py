@@ -1,5 +1,5 @@
-"""The optional contract of dialects whose backends take several requests for one run: what is asked next depends on
-what came before.
+"""The optional contract of dialects whose backends take several requests for one run, each depending on the answers
+before it.
 
 A `SteppedRun` is a state machine without I/O; a transport sends its requests, waits before them, and hands it what
 came. `QueuedRun` is the other contract with several requests: of a run whose events can be read again and again.
@@ -30,7 +30,7 @@ class Step:
 class SteppedRun(Protocol):
     """One run, from its first request to its last event.
 
-    An answer that is an event stream is read as it comes, any other is handed over whole, whatever was asked for.
+    An answer that is an event stream is read as it comes; any other is passed on whole.
     """
 
     def next(self) -> Step | None:
@@ -45,7 +45,7 @@ class SteppedRun(Protocol):
         ...
 
     def refused(self, failure: Failure) -> bool:
-        """The last request failed, or was answered so; return whether the run goes on with what `next` says."""
+        """Handle the failure of the last request. Return whether the run continues with the request of `next`."""
         ...
 
     def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
@@ -57,11 +57,11 @@ class SteppedRun(Protocol):
         ...
 
     def close(self, failure: Failure | None = None) -> list[Event]:
-        """Nothing more is asked: the terminal event is out after this at the latest."""
+        """Return the remaining events, the terminal one at the latest; no further request follows."""
         ...
 
     def cancel(self) -> WireRequest | None:
-        """The last request: asks for the end of the run at the backend, or takes back what was made for it.
+        """Return the last request: it ends the run at the backend, or deletes what was created for it.
 
         None where there is nothing to end, or it has no name yet.
         """
@@ -74,12 +74,12 @@ class SteppedRun(Protocol):
 
     @property
     def misses_cancels(self) -> bool:
-        """The backend may accept `cancel` and go on all the same: it is sent again until the stream tells the end."""
+        """The backend may accept `cancel` and continue all the same: it is repeated until the stream ends."""
         ...
 
 
 class SteppedRunDialect(Dialect):
-    """A dialect whose backends are asked so. `encode_request` is the request that carries the messages."""
+    """A dialect with such backends. `encode_request` returns the request with the messages."""
 
     def stepped(self, request: Request, context: Context, memo: dict[str, Any]) -> SteppedRun:
         """Return the run of a request. Raises `Unsupported` as `encode_request` does.

@@ -14,7 +14,7 @@ class StoredAnswersDialect(Dialect):
     """A dialect whose surface has `RETRIEVE`, and perhaps `DELETE`, `ITEMS` and `CANCEL`, with `{id}` in the path."""
 
     def keeps_answers(self, options: Options | None) -> bool:
-        """Return whether clients of a route with these options may ask for answers again, or go on from them, by id."""
+        """Return whether clients of a route with these options may read or continue answers by their ids."""
         raise NotImplementedError
 
     def stored_ids(self, wire: WireRequest) -> list[str]:

@@ -68,14 +68,14 @@ class QueryParameter:
 class Endpoint:
     """One endpoint. `path` is relative to the mount path and may hold `{name}` or `{name:.+}` pieces.
 
-    `header` lets two dialects share a path: requests with this header go to this endpoint, the others to the endpoint
-    without one; an endpoint that shares its path with no other gets all. `shared`: dialects with this endpoint answer
-    it alike, so that their routes may have the same path, and the answer covers all of them. `public`: no identity is
-    needed, since something else in the request grants access (a signed URL). `query_token` names the route option that,
-    when true, lets this endpoint take a key from the query parameter `access_token`; `query_key` is the query parameter
-    in which clients of the protocol may always send one. `durable`: the endpoint needs the run store and exists on
-    durable routes only; `live`: only on routes that are neither durable nor pass requests through unread. `query` and
-    `success`, the status of an accepted request, describe the endpoint; no code depends on them.
+    `header` lets two dialects share a path: requests with this header go to this endpoint, others to the endpoint
+    without one; an endpoint that does not share its path gets all. `shared`: dialects answer this endpoint alike, so
+    that their routes may have the same path, and the answer covers all of them. `public`: no authentication is needed,
+    since something else in the request grants access (a signed URL). `query_token` names the route option that, when
+    true, lets this endpoint take a key from the query parameter `access_token`; `query_key` is the query parameter in
+    which clients of the protocol may always send one. `durable`: the endpoint needs the run store and exists on durable
+    routes only; `live`: only on routes that are neither durable nor passthrough. `query` and `success`, the status of
+    an accepted request, are documentation.
     """
 
     method: str

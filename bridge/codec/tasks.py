@@ -23,7 +23,7 @@ class TaskState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskRequest:
-    """A run to be done. `limit`: seconds after which it is given up; None = the backend's timeouts alone."""
+    """A run to queue. `limit`: seconds after which it fails; None = only the backend's timeouts apply."""
 
     request: Request
     limit: float | None = None
@@ -51,5 +51,5 @@ class TaskDialect(Dialect):
         raise NotImplementedError
 
     def encode_task(self, task_id: str, seen: TaskStatus | None) -> WireResponse:
-        """Return the response with a task's state; None: there is none, it has expired, or is another user's."""
+        """Return the response with a task's state; None: it does not exist, has expired, or belongs to another user."""
         raise NotImplementedError

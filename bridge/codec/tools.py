@@ -1,19 +1,20 @@
-"""Tools that others run for us, and the optional contract of dialects with such tools.
+"""Tools that backends run, and the optional contract of dialects with such tools.
 
-`supported` tells every codec that writes a request which tools its dialect can say.
+`supported` tells codecs which tools their dialect can express in a request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.errors import Unsupported, shortened
+from bridge.errors import RequestError, Unsupported, shortened
 from bridge.model.parts import Part
-from bridge.model.request import Request, Tool, ToolMode
+from bridge.model.request import Request, Tool, ToolChoice, ToolMode
 
 from .capabilities import Feature
+from .check import wrong
 from .context import Context, Losses
 from .dialect import Dialect, Options
 from .wire import WireRequest, WireResponse
@@ -27,6 +28,18 @@ class OfferedTool:
 
     tool: Tool
     place: Any
+
+
+def check_choice(choice: ToolChoice | None, tools: Sequence[Tool], path: str) -> None:
+    """Raises `RequestError` if a request insists on a tool that it does not offer, as the services do."""
+    if choice is None or choice.mode is ToolMode.NONE:
+        return
+    if not tools and choice.mode is ToolMode.REQUIRED:
+        raise RequestError(f"{path}: requires a tool call, but the request has no tools.", param=path)
+    offered = {tool.name for tool in tools}
+    for name in choice.names:
+        if name not in offered:
+            wrong(path, "the name of a tool of the request", name)
 
 
 def supported(request: Request, dialect: str, lost: Losses) -> list[Tool]:
@@ -64,7 +77,7 @@ class ToolHostDialect(Dialect):
     """A dialect at whose backends tools are found and called, beside or instead of models."""
 
     def own_tools(self, options: Options) -> int | None:
-        """Return in how many rounds the model behind a route may call the tools at the route's own address.
+        """Return how many rounds of calls the model behind a route may make to tools at the route's own address.
 
         None, as by default, means never.
         """

@@ -60,7 +60,7 @@ class WireResponse:
 
     @property
     def content_type(self) -> str:
-        """The media type without parameters, lower-case; empty when there is none."""
+        """Return the media type without parameters in lower case; empty if there is none."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 

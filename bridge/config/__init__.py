@@ -5,7 +5,7 @@ from bridge.config.kinds import Names, is_loopback, names_in, weights_in
 from bridge.config.load import load, parse, read
 from bridge.config.reference import json_schema
 from bridge.config.schema.backends import Backend, Breaker, Retry, Timeouts
-from bridge.config.schema.base import Places
+from bridge.config.schema.base import Concurrency
 from bridge.config.schema.routes import Route
 from bridge.config.schema.server import (
     ApiKey,
@@ -27,6 +27,7 @@ __all__ = [
     "Auth",
     "Backend",
     "Breaker",
+    "Concurrency",
     "Config",
     "Cors",
     "FileKey",
@@ -36,7 +37,6 @@ __all__ = [
     "Limits",
     "Metrics",
     "Names",
-    "Places",
     "Retry",
     "Route",
     "Server",

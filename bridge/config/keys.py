@@ -22,7 +22,7 @@ def parse_keys(text: str, name: str, config: Config) -> tuple[FileKey, ...]:
     name belong to one user. Raises `ConfigError` with a line for each problem; none shows a value of the file.
     """
     document = source.read(text, name)
-    origin = Origin(name, document.places, secret=True)
+    origin = Origin(name, document.positions, secret=True)
     found = list(document.problems)
     if document.data is None:
         # A file that is being written may be empty for a moment, and must not lock everybody out.

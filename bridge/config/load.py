@@ -41,7 +41,7 @@ def load(
     """
     name = os.fspath(path)
     document = source.read(read(name) if text is None else text, name)
-    return _build(document.data, Origin(name, document.places), document.problems, server, env)
+    return _build(document.data, Origin(name, document.positions), document.problems, server, env)
 
 
 def parse(
@@ -101,7 +101,7 @@ def _lay_over(data: dict[str, Any], server: Mapping[str, Any], origin: Origin) -
     if not given or not (section is None or isinstance(section, dict)):
         return data
     for key in given:
-        origin.places.pop(("server", key), None)
+        origin.positions.pop(("server", key), None)
         origin.sources.pop(("server", key), None)
     return {**data, "server": {**(section or {}), **given}}
 

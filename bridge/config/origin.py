@@ -21,7 +21,7 @@ _LONGEST = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """A position in a file; line and column count from 1."""
 
     line: int
@@ -37,15 +37,15 @@ class Origin:
     """
 
     name: str
-    places: dict[Path, Place] = field(default_factory=dict)
+    positions: dict[Path, Position] = field(default_factory=dict)
     sources: dict[Path, str] = field(default_factory=dict)
     secret: bool = False
 
-    def place(self, path: Path) -> Place | None:
+    def position(self, path: Path) -> Position | None:
         """Return the position of the key at `path`, or of its nearest parent; None without a file."""
-        while path and path not in self.places:
+        while path and path not in self.positions:
             path = path[:-1]
-        return self.places.get(path)
+        return self.positions.get(path)
 
     def hides(self, path: Path) -> bool:
         """Return whether the value at `path`, or one below it, is secret."""
@@ -79,16 +79,16 @@ class Origin:
         )
 
     def _order(self, path: Path) -> tuple[int, int]:
-        found = self.place(path)
+        found = self.position(path)
         return (found.line, found.column) if found else (0, 0)
 
     def _line(self, problem: Problem) -> str:
-        found = self.place(problem.path)
+        found = self.position(problem.path)
         head = f"{self.name}:{found.line}" if found else self.name
         return ": ".join(part for part in (head, path_text(problem.path), problem.message) if part)
 
     def _details(self, problem: Problem) -> dict[str, Any]:
-        found = self.place(problem.path)
+        found = self.position(problem.path)
         return {
             "path": path_text(problem.path),
             "message": problem.message,

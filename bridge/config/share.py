@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from bridge.config.schema.base import Places
+from bridge.config.schema.base import Concurrency
 from bridge.config.schema.whole import Config
 
-_Any = TypeVar("_Any", bound=Places)
+_Any = TypeVar("_Any", bound=Concurrency)
 
 
 def share_of(config: Config, number: int) -> Config:

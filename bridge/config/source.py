@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from bridge.config.origin import Place
+from bridge.config.origin import Position
 from bridge.config.problems import Path, Problem
 from bridge.errors import ConfigError
 
@@ -29,7 +29,7 @@ class Document:
     """A parsed file. `places`: the position of the key of each mapping entry and of the start of each list item."""
 
     data: Any = None
-    places: dict[Path, Place] = field(default_factory=dict)
+    positions: dict[Path, Position] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -44,9 +44,11 @@ def read(text: str, name: str) -> Document:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         raise _syntax_error(error, text, name) from None
+    except RecursionError:
+        raise ConfigError(f"{name}: lists and mappings are nested too deeply") from None
     document = Document()
     if node is not None:
-        document.places[()] = _place(node)
+        document.positions[()] = _position(node)
         document.data = _Walk(document).value(node, ())
     return document
 
@@ -88,7 +90,7 @@ class _Walk:
         found = []
         for index, item in enumerate(node.value):
             where = (*path, index)
-            self.document.places.setdefault(where, _place(item))
+            self.document.positions.setdefault(where, _position(item))
             found.append(self.value(item, where))
         return found
 
@@ -100,15 +102,15 @@ class _Walk:
             if key.tag == _MERGE:
                 merged += value.value if isinstance(value, SequenceNode) else [value]
             elif not isinstance(key, ScalarNode):
-                self.refuse(path, f"expected text as key on line {_place(key).line}")
+                self.refuse(path, f"expected text as key on line {_position(key).line}")
             elif key.value in found:
                 # The position of the path is that of its first key, so the message names both lines.
-                message = f"written twice, on line {lines[key.value]} and on line {_place(key).line}"
+                message = f"written twice, on line {lines[key.value]} and on line {_position(key).line}"
                 self.refuse((*path, key.value), message)
             else:
                 where = (*path, key.value)
-                lines[key.value] = _place(key).line
-                self.document.places.setdefault(where, _place(key))
+                lines[key.value] = _position(key).line
+                self.document.positions.setdefault(where, _position(key))
                 found[key.value] = self.value(value, where)
         return self.merge(found, merged, path)
 
@@ -126,8 +128,8 @@ class _Walk:
         self.document.problems.append(Problem(path, message))
 
 
-def _place(node: Node) -> Place:
-    return Place(node.start_mark.line + 1, node.start_mark.column + 1)
+def _position(node: Node) -> Position:
+    return Position(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
 def _syntax_error(error: yaml.YAMLError, text: str, name: str) -> ConfigError:

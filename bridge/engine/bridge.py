@@ -14,23 +14,21 @@ from typing import TYPE_CHECKING, Any, Self
 from bridge.codec import (
     AgentTasksDialect,
     Capabilities,
-    Feature,
     Losses,
     Operation,
     QueuedRunsOptions,
     StoredAnswer,
-    Support,
 )
 from bridge.engine.route import LIBRARY, Caller, Route
-from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode
-from bridge.model import Answer, Event, Folder, MediaKind, Request, estimate_tokens
+from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, RequestError
+from bridge.model import Answer, Event, Folder, Request, estimate_tokens
 from bridge.pipeline import Backend, BackendAttempt, CallInfo, Group, Run, queued_runs, threads
-from bridge.pipeline.attached import Attached, LinkedMedia
+from bridge.pipeline.attached import Attached, LinkedMedia, has_media
 from bridge.pipeline.attempt import NextAttempt
 from bridge.pipeline.backend import Fetches
 from bridge.pipeline.continuation import StreamContinuation, continued_request
 from bridge.pipeline.memory import Memory, Turn
-from bridge.pipeline.places import places_of
+from bridge.pipeline.places import name_place
 from bridge.pipeline.push_targets import PushTargets
 from bridge.pipeline.redirects import without_redirects
 from bridge.pipeline.retries import may_ask_elsewhere
@@ -84,6 +82,11 @@ class Bridge:
         self._response_now: Callable[..., Awaitable[StoredAnswer]] | None = None
         """`bridge.runs.response_now` if there are runs: importing it in each request would cost time."""
         self._open: AsyncExitStack | None = None
+        public = config.server.public_url
+        serving = [route for route in self.routes if route.serves(Operation.ATTACH)]
+        for route in self.routes if public and serving else ():
+            at = route if route in serving else serving[0]
+            route.files_url = f"{public}".rstrip("/") + at.path.rstrip("/")
 
     @classmethod
     def from_config(cls, source: str | os.PathLike[str] | Mapping[str, Any]) -> Bridge:
@@ -249,7 +252,7 @@ class Bridge:
 
         continuation = StreamContinuation() if route.mid_stream_fallback else None
         attempt = await self._attempt(order, group, first)
-        return Run(attempt, [on(backend) for backend in others], continuation, self.config.server.limits.answer)
+        return Run(attempt, list(map(on, others)), continuation, self.config.server.limits.answer)
 
     async def _attempt(self, order: _Asked, group: Group, backend: Backend, continued: str = "") -> BackendAttempt:
         """One backend's side of the run: its turn in the conversation is begun, its request encoded.
@@ -261,26 +264,31 @@ class Bridge:
             backend = around(backend)
         if route.tools is not None:
             backend = await with_tools(backend, route.tools, route.max_tool_rounds, order.lost)
-        turn = await self._turn(order, backend, group)
+        turn = None
+        if self._memory is not None and not route.passthrough:
+            turn = await self._turn(order, backend, group, self._memory)
         request = turn.request if turn is not None else order.request
         info = order.info(backend, request)
         if turn is not None and backend.capabilities.names_threads:
             info.shown_thread = order.request.thread_id or info.run_id
-        else:
-            request = self._with_own_thread(route, backend, request, info)
+        elif info.owner and not route.passthrough and threads.travels(backend.capabilities):
+            request = self._with_own_thread(request, info)
         if continued and (route.mid_stream_fallback != "continue" or backend.capabilities.keeps_history):
             # One that remembers by itself cannot be told what another one said.
             continued = ""
         if continued:
             request = continued_request(request, continued)
         try:
-            if self._attachments is not None:
+            if self._attachments is not None and has_media(request):
                 files = Attached(self._attachments, caller.owner, self._files_base(route))
                 request = await files.request(request)
             fetcher = self._fetchers.get(backend.name)
             if fetcher is not None and not route.passthrough:
-                with places_of(request):
+                try:
                     request = await fetcher.request(request, backend.capabilities)
+                except RequestError as error:
+                    name_place(error, request)
+                    raise
             return BackendAttempt(
                 request,
                 backend,
@@ -292,19 +300,17 @@ class Bridge:
                 untouched=route.passthrough,
                 turn=turn,
                 continued=continued,
-                linked=self._linked(order, backend, info),
+                linked=None if self._attachments is None else self._linked(order, backend, info, self._attachments),
             )
         except BaseException:
             if turn is not None:
                 await turn.close()
             raise
 
-    async def _turn(self, order: _Asked, backend: Backend, group: Group) -> Turn | None:
+    async def _turn(self, order: _Asked, backend: Backend, group: Group, memory: Memory) -> Turn | None:
         """The request's turn in its conversation, begun; None when nothing has to be kept."""
         route, request, run_id = order.route, order.request, order.run_id
-        if self._memory is None or route.passthrough:
-            return None
-        history, owner = self._memory.history, order.caller.owner
+        history, owner = memory.history, order.caller.owner
         if route.serves(Operation.HISTORY):
             options = route.options if isinstance(route.options, QueuedRunsOptions) else QueuedRunsOptions()
             remembers = backend.capabilities.takes_news and not backend.capabilities.names_threads
@@ -313,14 +319,12 @@ class Bridge:
             )
             return await turn.begun(run_id)
         keeper = backend.name if group.shares_conversations else None
-        return await self._memory.begin(
+        return await memory.begin(
             owner, route.path, request, order.capabilities, backend.capabilities, run_id, keeper=keeper
         )
 
-    def _with_own_thread(self, route: Route, backend: Backend, request: Request, info: CallInfo) -> Request:
-        """The request with a thread at the backend that is its owner's alone. Passed through it stays as it came."""
-        if not info.owner or route.passthrough or not threads.travels(backend.capabilities):
-            return request
+    def _with_own_thread(self, request: Request, info: CallInfo) -> Request:
+        """The request with a thread at the backend that is its owner's alone."""
         secret = self.config.server.secret
         info.shown_thread = request.thread_id or info.run_id
         key = secret.get_secret_value() if secret is not None else ""
@@ -332,25 +336,16 @@ class Bridge:
     def _files_base(self, route: Route) -> str | None:
         """The public URL of files where backends can fetch them there; None = they get the bytes."""
         chosen = route.options.inline_attachments if isinstance(route.options, QueuedRunsOptions) else None
-        return None if chosen or (chosen is None and self.config.server.is_local) else self._public_files(route)
+        return None if chosen or (chosen is None and self.config.server.is_local) else route.files_url
 
-    def _public_files(self, route: Route) -> str | None:
-        """The public URL below which files are served, by this route if it does; None if none is configured."""
-        public = self.config.server.public_url
-        serving = sorted((r for r in self.routes if r.serves(Operation.ATTACH)), key=lambda r: r is not route)
-        return public.rstrip("/") + serving[0].path.rstrip("/") if public and serving else None
-
-    def _linked(self, order: _Asked, backend: Backend, info: CallInfo) -> LinkedMedia | None:
-        """What stores media that the client can only be told of; None where all arrive, or no files are kept."""
+    def _linked(self, order: _Asked, backend: Backend, info: CallInfo, store: Attachments) -> LinkedMedia | None:
+        """What stores media that the client can only be told of; None where all arrive, or no files are served."""
         route, front = order.route, order.capabilities
-        if self._attachments is None or route.passthrough or backend.capabilities is front:
+        if route.files_url is None or route.passthrough or backend.capabilities is front:
             return None
-        kinds = [kind for kind in MediaKind if front.answer(Feature(str(kind))) is Support.TEXT]
-        base = self._public_files(route)
-        if base is None or not kinds or getattr(route.options, "media", None) == "drop":
+        if getattr(route.options, "media", None) == "drop":
             return None
-        thread = order.request.thread_id or info.run_id
-        return LinkedMedia(self._attachments, order.caller.owner, thread, base, kinds)
+        return LinkedMedia(store, order.caller.owner, order.request.thread_id or info.run_id, route.files_url, front)
 
     def answers(self, route: Route, owner: str) -> Answers | None:
         """Return the stored answers that an owner's clients can refer to by id on a route; None if none are stored."""
@@ -503,9 +498,9 @@ class _Asked:
 
     def order(self, group: Group) -> list[Backend]:
         """The backends to ask, first choice first; those that are left alone for a while come last."""
+        if len(group.members) == 1:
+            return group.members
         backends = _ordered(group, self.request, self.caller.owner, self.run_id)
-        if len(backends) == 1:
-            return backends
         return sorted(backends, key=lambda backend: backend.breaker is not None and backend.breaker.refuses)
 
     def info(self, backend: Backend, request: Request) -> CallInfo:

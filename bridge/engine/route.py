@@ -31,7 +31,7 @@ from bridge.pipeline import Backend, Group, StageFactory
 from bridge.pipeline.tools import Tools
 
 if TYPE_CHECKING:
-    from bridge.config import Places
+    from bridge.config import Concurrency
     from bridge.transports.http import HttpBackend
 
 _CHOICE = re.compile(r"\[(.)[^\]]{0,100}\]")
@@ -60,7 +60,7 @@ class Route:
     modes: dict[str, Group] | None = None
     listen: str | None = None
     agent_id: str | None = None
-    limits: Places | None = None
+    limits: Concurrency | None = None
     tools: Tools | None = None
     """Tools that the backends' models may call beside the client's own."""
     tools_at: Backend | None = None
@@ -77,6 +77,8 @@ class Route:
     """Those of the dialect, as the options change them."""
     default_model: str | None = field(init=False)
     """The model of a request that names none; None if no backend has one."""
+    files_url: str | None = field(init=False, default=None)
+    """The public URL below which files are served, set by its `Bridge`; None if none is configured."""
     _operations: frozenset[Operation] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -148,11 +150,23 @@ class Route:
     def some_model(self) -> str | None:
         """A model name that this route serves; None where only the backend knows, or a pattern cannot be guessed."""
         if self.models is not None:
-            return _guess(self.models)
+            return self._known_model(self.models) or _guess(self.models, "YOUR_MODEL")
         backend = self.backends[0]
         known = next(iter(backend.names.listed), None) or _guess(backend.names.renames)
-        dialect: Dialect | None = getattr(backend, "dialect", None)  # an agent inside the process has none
-        return known or (None if dialect is not None and dialect.requires_model else backend.name)
+        return known or (None if _requires_model(backend) else backend.name)
+
+    def _known_model(self, models: Mapping[str, Group]) -> str | None:
+        """Return a name of `models` that is sure to be one of its backend, as far as the configuration says."""
+        for name, group in models.items():
+            backend = group.members[0]
+            known = backend.names.listed if is_pattern(name) else [name]
+            if (guess := _guess(backend.names.renames)) is not None:
+                known = [*known, guess]
+            if not _requires_model(backend) and (guess := _guess({name: group})) is not None:
+                known = [*known, guess]
+            if (found := next((each for each in known if pick(models, each) is group), None)) is not None:
+                return found
+        return None
 
     async def list_models(self) -> list[ModelInfo]:
         """The configured models, and the backend's own when one backend serves the route.
@@ -191,7 +205,12 @@ class Caller:
     raw_body: bytes | None = None
 
 
-def _guess(models: Mapping[str, object]) -> str | None:
-    """Return a name that one of these names and globs takes; None if there is none."""
-    guesses = (_CHOICE.sub(r"\1", name).replace("*", "x").replace("?", "x") for name in models)
+def _requires_model(backend: Backend) -> bool:
+    dialect: Dialect | None = getattr(backend, "dialect", None)  # an agent inside the process has none
+    return dialect is not None and dialect.requires_model
+
+
+def _guess(models: Mapping[str, object], filling: str = "x") -> str | None:
+    """Return a name that one of these names and globs takes, with `filling` for `*`; None if there is none."""
+    guesses = (_CHOICE.sub(r"\1", name).replace("*", filling).replace("?", "x") for name in models)
     return next((guess for guess in sorted(guesses, key=len) if pick(models, guess) is not None), None)

@@ -26,16 +26,16 @@ _OPENING, _CLOSING = b"[{", b"]}"
 class Splitter:
     """Incremental reader. `feed` gives the elements that became complete; an object is, once its bracket closes.
 
-    Each byte is looked at once. Elements are not checked: what is wrong with one shows when it is parsed. Bytes behind
-    the array, and an element of more than `max_event` bytes, are a `BackendError`; so is an end in the middle of an
-    element. An array that ends between two elements is accepted, since its elements tell whether the answer is whole.
+    Each byte is examined once. Elements are not checked: an invalid one fails when it is parsed. Bytes after the array,
+    an element of more than `max_event` bytes, and an end inside an element raise `BackendError`. An array that ends
+    between two elements is accepted, since its elements show whether the answer is complete.
     """
 
     __slots__ = ("_depth", "_ended", "_error", "_escaped", "_in_string", "_limit", "_rest", "_size")
 
     def __init__(self, max_event: int = MAX_EVENT) -> None:
         self._limit = max_event
-        # The pieces of an unfinished element, joined once.
+        # The pieces of an unfinished element, concatenated once.
         self._rest: list[bytes] = []
         self._size = 0
         self._depth = 0
@@ -53,7 +53,7 @@ class Splitter:
         except BackendError as error:
             if not out:
                 raise
-            self._error = error  # what came before counts; the next call says what is wrong
+            self._error = error  # return what came before; the next call raises
         return out
 
     def _read(self, chunk: bytes, out: list[FrameLike]) -> None:

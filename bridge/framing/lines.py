@@ -63,7 +63,7 @@ def _frames(lines: list[bytes]) -> list[FrameLike]:
 
 
 def is_stream(start: bytes) -> bool | None:
-    """Return whether a body that begins like this is JSON lines: an object on its first line, and another one behind.
+    """Return whether a body with this beginning is JSON lines: an object on its first line, followed by another one.
 
     None while undecided.
     """

@@ -1,7 +1,7 @@
 """Length-prefixed messages: bytes <-> frames, without I/O (gRPC over HTTP/2, "Length-Prefixed-Message").
 
-Each message has one byte that says whether it is compressed (never here) and four bytes with its length, big-endian. A
-gRPC library does this by itself and hands out bare messages; what is recorded, cut and joined elsewhere looks so.
+Each message has one byte for its compression (always none here) and four bytes with its length, big-endian. A gRPC
+library does this itself and returns bare messages; recordings have this form.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Splitter:
             except BackendError:
                 if not out:
                     raise
-                break  # what came before counts; the next call says what is wrong
+                break  # return what came before; the next call raises
             if len(buffered) - position < _HEAD + size:
                 break
             out.append(bytes(buffered[position + _HEAD : position + _HEAD + size]))
@@ -58,7 +58,7 @@ class Splitter:
         return []
 
     def _size(self, position: int) -> int:
-        """The length that the head at `place` tells."""
+        """Return the length in the head at `place`."""
         flag, size = self._buffer[position], int.from_bytes(self._buffer[position + 1 : position + _HEAD], "big")
         if flag != 0:
             text = f"The backend's answer is no message of this protocol: expected the flag 0 before it, got {flag}."

@@ -23,10 +23,10 @@ _LF, _CR = b"\n\r"
 class Splitter:
     """Incremental reader. `feed` gives the payloads that became complete.
 
-    A payload is plain `bytes`; an event that has a name, an id or several lines comes as `Frame`, so that `join` may
-    write bare payloads as they are. `max_event` bounds the bytes of a line and of an event's lines together, and with
-    it what is kept in memory; beyond it `feed` raises `BackendError`. What was complete before comes first: then the
-    next call raises.
+    A payload is plain `bytes`; an event with a name, an id or several lines is a `Frame`, so that `join` can write bare
+    payloads unchanged. `max_event` bounds the bytes of a line and of an event's lines together, and so the memory;
+    beyond it `feed` raises `BackendError`. Events that were complete before are returned first: then the next call
+    raises.
     """
 
     __slots__ = (
@@ -46,7 +46,8 @@ class Splitter:
     )
 
     def __init__(self, max_event: int = MAX_EVENT) -> None:
-        # The pieces of an unfinished line are joined once: joining at each read makes a 20 MiB line cost a second.
+        # The pieces of an unfinished line are concatenated once: doing it at each read makes a 20 MiB line cost a
+        # second.
         self._rest: list[bytes] = []
         self._size = 0
         self._data: list[bytes] = []
@@ -59,7 +60,7 @@ class Splitter:
         self._clean = True
         self._limit = max_event
         self._excess: BackendError | None = None
-        # How the last event with a name or an id began, up to its data, and what that said.
+        # The beginning of the last event with a name or an id, up to its data, and its meaning.
         self._begin: bytes | None = None
         self._label: tuple[str | None, str | None] = None, None
 
@@ -151,7 +152,7 @@ class Splitter:
         return self._stopped(out, self._excess or self._too_long())
 
     def _stopped(self, out: list[FrameLike], error: BackendError) -> list[FrameLike]:
-        """There is nothing to read behind this error."""
+        """Nothing after this error can be read."""
         if not out:
             raise error
         self._excess = error

@@ -56,7 +56,7 @@ _ADVICE = {
 
 
 class GrpcBackend(ConfiguredBackend):
-    """A configured backend that speaks a dialect over gRPC. `url` is `host:port`."""
+    """A configured backend of a dialect over gRPC. `url` is `host:port`."""
 
     def __init__(
         self,
@@ -110,12 +110,12 @@ class GrpcBackend(ConfiguredBackend):
         return self._channel
 
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
-        """Headers that gRPC cannot carry (not ASCII, say) are dropped, as they would end the call."""
+        """Drop headers that gRPC cannot carry, such as non-ASCII ones, as they would fail the call."""
         found = {name: headers[name] for name in self._forward if name in headers}
         return {name: value for name, value in found.items() if _SENDABLE.fullmatch(value)}
 
     def _metadata(self, forwarded: Mapping[str, str]) -> Metadata:
-        """Return the metadata of a call; our own value of a name wins."""
+        """Return the metadata of a call; the backend's configured values take precedence."""
         return tuple({**forwarded, **self._own}.items())
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> GrpcCall:
@@ -144,7 +144,7 @@ class GrpcBackend(ConfiguredBackend):
         return GrpcCall(self, session, messages, context, name, info.owner, tools)
 
     def hold(self, session: Session, calls: Sequence[ToolCall], owner: str, key: str | None) -> None:
-        """Keeps a session whose agent waits for what the client says to these calls, as long as it does."""
+        """Keep a session whose agent waits for results of these calls, for as long as it waits."""
         assert session.broker is not None
         held = WaitingSession(session, tuple(call.call_id for call in calls), owner, key)
         self._holding.update(dict.fromkeys(held.names, held))
@@ -224,7 +224,9 @@ class GrpcBackend(ConfiguredBackend):
         return self.secrets.explain(self.secrets.hide(failure), call, advice, self.name)
 
     async def ask(self, path: str, body: bytes, seconds: float, forwarded: Mapping[str, str]) -> bytes:
-        """The answer to a single message, beside which `shown` and our own headers go. Raises `BackendError`."""
+        """Return the answer to a single message, sent with `shown` and the configured headers. Raises
+        `BackendError`.
+        """
         try:
             return await call_unary(self.channel, self.dialect, path, body, seconds, self._metadata(forwarded))
         except BackendError as error:
@@ -241,7 +243,7 @@ class GrpcBackend(ConfiguredBackend):
 
 
 Answers = tuple[tuple[str, ...], dict[str, ToolResult]]
-"""The calls that an agent waits for, and what the client says to them."""
+"""The calls that an agent waits for, and the client's results."""
 
 
 class GrpcCall:
@@ -258,7 +260,7 @@ class GrpcCall:
         tools: ClientTools | None = None,
         answers: Answers | None = None,
     ) -> None:
-        """`tools`: what the peer is to find from this turn on; `answers`: the session goes on with these."""
+        """`tools`: what the peer can find from this turn on; `answers`: results with which the session continues."""
         self.context = context
         self.frames: list[FrameLike] = []
         self.whole: WireResponse | None = None
@@ -288,7 +290,7 @@ class GrpcCall:
                 if self._answers is not None and session.broker is not None:
                     session.broker.answer(*self._answers)
                     return
-                # Before it is call_unary anything: the agent looks for them then.
+                # Before the first call: the agent looks for them then.
                 await session.offer(self._tools)
                 await session.send(self._messages)
         except TimeoutError:

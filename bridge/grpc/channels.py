@@ -13,6 +13,11 @@ from bridge.codec.sessions import Channel, without_scheme
 from bridge.errors import BackendError, ConfigError, Failure
 
 _STATUS = "grpc-status"
+_NOT_CONNECTED = {
+    "failed to connect to all addresses": "the connection failed",
+    "DNS resolution failed": "its host name cannot be resolved",
+}
+"""The beginning of gRPC's text where no connection was made -> the words for the client."""
 
 
 def channel_options(settings: Channel) -> list[tuple[str, int]]:
@@ -58,6 +63,9 @@ def failure_of(dialect: Dialect, code: grpc.StatusCode, details: str | None) -> 
     """Return the failure that a status means, with the status and its details as the cause for the log."""
     wire = WireResponse(500, {_STATUS: code.name}, (details or "").encode("utf-8", "replace"))
     failure = dialect.decode_error(wire)
+    for start, reason in _NOT_CONNECTED.items():
+        if code is grpc.StatusCode.UNAVAILABLE and (details or "").startswith(start):
+            failure.message = f"The backend is not available: {reason}."
     failure.cause = f"answered {code.name}: {' '.join((details or 'no details').split())}"
     return failure
 

@@ -1,6 +1,6 @@
 """A client's tools where the agents of a registry find them: served here for as long as their session lives.
 
-What an agent calls comes back as a call for the client, and what the client then says is the agent's answer.
+An agent's call is sent to the client as a tool call, and the client's result is the response to the agent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bridge.grpc.registration import stay
 from bridge.model import Text, ToolCall, ToolResult
 
 _GOODBYE = 5.0
-"""Seconds for telling the registry that they are gone."""
+"""Seconds to deregister the tools."""
 
 
 class ClientToolBroker:
@@ -85,7 +85,7 @@ class ClientToolBroker:
         return calls
 
     def answer(self, call_ids: Iterable[str], results: Mapping[str, ToolResult]) -> None:
-        """Return the client's results of these calls; for a call without one, a result that says so."""
+        """Return the client's results of these calls; a call without one gets a result that reports this."""
         for call_id in call_ids:
             waiting = self._waiting.get(call_id)
             if waiting is not None and not waiting.done():
@@ -97,7 +97,7 @@ class ClientToolBroker:
         self.answer(list(self._waiting), {})
 
     async def close(self) -> None:
-        """Lets go of the registry, and of callers that still wait. Repeating it is harmless."""
+        """Deregister the tools, and fail callers that still wait. May be repeated."""
         self.give_up()
         chores, self._chores = self._chores, []
         for chore in chores:

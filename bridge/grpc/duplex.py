@@ -20,7 +20,7 @@ _OVER = (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError)
 
 
 class Duplex:
-    """`call` is a stream-stream call of bytes that was just made. Whoever made it has to `cancel` it in the end.
+    """`call` is a new stream-stream call of bytes. Its creator must `cancel` it in the end.
 
     `status`: code and details, once the call has ended with another one than OK.
     """
@@ -72,7 +72,7 @@ class Duplex:
         return out or None
 
     def cancel(self) -> None:
-        """Lets go of the call at once; harmless when it is over."""
+        """Cancel the call at once; harmless if it is over."""
         self._call.cancel()
         self._reader.cancel()
 

@@ -1,4 +1,4 @@
-"""Keeps a node of ours known at a foreign registry, as long as it is there."""
+"""Keeps a node of the bridge registered at another registry."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _SECONDS = 10.0
 async def stay(
     registration: Registration, dialect: Dialect, settings: Channel, report: Callable[[bool, str], None]
 ) -> None:
-    """Registers and beats until it is canceled, and then says goodbye.
+    """Register and send heartbeats until canceled, and then deregister.
 
-    `told` hears after each answer whether the node is known now, and why not.
+    `told` is called after each response: is the node registered, and if not, why.
     """
     metadata = metadata_of(dialect, registration.key)
     async with open_channel(registration.gateway, settings) as channel:
@@ -41,7 +41,7 @@ async def stay(
 
 
 async def _exchange(channel: grpc.aio.Channel, todo: tuple[str, bytes], metadata: Metadata) -> tuple[bytes | None, str]:
-    """Return the answer of a registry; None and a reason if there is none."""
+    """Return the response of a registry; None and a reason if there is none."""
     try:
         return await channel.unary_unary(todo[0])(todo[1], timeout=_SECONDS, metadata=metadata), "it said no"
     except grpc.aio.AioRpcError as error:

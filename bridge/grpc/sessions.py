@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("bridge.grpc")
 
 _LARGE = re.compile(r"Received message larger than max \((\d+) vs\. (\d+)\)")
-"""gRPC's message on both sides of a call; only the size tells which side's message it was."""
+"""gRPC's message on both sides of a call; only the size distinguishes the sides."""
 
 
 def results_in(request: Request) -> dict[str, ToolResult]:
@@ -37,7 +37,7 @@ def results_in(request: Request) -> dict[str, ToolResult]:
 
 @dataclass(eq=False, slots=True)
 class WaitingSession:
-    """A session whose agent waits for what a client says to some calls. `key`: under which it is kept afterwards."""
+    """A session whose agent waits for the client's results of some calls. `key`: the key to keep it under."""
 
     session: Session
     call_ids: tuple[str, ...]
@@ -86,7 +86,7 @@ class Session:
             return None
         large = _LARGE.search(status[1] or "")
         if large is not None and int(large[1]) not in self._sizes:
-            # Not ours, so that the client can do nothing about it.
+            # Not a failure of the bridge, and the client can do nothing about it.
             text = f"The backend sent a message of {large[1]} bytes; the limit is {large[2]} (max_message)."
             return Failure(ErrorCode.BACKEND_PROTOCOL, text)
         return self._backend.failure_of(self.machine.path, *status)
@@ -94,8 +94,8 @@ class Session:
     async def send(self, messages: list[bytes]) -> None:
         """Sends these; the first ones open the call. A call that is over already is noticed where it is read.
 
-        Who is cancelled leaves them to be sent: `grpc.aio` cancels a call whose write is cancelled, and with it an
-        agent that is to be told to stop.
+        If canceled, they are still sent: `grpc.aio` cancels a call whose write is canceled, and with it an agent that
+        is to be asked to stop.
         """
         if self._call is None:
             call = self._backend.channel.stream_stream(self.machine.path)
@@ -133,14 +133,14 @@ class Session:
             await asyncio.gather(reading, called, return_exceptions=True)
 
     async def drain(self, grace: float) -> None:
-        """Asks the peer to end, reads and discards until it did, and cancels the call when it does not."""
+        """Ask the peer to end, read and discard until it does, and cancel the call if it does not."""
         if self.timer is not None:
             self.timer.cancel()
         if self._call is None:
             await self._clear()
             return
         if self.broker is not None:
-            # Who waits for a client that is gone does not get around to the end.
+            # A peer that waits for a client that is gone does not end.
             self.broker.give_up()
         try:
             async with asyncio.timeout(grace):
@@ -149,7 +149,7 @@ class Session:
                 await self._call.send(self.machine.stop())
                 await self._call.finish()
                 while (messages := await self._call.batch(None)) is not None:
-                    # Only to learn of the end: the turn itself is over.
+                    # Only to detect the end: the turn itself is over.
                     self.machine.feed(messages, time.monotonic())
         except TimeoutError:
             log.debug("backend %s: a session did not stop by itself", self._backend.name)

@@ -15,8 +15,8 @@ from bridge.codec.registry import resolve
 from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestError, with_status
 from bridge.model import Event, Request, RunFailed, RunStarted
 from bridge.pipeline.names import tool_names
-from bridge.pipeline.places import note_places, places_of
-from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build
+from bridge.pipeline.places import name_place, note_places
+from bridge.pipeline.stages import StageContext, StageFactory, build
 from bridge.translation import AnswerDecoder, Reader, Stage, Translation, Writer
 
 T = TypeVar("T")
@@ -26,8 +26,8 @@ class Translator:
     """Translates one run between a client and a backend: bytes in, bytes out, without I/O.
 
     Without a request, `feed` reads an answer of `source` and writes it as `target`. `request` translates a client's
-    request and sets which of the two dialects the client speaks; from then on `feed` reads answers of the other one and
-    writes the client's.
+    request and determines which of the two dialects is the client's; from then on `feed` reads answers of the other one
+    and writes the client's.
 
         translator = Translator("openai-chat", "agentscope")
         body = translator.request(received, client="agentscope")    # to be POSTed; translator.sent says where
@@ -63,7 +63,7 @@ class Translator:
         self._model = model
         self._client_options = client_options or {}
         self._backend_options = backend_options or {}
-        self._factories = (*AUTOMATIC, *stages)
+        self._factories = tuple(stages)
         self._run_id = run_id or uuid.uuid4().hex
         self._created_at = time.time() if created_at is None else created_at
         self._losses = Losses()
@@ -124,8 +124,11 @@ class Translator:
         self._request = self._choose(wire, resolve(client) if client is not None else None)
         context = self._settled().back
         assert context.request is not None
-        with places_of(context.request):
+        try:
             self._sent = self._back.encode_request(context.request, context)
+        except RequestError as error:
+            name_place(error, context.request)
+            raise
         return self._sent.body
 
     def decode_error(self, status: int, data: bytes = b"", headers: Mapping[str, str] | None = None) -> BridgeError:
@@ -162,7 +165,7 @@ class Translator:
             raise BridgeError.of(events[-1].error)
         answer = self._front.assemble(events, sides.front)
         if answer.status >= 400:
-            # A finish that the client's dialect has no word for, such as canceled, is an error there.
+            # A finish reason that the client's dialect cannot express, such as canceled, is an error there.
             raise BridgeError.of(self._front.decode_error(answer))
         return answer.body
 
@@ -192,7 +195,7 @@ class Translator:
     # ------------------------------------------------------------------ inside
 
     def _choose(self, wire: WireRequest, client: Dialect | None) -> Request:
-        """Settles who is the client: the dialect that can read the request."""
+        """Determine the client's dialect: the one that can read the request."""
         if client is not None:
             if client.name not in (self._front.name, self._back.name):
                 raise ConfigError(
@@ -227,7 +230,7 @@ class Translator:
         return Context(self._run_id, thread, self._created_at, options, model, request, self._losses)
 
     def _settled(self) -> _Sides:
-        """Both sides of the run, once it is known who is the client."""
+        """Set up both sides of the run, once the client's dialect is known."""
         if self._sides is None:
             front = _options(self._front.front_options, self._client_options, "client_options")
             back = _options(self._back.back_options, self._backend_options, "backend_options")
@@ -300,7 +303,7 @@ def _options(model: type[Options], given: Mapping[str, Any], what: str) -> Optio
 
 
 def _lower(headers: Mapping[str, str] | None, dialect: Dialect | None = None) -> dict[str, str]:
-    """Headers as codecs look them up; a body that says nothing about itself is what `dialect` writes."""
+    """Return headers as codecs expect them; by default, the content type is that of `dialect`."""
     if headers is None:
         return {} if dialect is None else {"content-type": dialect.content_type}
     return {name.lower(): value for name, value in headers.items()}

@@ -1,8 +1,8 @@
 """Makes a well-formed stream from loose facts.
 
-Decoders tell it what their wire said - "text for key k", "call 3 begins", "this item is done", "the wire
-ended" - and it opens, closes, names and finishes, so that whatever a backend sends, the events obey the
-grammar: everything open is closed before the terminal event and exactly one terminal event comes last.
+Decoders call it with the content of their wire ("text for key k", "call 3 begins", "this item is done", "the wire
+ended"), and it opens, closes, names and finishes. Whatever a backend sends, the events obey the grammar: everything
+open is closed before the terminal event, and exactly one terminal event comes last.
 
 Keys are the decoder's own names for messages and parts (an index, a wire id); two styles of wire are served:
 
@@ -38,7 +38,7 @@ _STATUSES: dict[FinishReason | None, MessageStatus] = {
 
 
 class _Closed(list[Event]):
-    """Takes the place of the output once the run is over: whatever still comes is forgotten, at no cost before."""
+    """Replaces the output once the run is over, so that further events are discarded without a check before."""
 
     def append(self, event: Event) -> None:
         pass
@@ -228,7 +228,7 @@ class Builder:
             self._out.append(part.make(part.id, text, extras))
 
     def unpaired(self, key: Hashable, text: str, extras: Extras | None = None) -> None:
-        """As `delta`, for text that may hold lone surrogates: halves in two pieces are joined, others replaced."""
+        """Like `delta`, for text that may contain unpaired surrogates: split pairs are combined, others replaced."""
         part = self._parts.get(key)
         if part is not None and text and (delta := part.unpaired(text, extras)) is not None:
             self._out.append(delta)
@@ -346,7 +346,7 @@ class Builder:
     # ------------------------------------------------------------------ the end
 
     def finish(self, reason: FinishReason | None = None, extras: Extras | None = None) -> None:
-        """The wire said that the run is complete; the terminal event waits for `end`, since late facts are allowed.
+        """The run is complete on the wire; the terminal event waits for `end`, since late facts are allowed.
 
         The first reason counts.
         """
@@ -355,7 +355,7 @@ class Builder:
             self._end_extras = extras
 
     def fail(self, failure: Failure, extras: Extras | None = None) -> None:
-        """The wire said that the run failed. Emits everything up to and including the terminal event."""
+        """The run failed on the wire. Emits everything up to and including the terminal event."""
         if not self.done:
             self._failure = failure
             self._end_extras = extras
@@ -392,7 +392,9 @@ class Builder:
         self._flows.clear()
 
     def close(self, failure: Failure | None = None) -> None:
-        """The input is over: cleanly when `failure` is None. A known finish wins over a failure that comes after it."""
+        """The input is over: cleanly if `failure` is None. A known finish reason takes precedence over a later
+        failure.
+        """
         if self.done:
             return
         if failure is not None and self._reason is None:
@@ -400,7 +402,9 @@ class Builder:
         self.end()
 
     def _settle(self, reason: FinishReason | None, choice: int) -> FinishReason | None:
-        """The finish word that fits what was seen: backends say `stop` after calls and `tool_calls` without any."""
+        """Return the finish reason that fits the content: backends send `stop` after calls and `tool_calls` without
+        any.
+        """
         if reason not in _LOOSE:
             return reason
         if self._interrupted:

@@ -29,7 +29,7 @@ class OpenParts:
         if PIECES.issuperset(map(type, events)):
             return
         if type(events[-1]) in TERMINAL:
-            # Nobody asks what was open before the end; most short answers are over with one batch.
+            # Open parts matter only at the end, and most short answers are over with one batch.
             self.started = self.ended = True
             return
         self.started = _walk(events, self._parts, self._messages) or self.started
@@ -53,7 +53,7 @@ def _walk(events: list[Event], parts: dict[str, None], messages: dict[str, None]
     """Notes what these events open and close; True when the run starts among them."""
     started = False
     for event in events:
-        kind = type(event)  # asked by identity: a `match` of classes costs thrice as much, in every run
+        kind = type(event)  # compared by identity: a `match` of classes costs three times as much, in every run
         if kind is ev.PartStarted:
             parts[event.part_id] = None  # type: ignore[union-attr]
         elif kind is ev.PartEnded:

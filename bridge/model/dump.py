@@ -64,7 +64,7 @@ _CODES: dict[str, type] = {
     "V": Resume,
 }
 _EVENTS: frozenset[type] = frozenset(get_args(Event))
-# Fields whose values are ours and nested; every other field holds plain JSON that must come back untouched.
+# Fields with nested values of the model; every other field contains plain JSON that must be restored unchanged.
 _NESTED = {
     "part", "parts", "source", "error", "messages", "tools", "tool_choice", "sampling", "response_format", "resume"
 }  # fmt: skip

@@ -11,7 +11,7 @@ from bridge.model.text import json_text
 
 _PER_MESSAGE = 4
 _PICTURE = 1600  # what the larger providers count at most for one picture
-_BASE64_PER_TOKEN = 12  # base64 characters of a document for one token of what it says
+_BASE64_PER_TOKEN = 12  # base64 characters of a document per token of its content
 
 
 def estimate_tokens(request: Request) -> int:

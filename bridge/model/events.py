@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from bridge.errors import Failure, shortened
 from bridge.model.parts import Extras, Origin, Part
@@ -153,7 +153,7 @@ class ToolResulted:
 
 @dataclass(slots=True)
 class MessageEnded:
-    """`reason` is why this message's choice ended, when the wire says so per choice."""
+    """`reason` is why this message's choice ended, if the wire reports it per choice."""
 
     message_id: str
     status: MessageStatus = MessageStatus.COMPLETED
@@ -200,6 +200,10 @@ class StateChanged:
     op: StateOp
     value: Any
     extras: Extras | None = None
+
+
+AWAITS_RESULT: Final = "tool_result"
+"""The reason of an interrupt that only waits for the result of its call. Clients are shown the call, not a question."""
 
 
 @dataclass(slots=True)

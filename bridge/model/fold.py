@@ -1,8 +1,8 @@
 """Stream <-> finished messages.
 
-`fold` turns a stream into an `Answer`: messages with whole parts in the order in which the parts began, the last
-usage, why it ended, and the events that are not content. `unfold` goes the other way. Both keep everything the
-model can say but where the deltas were cut.
+`fold` turns a stream into an `Answer`: messages with whole parts in the order in which the parts began, the last usage,
+the finish reason, and the events that are not content. `unfold` is the inverse. Both preserve everything in the model
+except where the deltas were cut.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Answer:
     end_extras: Extras | None = None
 
     def parts(self, choice: int = 0) -> list[Part]:
-        """All parts of one choice in order; tool results stand between them."""
+        """All parts of one choice in order, with tool results between them."""
         return [p for m in self.messages if self.choice_of(m) == choice for p in m.parts]
 
     def choice_of(self, message: Message) -> int:

@@ -1,9 +1,9 @@
 """Is this stream of events well formed?
 
-The rules (docs/architecture.md, "Grammar"): `RunStarted` first; exactly one terminal event, last; a part lives
-inside an open message and a delta names an open part of its kind; before a terminal event everything is
-closed; `RunFinished(interrupted)` follows at least one `Interrupted`. Several messages and several parts may
-be open at once. `Heartbeat` may stand anywhere before the terminal event.
+The rules (docs/architecture.md, "Grammar"): `RunStarted` first; exactly one terminal event, last; a part is inside an
+open message and a delta names an open part of its kind; before a terminal event everything is closed;
+`RunFinished(interrupted)` follows at least one `Interrupted`. Several messages and several parts may be open at once.
+`Heartbeat` may occur anywhere before the terminal event.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Media types that nobody said: by the name of a file, else by the first bytes."""
+"""Detection of undeclared media types: by the name of a file, else by the first bytes."""
 
 from __future__ import annotations
 
@@ -70,23 +70,23 @@ _SIGNATURES = (
     (re.compile(rb"PK\x03\x04"), "application/zip"),
 )
 _CONTAINERS = frozenset({"mp4", "webm", "ogg"})
-"""Formats of sound and film alike."""
+"""Formats of both audio and video."""
 _HEAD = 24
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{16,}={0,2}")
 
 
 def type_of_name(filename: str | None) -> str | None:
-    """Return the media type that the extension of a file stands for."""
+    """Return the media type of a file extension."""
     return EXTENSIONS.get((filename or "").rpartition(".")[2].lower())
 
 
 def type_of_bytes(data: bytes) -> str | None:
-    """Return the media type that the first bytes of a file tell."""
+    """Return the media type by the first bytes of a file."""
     return next((mime for start, mime in _SIGNATURES if start.match(data)), None)
 
 
 def type_of_base64(data: str) -> str | None:
-    """Return the media type that base64-encoded bytes tell."""
+    """Return the media type by the first bytes in base64."""
     head = data[:_HEAD]
     try:
         return type_of_bytes(base64.b64decode(head + "=" * (-len(head) % 4), validate=True))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from bridge.model import events as ev
 from bridge.model.events import Event, FinishReason, PartKind
 from bridge.model.parts import Extras
-from bridge.model.surrogates import REPLACEMENT, begins_pair, mend
+from bridge.model.surrogates import REPLACEMENT, begins_pair, repair
 
 _Maker = Callable[[str, str, Extras | None], Event]
 _MAKERS: dict[PartKind, _Maker] = {
@@ -67,10 +67,10 @@ class OpenPart:
         return self._delta(REPLACEMENT, None)
 
     def _delta(self, text: str, extras: Extras | None) -> Event:
-        return _MAKERS[self.kind](self.id, mend(text), extras)
+        return _MAKERS[self.kind](self.id, repair(text), extras)
 
     def _resumed(self, part_id: str, more: str, extras: Extras | None) -> Event:
         """The next piece, with the held half before it."""
         text = self._held + more
         self._held, self.make = "", _MAKERS[self.kind]
-        return self.make(part_id, mend(text), extras)
+        return self.make(part_id, repair(text), extras)

@@ -5,6 +5,7 @@ Plain values. `extras` maps the name of a dialect to what only that dialect unde
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -51,8 +52,8 @@ class Url:
 class Inline:
     """The bytes themselves, base64-encoded as every JSON wire carries them (standard alphabet, no line breaks).
 
-    Kept encoded on purpose: a 5 MB picture on its way from one JSON wire to another is copied, not decoded
-    and encoded again. `bytes` decodes.
+    Kept encoded on purpose: a 5 MB picture between two JSON wires is copied, not decoded and encoded again. `bytes`
+    decodes.
     """
 
     base64: str
@@ -205,11 +206,18 @@ def parse_data_url(url: str) -> tuple[str | None, str] | None:
 
 
 REDACTED = "redacted:"
-"""Marks an opaque value that stands for reasoning sent encrypted only, so that it goes back as what it is."""
+"""Marks an opaque value of reasoning that was sent encrypted only, so that it is sent back in the same form."""
+
+
+def after_last_answer(messages: Sequence[Message]) -> int:
+    """Return the index of the first message after the last one of the assistant."""
+    return next((n for n in range(len(messages), 0, -1) if messages[n - 1].role == "assistant"), 0)
 
 
 def seal(signature: str | None, redacted: str | None) -> str | None:
-    """The one opaque value of a reasoning, for wires with one field for it; a signature goes before encrypted text."""
+    """Return the single opaque value of a reasoning, for wires with one field for it: a signature, or encrypted
+    text.
+    """
     return signature or (f"{REDACTED}{redacted}" if redacted else None)
 
 
@@ -221,9 +229,9 @@ def unseal(value: str | None) -> tuple[str | None, str | None]:
 
 
 def source_of(url: str) -> tuple[Source, str | None]:
-    """The source that a URL string on a wire stands for, and its media type when the URL itself says it.
+    """Return the source of a URL string on a wire, and its media type if the URL contains it.
 
-    Some clients leave out what stands before the base64 in a `data:` URL.
+    Some clients leave out the part before the base64 in a `data:` URL.
     """
     parsed = parse_data_url(url)
     if parsed is not None:
@@ -241,7 +249,7 @@ def url_of(media: Media, fallback: str = "application/octet-stream") -> str | No
 
 
 def mime_of(media: Media) -> str | None:
-    """The media type: as it was said, else by the name of the file, else by the first bytes; None if nothing tells."""
+    """Return the media type: as declared, else by the name of the file, else by the first bytes; None if unknown."""
     if media.mime or not isinstance(media.source, Inline):
         return media.mime
     named = fitted(type_of_name(media.filename), media.kind)

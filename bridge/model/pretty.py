@@ -19,7 +19,7 @@ _DEPTHS: dict[type, int] = {
 
 
 def pretty(events: Event | Iterable[Event]) -> str:
-    """One line for each event: indented by what it belongs to, without fields that say nothing, long values cut.
+    """Return one line for each event: indented by its parent, without empty fields, with long values shortened.
 
     RunStarted 'run-1' model='gpt-4o'
       MessageStarted 'm-1'
@@ -31,7 +31,7 @@ def pretty(events: Event | Iterable[Event]) -> str:
 
 
 def pretty_request(request: Request) -> str:
-    """A request as lines: what it says, and each message and tool in one of its own."""
+    """Return a request as lines: its fields, and one line for each message and tool."""
     lines: list[str] = []
     for field in fields(request):
         value = getattr(request, field.name)
@@ -43,7 +43,7 @@ def pretty_request(request: Request) -> str:
 
 
 def _printed(value: Any) -> str:
-    """A value of ours: required fields bare, the others by name, and only where they differ from the default."""
+    """Return a value of the model: required fields positionally, the others by name if they are not the default."""
     pieces = [type(value).__name__]
     for field in fields(value):
         item = getattr(value, field.name)

@@ -1,6 +1,6 @@
-"""The request side of the model: what a frontend asks, whatever its protocol.
+"""The request side of the model: a frontend's request, independent of its protocol.
 
-`None` means "not said"; a codec never invents a value except where its wire requires one.
+`None` means "not set"; a codec never invents a value unless its wire requires one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bridge.model.parts import Extras, Message, Text
 class HistoryMode(StrEnum):
     """Whether `Request.messages` is the whole conversation or only the new messages.
 
-    LAST: the last message of the conversation alone. A known one is asked again, and what followed it is forgotten.
+    LAST: only the last message of the conversation. A known one is repeated, and what followed it is deleted.
     """
 
     FULL = "full"
@@ -168,13 +168,13 @@ class Request:
 
         "notes" holds the original form of a request and does not count.
         """
-        return any(
-            any(value.values()) if isinstance(value, dict) else value
-            for name, fields in (self.extras or {}).items()
-            if name != dialect
-            for key, value in fields.items()
-            if key != "notes" and key not in known
-        )
+        for name, of_dialect in (self.extras or {}).items():
+            if name == dialect:
+                continue
+            for key, value in of_dialect.items():
+                if key != "notes" and key not in known and (any(value.values()) if isinstance(value, dict) else value):
+                    return True
+        return False
 
     def copy(self) -> Request:
         """Return a shallow copy. It is six times as fast as `dataclasses.replace`."""

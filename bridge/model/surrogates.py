@@ -5,8 +5,8 @@ from __future__ import annotations
 REPLACEMENT = "\ufffd"
 
 
-def mend(text: str) -> str:
-    """The text with surrogate pairs joined and lone surrogates replaced by U+FFFD, so that it is valid Unicode."""
+def repair(text: str) -> str:
+    """Return the text as valid Unicode: surrogate pairs are combined, and unpaired surrogates become U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

@@ -1,8 +1,8 @@
 """Parts as plain text, for dialects that declare them `as text`.
 
 One rendering for all dialects, so that a client sees the same text on every route: Markdown for what a person can open,
-JSON for data of programs. Bytes become a note of what they are: base64 in a text is paid for as words by every model
-that reads the conversation, and nobody can open it. The exception is a picture in an answer, which chat clients show.
+JSON for data of programs. Bytes become a note of their kind and size: base64 in a text costs tokens in every later
+request, and cannot be opened. The exception is a picture in an answer, which chat clients show.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bridge.model.parts import (
     mime_of,
     url_of,
 )
-from bridge.model.surrogates import mend
+from bridge.model.surrogates import repair
 
 _MOST_SHOWN = 4 * 2**20
 """The characters of base64 up to which a picture is shown within a text."""
@@ -38,7 +38,7 @@ _MOST_SHOWN = 4 * 2**20
 def as_text(part: Part) -> str:
     """The part as text: media as a Markdown link, or as a note where there is nothing to open; data as JSON.
 
-    A sound whose words are beside it needs none.
+    An audio with a transcript needs none.
     """
     match part:
         case Text() | Refusal() | Reasoning():
@@ -83,7 +83,7 @@ def _size(count: int) -> str:
 
 
 def result_text(parts: list[Part]) -> str:
-    """A tool's result as one string: texts joined, other parts as `as_text` tells them."""
+    """Return a tool's result as one string: its texts, and other parts as in `as_text`."""
     return "".join(as_text(p) for p in parts)
 
 
@@ -115,7 +115,7 @@ def question_about(calls: Iterable[str], question: str) -> str:
 
 
 def _review(action: Any) -> str | None:
-    """Return what a person is to review, in the words of LangChain's middleware or as the call."""
+    """Return what a person is to review, in the wording of LangChain's middleware or as the call."""
     description = action.get("description") if isinstance(action, dict) else None
     return description if isinstance(description, str) and description.strip() else _call_in(action)
 
@@ -137,4 +137,4 @@ def json_text(value: object) -> str:
     except (TypeError, ValueError):
         import json
 
-        return mend(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
+        return repair(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))

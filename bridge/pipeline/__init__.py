@@ -1,4 +1,4 @@
-"""A run from request to last event: backends behind one interface, stages, tries, timeouts, cancellation.
+"""A run from request to last event: backends behind one interface, stages, attempts, timeouts, cancellation.
 
 The names are loaded at first use: who only translates needs the stages, and for them no event loop.
 """

@@ -1,21 +1,21 @@
-"""Own files: of those in a request a backend gets the bytes, or URLs that are still good when it looks; media of an
-answer that its client can only be told of are stored, and the client gets their URLs.
+"""Stored files: backends get the bytes of those in a request, or URLs that are valid long enough; media of an answer
+that a client can get only by URL are stored.
 """
 
 from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
+from bridge.codec import Capabilities, Feature, Support
 from bridge.errors import BridgeError, ErrorCode, RequestError
 from bridge.model import (
     ContentAdded,
     Event,
     Inline,
     Media,
-    MediaKind,
     Message,
     Part,
     Request,
@@ -29,6 +29,11 @@ log = logging.getLogger("bridge.run")
 
 LIFE = 3600.0
 """Seconds for which a signed URL is good."""
+
+
+def has_media(request: Request) -> bool:
+    """Return whether a message of a request has media that could be files of ours."""
+    return any(Media in map(type, message.parts) for message in request.messages)
 
 
 class Attached:
@@ -63,19 +68,22 @@ class Attached:
         except RequestError as error:
             if error.code not in (ErrorCode.NOT_FOUND, ErrorCode.FORBIDDEN):
                 raise
-            return part  # not ours, or not this user's: whoever looks there is told so
+            return part  # not the bridge's, or not this user's: the server reports that
         return replace(part, source=Inline(base64.b64encode(data).decode()), mime=found.mime)
 
 
 class LinkedMedia:
-    """Stores the media of one answer and puts URLs in their place. `base`: the public URL that serves them."""
+    """Stores the media of one answer that `front` carries only as text, and puts URLs in their place.
 
-    def __init__(self, store: Attachments, owner: str, thread: str, base: str, kinds: Collection[MediaKind]) -> None:
+    `base`: the public URL that serves them.
+    """
+
+    def __init__(self, store: Attachments, owner: str, thread: str, base: str, front: Capabilities) -> None:
         self._store = store
         self._owner = owner
         self._thread = thread
         self._base = base
-        self._kinds = kinds
+        self._front = front
 
     async def events(self, events: list[Event]) -> list[Event]:
         """The events with URLs. What cannot be stored stays as it came."""
@@ -87,7 +95,9 @@ class LinkedMedia:
         return replace(event, parts=[await self._part(part) for part in event.parts])
 
     async def _part(self, part: Part) -> Part:
-        if not isinstance(part, Media) or not isinstance(part.source, Inline) or part.kind not in self._kinds:
+        if not isinstance(part, Media) or not isinstance(part.source, Inline):
+            return part
+        if self._front.answer(Feature(str(part.kind))) is not Support.TEXT:
             return part
         try:
             data, mime = part.source.bytes, mime_of(part) or "application/octet-stream"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from bridge.codec import Capabilities, Feature, Losses
-from bridge.errors import UNKNOWN_THREAD, Failure
+from bridge.errors import UNKNOWN_THREAD, Failure, RequestError
 from bridge.model import Event, Folder, Request, RunStarted
 from bridge.model.fold import Answer
 from bridge.pipeline.attached import LinkedMedia
@@ -13,9 +13,9 @@ from bridge.pipeline.backend import Backend, Call, CallInfo, KnownAnswer
 from bridge.pipeline.continuation import ContinuedText
 from bridge.pipeline.memory import Turn
 from bridge.pipeline.names import tool_names
-from bridge.pipeline.places import places_of
+from bridge.pipeline.places import name_place
 from bridge.pipeline.signatures import without_signatures
-from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build
+from bridge.pipeline.stages import StageContext, StageFactory, build
 from bridge.translation import Stage
 
 
@@ -55,7 +55,7 @@ class BackendAttempt:
         self.backend = backend
         self.info = info
         context = StageContext(request, front, backend.capabilities, options, self.lost)
-        configured = [] if untouched else build((*AUTOMATIC, *stages), context)
+        configured = [] if untouched else build(stages, context)
         names = None if untouched else tool_names(context.request, front, backend.capabilities)
         self.request = context.request if names is None else names.request
         self.turn = turn
@@ -77,7 +77,11 @@ class BackendAttempt:
         self.stages += configured
         if self._shown is not None and configured:
             self.stages.append(self._shown)
-        self.call: Call = self._first_call()
+        self.call: Call = (
+            KnownAnswer(info, [self.head(), *turn.reply])
+            if turn is not None and turn.reply is not None
+            else self._next_call()
+        )
 
     @property
     def asks_nobody(self) -> bool:
@@ -89,14 +93,12 @@ class BackendAttempt:
         info = self.info
         return RunStarted(info.run_id, info.shown_thread or info.thread_id, None, info.created_at)
 
-    def _first_call(self) -> Call:
-        if self.turn is not None and self.turn.reply is not None:
-            return KnownAnswer(self.info, [self.head(), *self.turn.reply])
-        return self._asked()
-
-    def _asked(self) -> Call:
-        with places_of(self.request):
+    def _next_call(self) -> Call:
+        try:
             call = self.backend.call(self.request, self.info, self.lost)
+        except RequestError as error:
+            name_place(error, self.request)
+            raise
         if self.turn is not None and self.turn.keeps_thread:
             self.lost.discard(Feature.THREAD_ID)
         return call
@@ -104,7 +106,7 @@ class BackendAttempt:
     async def again(self) -> None:
         """Closes the call and makes the next one."""
         await self.call.close()
-        self.call = self._asked()
+        self.call = self._next_call()
 
     def recorded(self) -> tuple[Answer, Answer] | None:
         """Hands out what the backend has said and what the client was shown, once; None where nothing is kept, or it

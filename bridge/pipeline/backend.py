@@ -80,7 +80,7 @@ class Call(Protocol):
         """Gives up from this side, when no `read` is waiting: the events that end the run for this reason."""
 
     async def close(self) -> None:
-        """Lets go of the backend; before the terminal event this cancels its work. Never raises."""
+        """Release the backend; before the terminal event this cancels its work. Never raises."""
 
 
 class KnownAnswer:
@@ -166,18 +166,18 @@ class Backend(Protocol):
         """The model name to send for the one that the client named."""
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
-        """Encodes the request, without I/O. Raises `Unsupported` when the dialect cannot say it."""
+        """Encode the request, without I/O. Raises `Unsupported` if the dialect cannot express it."""
 
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
-        """Which of the client's headers go to this backend; `front` is the dialect that the client speaks."""
+        """Return the client's headers that go to this backend; `front` is the client's dialect."""
 
     async def models(self) -> list[ModelInfo]:
         """The models that this backend offers by itself. Raises `BackendError`."""
 
     async def count(self, request: Request, info: CallInfo) -> int | None:
-        """The input tokens of this request as the backend counts them; None when it has no way to say.
+        """Return the input tokens of this request as counted by the backend; None if it cannot count.
 
-        Raises `BackendError`, and `Unsupported` when the dialect cannot say the request.
+        Raises `BackendError`, and `Unsupported` if the dialect cannot express the request.
         """
 
     async def check(self) -> None:

@@ -1,9 +1,9 @@
-"""Leaves a failing backend alone for a while, then lets one request find out whether it is back.
+"""A circuit breaker: pauses calls of a failing backend, then lets one request probe whether it has recovered.
 
-Why not a library: those that were looked at (purgatory 3.0, pybreaker 1.4, aiobreaker 1.2) wrap a call and take its
-return for success and its exception for failure. A stream has returned long before it is cut, and its failures are
-events; aiobreaker rests since 2021, pybreaker is asynchronous with Tornado only, and none of them holds back the
-others while the first one probes.
+Why not a library: purgatory 3.0, pybreaker 1.4 and aiobreaker 1.2 wrap a call and take its return for success and its
+exception for failure. A stream has returned long before it is cut, and its failures are events. aiobreaker has had no
+release since 2021, pybreaker is asynchronous with Tornado only, and none of them holds back other calls while the first
+one probes.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Breaker:
         self._failures = 0
         self._since: float | None = None
         self.turn = 0
-        """Counts the changes of state: what was admitted before one says nothing of the time after."""
+        """Number of changes of state: calls that were admitted before one reveal nothing about the time after it."""
         self.probe: Pass | None = None
 
     @property
@@ -75,7 +75,7 @@ class Breaker:
         return since + self._open_for - self._clock()
 
     def admit(self) -> Pass:
-        """Lets a call pass. Raises `BackendError` (overloaded) while the backend is left alone."""
+        """Admit a call. Raises `BackendError` (overloaded) while the breaker is open."""
         if self._since is None:
             return Pass(self)
         if self.refuses:
@@ -144,7 +144,7 @@ class Pass:
                 self._breaker.succeeded()
 
     def dropped(self) -> None:
-        """Report that the call was abandoned. That says nothing about the backend, and another call may probe."""
+        """Report that the call was abandoned. That reveals nothing about the backend, and another call may probe."""
         self._over = True
         if self._breaker.probe is self:
             self._breaker.probe = None

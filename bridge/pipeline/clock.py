@@ -56,7 +56,7 @@ class Clock:
 
     def enter(self) -> None:
         """This task begins to wait for the backend."""
-        # With its loop named, the task is one look into a dictionary; without, Python 3.11 asks the kernel who we are.
+        # With its loop given, the task is one dictionary lookup; without, Python 3.11 makes a system call.
         self._reader = reader = current_task(self._loop)
         self._cancellations = reader.cancelling() if reader is not None else 0
         self.waiting = time.monotonic()
@@ -82,7 +82,7 @@ class Clock:
         self.watch()
 
     def elsewhere(self, limits: Timeouts) -> None:
-        """Another backend is asked: its limits count, from now."""
+        """Switch to another backend, whose limits count from now."""
         self._limits = limits
         self._began = time.monotonic()
 
@@ -97,7 +97,8 @@ class Clock:
         due = self._due()
         if due is None or (self._timer is not None and self._due_at <= due):
             return
-        self.stop()
+        if self._timer is not None:
+            self._timer.cancel()
         self._due_at = due
         self._timer = self._loop.call_later(max(0.02, due - time.monotonic()), self._check)
 
@@ -139,7 +140,7 @@ class Clock:
         limits = self._limits
         if limits.total and due == self._began + limits.total:
             late = Failure(ErrorCode.RUN_TIMEOUT, f"The run took longer than {limits.total:g} s.")
-            # Between two tries the backend's own refusal says more than our clock.
+            # Between two attempts, the backend's own failure is more informative than a timeout.
             return self._refused if self._refused is not None and self._try_began is None else late
         if self.opened:
             return Failure(ErrorCode.BACKEND_TIMEOUT, f"The backend sent nothing for {limits.idle:g} s.")

@@ -1,4 +1,4 @@
-"""The join of one backend's broken answer and another one's continuation.
+"""Combines one backend's broken answer with another one's continuation.
 
 Only text can be continued. After a tool call, media or the end of the text, a second call might repeat a side effect or
 contradict the first, so that the failure stands.
@@ -45,8 +45,8 @@ _CONTINUE = (
 class StreamContinuation:
     """What the client has of an answer, and whether another backend may continue it.
 
-    Call `observe` with what backends send and `record` with what leaves; after a failure, call `left_open`, and `begin`
-    once for each further backend, whose events then go through `join`.
+    Call `observe` with what backends send and `record` with what is sent on; after a failure, call `left_open`, and
+    `begin` once for each further backend, whose events then go through `join`.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class StreamContinuation:
 
     @property
     def text(self) -> str:
-        """The words that the client has."""
+        """The text that the client has."""
         return "".join(self._pieces)
 
     @property
@@ -82,7 +82,7 @@ class StreamContinuation:
                     self._only_words = False
 
     def record(self, events: list[Event]) -> None:
-        """A batch that goes to the client."""
+        """Record a batch that goes to the client."""
         for event in events:
             match event:
                 case TextDelta():
@@ -108,7 +108,9 @@ class StreamContinuation:
         self._part, self._message = event.part_id, event.message_id
 
     def left_open(self, events: list[Event]) -> list[Event]:
-        """Return what the client gets of the failing batch: neither its failure nor the end of what may go on."""
+        """Return what the client gets of the failing batch: neither its failure nor the end of what may be
+        continued.
+        """
         body = events[:-1]
         self.record([event for event in body if type(event) not in (PartEnded, MessageEnded)])
         return [event for event in body if not self._ends(event)]
@@ -123,7 +125,7 @@ class StreamContinuation:
                 return False
 
     def begin(self) -> None:
-        """Another backend was asked."""
+        """Another backend was called."""
         self._resumption = _Resumption(self.text, self._reasoned, self._message, self._part, set(self._names))
 
     def join(self, events: list[Event]) -> list[Event]:
@@ -142,7 +144,9 @@ class _Differs(Exception):
 
 
 class _Resumption:
-    """The events of one further backend: held back until it has said what the client has, then under its names."""
+    """The events of a further backend: held back until it has repeated what the client has, then passed on with its
+    ids.
+    """
 
     def __init__(
         self, text: str, reasoned: bool, message: str | None, part: str | None, taken: set[tuple[str, str]]
@@ -167,7 +171,7 @@ class _Resumption:
                 yield from self._again(event)
 
     def _again(self, event: Event) -> Iterator[Event]:
-        """Until the client's words have come once more. Reasoning is not shown a second time."""
+        """Skip events until the client's text has been repeated. Reasoning is not shown a second time."""
         match event:
             case RunStarted() | Heartbeat() | UsageReported() | ReasoningDelta():
                 pass
@@ -228,7 +232,7 @@ class _Resumption:
         yield self._named(event)
 
     def _opened(self, message: str) -> Iterator[Event]:
-        """A message gets its first content: it goes on with the client's open one, or begins."""
+        """A message gets its first content: it continues the client's open message, or begins a new one."""
         waiting = self._waiting.pop(message, None)
         if waiting is None:
             return
@@ -270,7 +274,7 @@ class _Resumption:
 
 
 class ContinuedText:
-    """Puts the words of the backend before in front of those with which this one goes on."""
+    """Prepends the text of the previous backend to the one that continues it."""
 
     def __init__(self, text: str) -> None:
         self._text: str | None = text
@@ -299,6 +303,6 @@ class ContinuedText:
 
 
 def continued_request(request: Request, text: str) -> Request:
-    """The request of a model that shall go on behind `text`, the words that were said of its answer."""
+    """Return the request to a model to continue after `text`, the text of its answer so far."""
     more = [Message("assistant", [Text(text)]), Message("user", [Text(_CONTINUE)])]
     return replace(request, messages=[*request.messages, *more])

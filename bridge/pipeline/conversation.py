@@ -15,7 +15,7 @@ from bridge.codec.jsontext import dumps
 from bridge.errors import ErrorCode, RequestError, shortened
 from bridge.model import Answer, FinishReason, Message, Part, Reasoning, Text, ToolCall, ToolResult, result_text
 from bridge.model.dump import dump
-from bridge.model.parts import LINKED
+from bridge.model.parts import LINKED, after_last_answer
 
 NO_RESULT = "No result was provided."
 """The result of a tool call that the client left unanswered, for backends that insist on one."""
@@ -49,7 +49,7 @@ def mark(message: Message) -> Mark:
 def digest(messages: list[Message]) -> str:
     """Return the SHA-256 of a conversation, in hexadecimal.
 
-    Consecutive answers count as one, and white space in answers does not count, as clients join texts in their own
+    Consecutive answers count as one, and white space in answers does not count, as clients join texts in different
     ways.
     """
     marks: list[Mark] = []
@@ -66,7 +66,7 @@ def digest(messages: list[Message]) -> str:
 
 def up_to_last_answer(messages: list[Message]) -> list[Message]:
     """Return the part of a whole conversation before the client's last turn; empty at the beginning."""
-    end = next((n for n in range(len(messages), 0, -1) if messages[n - 1].role == "assistant"), 0)
+    end = after_last_answer(messages)
     return messages[:end]
 
 
@@ -179,7 +179,7 @@ def no_results(calls: list[ToolCall]) -> list[Message]:
 
 
 def messages_of(answer: Answer) -> list[Message]:
-    """Return an answer's messages that join the conversation: none of a failed one, half of a canceled one."""
+    """Return an answer's messages for the conversation: none of a failed one, the received part of a canceled one."""
     messages = [m for m in answer.messages if m.role == "tool" or answer.choice_of(m) == 0]
     if answer.reason not in (None, FinishReason.CANCELED):
         return [m for m in messages if m.parts]

@@ -1,4 +1,4 @@
-"""The backends that one route, model or mode may use, and the order in which a request asks them."""
+"""The backends of one route, model or mode, and the order in which a request tries them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class Group:
 
 
 def _distance(name: str, key: str) -> float:
-    """A number that is distributed exponentially over keys: the least of several, each divided by its weight, is of
-    one name as often as its weight says."""
+    """Return a number with an exponential distribution over keys: divided by the weights, the least of several is of
+    each name as often as its weight demands.
+    """
     digest = hashlib.blake2b(f"{name}\0{key}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return -math.log((int.from_bytes(digest) + 1) / (2**64 + 1))

@@ -47,7 +47,7 @@ class Settled:
 
 
 def settle(open_interrupts: Sequence[Interrupted], request: Request, new: list[Message], *, native: bool) -> Settled:
-    """`new` is what the client said since the run stopped; `native`: its wire has words for interrupts.
+    """`new` is what the client sent since the run stopped; `native`: its wire can express interrupts.
 
     Raises `RequestError` (conflict) for an answer to an interrupt that is not open, unless the client repeated earlier
     messages, and so earlier answers, too.
@@ -60,7 +60,7 @@ def settle(open_interrupts: Sequence[Interrupted], request: Request, new: list[M
     if not native:
         settled = _read_out(open_interrupts, new)
         return replace(settled, resume=_formed(open_interrupts, settled.resume))
-    # A result goes on as it came, unless the backend's dialect noted what it needs to know its question again.
+    # A result is passed on unchanged, unless the backend's dialect recorded what it needs to ask its question again.
     resulted = _by_results([i for i in open_interrupts if _notes(i)], new)
     new, answered = resulted.messages, {r.call_id for m in new for r in results_in(m)}
     waiting = [i for i in open_interrupts if i.call_id not in answered]
@@ -90,7 +90,7 @@ def _checked(open_interrupts: Sequence[Interrupted], answers: list[Resume], *, r
 
 
 def _read_out(open_interrupts: Sequence[Interrupted], new: list[Message]) -> Settled:
-    """The answers that a client without words for interrupts gave by a call's result and by what its user said."""
+    """Return the answers of a client that cannot express interrupts, by a call's result and by its user's text."""
     out = _by_results(open_interrupts, new)
     told = _by_words(out.unanswered, out.messages)
     others = [r for m in told.messages for r in results_in(m)]

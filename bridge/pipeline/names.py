@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
@@ -67,25 +66,22 @@ class ToolNames:
 
 
 def tool_names(request: Request, front: Capabilities, back: Capabilities) -> ToolNames | None:
-    """The names to change, None when there are none. One dialect on both sides is left alone: its backend decides."""
+    """Return the names to change, None if there are none. With one dialect on both sides, the backend decides."""
     if back.tool_names is None or front is back:
         return None
     legal = _compiled(back.tool_names).fullmatch
-    forbidden = {name: _legal(name) for name in _names(request) if not legal(name)}
-    return ToolNames(request, forbidden) if forbidden else None
-
-
-def _names(request: Request) -> Iterable[str]:
-    for tool in request.tools or ():
-        yield tool.name
+    names = [tool.name for tool in request.tools] if request.tools else []
     for message in request.messages:
         for part in message.parts:
             if isinstance(part, (ToolCall, ToolResult)) and part.name:
-                yield part.name
+                names.append(part.name)
+    if all(map(legal, names)):
+        return None
+    return ToolNames(request, {name: _legal(name) for name in names if not legal(name)})
 
 
 def _legal(name: str) -> str:
-    """Return the allowed characters of the name, and enough of its digest to tell it from others."""
+    """Return the allowed characters of the name, and enough of its digest to distinguish it."""
     tail = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
     plain = _ODD.sub("_", name)[: _LENGTH - len(tail) - 1]
     return f"{plain}_{tail}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Pace:
-    """The waits between the reads of a stream, in seconds; what came before its first content is none."""
+    """The delays between the reads of a stream, in seconds, after its first content."""
 
     __slots__ = ("longest", "reads", "waited")
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from bridge.errors import RequestError
 from bridge.model import Message, Request, ToolResult
@@ -14,30 +12,27 @@ _PLACE = re.compile(r"messages\[(\d{1,9})\](?:\.content\[(\d{1,9})\](?:\.(?:cont
 
 
 def note_places(request: Request) -> None:
-    """Notes where each message of a client stands, unless its dialect has done so."""
-    if not any(message.places for message in request.messages):
-        for number, message in enumerate(request.messages):
-            message.places = (f"messages[{number}]",)
+    """Record the path of each message in a client's body, unless its dialect has done so."""
+    for message in request.messages:
+        if message.places:
+            return
+    for number, message in enumerate(request.messages):
+        message.places = (f"messages[{number}]",)
 
 
-@contextmanager
-def places_of(request: Request) -> Iterator[None]:
-    """Errors that name a message of `request` name its place in the client's body instead.
+def name_place(error: RequestError, request: Request) -> None:
+    """Let an error that names a message of `request` name its place in the client's body instead.
 
     A program that uses the engine as a library and made the request itself knows its messages by their number.
     """
-    try:
-        yield
-    except RequestError as error:
-        param, failure = error.failure.param or "", error.failure
-        found = _PLACE.match(param)
-        if found is None or int(found[1]) >= len(request.messages) or not any(m.places for m in request.messages):
-            raise
-        place = _place_of(request.messages[int(found[1])], found[2], found[3] or "")
-        failure.param = None if place is None else place + param[found.end() :]
-        named = "an earlier message of this conversation" if place is None else place
-        failure.message = failure.message.replace(found[0], named, 1)
-        raise
+    param, failure = error.failure.param or "", error.failure
+    found = _PLACE.match(param)
+    if found is None or int(found[1]) >= len(request.messages) or not any(m.places for m in request.messages):
+        return
+    place = _place_of(request.messages[int(found[1])], found[2], found[3] or "")
+    failure.param = None if place is None else place + param[found.end() :]
+    named = "an earlier message of this conversation" if place is None else place
+    failure.message = failure.message.replace(found[0], named, 1)
 
 
 def _place_of(message: Message, part: str | None, inner: str) -> str | None:

@@ -37,16 +37,14 @@ class PushTargets:
             held.conversation.extra = _written([*others, target])
             await held.commit([])
 
-    async def delete(self, target_id: str) -> bool:
-        """Remove a target. Return False if there is none with this id."""
+    async def delete(self, target_id: str) -> None:
+        """Remove a target, if there is one with this id."""
         async with self._history.turn(*self._place) as held:
             known = _read(held.conversation)
             others = [each for each in known if each.id != target_id]
-            if len(others) == len(known):
-                return False
-            held.conversation.extra = _written(others)
-            await held.commit([])
-            return True
+            if len(others) != len(known):
+                held.conversation.extra = _written(others)
+                await held.commit([])
 
 
 def _read(conversation: Conversation | None) -> list[PushTarget]:

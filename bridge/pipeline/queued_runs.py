@@ -38,7 +38,7 @@ SHOWN = "ui.history"
 """The view in which people read a conversation back; a message lists the views that show it."""
 MODEL = "model.context"
 METADATA = "message.metadata"
-"""The custom event by which a backend says more of one of its messages: `{"messageId": ..., ...}`.
+"""The custom event with a backend's metadata of one of its messages: `{"messageId": ..., ...}`.
 
 `visibility` lists the views that may show the message: `["model.context"]` hides it from people, `["ui.history"]` from
 the model.
@@ -52,7 +52,7 @@ _HIDDEN_ROLES = ("system", "developer")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class MessageInfo:
     """Facts stored with one message. `at` is in seconds since 1970."""
 
     run: str
@@ -60,7 +60,7 @@ class Kept:
     views: tuple[str, ...]
 
     @classmethod
-    def of(cls, message: Message) -> Kept:
+    def of(cls, message: Message) -> MessageInfo:
         """Messages that were kept otherwise belong to no run and may be seen nowhere."""
         found: Any = message.metadata.get(_OURS)
         if not isinstance(found, dict):
@@ -78,7 +78,7 @@ def _stamped(message: Message, run: str, name: str, *, visible: bool = True) -> 
     metadata = dict(message.metadata)
     wanted = metadata.pop(VISIBILITY, None)
     if isinstance(wanted, list):
-        # A view that a message would not be shown in by itself is not opened by what a client or agent says of it.
+        # Metadata of a client or agent cannot make a message visible in a view where it would not be.
         views = [view for view in views if view in wanted]
     metadata[_OURS] = {"run": run, "at": time.time(), "places": views}
     return replace(message, id=message.id or name, metadata=metadata)
@@ -86,11 +86,11 @@ def _stamped(message: Message, run: str, name: str, *, visible: bool = True) -> 
 
 def _for_model(message: Message) -> bool:
     """Return whether backends are sent this message. A call and its result stay together."""
-    kept = _OURS not in message.metadata or MODEL in Kept.of(message).views
+    kept = _OURS not in message.metadata or MODEL in MessageInfo.of(message).views
     return kept or not LINKED.isdisjoint(map(type, message.parts))
 
 
-async def say(
+async def store_request(
     history: ConversationStore,
     owner: str,
     scope: str,
@@ -176,7 +176,7 @@ class QueuedRunTurn(Expand):
         self._run = self.request.run_id or run_id
         thread = self.request.thread_id or self._run
         await (self._enter(thread) if self._options.one_run_per_thread else self._load(thread))
-        self._conversation = await say(
+        self._conversation = await store_request(
             self._history, self._owner, self._scope, self.request, self._run, self._conversation
         )
         self._taken = frozenset(message.id for message in self._conversation.messages)
@@ -228,7 +228,7 @@ def _by_run(stored: Sequence[Message], run: str, request: Request) -> tuple[list
     """
     runs: dict[str, list[Message]] = {}
     for message in stored:
-        of_run = runs.setdefault(Kept.of(message).run, [])
+        of_run = runs.setdefault(MessageInfo.of(message).run, [])
         if _for_model(message):
             of_run.append(replace(message, metadata=own_metadata(message)))
     earlier = list(runs)
@@ -250,7 +250,7 @@ def _name(message: Message, run: str, index: int) -> str:
 
 
 def _notes(answer: Answer) -> dict[str, dict[str, Any]]:
-    """Message id -> what the backend said of it by `METADATA` events."""
+    """Message id -> what the backend sent about it by `METADATA` events."""
     notes: dict[str, dict[str, Any]] = {}
     for event in answer.events:
         if isinstance(event, Custom) and event.name == METADATA and isinstance(event.value, dict):

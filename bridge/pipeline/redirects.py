@@ -1,7 +1,8 @@
 """Fields by which a client would choose where its backend is, with which key, or with which headers it is called.
 
-Many servers of the OpenAI family read such fields from the body (LiteLLM's proxy most of them), so a client could send
-the operator's key to a host of its own. We read none of them; here they are kept from travelling on as unknown fields.
+Many servers of the OpenAI family read such fields from the body (LiteLLM's proxy most of them), so that a client could
+send the operator's key to a host of its own. The bridge reads none of them, and does not forward them as unknown
+fields.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ def without_redirects(request: Request, lost: Losses) -> Request:
     if not request.extras:
         return request
     named: list[str] = []
-    extras = {dialect: _cleaned(fields, named) for dialect, fields in request.extras.items()}
+    extras = dict(request.extras)
+    for dialect, fields in request.extras.items():
+        if fields:
+            extras[dialect] = _cleaned(fields, named)
     if not named:
         return request
     listed = ", ".join(sorted({name[:40] for name in named}))

@@ -21,7 +21,7 @@ _SECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 _RESERVE = 10.0
 
 _OURS = frozenset({ErrorCode.BACKEND_AUTH, ErrorCode.BACKEND_PROTOCOL})
-"""Failures that stay as long as the backend's configuration does, and that no client can mend."""
+"""Failures that persist until the backend's configuration changes, and that no client can fix."""
 
 
 def failed_at_once(events: list[Event]) -> Failure | None:
@@ -55,9 +55,9 @@ class Retry:
     budget: float = 0.2
 
     def pause(self, failure: Failure, attempt: int) -> float | None:
-        """Seconds until the try after the `attempt`-th: what the backend asked for, else doubling with jitter.
+        """Return the seconds until the attempt after this one: as the backend demands, else doubling with jitter.
 
-        None when it asked for more patience than there is.
+        None if it demands more than the maximum.
         """
         requested = asked_pause(failure)
         if requested is not None:

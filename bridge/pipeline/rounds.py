@@ -111,7 +111,7 @@ class Rounds(WrappedCall):
         return [c for c in answer.calls if c.call_id not in done and (c.name in self._own) is own]
 
     def _ended(self, events: list[Event], end: RunFinished) -> list[Event]:
-        """The model is done for now: its calls are run before it is asked again, or before the client runs its own."""
+        """The model has finished a round: run its calls before the next one, or before the client runs its own."""
         calls = self._open(own=True)
         if not calls:
             return events
@@ -153,7 +153,7 @@ class Rounds(WrappedCall):
         answer.reason = FinishReason.TOOL_CALLS
         choice = self._request.tool_choice
         if choice is not None and choice.mode is ToolMode.REQUIRED:
-            choice = None  # the model has called what it had to; asked for it again it would never answer
+            choice = None  # the required call was made; required again, the model would never answer
         results = {r.call_id: r for r in answer.results}
         messages = [*self._request.messages, *_in_order(messages_of(answer), results)]
         self._request = replace(self._request, messages=messages, tool_choice=choice)
@@ -174,7 +174,7 @@ _PLAIN: frozenset[type] = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ArgsDel
 
 
 def _in_order(messages: list[Message], results: Mapping[str, ToolResult]) -> list[Message]:
-    """Results right behind the messages with their calls, as backends insist."""
+    """Put results directly after the messages with their calls, as backends require."""
     out: list[Message] = []
     for message in messages:
         if message.role != "tool":
@@ -185,7 +185,7 @@ def _in_order(messages: list[Message], results: Mapping[str, ToolResult]) -> lis
 
 
 def _sum(before: UsageReported, now: UsageReported) -> UsageReported:
-    """Totals of all rounds; what neither of the two says is not said."""
+    """Add up the usage of all rounds; what neither of the two reports stays None."""
     counts: dict[str, Any] = {}
     for name in _COUNTS:
         said_both = [n for n in (getattr(before, name), getattr(now, name)) if n is not None]

@@ -22,6 +22,7 @@ from bridge.pipeline.backend import Backend, Call
 from bridge.pipeline.breaker import Pass
 from bridge.pipeline.clock import Clock
 from bridge.pipeline.continuation import StreamContinuation
+from bridge.pipeline.memory import Turn
 from bridge.pipeline.pace import Pace
 from bridge.pipeline.retries import failed_at_once, may_ask_elsewhere, may_repeat
 from bridge.translation import Reader, Stage
@@ -198,14 +199,12 @@ class Run:
         if self._continuation is None:
             self._write = write
             if self._clock.opened:
-                self._begin_to_pass()
+                self._begin_to_pass(write)
 
-    def _begin_to_pass(self) -> None:
+    def _begin_to_pass(self, write: Callable[[list[Event]], bool]) -> None:
         pass_deltas = getattr(self._attempt.call, "pass_deltas", None)
-        if pass_deltas is None or self._write is None or self._attempt.linked is not None:
-            return
-        if all(getattr(stage, "at_rest", False) for stage in self.reader.stages):
-            pass_deltas(partial(self._passed, self._write))
+        if pass_deltas is not None and all(getattr(stage, "at_rest", False) for stage in self.reader.stages):
+            pass_deltas(partial(self._passed, write))
 
     def _passed(self, write: Callable[[list[Event]], bool], events: list[Event]) -> bool:
         size = self._size + _EVENT_SIZE * len(events)
@@ -225,8 +224,9 @@ class Run:
     async def _end(self) -> None:
         """The run has ended. The conversation is kept before the client sees that."""
         self._clock.stop()
-        self._report(self.failure)
-        await self._keep(self.failure)
+        self._report(self.reader.failure)
+        if self._attempt.turn is not None:
+            await self._keep(self._attempt.turn, self.reader.failure)
 
     def _unexpected(self, error: Exception) -> Failure:
         if isinstance(error, BridgeError):
@@ -253,8 +253,9 @@ class Run:
             if self._pass is not None:
                 self._pass.answered()
         self._clock.opened = True
-        self._begin_to_pass()
-        if not _ends(events):
+        if self._write is not None:
+            self._begin_to_pass(self._write)
+        if type(events[-1]) not in TERMINAL:
             # From now on the idle limit counts, which may pass before the one that was watched so far.
             self._clock.watch()
         return events
@@ -281,12 +282,14 @@ class Run:
             late = self._clock.late()
             if late is None:
                 raise
-            late.cause = f"Backend {attempt.backend.name!r} has not answered"
-            return [attempt.head(), RunFailed(late)]
+            events = attempt.call.fail(late)
+            late.cause = late.cause or f"Backend {attempt.backend.name!r} has not answered"
+            return events
 
     def _first_call(self) -> None:
-        if self.backend.retry.attempts > 1:
-            self.backend.budget.called()
+        backend = self._attempt.backend
+        if backend.retry.attempts > 1:
+            backend.budget.called()
 
     async def _next(self, failure: Failure) -> bool:
         """Goes on to the next try, here or at another backend; False when there is none."""
@@ -429,14 +432,14 @@ class Run:
         turn = self._attempt.turn
         if turn is not None:
             try:
-                await self._keep(_canceled())  # unless it was kept at an end of its own
+                await self._keep(turn, _canceled())  # unless it was kept at an end of its own
             finally:
                 await turn.close()
 
-    async def _keep(self, failure: Failure | None) -> None:
+    async def _keep(self, turn: Turn, failure: Failure | None) -> None:
         """Keeps the conversation, once; a store that fails now is logged, since the client has its answer already."""
-        turn, recorded = self._attempt.turn, self._attempt.recorded()
-        if turn is None or recorded is None:
+        recorded = self._attempt.recorded()
+        if recorded is None:
             return
         answer, shown = recorded
         answer.failure = answer.failure or failure

@@ -1,8 +1,8 @@
 """Signatures and encrypted forms of reasoning, each of which only the vendor that made it can read.
 
-Towards clients of another vendor's dialect such a value travels inside one of ours, which names the vendor. A client
-returns it unread, and only that vendor's backends are sent it. Clients that take reasoning without a signature for
-broken get one that says nothing.
+For clients of another vendor's dialect, such a value is wrapped into one of the bridge, which names the vendor. A
+client returns it unread, and only that vendor's backends get it. Clients that reject reasoning without a signature get
+an empty one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REFUSED = re.compile(r"signature|encrypted[ _]content", re.IGNORECASE)
 
 
 class SealSignatures:
-    """The stage that puts values of the backend's vendor into values of ours."""
+    """Return the stage that wraps values of the backend's vendor."""
 
     at_rest = True
 
@@ -34,11 +34,6 @@ class SealSignatures:
         self._wraps = bool(back.vendor and front.vendor not in ("", back.vendor))
         self._signs = front.wants_signatures
         self._open: set[str] = set()
-
-    @property
-    def is_needed(self) -> bool:
-        """True if it would change anything."""
-        return self._wraps or self._signs
 
     def __call__(self, events: list[Event]) -> list[Event]:
         return [self._sealed(e) if isinstance(e, (PartStarted, PartEnded)) else e for e in events]
@@ -62,12 +57,15 @@ class SealSignatures:
 
 def for_backend(request: Request, front: Capabilities, back: Capabilities, lost: Losses) -> Request:
     """Return the request with the values that a backend of `back` has made, each as that vendor gave it."""
-    messages = _changed(request.messages, _Kept(front, back, lost))
-    return request if messages is None else replace(request, messages=messages)
+    for message in request.messages:
+        if Reasoning in map(type, message.parts):
+            messages = _changed(request.messages, _Kept(front, back, lost))
+            return request if messages is None else replace(request, messages=messages)
+    return request
 
 
-def vendors_own(signature: str | None) -> str | None:
-    """Return the signature that one of ours stands for; any other as it is."""
+def unwrapped(signature: str | None) -> str | None:
+    """Return the signature that is wrapped; any other value unchanged."""
     found = _OURS.fullmatch(signature or "")
     if found is None:
         return signature
@@ -156,7 +154,7 @@ def _seal(vendor: str, value: list[Any] | None) -> str:
 
 
 def _unseal(packed: str) -> tuple[str | None, str | None, dict[str, Any] | None] | None:
-    """The signature, the encrypted form and the notes of a dialect; None for a value that was changed on its way."""
+    """Return the signature, the encrypted form and the notes of a dialect; None for a modified value."""
     try:
         value = read_json(base64.urlsafe_b64decode(packed))
     except (binascii.Error, ValueError):
@@ -168,7 +166,7 @@ def _unseal(packed: str) -> tuple[str | None, str | None, dict[str, Any] | None]
 
 
 def _notes(extras: Any) -> dict[str, Any] | None:
-    """The words among a dialect's notes. Anything else could be an object that a client made up."""
+    """Return the strings among a dialect's notes. Other values could be objects made by a client."""
     words = {
         name: {k: v for k, v in notes.items() if isinstance(v, str)}
         for name, notes in (extras or {}).items()

@@ -1,6 +1,6 @@
 """Stages wrap the stream: callables from a list of events to a list of events, made once per run.
 
-A route gets some by itself (`automatic`) and may name more in its configuration as `module:factory`. A factory
+A route gets some by itself (`build`) and may name more in its configuration as `module:factory`. A factory
 takes the run's `StageContext` and returns the stage, or None when this run does not need it. It may also change
 `context.request` before the backend is called.
 """
@@ -20,6 +20,7 @@ from bridge.errors import ConfigError
 from bridge.model import (
     ArgsDelta,
     Event,
+    FinishReason,
     Interrupted,
     Message,
     MessageEnded,
@@ -41,6 +42,7 @@ from bridge.model import (
     result_text,
 )
 from bridge.model.estimate import quarter_tokens
+from bridge.model.events import AWAITS_RESULT
 from bridge.pipeline.redirects import without_redirects
 from bridge.pipeline.signatures import SealSignatures, for_backend
 from bridge.translation import Stage
@@ -59,6 +61,27 @@ class StageContext:
 
 StageFactory = Callable[[StageContext], Stage | None]
 """Makes the stage of one run, or None when this run needs none."""
+
+
+class ShowAwaitedCalls:
+    """Shows a call whose result the backend waits for as any call of the client, without the question for its result.
+
+    The conversation has noted the question before, so that the result in the next request answers it.
+    """
+
+    at_rest = True
+
+    def __call__(self, events: list[Event]) -> list[Event]:
+        kept = [e for e in events if not (isinstance(e, Interrupted) and e.reason == AWAITS_RESULT)]
+        if len(kept) == len(events) or any(isinstance(e, Interrupted) for e in kept):
+            return kept
+        waits = (MessageEnded, RunFinished)
+        return [
+            replace(e, reason=FinishReason.TOOL_CALLS)
+            if isinstance(e, waits) and e.reason is FinishReason.INTERRUPTED
+            else e
+            for e in kept
+        ]
 
 
 class WithholdServerTools:
@@ -190,17 +213,11 @@ def withhold_server_tools(context: StageContext) -> Stage | None:
     return WithholdServerTools(context.lost, offered, show, holds_offered=context.back.runs_tools is RunsTools.ANY)
 
 
-def context_as_system(context: StageContext) -> None:
-    """Tells a backend that knows no context what the frontend gave along: one system message before the others.
-
-    The stream passes as it is.
-    """
-    request = context.request
-    if not request.context or context.back.request(Feature.CONTEXT) is not Support.DROP:
-        return
+def _context_as_system(request: Request) -> Request:
+    """Return the request with what the frontend gave along as a system message before the others."""
     lines = [f"{entry.get('description', '')}: {entry.get('value', '')}" for entry in request.context]
     message = Message("system", [Text("\n".join(lines))])
-    context.request = replace(request, messages=[message, *request.messages], context=[])
+    return replace(request, messages=[message, *request.messages], context=[])
 
 
 class EstimateUsage:
@@ -233,37 +250,28 @@ def estimate_usage(context: StageContext) -> Stage:
     return EstimateUsage(context.request, context.lost)
 
 
-def no_redirects(context: StageContext) -> None:
-    """Keeps fields that would redirect the backend's call from the backend. The stream passes as it is."""
-    context.request = without_redirects(context.request, context.lost)
-
-
-def foreign_signatures(context: StageContext) -> Stage | None:
-    """Keeps opaque values of reasoning for the vendor that made them, in the request and over the client."""
-    context.request = for_backend(context.request, context.front, context.back, context.lost)
-    stage = SealSignatures(context.front, context.back)
-    return stage if stage.is_needed else None
-
-
-def lost_cache_marks(context: StageContext) -> None:
-    """Names marks for the prompt cache as lost where the backend's dialect has none. The stream passes as it is."""
-    if not context.back.caches_marks and marks_in(context.request):
-        context.lost.add(Feature.EXTRAS, "prompt cache markers")
-
-
-AUTOMATIC: tuple[StageFactory, ...] = (
-    no_redirects,
-    context_as_system,
-    withhold_server_tools,
-    foreign_signatures,
-    lost_cache_marks,
-)
-"""The stages every route gets by itself, in order."""
-
-
 def build(factories: Sequence[StageFactory], context: StageContext) -> list[Stage]:
-    """The stages of one run, in order."""
-    return [stage for factory in factories if (stage := factory(context)) is not None]
+    """The stages of one run, in order: those that every route gets by itself, then those of `factories`.
+
+    Changes `context.request`: fields that redirect the call are removed, the client's context becomes a message for a
+    backend that has no such field, and opaque values of reasoning go only to the vendor that made them.
+    """
+    front, back, lost = context.front, context.back, context.lost
+    request = without_redirects(context.request, lost)
+    if request.context and back.request(Feature.CONTEXT) is Support.DROP:
+        request = _context_as_system(request)
+    context.request = request = for_backend(request, front, back, lost)
+    if not back.caches_marks and marks_in(request):
+        lost.add(Feature.EXTRAS, "prompt cache markers")
+    stages: list[Stage] = [ShowAwaitedCalls()] if back.awaits_results else []
+    if (withhold := withhold_server_tools(context)) is not None:
+        stages.append(withhold)
+    if front.wants_signatures or (back.vendor and front.vendor not in ("", back.vendor)):
+        stages.append(SealSignatures(front, back))
+    for factory in factories:
+        if (stage := factory(context)) is not None:
+            stages.append(stage)
+    return stages
 
 
 def load(target: str) -> StageFactory:

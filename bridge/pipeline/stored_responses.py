@@ -15,7 +15,7 @@ from bridge.stores.base import Conversation, ConversationStore, StoreConflict
 _BODY, _RUN, _ENDED = "body", "run", "ended"
 
 Look = Callable[[StoredAnswer], Awaitable[StoredAnswer]]
-"""Returns the current state of an answer whose run goes on."""
+"""Returns the current state of an answer whose run has not ended."""
 
 
 class Answers:
@@ -62,7 +62,7 @@ class Answers:
         await self._history.commit(self._owner, self._scope, conversation, answer.messages)
 
     async def settle(self, answer: StoredAnswer) -> bool:
-        """Keeps the end of an answer that was kept before it had one; False when it is forgotten by now."""
+        """Store the final state of an answer that was stored before its end. Return False if it was deleted."""
         conversation = await self._history.load(self._owner, self._scope, answer.id)
         if conversation is None:
             return False
@@ -71,7 +71,7 @@ class Answers:
             try:
                 await self._history.commit(self._owner, self._scope, conversation, answer.messages, keep=0)
             except StoreConflict:
-                # Somebody else has kept the same end in this moment, or forgotten all of it.
+                # Another process has just stored the same state, or deleted it.
                 return await self.load(answer.id) is not None
         return True
 

@@ -1,7 +1,7 @@
-"""Names of threads at backends: behind one backend key, all users of the bridge are one user to the backend.
+"""Names of threads at backends: to a backend, all users of the bridge with one key are one user.
 
-Clients choose the ids of their threads, and a backend with a memory goes by them alone. Where the bridge knows its
-user, the backend gets a name that only this user's thread can have; the client sees its own.
+Clients choose the ids of their threads, and a backend with a memory relies on them alone. If the bridge knows its user,
+the backend gets an id that only this user's thread can have; the client sees its own.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ from bridge.pipeline.wrapped import WrappedBackend
 log = logging.getLogger("bridge.tools")
 
 Ask = Callable[[str, bytes, float, Mapping[str, str]], Awaitable[bytes]]
-"""Asks at a path with a message, and gives the answer. Then come the seconds until it gives up, and headers that are
-shown beside our own. Raises `BackendError`.
+"""Calls a path with a message and returns the answer. Further arguments: the timeout in seconds, and headers that are
+sent with those of the backend. Raises `BackendError`.
 """
 
 _LIST_SECONDS = 5.0
@@ -85,7 +85,7 @@ class ToolSource:
 
 
 def _why(error: BridgeError, seconds: float) -> str:
-    """Why a tool gave no result, for a model: what a transport says of it is of no use alone."""
+    """Return for a model why a tool gave no result: the message of a transport alone is of no use to it."""
     match error.code:
         case ErrorCode.BACKEND_TIMEOUT:
             return f"The tool did not answer within {seconds:g} s."
@@ -99,7 +99,7 @@ def _why(error: BridgeError, seconds: float) -> str:
 async def with_tools(backend: Backend, source: Tools, rounds: int, lost: Losses) -> Backend:
     """Return the backend with the source's current tools; unchanged if it does not support tools.
 
-    If the source does not answer, the request goes on without its tools: the loss is named, and logged.
+    If the source does not answer, the request continues without its tools: the loss is reported and logged.
     """
     if backend.capabilities.request(Feature.TOOLS) in (Support.DROP, Support.REFUSE):
         return backend
@@ -124,7 +124,9 @@ class WithTools(WrappedBackend):
         self._offered = offered
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
-        """A client's own tool hides one of the same name. Who wants several answers, or no tools, gets none offered."""
+        """A client's own tool hides one of the same name. A client that wants several answers, or no tools, gets
+        none.
+        """
         several = request.sampling.n is not None and request.sampling.n > 1
         if several or (request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE):
             return self.inner.call(request, info, lost)

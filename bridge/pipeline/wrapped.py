@@ -1,4 +1,4 @@
-"""Backends and calls that stand around others: each passes everything on but what a subclass changes."""
+"""Base classes of backends and calls that wrap others: they delegate everything that a subclass does not change."""
 
 from __future__ import annotations
 

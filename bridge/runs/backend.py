@@ -32,7 +32,7 @@ _LAST_EVENTS = 5.0
 """Seconds in which a run that was cancelled may still end by itself."""
 _ENDED = Failure(ErrorCode.TRUNCATED_STREAM, "the backend's streams ended before the run.")
 _MOST_EMPTY = 2
-"""Event streams without a byte, one after another, by which a backend says that nothing more will come."""
+"""Consecutive event streams without a byte after which no more events are expected."""
 
 
 class QueuedRunsBackend(HttpBackend):
@@ -58,6 +58,7 @@ class QueuedCall:
         self.wire_ended = False
         self.received = 0
         self.sent: WireRequest | None = None
+        self._last: WireRequest | None = None
         self._backend = backend
         self._run = run
         self._info = info
@@ -81,7 +82,7 @@ class QueuedCall:
         uploaded = [await self._ask(wire, limit) for wire in self._run.uploads]
         start = self._run.start(uuid.uuid4().hex, uploaded)
         # From here on there may be a run, whatever becomes of the answer.
-        self._started, self.sent = True, start
+        self._started, self.sent, self._last = True, start, start
         try:
             # A part of the time in which content has to come: a request that got lost is sent again.
             await self._ask(start, limit / 4 if limit else None)
@@ -101,11 +102,11 @@ class QueuedCall:
                     return answer
                 failure = self._backend.refusal(answer, wire)
                 requested = asked_pause(failure)
-                # Where the configuration says how calls are repeated, only it does.
+                # If retries are configured, only the configuration applies.
                 alone = self._backend.retry.attempts == 1
                 again = alone and answer.status in _BUSY and (requested or 0.0) <= _ASK_AGAIN[-1]
             except BackendError as error:
-                # Where nobody listens, nobody will in a moment; but who was late may have queued the run.
+                # A refused connection is not repeated; after a timeout, the run may have been queued.
                 failure, again = error.failure, error.code is ErrorCode.BACKEND_TIMEOUT
             if pause is None or not again:
                 break
@@ -118,11 +119,12 @@ class QueuedCall:
     # ------------------------------------------------------------------ reading
 
     async def _connect(self) -> None:
-        """Opens the stream behind what came; `_all_read` where there is nothing more. Raises `BridgeError`."""
+        """Open the stream after the received events; set `_all_read` if there is nothing more. Raises `BridgeError`."""
         while True:
             wire = self._run.subscribe()
             if wire is None:
-                raise _gave_up("its events have no ids to resume from.")
+                raise _gave_up("its events have no ids to resume from.", "")
+            self._last = wire
             try:
                 response = await self._backend.ask(self._addressed(wire))
             except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -146,7 +148,7 @@ class QueuedCall:
         """The pause before the next try to read on. Raises `BackendError` after the last one."""
         waits, requested = self._run.waits, asked_pause(failure) or 0.0
         if self._tries >= len(waits) or requested > max(waits):
-            raise _gave_up(failure.message)
+            raise _gave_up(failure.message, failure.cause)
         self._tries += 1
         await asyncio.sleep(max(waits[self._tries - 1], requested))
 
@@ -187,7 +189,7 @@ class QueuedCall:
         if events and type(events[-1]) in TERMINAL:
             self._over = True
             if isinstance(events[-1], RunFailed):
-                self._backend.secrets.hide(events[-1].error)
+                self._explained(self._backend.secrets.hide(events[-1].error), "answered 200")
             # After invalid data only this side has ended, and the backend still works on the run.
             last = events[-1]
             is_invalid = isinstance(last, RunFailed) and last.error.code is ErrorCode.BACKEND_PROTOCOL
@@ -201,13 +203,21 @@ class QueuedCall:
             self._all_read = True
             return
         if self._came and not self._broke:
-            self._tries = 0  # closed at its idle limit: the backend is there, and the run goes on
+            self._tries = 0  # closed at its idle limit: the backend is available, and the run continues
         await self._wait(_ENDED)
         await self._connect()
 
     def fail(self, failure: Failure) -> list[Event]:
         self._over = True
-        return self._decoder.close(failure)
+        outcome = "has not answered" if self.sent is self._last else "answered 200"
+        return self._decoder.close(self._explained(failure, outcome))
+
+    def _explained(self, failure: Failure, outcome: str) -> Failure:
+        """Return the failure with a cause for the log, if it has none."""
+        if failure.cause or self._last is None:
+            return failure
+        timed_out = failure.code in (ErrorCode.BACKEND_TIMEOUT, ErrorCode.RUN_TIMEOUT)
+        return self._backend.explained(failure, self._last, outcome, "the timeouts" if timed_out else "")
 
     # ------------------------------------------------------------------ the end
 
@@ -218,7 +228,7 @@ class QueuedCall:
         if self._started and not (self.wire_ended or self._all_read):
             self._backend.later(self._cancel(response))
         elif response is not None:
-            # The server closes by itself behind the end.
+            # The server closes the connection itself after the end.
             self._backend.later(drain(response))
 
     async def _cancel(self, response: aiohttp.ClientResponse | None) -> None:
@@ -231,6 +241,9 @@ class QueuedCall:
             await drain(response, _LAST_EVENTS)
 
 
-def _gave_up(reason: str) -> BackendError:
-    text = f"The events of the run could not be read to their end: {reason}"
-    return BackendError(text, code=ErrorCode.TRUNCATED_STREAM)
+def _gave_up(reason: str, cause: str) -> BackendError:
+    error = BackendError(
+        f"The events of the run could not be read to their end: {reason}", code=ErrorCode.TRUNCATED_STREAM
+    )
+    error.failure.cause = cause
+    return error

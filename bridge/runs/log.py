@@ -17,12 +17,12 @@ from bridge.stores.runs import LogEntry
 _POLL = 15.0
 """Seconds of one wait for entries."""
 UNREADABLE = "The bridge cannot read what it kept of this run."
-"""Another version of us wrote it."""
+"""It was written by another version of the bridge."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """One entry. `position` counts the entries of its run, `lost` names what the backend could not be told."""
+    """One entry. `position` counts the entries of its run, `lost` names the features lost towards the backend."""
 
     position: int
     events: list[Event]

@@ -34,7 +34,7 @@ TIME = 10.0
 REST = 60.0
 """Seconds after the end of a run in which its last notifications have to arrive."""
 _POLL = 0.5
-"""Seconds between two looks for targets that came or went."""
+"""Seconds between two polls for new and removed targets."""
 _AWAY = 2.0
 """Seconds between two tries of a store that is not available."""
 _ANSWER = 2**16
@@ -69,7 +69,7 @@ class Pusher(OutsideClient):
         targets: PushTargets,
         after: int = 0,
     ) -> None:
-        """Send what this run adds to its task behind `after` entries of its log, and return when all is sent."""
+        """Send what this run adds to its task after `after` entries of its log, and return when all is sent."""
         sending: dict[PushTarget, asyncio.Task[None]] = {}
         try:
             over = False
@@ -108,7 +108,7 @@ class Pusher(OutsideClient):
     async def _send(
         self, runs: Runs, key: RunKey, notification: _Notification, before: asyncio.Task[None] | None
     ) -> None:
-        """Send a run's events to one target, behind those of the run `before`."""
+        """Send a run's events to one target, after those of the run `before`."""
         target, reader = notification.target, runs.follow(key)
         try:
             if before is not None:

@@ -1,7 +1,7 @@
 """Writes a run's batches to its log: in order, each before any reader sees it, and each once.
 
-There is one append at a time. Batches that arrive meanwhile are appended together, and those that arrive within `JOIN`
-seconds share an entry: a fast store gets one entry per batch, a slow one fewer and larger entries.
+There is one append at a time. Batches that arrive in the meantime are appended together, and those that arrive within
+`JOIN` seconds share an entry: a fast store gets one entry per batch, a slow one fewer and larger entries.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Recorder:
         self._waiting = 0
         self._waiting_bytes = 0
         self._lost: set[str] = set()
-        self._room = asyncio.Event()
+        self._has_space = asyncio.Event()
         self._writing: asyncio.Task[None] | None = None
         self.size = 0
         """Bytes of all events so far."""
@@ -96,14 +96,14 @@ class Recorder:
         if self._writing is None:
             self._writing = asyncio.create_task(self._write(), name="run-recorder")
 
-    async def room(self) -> None:
+    async def wait_for_space(self) -> None:
         """Wait while too much is not written yet."""
         while (self._waiting >= MAX_PENDING or self._waiting_bytes >= MAX_PENDING_BYTES) and not self.ended:
-            self._room.clear()
-            await self._room.wait()
+            self._has_space.clear()
+            await self._has_space.wait()
 
     async def close(self) -> None:
-        """Wait until everything is written, or given up."""
+        """Wait until everything is written, or writing has failed for good."""
         while self._writing is not None:
             await asyncio.shield(self._writing)
 
@@ -117,11 +117,11 @@ class Recorder:
                 self._position += len(groups)
                 self._waiting -= sum(len(group.events) for group in groups)
                 self._waiting_bytes -= sum(group.size for group in groups)
-                self._room.set()
+                self._has_space.set()
         except BridgeError as error:
             log.error("run %s: its events cannot be written: %s", self._key.run_id, error.message)
             self._groups, self.ended = [], True
-            self._room.set()
+            self._has_space.set()
             self._given_up()
         finally:
             self._writing = None

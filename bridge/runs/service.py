@@ -1,7 +1,7 @@
-"""The runs of one bridge in one process: takes them from the queue, drives them, looks after those of dead processes.
+"""The runs of one bridge in one process: takes them from the queue, drives them, and ends those of dead processes.
 
-Any process that shares the store may start, read, cancel and delete any run; which one drives it is the store's
-matter. A run does not know who reads it: readers come and go.
+Any process that shares the store may start, read, cancel and delete any run; the store decides which one drives it. A
+run is independent of its readers.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from bridge.stores.runs import NONE_BLOCKED, Blocked, Created, QueueLimits
 log = logging.getLogger("bridge.runs")
 
 Ended = Callable[[RunKey, RunPlan], Awaitable[None]]
-"""Is told when a run has ended that this process drove or buried."""
+"""Called when a run has ended that this process drove or that it ended for a dead one."""
 
 Drove = Callable[[RunPlan, Run], None]
 """Called with each run that this process drove, when it has ended."""
 
 Begun = Callable[[RunKey, RunPlan, int], Awaitable[None]]
-"""Is told when this process begins to drive a run, or buries one, and how many entries its log has by then.
+"""Called when this process begins to drive or to end a run, with the number of entries in its log.
 
 The run does not wait for it, and a stop only for a moment.
 """
@@ -92,7 +92,7 @@ _WAIT = 5.0
 _STOP_SECONDS = 10.0
 """Seconds that runs have to end when the process stops."""
 _BESIDE_SECONDS = 2.0
-"""Seconds that what goes on beside the runs has left then."""
+"""Seconds that other tasks, beside the runs, have then."""
 STOPPED = Failure(ErrorCode.RUN_LOST, "The server stopped during the run.")
 
 
@@ -140,29 +140,29 @@ class Runs:
         self._beside: set[asyncio.Task[None]] = set()
         self._troubles: set[str] = set()
         self._taking: asyncio.Task[None] | None = None
-        self._keeping: asyncio.Task[None] | None = None
+        self._maintaining: asyncio.Task[None] | None = None
 
     # ------------------------------------------------------------------ life
 
     async def open(self) -> None:
         """Start to take runs from the queue. The first call that needs the store opens it."""
-        if self._keeping is None:
+        if self._maintaining is None:
             self._taking = asyncio.create_task(self._take(), name="runs-take")
-            self._keeping = asyncio.create_task(self._keep(), name="runs-keep")
+            self._maintaining = asyncio.create_task(self._maintain(), name="runs-keep")
 
     @property
     def tasks(self) -> set[asyncio.Task[None]]:
         """The tasks that are at work; an orderly stop waits for them."""
         return set(self._tasks)
 
-    async def rest(self) -> None:
+    async def stop_taking(self) -> None:
         """Stop taking runs from the queue; other processes may."""
         await _stop(self._taking)
         self._taking = None
 
     async def retire(self) -> None:
         """End the runs that this process drives with the failure `STOPPED`."""
-        await self.rest()
+        await self.stop_taking()
         for worker in list(self._workers.values()):
             worker.cut(STOPPED)
         if self._tasks:
@@ -170,8 +170,8 @@ class Runs:
 
     async def close(self) -> None:
         await self.retire()
-        await _stop(self._keeping)
-        self._keeping = None
+        await _stop(self._maintaining)
+        self._maintaining = None
         if self._beside:
             await asyncio.wait(self._beside, timeout=_BESIDE_SECONDS)
         for task in [*self._tasks, *self._beside]:
@@ -206,11 +206,11 @@ class Runs:
         return await self._store.get(key)
 
     async def latest(self, owner: str, scope: str, thread_id: str) -> RunRecord | None:
-        """Return the run of a thread that was made last; None if there is none."""
+        """Return the newest run of a thread; None if there is none."""
         return await self._store.latest(owner, scope, thread_id)
 
     async def end_of(self, record: RunRecord) -> RunFinished | RunFailed | None:
-        """Return the terminal event of a run; None while it goes on, and when it is not kept any more."""
+        """Return the terminal event of a run; None before its end, and after it has expired."""
         if record.state is not RunState.ENDED or record.last is None or not record.whole:
             return None
         for entry in await self._store.read(record.key, record.last - 1):
@@ -415,7 +415,7 @@ class Runs:
 
     # ------------------------------------------------------------------ looking after
 
-    async def _keep(self) -> None:
+    async def _maintain(self) -> None:
         """Renew leases, pass on cancellations, end the runs of dead processes, and delete what has expired."""
         clock = asyncio.get_running_loop().time
         renewed, swept = clock(), -_SWEEP
@@ -473,7 +473,7 @@ class Runs:
 
 
 def _log_end(worker: RunWorker) -> None:
-    """Nobody may read the run, so that its end is logged where it happens."""
+    """Log the end of a run here, as it may have no readers."""
     outcome, run, plan = worker.outcome, worker.run, worker.plan
     if outcome is None:
         return  # another process has it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -123,7 +124,7 @@ class RunWorker:
             while not run.ended and self._end is None:
                 self._put(await run.read())
                 # Only the store can slow the backend down here, not a reader.
-                await self._recorder.room()
+                await self._recorder.wait_for_space()
         except BridgeError as error:
             self._put(self._failed(error.failure))
         except Exception as error:
@@ -141,10 +142,10 @@ class RunWorker:
     def _canceled(self) -> list[Event]:
         if self._run is not None:
             return self._run.cancel()
-        return [self.plan.head(), RunFinished(FinishReason.CANCELED)]
+        return [self.plan.head(), RunFinished(FinishReason.CANCELED, time.time())]
 
     def _failed(self, failure: Failure) -> list[Event]:
-        return self._run.cut(failure) if self._run is not None else [self.plan.head(), RunFailed(failure)]
+        return self._run.cut(failure) if self._run is not None else [self.plan.head(), RunFailed(failure, time.time())]
 
 
 async def write_failure(

@@ -1,7 +1,6 @@
-"""The HTTP server: `make_app` (aiohttp) and `make_asgi_app` make applications, `running` and `serve` run them."""
+"""The HTTP server: `make_app` makes an aiohttp application, `running` and `serve` run it."""
 
 from bridge.server.app import make_app
-from bridge.server.asgi import ASGIApp, make_asgi_app
 from bridge.server.serve import running, serve
 
-__all__ = ["ASGIApp", "make_app", "make_asgi_app", "running", "serve"]
+__all__ = ["make_app", "running", "serve"]

@@ -41,7 +41,7 @@ class Reason(StrEnum):
 
 @dataclass(slots=True)
 class Refusal(Failure):
-    """A failure with what the audit log says of it. `user`: whose key or token it was, as far as known."""
+    """A failure with its details for the audit log. `user`: the owner of the key or token, if known."""
 
     reason: Reason = Reason.FORBIDDEN
     user: str | None = None

@@ -30,7 +30,7 @@ from bridge.server.operations import RouteOperations
 from bridge.server.page import Page
 from bridge.server.page.site import key_of
 from bridge.server.refusals import RefusalLog
-from bridge.server.wire import ADMIT, FAILURE, OWN_PAGE, PERMIT, REPORTED, USER, WHERE, error_of, request_id
+from bridge.server.wire import FAILURE, OWN_PAGE, REPORTED, SERVED_BY, USER, ServedBy, error_of, request_id
 
 log = logging.getLogger("bridge.server")
 
@@ -39,8 +39,6 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CANCELS = web.AppKey("cancels", bool)
 """Set by `bridge.server.serve`: this server cancels handlers when their client leaves. Any other aiohttp server may
 not (it is off by default), so handlers then watch for it themselves."""
-DIALECT = web.RequestKey("dialect", Dialect)
-"""The dialect of the route that serves a request."""
 
 
 @dataclass(slots=True)
@@ -80,7 +78,7 @@ class State:
         end = loop.time() + seconds if seconds is not None else math.inf
         runs = self.bridge.runs if self.bridge.has_runs else None
         if runs is not None:
-            await runs.rest()
+            await runs.stop_taking()
         # Runs that nobody reads may finish too.
         while (
             (tasks := self.open() | (runs.tasks if runs is not None else set()))
@@ -218,10 +216,12 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
     is_refused_late = not endpoint.public and endpoint.operation not in (Operation.STOP, Operation.CANCEL)
 
     async def admit(http: web.Request) -> None:
-        visit = visit_of(http, query_key)
-        http[USER] = user = await state.identity.user(visit, route.path, scope=scope) if is_asked else ""
+        user, was_admitted = "", USER in http
+        if is_asked:
+            user = await state.identity.user(visit_of(http, query_key), route.path, scope=scope)
+        http[USER] = user
         # Of a connection each request counts, not the connection itself.
-        if is_counted and (endpoint.operation is not Operation.SOCKET or ADMIT in http):
+        if is_counted and (endpoint.operation is not Operation.SOCKET or was_admitted):
             await state.limits.check_rate(user)
 
     async def admit_again(http: web.Request) -> None:
@@ -232,9 +232,15 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
             _audit(state, http, error.failure)
             raise
 
+    async def permit(http: web.Request, operation: Operation) -> None:
+        state.browsers.check_endpoint(http, kept=operation in KEPT)
+        if is_asked:
+            await state.identity.user(visit_of(http, query_key), route.path, scope=SCOPES[operation])
+
+    served_by = ServedBy(route.dialect, endpoint.operation, admit_again, permit)
+
     async def handle(http: web.Request) -> web.StreamResponse:
-        http[DIALECT] = route.dialect
-        http[WHERE] = {"operation": endpoint.operation, "path": http.path}
+        http[SERVED_BY] = served_by
         try:
             if not endpoint.public:
                 # A reader who comes back to a durable run reads what is kept.
@@ -242,19 +248,13 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
             if state.draining and is_refused_late:
                 text = "The server is stopping; another one, or the next one, will take this request."
                 raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
-            await admit(http)
-            http[ADMIT] = admit_again
-
-            async def permit(operation: Operation) -> None:
-                state.browsers.check_endpoint(http, kept=operation in KEPT)
-                if is_asked:
-                    await state.identity.user(visit_of(http, query_key), route.path, scope=SCOPES[operation])
-
-            http[PERMIT] = permit
+            if is_asked or is_counted:
+                await admit(http)
+            else:
+                http[USER] = ""
             return await handler(http)
         except BridgeError as error:
-            where = http[WHERE]
-            error.failure.details = {**error.failure.details, **where}
+            error.failure.details = {**error.failure.details, **served_by.details(http)}
             return error_of(route.dialect, error.failure)
 
     return handle
@@ -278,7 +278,7 @@ def _shaping_errors(state: State) -> Middleware:
         try:
             if request.path not in probes:
                 state.browsers.check(request)
-            if is_preflight(request):
+            if request.method == "OPTIONS" and is_preflight(request):
                 return web.Response(status=200)
             return await handler(request)
         except BridgeError as error:
@@ -300,8 +300,8 @@ def _nearest(http: web.Request) -> Dialect | None:
 
     Of several with the same mount path, one is preferred by whose header the request tells itself from the others'.
     """
-    if DIALECT in http:
-        return http[DIALECT]
+    if SERVED_BY in http:
+        return http[SERVED_BY].dialect
     routes = [r for r in http.app[STATE].bridge.routes if _within(http.path, r.path)]
 
     def nearness(route: Route) -> tuple[int, bool]:
@@ -361,9 +361,9 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
     async def add_headers(http: web.Request, response: web.StreamResponse) -> None:
         headers = response.headers
         headers["x-request-id"] = known = request_id(http)
-        dialect = http.get(DIALECT)
-        if dialect is not None and dialect.request_id_header:
-            headers[dialect.request_id_header] = known
+        served_by = http.get(SERVED_BY)
+        if served_by is not None and served_by.dialect.request_id_header:
+            headers[served_by.dialect.request_id_header] = known
         headers["server"] = "dialect-bridge"
         if (failure := response.get(FAILURE)) is not None:
             _audit(state, http, failure)

@@ -1,4 +1,4 @@
-"""Uploaded images towards clients: taking them, signing their URLs, and serving what a signed URL asks for."""
+"""Uploaded images: accepting them, signing their URLs, and serving signed URLs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class AttachmentService:
                 "content-length": str(attachment.size),
                 "content-disposition": "inline",
                 "x-content-type-options": "nosniff",
-                # Whoever opens it as a page gets a picture that can do nothing.
+                # Opened as a page, it is an image without scripts.
                 "content-security-policy": "default-src 'none'; sandbox",
                 "cache-control": "private, max-age=300",
             }
@@ -82,7 +82,7 @@ class AttachmentService:
                     await response.write(piece)
             await response.write_eof()
         except Exception:
-            # The head is out: a cut connection is the only way left to say that the rest will not come.
+            # The head is sent: only a broken connection can show that the rest is missing.
             if http.transport is not None:
                 http.transport.abort()
         return response

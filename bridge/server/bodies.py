@@ -33,6 +33,8 @@ class Bodies:
         too_large beyond `limit` bytes, 408 after `seconds`. Raises `BackendError`: rate_limited where the user sends
         too many bodies at once, overloaded where the budget is spent.
         """
+        if http.content.is_eof():
+            return _arrived(http, limit)
         body, charged = bytearray(), 0
         try:
             async for piece in self.pieces(http, user, limit=limit, seconds=seconds):
@@ -64,20 +66,10 @@ class Bodies:
         self.taken += more
 
     async def pieces(self, http: web.Request, user: str, *, limit: int, seconds: float) -> AsyncIterator[bytes]:
-        """The body as it comes, none of which is kept. Raises what `read` raises, but for the budget."""
-        encoding = http.headers.get("content-encoding", "").strip().lower()
-        if encoding not in _ENCODINGS:
-            raise RequestError(
-                "Expected a body of content-encoding gzip, deflate or identity.", status=415, param="content-encoding"
-            )
+        """Yield the body as it comes, without storing it. Raises what `read` raises, except for the budget."""
+        _check_encoding(http)
         size = 0
         try:
-            if http.content.is_eof():
-                if whole := http.content.read_nowait():
-                    if len(whole) > limit:
-                        raise _too_large(limit)
-                    yield whole
-                return
             with self._counted(user):
                 async with asyncio.timeout(seconds):
                     async for piece in http.content.iter_any():
@@ -88,7 +80,7 @@ class Bodies:
         except TimeoutError:
             raise RequestError(f"The request body did not arrive within {seconds:g} s.", status=408) from None
         except web.RequestPayloadError:
-            raise RequestError("The request body cannot be decoded as its headers say.") from None
+            raise _undecodable() from None
 
     @contextmanager
     def _counted(self, user: str) -> Iterator[None]:
@@ -123,6 +115,29 @@ class HeldBody:
 
 
 BODIES = web.AppKey("bodies", Bodies)
+
+
+def _arrived(http: web.Request, limit: int) -> bytes:
+    """Return a body that has arrived with the head of its request, as small ones do."""
+    _check_encoding(http)
+    try:
+        body = http.content.read_nowait()
+    except web.RequestPayloadError:
+        raise _undecodable() from None
+    if len(body) > limit:
+        raise _too_large(limit)
+    return body
+
+
+def _check_encoding(http: web.Request) -> None:
+    if http.headers.get("content-encoding", "").strip().lower() not in _ENCODINGS:
+        raise RequestError(
+            "Expected a body of content-encoding gzip, deflate or identity.", status=415, param="content-encoding"
+        )
+
+
+def _undecodable() -> RequestError:
+    return RequestError("The request body cannot be decoded as its headers say.")
 
 
 def _too_large(limit: int) -> RequestError:

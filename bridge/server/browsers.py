@@ -66,7 +66,13 @@ class Browsers:
 
     def check(self, http: web.Request) -> None:
         """Raises `RequestError`: 421 for a wrong `Host`, 403 for a page whose origin may not call."""
-        self._check_host(http)
+        if self.hosts is not None:
+            hosts = http.headers.getall("host", [])
+            # HTTP/1.0 may leave it out; no browser does.
+            if len(hosts) > 1 or (hosts and _name(hosts[0]) not in self.hosts):
+                raise RequestError(
+                    "This server does not accept this Host (server.hosts).", code=ErrorCode.FORBIDDEN, status=421
+                )
         sent, site = http.headers.getall("origin", []), http.headers.get("sec-fetch-site")
         if not sent:
             if site not in (None, "same-origin", "none"):
@@ -87,16 +93,6 @@ class Browsers:
         if named or self._any or not own:
             http[_READER] = origin
 
-    def _check_host(self, http: web.Request) -> None:
-        if self.hosts is None:
-            return
-        sent = http.headers.getall("host", [])
-        # HTTP/1.0 may leave it out; no browser does.
-        if len(sent) > 1 or (sent and _name(sent[0]) not in self.hosts):
-            raise RequestError(
-                "This server does not accept this Host (server.hosts).", code=ErrorCode.FORBIDDEN, status=421
-            )
-
     def check_endpoint(self, http: web.Request, *, kept: bool) -> None:
         """Raises `RequestError` (forbidden) for a page that may not call this endpoint; `kept`: it is one of `KEPT`."""
         if kept:
@@ -108,7 +104,8 @@ class Browsers:
         """Adds the CORS headers of a response."""
         if not (self._any or self._named or self._admits_null):
             return
-        headers.add("vary", f"Origin, {_PREFLIGHT}" if is_preflight(http) else "Origin")
+        preflight = is_preflight(http)
+        headers.add("vary", f"Origin, {_PREFLIGHT}" if preflight else "Origin")
         origin = http.get(_READER)
         if origin is None:
             return
@@ -117,7 +114,7 @@ class Browsers:
         if named or not self._ambient:
             headers["access-control-allow-credentials"] = "true"
         headers["access-control-expose-headers"] = _EXPOSED
-        if is_preflight(http):
+        if preflight:
             headers["access-control-allow-methods"] = http.headers["access-control-request-method"]
             headers["access-control-allow-headers"] = http.headers.get("access-control-request-headers", "*")
             headers["access-control-max-age"] = "600"

@@ -1,4 +1,4 @@
-"""Connections of clients: aiohttp's, with errors of our own where no handler was reached."""
+"""Client connections: aiohttp's, with the bridge's own errors for requests that reach no handler."""
 
 from __future__ import annotations
 

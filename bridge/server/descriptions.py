@@ -1,4 +1,4 @@
-"""What is known of the agent behind a route, for dialects whose clients ask for a description of it."""
+"""Facts about the agent behind a route, for dialects whose clients request a description of it."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _IN_MEMORY = 2**20
 
 @dataclass(slots=True)
 class Form:
-    """The text fields, and the file as a stream; None when there is none. `content_type` is what its part declared.
+    """The text fields, and the file as a stream; None if there is none. `content_type` is as declared by its part.
 
     A file in another field is an empty field.
     """
@@ -39,8 +39,9 @@ async def read_form(
 ) -> AsyncIterator[Form]:
     """The form of a request; its file, in the field called `file`, is read inside the block, within `seconds`.
 
-    The file may come before the fields that are needed to take it, `needs`: then it waits on disk, up to `limit` bytes.
-    A body that says it is longer is refused unread. Raises `RequestError`: invalid_request, too_large, 408.
+    The file may precede the fields `needs`, which are required to accept it: then it is stored on disk, up to `limit`
+    bytes. A body that declares a greater length is refused unread. Raises `RequestError`: invalid_request, too_large,
+    408.
     """
     if http.content_type != "multipart/form-data":
         raise RequestError(f"Expected a form (multipart/form-data) with a file in its field {file!r}.", param=file)

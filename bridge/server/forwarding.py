@@ -1,4 +1,4 @@
-"""The operation `forward`: a request goes to one backend as it is, and so does the answer. Nothing is translated."""
+"""The operation `forward`: a request goes to one backend unchanged, and so does the answer. Nothing is translated."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def serve_forward(scope: RequestScope) -> web.StreamResponse:
 
 
 def _headers(scope: RequestScope, backend: HttpBackend) -> dict[str, str]:
-    """Those of the body, those that the configuration lets through, and the backend's own, which win."""
+    """Return the headers of the body, those that the configuration allows, and the backend's own, which win."""
     headers: Mapping[str, str] = scope.http.headers
     names = _REQUEST if "content-encoding" in headers else (*_REQUEST, "content-length")
     said = {name: headers[name] for name in names if name in headers}
@@ -88,7 +88,7 @@ async def _answer(scope: RequestScope, backend: HttpBackend, response: aiohttp.C
 
 
 def _broken(scope: RequestScope, out: web.StreamResponse, failure: Failure) -> web.StreamResponse:
-    """The head is out: a connection that breaks off is the only way to say that the answer is not whole."""
+    """The head is sent: only a broken connection can show that the answer is incomplete."""
     scope.report.ended(None, failure)
     if scope.http.transport is not None:
         scope.http.transport.abort()
@@ -96,7 +96,7 @@ def _broken(scope: RequestScope, out: web.StreamResponse, failure: Failure) -> w
 
 
 class _Body:
-    """The client's body in pieces. aiohttp reports what goes wrong in here as a broken connection: see `failure`."""
+    """Yield the client's body in chunks. aiohttp reports errors here as a broken connection: see `failure`."""
 
     def __init__(self, scope: RequestScope) -> None:
         self.failure: Failure | None = None

@@ -22,7 +22,7 @@ from bridge.model import Event, Request
 from bridge.pipeline import Run
 from bridge.pipeline.places import note_places
 from bridge.server.limits import RouteLimiter, Rules
-from bridge.server.page.traces import HEADER, Trace, Traces
+from bridge.server.page.traces import HEADER, Traces
 from bridge.server.report import Report
 from bridge.server.spans import spanned
 from bridge.server.wire import FAILURE, REPORTED, USER, decoded, error_of, read_request, request_id
@@ -85,7 +85,7 @@ class RequestScope:
         route, context = self.route, self.context
         if wire is None:
             wire = await self.read()
-        if (answers := self.bridge.answers(route, self.user)) is not None:
+        if route.keeps_answers and (answers := self.bridge.answers(route, self.user)) is not None:
             ids = require(route.dialect, StoredAnswersDialect).stored_ids(wire)
             context.stored_responses = await answers.stored_responses(ids)
         if self.known is not None:
@@ -148,8 +148,11 @@ class RouteHandler:
         if leaving is not None:
             leaving.add_done_callback(lambda done: None if done.cancelled() else task.cancel())
         try:
+            scope = RequestScope(http, self, context, report)
+            if self.bridge.tracing is None:
+                return await self._reported(scope)
             with spanned(self.bridge.tracing, http, report):
-                return await self._reported(RequestScope(http, self, context, report))
+                return await self._reported(scope)
         finally:
             self.active.discard(task)
             if leaving is not None:
@@ -158,7 +161,10 @@ class RouteHandler:
     async def _reported(self, scope: RequestScope) -> web.StreamResponse:
         """Return the response, whatever goes wrong before a stream began, and write the log line."""
         report, context = scope.report, scope.context
-        trace = self._trace(scope.http, report)
+        trace = None
+        if self.traces is not None and (token := scope.http.headers.get(HEADER)):
+            # The client's page asked for a trace; there is one if it reads that already.
+            trace = self.traces.watch(token, scope.user, report.run_id, report.front, lambda: report.sent)
         try:
             response = await self._serve(scope)
             report.http = response.status
@@ -197,13 +203,6 @@ class RouteHandler:
                     backend=report.back,
                 )
         return response
-
-    def _trace(self, http: web.Request, report: Report) -> Trace | None:
-        """Return the trace of this run if the client's page asked for one and reads it already."""
-        token = http.headers.get(HEADER) if self.traces is not None else None
-        if self.traces is None or not token:
-            return None
-        return self.traces.watch(token, http.get(USER, ""), report.run_id, report.front, lambda: report.sent)
 
 
 def internal_failure() -> Failure:

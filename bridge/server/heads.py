@@ -1,4 +1,4 @@
-"""Connections whose first request does not come are closed: each holds a descriptor, and anybody can open one.
+"""Closes connections whose first request does not arrive: each takes a descriptor, and anyone can open one.
 
 aiohttp has no limit for this; it only closes connections that were silent for an hour.
 """
@@ -11,7 +11,7 @@ from aiohttp import web
 
 
 class HeadWatch:
-    """Looks at all connections of a server, four times in `seconds`; `served` are those that have brought a request."""
+    """Check all connections of a server, four times in `seconds`; `served` are those that have sent a request."""
 
     def __init__(self, server: web.Server, seconds: float) -> None:
         self.served: set[object] = set()

@@ -81,7 +81,7 @@ class Proxy:
 
 
 class Identity:
-    """Every way in which a server knows its users. Without any, everybody may come in and is the same user."""
+    """All authentication methods of a server. Without any, anyone may call, and all are the same user."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Identity:
 
     @classmethod
     def of(cls, auth: Auth | None, page_key: Key | None = None, key_file: KeyFile | None = None) -> Identity:
-        """Return what `server.auth` describes; the key of the page is one more where keys are asked for.
+        """Return the methods that `server.auth` describes; the page's key is added if keys are required.
 
         Raises `ConfigError` for a token method whose packages are not installed.
         """
@@ -122,7 +122,7 @@ class Identity:
         return self._open
 
     async def user(self, visit: Visit, *mounts: str, scope: Scope | None = None) -> str:
-        """Return the user who asks for `scope` on the route at `mounts`, or on any of several; "" without users.
+        """Return the user who requests `scope` on the route at `mounts`, or on any of several; "" without users.
 
         Keys and tokens must grant the scope; a proxy's users may do everything. Raises `RequestError` (unauthorized,
         forbidden), `BackendError` when a token cannot be checked now.
@@ -162,7 +162,7 @@ class Identity:
         return key
 
     async def check_operator(self, visit: Visit, path: str) -> None:
-        """Check that a request may read the metrics at `path`: by a key that opens it, or anybody without users.
+        """Check that a request may read the metrics at `path`: with a key that allows it, or without authentication.
 
         Tokens and proxies name users, who may not. Raises `RequestError` (unauthorized, forbidden).
         """

@@ -1,7 +1,7 @@
 """The public keys of a token issuer (RFC 7517), fetched from its URL when they are needed and kept for a while.
 
-What `jwt.PyJWKClient` does, without a thread that waits: keys are found by their id, an unknown id fetches the set anew
-(that is how issuers rotate keys), and a set that cannot be fetched again serves on for a while.
+What `jwt.PyJWKClient` does, without a blocking thread: keys are found by their id, an unknown id fetches the set again
+(as issuers rotate keys), and if that fails, the old set stays valid for some time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bridge.errors import BackendError, ErrorCode
 log = logging.getLogger("bridge.server")
 
 LIFE = 300.0
-"""Seconds after which a set is fetched anew: so long may a key that was taken out still be used."""
+"""Seconds after which a set is fetched again: a removed key is accepted for up to this time."""
 PATIENCE = 3600.0
 """Seconds for which a set is used when its issuer does not answer."""
 PAUSE = 2.0
@@ -55,7 +55,7 @@ class KeySet:
         if self._clock() - self._fetched >= LIFE:
             await self._fetch(self._turn)
         found, turn = self._pick(kid, algorithm), self._turn
-        # While somebody else fetches the set, his is waited for.
+        # If another task is fetching the set, wait for its result.
         if found is None and (self._lock.locked() or self._clock() - self._asked_again >= PAUSE):
             self._asked_again = self._clock()
             await self._fetch(turn)

@@ -16,7 +16,7 @@ from bridge.server.identity import key_of
 log = logging.getLogger("bridge.server")
 
 PAUSE = 1.0
-"""Seconds between two looks at the file."""
+"""Seconds between two checks of the file."""
 _COARSE = 2 * 10**9
 """Nanoseconds in which a file may change twice and keep its time of change: file systems count in ticks."""
 
@@ -24,9 +24,9 @@ _COARSE = 2 * 10**9
 class KeyFile:
     """The keys in the file `path`. `parse` makes them of its text and raises `ConfigError` for a mistake.
 
-    Requests look at the file, at most once every `PAUSE` seconds, and wait for the look: whatever they show is compared
-    with a file that is no older. A file that cannot be read or has a mistake leaves the keys as they were; the log
-    says so once. Belongs to one event loop.
+    Requests check the file, at most once every `PAUSE` seconds, and wait for the check, so that keys are compared with
+    the current file. A file that cannot be read or is invalid leaves the keys unchanged; the log reports it once.
+    Belongs to one event loop.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class KeyFile:
     def _change(self, text: str) -> None:
         if text != self._text:
             keys = self._parse(text)
-            # Together and at last: whoever looks up a key meanwhile has the old ones or the new ones.
+            # All at once and last: concurrent lookups see the old keys or the new ones.
             self._text, self._keys = text, Keys(keys)
             log.info("%s was reloaded: %d keys", self._path, len(keys))
         elif self._mistake is not None:

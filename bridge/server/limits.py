@@ -71,7 +71,7 @@ class SlotPool:
 
     async def enter(self, user: str) -> None:
         """Takes a place. Raises `BackendError` (overloaded) when the queue is full."""
-        if not self.is_full:
+        if self._most is None or (self._taken < self._most and not self.waiting):
             self._taken += 1
             return
         if self._queue is not None and self.waiting >= self._queue:
@@ -187,7 +187,7 @@ class Limits:
         """Counts a request of this user. Raises `BackendError` (rate_limited) when it came too soon."""
         if self._rates is None:
             return
-        wait = await self._rates.ask(user)
+        wait = await self._rates.acquire(user)
         if wait:
             raise _limited("This key has sent too many requests within a minute.", wait)
 
@@ -270,38 +270,41 @@ class RouteLimiter:
     """The way in of one route."""
 
     def __init__(self, limits: Limits, route: Route) -> None:
-        self._limits = limits
-        self._route = route.path, route.dialect.name
+        path, dialect = route.path, route.dialect.name
+        self._runs = limits, limits.of_route(path, dialect)
+        readers, sockets = limits.readers or limits, limits.sockets or limits
+        self._readers = readers, readers.of_route(path, dialect)
+        self._sockets = sockets, sockets.of_route(path, dialect)
 
     def slot(self, user: str) -> AbstractAsyncContextManager[None]:
         """A place for one run of this user: within the user's own limit, then the route's, then the server's.
 
         Entering raises `BackendError`: rate_limited for the user's limit, overloaded for the others.
         """
-        return _Slot(self._limits, user, self._route)
+        return _Slot(user, *self._runs)
 
     def reader_slot(self, user: str) -> AbstractAsyncContextManager[None]:
         """A place for one reader of a kept run; as `place`."""
-        return _Slot(self._limits.readers or self._limits, user, self._route)
+        return _Slot(user, *self._readers)
 
     def socket_slot(self, user: str) -> AbstractAsyncContextManager[None]:
         """A place for one WebSocket connection; as `place`."""
-        return _Slot(self._limits.sockets or self._limits, user, self._route)
+        return _Slot(user, *self._sockets)
 
 
 class _Slot:
     __slots__ = ("_held", "_limits", "_route", "_user")
 
-    def __init__(self, limits: Limits, user: str, route: tuple[str, str]) -> None:
-        self._limits = limits
+    def __init__(self, user: str, limits: Limits, route: SlotPool | None) -> None:
         self._user = user
+        self._limits = limits
         self._route = route
         self._held: list[SlotPool] = []
 
     async def __aenter__(self) -> None:
         limits, held = self._limits, self._held
         try:
-            for pool in (limits.own(self._user), limits.of_route(*self._route), limits.pool):
+            for pool in (limits.own(self._user), self._route, limits.pool):
                 if pool is not None:
                     await pool.enter(self._user)
                     held.append(pool)

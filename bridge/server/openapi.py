@@ -72,11 +72,11 @@ def describe(bridge: Bridge, version: str) -> Json:
             continue
         for endpoint in route.surface:
             if endpoint.operation is Operation.SOCKET:
-                continue  # OpenAPI has no words for it
+                continue  # not expressible in OpenAPI
             path = shown_path(route.path.rstrip("/") + endpoint.path) or "/"
             method = endpoint.method.lower()
             known = speaking.get((method, path))
-            # Of dialects that share a path, the first without a header of its own speaks for it.
+            # Of dialects that share a path, the first one without a header of its own is described.
             if known is None or (known.header is not None and endpoint.header is None):
                 speaking[method, path] = endpoint
                 keyed = not server.is_open

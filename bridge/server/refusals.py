@@ -1,6 +1,6 @@
 """Log lines for requests that are refused before a route serves them, at a bounded rate.
 
-What a sender may not do goes to the audit log (`bridge.audit`), anything else, such as an unknown path, to
+Violations of permissions go to the audit log (`bridge.audit`), everything else, such as an unknown path, to
 `bridge.access`.
 """
 
@@ -22,7 +22,7 @@ log = logging.getLogger("bridge.audit")
 access = logging.getLogger("bridge.access")
 
 LINES = 10
-"""Lines for one peer in `WINDOW`; further refusals are counted, and told as one line at its end."""
+"""Lines for one peer in `WINDOW`; further refusals are counted, and reported in one line at its end."""
 WINDOW = 60.0
 """Seconds."""
 PEERS = 1000
@@ -41,7 +41,7 @@ class _Window:
 
 
 class RefusalLog:
-    """Writes refusals to the log. Belongs to one event loop; `close` writes what is left to tell.
+    """Writes refusals to the log. Belongs to one event loop; `close` writes what is pending.
 
     `count` is called with the reason of every refusal, also of those that the log leaves out.
     """
@@ -57,9 +57,9 @@ class RefusalLog:
     def refused(
         self, failure: Failure, *, path: str, peer: str | None, user: str | None = None, request_id: str | None = None
     ) -> None:
-        """Note a refusal for the lack of a right (unauthorized, forbidden); other failures are none.
+        """Record a refusal for missing permissions (unauthorized, forbidden); other failures are ignored.
 
-        `peer`: the address of the connection; `user`: whose request it is, unless the refusal says so.
+        `peer`: the address of the connection; `user`: the owner of the request, unless the refusal names one.
         """
         if failure.code not in (ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN):
             return
@@ -105,11 +105,11 @@ class RefusalLog:
         logger.warning("%s", text, extra={"facts": facts})
 
     def close(self) -> None:
-        """Write what was suppressed and not told yet."""
+        """Write the counts of suppressed refusals."""
         self._end(float("inf"))
 
     def _end(self, now: float) -> None:
-        """Forgets the windows that are over; costs each of them once."""
+        """Remove the windows that are over; each is visited once."""
         while self._windows:
             name, window = next(iter(self._windows.items()))
             if now < window.began + WINDOW:

@@ -39,11 +39,23 @@ async def serve_run(scope: RequestScope) -> web.StreamResponse:
 
 async def attend(scope: RequestScope, request: Request, caller: Caller) -> web.StreamResponse:
     """Run a request in a slot of its owner, and answer it."""
+    route, context = scope.route, scope.context
     async with scope.limiter.slot(caller.owner):
-        run = await _start(scope, request, caller)
+        run = await scope.bridge.run(
+            route,
+            request,
+            capabilities=route.capabilities,
+            caller=caller,
+            lost=context.lost,
+            run_id=context.run_id,
+            created_at=context.created_at,
+        )
+        scope.report.back = run.backend.name
+        if scope.lock is not None:
+            scope.lock.run = run
         try:
             # A long prompt need not be held while its answer streams.
-            if not scope.route.passthrough:
+            if not route.passthrough:
                 caller.raw_body = None
             return await (_stream if request.stream else _whole)(scope, run, caller.owner)
         finally:
@@ -51,29 +63,13 @@ async def attend(scope: RequestScope, request: Request, caller: Caller) -> web.S
             await run.close()
 
 
-async def _start(scope: RequestScope, request: Request, caller: Caller) -> Run:
-    route, context = scope.route, scope.context
-    run = await scope.bridge.run(
-        route,
-        request,
-        capabilities=route.capabilities,
-        caller=caller,
-        lost=context.lost,
-        run_id=context.run_id,
-        created_at=context.created_at,
-    )
-    scope.report.back = run.backend.name
-    context.model = shown_model(run, context)
-    if scope.lock is not None:
-        scope.lock.run = run
-    return run
-
-
 async def _keep(scope: RequestScope, owner: str) -> None:
     """Store the answer that the encoder left to be stored; a failing store is logged, as it is for conversations."""
     stored = scope.context.stored_responses
-    answers = scope.bridge.answers(scope.route, owner) if stored is not None and stored.wanted else None
-    if stored is None or stored.answer is None or answers is None:
+    if stored is None or stored.answer is None or not stored.wanted:
+        return
+    answers = scope.bridge.answers(scope.route, owner)
+    if answers is None:
         return
     try:
         await answers.keep(stored.answer)
@@ -85,13 +81,13 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
     http, route, context, report = scope.http, scope.route, scope.context, scope.report
     translation = Translation(run.reader, Writer(route.dialect, context))
     if route.capabilities.eager_start and not route.passthrough:
+        context.model = shown_model(run, context)
         events = run.head()
     else:
         events = await run.read()
         failure = failed_at_once(events)
         if failure is not None:
             return scope.refuse(failure)
-        # Another backend may have answered.
         context.model = shown_model(run, context)
     write = partial(_pass_through, run, translation) if route.passthrough else translation.write
     out = write(events)
@@ -113,10 +109,11 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
             if out:
                 report.sent += len(out)
                 await response.write(out)
+                out = b""
             watchdog.blocked = None
             out = write(await run.read())
-        # Before the client sees the end.
-        await _keep(scope, owner)
+        if context.stored_responses is not None:
+            await _keep(scope, owner)  # before the client sees the end
         report.sent += len(out)
         watchdog.blocked = time.monotonic()
         await response.write_eof(out)
@@ -190,7 +187,7 @@ async def _end(http: web.Request, response: web.StreamResponse, out: bytes) -> N
 async def _whole(scope: RequestScope, run: Run, owner: str) -> web.StreamResponse:
     context, route, events = scope.context, scope.route, list[Event]()
     try:
-        while not run.ended:
+        while not run.reader.ended:
             events += await run.read()
     except asyncio.CancelledError:
         last = scope.last_events(run)
@@ -203,9 +200,10 @@ async def _whole(scope: RequestScope, run: Run, owner: str) -> web.StreamRespons
         wire = WireResponse(wire.status, {"content-type": wire.headers.get("content-type", "")}, wire.body)
     else:
         wire = route.dialect.assemble(events, context)
-        await _keep(scope, owner)
+        if context.stored_responses is not None:
+            await _keep(scope, owner)
     scope.report.sent = len(wire.body)
-    return response_of(wire, run.lost.names)
+    return response_of(wire, context.lost.names)
 
 
 def shown_model(run: Run, context: Context) -> str | None:

@@ -1,4 +1,4 @@
-"""The endpoint that Prometheus reads, and the looks at what is not counted but stands: queue, runs, breakers."""
+"""The endpoint for Prometheus, and polling of what is a state, not a count: queue, runs, breakers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bridge.server.wire import error_of
 from bridge.telemetry.metrics import CONTENT_TYPE, Metrics, metrics
 
 _LOOK = 5.0
-"""Seconds between two looks, where another process may be the one that is asked."""
+"""Seconds between two polls, where another process may answer the scrape."""
 
 
 class Scrape:

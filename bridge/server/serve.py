@@ -53,13 +53,13 @@ _wire.addFilter(_say_little)
 def check(bridge: Bridge) -> None:
     """Raises `ConfigError` for what would keep a server of this bridge, which is not open, from being made.
 
-    The rest of what it needs was asked for by `Bridge.of`. Nothing is connected to, written or counted.
+    `Bridge.of` has checked everything else. This does not connect, write or count.
     """
     _agents_of(bridge, State.of(bridge))
 
 
 def _agents_of(bridge: Bridge, state: State) -> list[GrpcServer]:
-    """The servers of routes over gRPC; who has none of these does not load what they need."""
+    """The servers of gRPC routes; their modules are loaded only if there are any."""
     if not any(route.listen for route in bridge.routes):
         return []
     from bridge.grpc.server.agents import servers
@@ -84,12 +84,12 @@ class Served:
         self.bridge = bridge
         self.sockets = sockets
         app = make_app(bridge)
-        # Without handler_cancellation aiohttp lets a handler sleep on when its client is gone.
+        # Without handler_cancellation, aiohttp lets a handler continue when its client is gone.
         app[CANCELS] = True
         self._state = app[STATE]
         self._state.browsers.hosts = bridge.config.server.known_hosts
         self._state.hurry = self.hurry = hurry or self._state.hurry
-        # Streams are drained by `State.drain`, which can still say something to them; aiohttp only cuts.
+        # `State.drain` drains streams, since it can still write to them; aiohttp would only close them.
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1, handle_signals=False)
         self._listeners: list[asyncio.Server] = []
         self._agents = _agents_of(bridge, self._state)
@@ -122,7 +122,7 @@ class Served:
         return port
 
     async def stop(self, seconds: float) -> None:
-        """Takes no more, says so to load balancers, and gives open runs so many seconds.
+        """Stop accepting requests, report that to load balancers, and give open runs this time to finish.
 
         New connections are refused from here on, and the port is free for another process.
         """
@@ -150,21 +150,21 @@ class Served:
         await asyncio.gather(self._state.drain(seconds), *agents)
 
     async def _let_go(self) -> None:
-        """Closes the connections that have no request: their next one shall find the new configuration.
+        """Close idle connections, so that their next request gets the new configuration.
 
-        Not at once: a connection that was just taken is about to bring its first one. What comes meanwhile is served
-        and told that its connection closes.
+        Not at once: a connection that was just accepted is about to send its first request. Requests in the meantime
+        are served, with the notice that their connection closes.
         """
         self._state.retired = True
         if self.bridge.has_runs:
-            await self.bridge.runs.rest()
+            await self.bridge.runs.stop_taking()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.hurry.wait(), _FRESH)
         if self._runner.server is not None:
             self._runner.server.pre_shutdown()
 
     async def _drained(self, agents: GrpcServer, seconds: float | None) -> None:
-        """Lets the turns of sessions finish, but not when there is a hurry."""
+        """Let the turns of sessions finish, unless the stop is urgent."""
         loop = asyncio.get_running_loop()
         stopping = loop.create_task(agents.stop(_AGES if seconds is None else seconds))
         hurry = loop.create_task(self.hurry.wait())
@@ -212,9 +212,9 @@ async def serve(
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains. `ready` is called with the port when it is open.
 
-    On SIGHUP `reload` gives the bridge that serves from then on; when it raises `ConfigError`, nothing changes. With
-    `sockets` this is one of several workers, whose parent reloads: SIGUSR1 then lets open requests finish, without end.
-    Raises `OSError` when the port cannot be opened.
+    On SIGHUP, `reload` returns the new bridge; if it raises `ConfigError`, nothing changes. With `sockets` this is one
+    of several workers, whose parent reloads: SIGUSR1 then lets open requests finish, without a limit. Raises `OSError`
+    if the port cannot be opened.
     """
     server = bridge.config.server
     own = listening.bind(server.host, server.port) if sockets is None else []
@@ -243,7 +243,7 @@ class _Life:
         for name in names:
             loop.add_signal_handler(name, self._signaled, name)
         if worker:
-            # A terminal tells the whole group that it closes; this process is told what to do by its parent.
+            # A closing terminal signals the whole group; this process follows its parent instead.
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
         orphaned = loop.create_task(self._until_orphaned()) if worker else None
         try:

@@ -1,7 +1,7 @@
 """WebSocket connections whose messages are requests: each is answered as over HTTP, by a message for each event.
 
-One request is served at a time and one more may wait. Each is identified, counted, limited, logged and canceled like a
-request of its own. A connection remembers its last answer, so that the next request may go on from it.
+One request is served at a time and one more may wait. Each is authenticated, counted, limited, logged and canceled like
+a separate request. A connection remembers its last answer, so that the next request may continue it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bridge.server.bodies import BODIES, Bodies, HeldBody
 from bridge.server.handler import RequestScope, RouteHandler
 from bridge.server.limits import RouteLimiter, Rules
 from bridge.server.runs import attend
-from bridge.server.wire import ADMIT, USER
+from bridge.server.wire import SERVED_BY, USER
 from bridge.translation import Writer
 
 _DATA = frozenset({WSMsgType.TEXT, WSMsgType.BINARY})
@@ -42,7 +42,7 @@ class _Message:
             self.text, self.refused = "", error
 
     def release(self) -> None:
-        """Forget the text."""
+        """Clear the text."""
         self.text = ""
         if self._held is not None:
             self._held.release()
@@ -199,7 +199,7 @@ async def _serve(dialect: SocketDialect, scope: RequestScope) -> web.StreamRespo
     assert message is not None, "a connection serves what it has received"
     scope.stream, scope.known = _Messages(connection.socket), connection.known
     try:
-        await scope.http[ADMIT](scope.http)
+        await scope.http[SERVED_BY].admit(scope.http)
         if message.refused is not None:
             raise message.refused
         wire = dialect.decode_message(message.text)
@@ -219,7 +219,7 @@ async def _serve(dialect: SocketDialect, scope: RequestScope) -> web.StreamRespo
 
 
 async def _prepare(scope: RequestScope, stream: web.StreamResponse) -> web.StreamResponse:
-    """Answer a request that wants no answer: nobody is asked."""
+    """Answer a request that wants no answer, without a backend."""
     context = scope.context
     begun = RunStarted(context.run_id, context.thread_id, context.model, context.created_at)
     nothing = UsageReported(0, 0, 0)

@@ -1,4 +1,4 @@
-"""Listening sockets, apart from the servers that use them: they outlive a configuration, and a worker that dies."""
+"""Listening sockets, separate from the servers that use them: they outlive configurations and workers that die."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def bind(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
 
     `shared`: others may bind the same port, each of which gets its part of the connections. Raises `OSError`.
     """
-    # As bytes where that says the same: Python loads its tables of Unicode names for any text.
+    # As bytes if possible: for any text, Python loads its tables of Unicode names.
     name = host.encode() if host.isascii() else host
     found = socket.getaddrinfo(name or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     made: list[socket.socket] = []

@@ -1,4 +1,4 @@
-"""The span of a request, where requests are traced. What it says at its end is what the log line says."""
+"""The span of a request, if requests are traced. Its attributes at the end are those of the log line."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ _NONE = nullcontext()
 _CODES = frozenset(map(str, ErrorCode))
 
 
-def spanned(tracing: Tracing | None, http: web.Request, report: Report) -> AbstractContextManager[None]:
+def spanned(tracing: Tracing, http: web.Request, report: Report) -> AbstractContextManager[None]:
     """Around all that is done for an HTTP request."""
-    if tracing is None:
-        return _NONE
     resource = http.match_info.route.resource
     where = resource.canonical if resource is not None else report.route
     about = {"http.request.method": http.method, "http.route": where}

@@ -40,7 +40,7 @@ _REFUSALS: dict[type[Exception], str] = {
 
 
 _WORDS = {str(scope): Grant(scopes=frozenset({scope})) for scope in Scope}
-"""The default meaning of words in the scope claim."""
+"""The default meaning of scopes in the scope claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class Bearer:
 
 
 class Tokens:
-    """Checks tokens as `server.auth.jwt` says.
+    """Checks tokens according to `server.auth.jwt`.
 
-    Raises `ConfigError` when public keys are asked for and the package that checks them is missing.
+    Raises `ConfigError` if public keys are configured and the package that checks them is missing.
     """
 
     def __init__(self, section: Jwt, keys: KeySet | None = None) -> None:
@@ -82,8 +82,8 @@ class Tokens:
     async def bearer(self, token: str) -> Bearer:
         """Return the user whom the token names and what it grants.
 
-        Raises `RequestError` (unauthorized) that says why the token is refused, `BackendError` (503) when the issuer's
-        keys cannot be fetched.
+        Raises `RequestError` (unauthorized) with the reason of the refusal, `BackendError` (503) if the issuer's keys
+        cannot be fetched.
         """
         try:
             claims = await self._claims(token)
@@ -100,7 +100,7 @@ class Tokens:
         return Bearer(user, self._grants(claims))
 
     def _grants(self, claims: Mapping[str, Any]) -> tuple[Grant, ...]:
-        """A list, or words between spaces (RFC 8693). Words that mean nothing here belong to other services."""
+        """Return a list, or words separated by spaces (RFC 8693). Unknown scopes belong to other services."""
         if self._section.scope_claim is None:
             return (Grant(),)
         granted = claims.get(self._section.scope_claim)
@@ -130,6 +130,6 @@ class Tokens:
             audience=self._section.audience,
             issuer=self._section.issuer,
             leeway=self._section.leeway,
-            # `sub` need not be text when another claim names the user; `checked_user` looks at the one that does.
+            # `sub` need not be text if another claim names the user; `checked_user` checks the one that does.
             options={"verify_sub": False, "require": ["exp"] if self._section.require_exp else []},
         )

@@ -1,4 +1,4 @@
-"""The operations `attach`, `sign` and `transcribe`: what clients bring besides words."""
+"""The operations `attach`, `sign` and `transcribe`: uploads of images and speech."""
 
 from __future__ import annotations
 

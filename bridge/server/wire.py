@@ -6,6 +6,7 @@ import asyncio
 import re
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -22,18 +23,33 @@ T = TypeVar("T")
 REQUEST_ID = web.RequestKey("request_id", str)
 USER = web.RequestKey("user", str)
 """The user whom a request comes from (`bridge.server.identity`); the owner of all that is made with it."""
-ADMIT: web.RequestKey[Callable[[web.Request], Awaitable[None]]] = web.RequestKey("admit", None)
-"""Identifies the user of a request and counts it; called again for each further request of a WebSocket connection."""
-PERMIT: web.RequestKey[Callable[[Operation], Awaitable[None]]] = web.RequestKey("permit", None)
-"""Checks that the user of a request may do what its body asks for."""
-WHERE: web.RequestKey[dict[str, Any]] = web.RequestKey("where", dict[str, Any])
-"""The `operation` that a request asks for and its `path`, for dialects whose errors depend on them."""
 FAILURE = web.ResponseKey("failure", Failure)
-"""The failure that a response tells its client."""
+"""The failure that a response reports to its client."""
 REPORTED = web.RequestKey("reported", bool)
 """Set when the log line of a request is written."""
 OWN_PAGE = web.RequestKey("own_page", bool)
 """Set for requests of the bridge's own page: no page of another origin may read their answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedBy:
+    """The endpoint that serves a request, and the checks that may be needed again.
+
+    `admit` identifies the user of a request and counts it; it is called for each further request of a WebSocket
+    connection. `permit` checks that the user of a request may do what its body asks for.
+    """
+
+    dialect: Dialect
+    operation: Operation
+    admit: Callable[[web.Request], Awaitable[None]]
+    permit: Callable[[web.Request, Operation], Awaitable[None]]
+
+    def details(self, http: web.Request) -> dict[str, Any]:
+        """Return the details of a failure for dialects whose errors depend on what was requested."""
+        return {"operation": self.operation, "path": http.path}
+
+
+SERVED_BY = web.RequestKey("served_by", ServedBy)
 _WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 _LARGE = 256 * 1024
 """Bytes from which on a request is decoded in a thread."""
@@ -41,7 +57,7 @@ _LARGE = 256 * 1024
 STREAM_HEADERS = {
     "content-type": f"{sse.CONTENT_TYPE}; charset=utf-8",
     "cache-control": "no-cache, no-transform",
-    # nginx buffers event streams unless told not to.
+    # nginx buffers event streams by default.
     "x-accel-buffering": "no",
 }
 
@@ -65,8 +81,8 @@ def request_id(http: web.Request, new: str | None = None) -> str:
     """The client's own id when it is well formed, else `new` or one made here; the same for the whole request."""
     known = http.get(REQUEST_ID)
     if known is None:
-        sent = http.headers.get("x-request-id", "")
-        known = sent if is_request_id(sent) else new or uuid.uuid4().hex
+        sent = http.headers.get("x-request-id")
+        known = sent if sent is not None and is_request_id(sent) else new or uuid.uuid4().hex
         http[REQUEST_ID] = known
     return known
 
@@ -75,14 +91,8 @@ async def read_request(http: web.Request, mount: str, max_body: int, seconds: fl
     """The whole request. Raises what `Bodies.read` and `check_json` raise."""
     check_json(http)
     body = await http.app[BODIES].read(http, http.get(USER, ""), limit=max_body, seconds=seconds)
-    return WireRequest(
-        http.method,
-        http.path.removeprefix(mount.rstrip("/")),
-        http.headers,
-        http.query,
-        http.match_info,
-        bytes(body),
-    )
+    path = http.path.removeprefix(mount.rstrip("/"))
+    return WireRequest(http.method, path, http.headers, http.query, http.match_info, body)
 
 
 async def decoded(decode: Callable[[WireRequest, Context], T], wire: WireRequest, context: Context) -> T:

@@ -44,26 +44,26 @@ def links(message: Message) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def surplus(entries: Sequence[MessageSize], bounds: Bounds) -> list[int]:
     """Return the positions of the messages to remove, ascending."""
-    room = _Room(entries, bounds)
-    if room.fits:
+    excess = _Excess(entries, bounds)
+    if excess.fits:
         return []
-    lead = _lead(entries)
+    lead = _system_count(entries)
     starts = [n for n in range(lead, len(entries)) if n == lead or _begins(entries, n)]
     whole = _uncuttable(entries, starts[-1] if starts else lead)
-    cut = _drop(room, lead, [n for n in starts if not whole[n]])
+    cut = _drop(excess, lead, [n for n in starts if not whole[n]])
     dropped = list(range(lead, cut))
-    if not room.fits and starts:
+    if not excess.fits and starts:
         first = starts[-1]
         while first < len(entries) and entries[first].role in _ASKING:
             first += 1
         # Unless it holds the result of an older call, which then keeps the older turns, too.
         if first < len(entries) and not whole[first]:
             rounds = (n for n in range(first + 1, len(entries)) if not whole[n] and entries[n].role == "assistant")
-            dropped += range(first, _drop(room, first, rounds))
+            dropped += range(first, _drop(excess, first, rounds))
     return dropped
 
 
-class _Room:
+class _Excess:
     """Number and size of the messages beyond the bounds."""
 
     def __init__(self, entries: Sequence[MessageSize], bounds: Bounds) -> None:
@@ -80,17 +80,17 @@ class _Room:
         self._size -= sum(self._sizes[first:end])
 
 
-def _drop(room: _Room, first: int, cuts: Iterable[int]) -> int:
+def _drop(excess: _Excess, first: int, cuts: Iterable[int]) -> int:
     """Drop messages from `first` up to the first cut after which the rest fits, or else up to the last. Return it."""
     for cut in cuts:
-        if room.fits:
+        if excess.fits:
             break
-        room.drop(first, cut)
+        excess.drop(first, cut)
         first = cut
     return first
 
 
-def _lead(entries: Sequence[MessageSize]) -> int:
+def _system_count(entries: Sequence[MessageSize]) -> int:
     """Return the number of system messages at the beginning. Only the first commit can add them."""
     for index, entry in enumerate(entries):
         if entry.role not in _GUIDING or entry.commit != entries[0].commit:
@@ -114,17 +114,17 @@ def _uncuttable(entries: Sequence[MessageSize], last_turn: int) -> list[bool]:
         len(entries) + 2
     )  # spans of messages to keep together: those that begin (+) and end (-) before each position
 
-    def together(first: int, last: int) -> None:
+    def keep_together(first: int, last: int) -> None:
         borders[first + 1] += 1
         borders[last + 1] -= 1
 
     for index, entry in enumerate(entries):
         for call_id in entry.results:
             unanswered.pop(call_id, None)
-            together(called.get(call_id, index), index)
+            keep_together(called.get(call_id, index), index)
         for call_id in entry.calls:
             called[call_id] = unanswered[call_id] = index
     for index in unanswered.values():
         if index >= last_turn:
-            together(index, len(entries))
+            keep_together(index, len(entries))
     return [depth > 0 for depth in accumulate(borders[: len(entries)])]

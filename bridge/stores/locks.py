@@ -116,8 +116,8 @@ class ConversationLocks:
         self._queues: dict[Key, _Queue] = {}
         self._left: list[tuple[Key, int]] = []  # tickets that could not be deleted yet
         self._tasks: set[asyncio.Task[None]] = set()
-        self._keeper: asyncio.Task[None] | None = None
-        self._kick = asyncio.Event()
+        self._maintainer: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
         self._idle = True  # the keeper has nothing to wait for
         self._closed = False
         self._failing_since: float | None = None
@@ -129,11 +129,11 @@ class ConversationLocks:
     async def close(self) -> None:
         """Delete all tickets; runs that still wait get an error."""
         self._closed = True
-        if self._keeper is not None:
-            self._keeper.cancel()
+        if self._maintainer is not None:
+            self._maintainer.cancel()
             with suppress(asyncio.CancelledError):
-                await self._keeper
-            self._keeper = None
+                await self._maintainer
+            self._maintainer = None
         while True:
             for waiter in self._waiters():
                 self._refuse(waiter, unavailable(self._engine, "closed"))
@@ -173,10 +173,10 @@ class ConversationLocks:
         except Exception as error:
             self._refuse(waiter, error)
             return
-        if self._keeper is None and not self._closed:
-            self._keeper = asyncio.create_task(self._keep(), name="conversation-locks")
+        if self._maintainer is None and not self._closed:
+            self._maintainer = asyncio.create_task(self._maintain(), name="conversation-locks")
         if self._idle or read is None:
-            self._kick.set()
+            self._wake.set()
 
     async def commit(self, waiter: _Waiter, change: rows.Change) -> None:
         """Store the change and delete the ticket. After a cancellation or an error, `leave` is still needed."""
@@ -207,7 +207,7 @@ class ConversationLocks:
             except BridgeError:
                 # The caller's run is over, so it is not told. The keeper tries again until the ticket expires.
                 self._left.append((waiter.key, ticket))
-                self._kick.set()
+                self._wake.set()
                 return
             self._moved_up(queue, first)
 
@@ -215,7 +215,7 @@ class ConversationLocks:
         """Let in the first of the queue, if it is of this process."""
         self._let_in(queue.places.get(first or 0))
         if queue.places and first not in queue.places:
-            self._kick.set()  # another process is next
+            self._wake.set()  # another process is next
 
     def _let_in(self, waiter: _Waiter | None, read: Read | None = None) -> None:
         if waiter is not None and not waiter.let_in.done():
@@ -228,23 +228,23 @@ class ConversationLocks:
 
     # -------------------------------------------------------------------- all tickets
 
-    async def _keep(self) -> None:
+    async def _maintain(self) -> None:
         """Renew tickets, delete those in `_left`, and poll for locks that have become free."""
         clock = asyncio.get_running_loop().time
         beat = clock() + self._lease / 3
         failures = 0
         while True:
             self._idle = not self._queues and not self._left
-            soon = self._left or self._elsewhere()
+            soon = self._left or self._held_elsewhere()
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if self._idle else POLL if soon else max(0.0, beat - clock())):
-                    await self._kick.wait()
-            self._kick.clear()
+                    await self._wake.wait()
+            self._wake.clear()
             try:
                 if clock() >= beat:
                     await self._renew()
                     beat = clock() + self._lease / 3
-                await self._give_back()
+                await self._delete_left()
                 await self._poll()
                 self._failing_since, failures = None, 0
             except Exception as error:
@@ -254,7 +254,7 @@ class ConversationLocks:
                 failures += 1
                 await asyncio.sleep(min(POLL * 2 ** min(failures, 9), self._lease / 6, 1.0))
 
-    async def _give_back(self) -> None:
+    async def _delete_left(self) -> None:
         for key, ticket in self._left[:]:
             async with self._queue(key) as queue:
                 first = await self._tickets.leave(key, ticket, list(queue.places))
@@ -276,7 +276,7 @@ class ConversationLocks:
                 self._spawn(self._enter(waiter))
 
     async def _poll(self) -> None:
-        waiting = self._elsewhere()
+        waiting = self._held_elsewhere()
         if not waiting:
             return
         for ticket in await self._tickets.due(list(waiting)):
@@ -293,7 +293,7 @@ class ConversationLocks:
             for waiter in self._waiters():
                 self._refuse(waiter, unavailable(self._engine, "lost"))
 
-    def _elsewhere(self) -> dict[int, _Waiter]:
+    def _held_elsewhere(self) -> dict[int, _Waiter]:
         """Return the first own ticket of each queue whose lock this process does not hold."""
         out = {}
         for queue in self._queues.values():

@@ -35,7 +35,7 @@ return 0
 class Rates(Protocol):
     """Rate limits of many names, the same for each."""
 
-    async def ask(self, name: str) -> float:
+    async def acquire(self, name: str) -> float:
         """Count a request of this name and return 0, or return the seconds until it is allowed."""
 
     async def close(self) -> None: ...
@@ -51,7 +51,7 @@ class LocalRates:
         self._due: dict[str, float] = {}
         self._tidy_at = _MANY
 
-    async def ask(self, name: str) -> float:
+    async def acquire(self, name: str) -> float:
         now = self._clock()
         due = max(self._due.get(name, now), now)
         wait = due - now - self._ahead
@@ -82,7 +82,7 @@ class RedisRates:
         self._here = LocalRates(per_minute)
         self._lost = False
 
-    async def ask(self, name: str) -> float:
+    async def acquire(self, name: str) -> float:
         every = self._every * 1000
         try:
             wait = await self._script(keys=[f"{self._prefix}:rate:{name}"], args=[every, MINUTE * 1000 - every])
@@ -90,7 +90,7 @@ class RedisRates:
             if not self._lost:
                 log.warning("each process counts requests separately: Redis: %s", type(error).__name__)
             self._lost = True
-            return await self._here.ask(name)
+            return await self._here.acquire(name)
         if self._lost:
             log.info("requests are counted in Redis again")
         self._lost = False

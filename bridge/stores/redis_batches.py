@@ -52,23 +52,23 @@ class BatchedScript:
                     results = await self._results(calls)
                 except Exception as error:
                     results = [error] * len(calls)
-                _tell(calls, results)
+                _set_results(calls, results)
         finally:
             self._sending = None
 
     async def _results(self, calls: list[_Call]) -> list[Any]:
         if len(calls) == 1:
-            return [await self._alone(calls[0])]
+            return [await self._call_one(calls[0])]
         async with self._client.pipeline(transaction=False) as pipe:
             for call in calls:
                 pipe.evalsha(self._digest, *call.words)
             results: list[Any] = await pipe.execute(raise_on_error=False)
         return [
-            await self._alone(call) if isinstance(result, NoScriptError) else result
+            await self._call_one(call) if isinstance(result, NoScriptError) else result
             for call, result in zip(calls, results, strict=True)
         ]
 
-    async def _alone(self, call: _Call) -> Any:
+    async def _call_one(self, call: _Call) -> Any:
         """Return the result of one call, or its exception."""
         try:
             try:
@@ -79,7 +79,7 @@ class BatchedScript:
             return error
 
 
-def _tell(calls: list[_Call], results: list[Any]) -> None:
+def _set_results(calls: list[_Call], results: list[Any]) -> None:
     for call, result in zip(calls, results, strict=True):
         if call.waiter.done():
             continue

@@ -61,7 +61,7 @@ def to_conversation(row: Sequence[Any], bodies: Iterable[str]) -> Conversation:
 
 async def loaded(row: Sequence[Any], bodies: Sequence[str]) -> Conversation:
     """Do the work of `to_conversation`, in a thread if there are many messages."""
-    return await _beside_loop(len(bodies), lambda: to_conversation(row, bodies))
+    return await _in_thread_if_many(len(bodies), lambda: to_conversation(row, bodies))
 
 
 class Change:
@@ -95,10 +95,10 @@ async def change(
     conversation: Conversation, new: list[Message], keep: int | None = None, digest: str | None = None
 ) -> Change:
     """Return a `Change`, prepared in a thread if there are many messages."""
-    return await _beside_loop(len(new), lambda: Change(conversation, new, keep, digest))
+    return await _in_thread_if_many(len(new), lambda: Change(conversation, new, keep, digest))
 
 
-async def _beside_loop(count: int, work: Callable[[], _T]) -> _T:
+async def _in_thread_if_many(count: int, work: Callable[[], _T]) -> _T:
     return await asyncio.to_thread(work) if count >= _MANY else work()
 
 

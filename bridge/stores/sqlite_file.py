@@ -278,13 +278,13 @@ class _Lane:
             job = self._jobs.popleft()
             if not job.waiter.done():  # else canceled before it began
                 jobs.append(job)
-        if len(jobs) < 2 or not self._together(jobs):
+        if len(jobs) < 2 or not self._run_all(jobs):
             for job in jobs:
-                self._alone(job)
+                self._run_one(job)
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(self._done, jobs, loop)
 
-    def _together(self, jobs: list[_Job]) -> bool:
+    def _run_all(self, jobs: list[_Job]) -> bool:
         """Run all jobs in one transaction. Return False if a job raises or the engine fails: nothing has happened then.
 
         Failures are rare; a savepoint for each job would take two more statements.
@@ -297,7 +297,7 @@ class _Lane:
         except BaseException:
             return False
 
-    def _alone(self, job: _Job) -> None:
+    def _run_one(self, job: _Job) -> None:
         try:
             job.result = self._connection.run(job.work)
         except BaseException as error:

@@ -3,9 +3,10 @@
 Labels come from the configuration and from closed lists only: routes, dialects, backends, error codes, features. Never
 a model, a user, a path or a text of a request, so that no client can create series.
 
-With several workers each process writes its numbers into files of one folder (`PROMETHEUS_MULTIPROC_DIR`, made by the
-process that starts them), and any of them reports the sum: `prometheus_client`'s own way, which keeps the numbers of
-dead workers. The folder must be set before that package is imported, so this module is imported late.
+A single process counts in plain numbers (`bridge.telemetry.series`). With several workers, each process writes its
+numbers into files of one folder (`PROMETHEUS_MULTIPROC_DIR`, created by the parent process), and any of them reports
+the sum. This is the method of `prometheus_client`, which keeps the numbers of dead workers. The folder must be set
+before that package is imported, so this module is imported late.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -24,10 +25,9 @@ from bridge.errors import ErrorCode
 from bridge.pipeline import Run
 from bridge.pipeline.pace import Pace
 from bridge.telemetry import SHARED_METRICS
+from bridge.telemetry.series import Distribution, Number, PlainCounter, PlainGauge, PlainHistogram
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-
-_Metric = TypeVar("_Metric", Counter, Gauge, Histogram)
 
 _PATHS = ("route", "front", "back")
 _CODES = frozenset(map(str, ErrorCode))
@@ -40,7 +40,7 @@ _LIVE_FILE = re.compile(r"gauge_live[a-z]+_(\d+)\.db")
 
 
 class Watched(Protocol):
-    """A server whose state is looked at now and then, instead of being told with each change."""
+    """A server whose state is polled at each scrape, instead of being reported with each change."""
 
     @property
     def waiting(self) -> int:
@@ -55,15 +55,25 @@ class Watched(Protocol):
         """Backends that have a breaker, and whether it is open."""
 
 
+Counters = Counter | Gauge | PlainCounter
+Histograms = Histogram | PlainHistogram
+
+
 @cache
-def _of(metric: _Metric, *labels: str) -> _Metric:
+def _of(metric: Counters, *labels: str) -> Counter | Gauge | Number:
     """A series, looked up once: `labels()` is half the price of counting. There are as few as the labels allow."""
     return metric.labels(*labels)
 
 
+@cache
+def _times(metric: Histograms, *labels: str) -> Histogram | Distribution:
+    """As `_of`, of a histogram."""
+    return metric.labels(*labels)
+
+
 class Metrics:
-    """All metrics of one process. What a request was to its client and what a run was at its backend are two things:
-    a run may go on without its client, and be read by several.
+    """All metrics of one process. Requests and runs are counted separately: a run may continue without its client, and
+    be read by several.
     """
 
     def __init__(self) -> None:
@@ -71,21 +81,43 @@ class Metrics:
         self.shared = SHARED_METRICS in os.environ
         """True if other processes write to the same metrics."""
 
-        def counter(name: str, what: str, labels: Sequence[str] = _PATHS) -> Counter:
-            return Counter(f"bridge_{name}", what, labels, registry=registry)
+        self.labels: dict[str, Sequence[str]] = {}
+        """The names of the labels of each metric."""
 
-        def seconds(name: str, what: str, buckets: Sequence[float] = _LONG) -> Histogram:
-            return Histogram(f"bridge_{name}_seconds", what, _PATHS, buckets=buckets, registry=registry)
+        def counter(name: str, what: str, labels: Sequence[str] = _PATHS) -> Counters:
+            self.labels[name := f"bridge_{name}"] = labels
+            if self.shared:
+                return Counter(name, what, labels, registry=registry)
+            plain = PlainCounter(name, what, labels)
+            registry.register(plain)
+            return plain
+
+        def seconds(name: str, what: str, buckets: Sequence[float] = _LONG) -> Histograms:
+            self.labels[name := f"bridge_{name}_seconds"] = _PATHS
+            if self.shared:
+                return Histogram(name, what, _PATHS, buckets=buckets, registry=registry)
+            plain = PlainHistogram(name, what, _PATHS, buckets)
+            registry.register(plain)
+            return plain
 
         def gauge(name: str, what: str, labels: Sequence[str] = ()) -> Gauge:
-            return Gauge(f"bridge_{name}", what, labels, registry=registry, multiprocess_mode="livesum")
+            self.labels[name := f"bridge_{name}"] = labels
+            return Gauge(name, what, labels, registry=registry, multiprocess_mode="livesum")
+
+        def open_now(name: str, what: str, labels: Sequence[str]) -> Counters:
+            if self.shared:
+                return gauge(name, what, labels)
+            self.labels[name := f"bridge_{name}"] = labels
+            plain = PlainGauge(name, what, labels)
+            registry.register(plain)
+            return plain
 
         status, code, outcome = (*_PATHS, "status"), (*_PATHS, "code"), (*_PATHS, "outcome")
         self.requests = counter("requests", "requests answered, by HTTP status (0 = none was sent)", status)
         self.request_seconds = seconds("request", "time from the request to the end of its answer")
         self.errors = counter("errors", "requests that ended in an error, by error code", code)
         self.cancellations = counter("cancellations", "requests whose client disconnected before the end")
-        self.streams_open = gauge("streams_open", "open streams", _PATHS[:2])
+        self.streams_open = open_now("streams_open", "open streams", _PATHS[:2])
         self.runs = counter("runs", "runs ended, by finish reason or error code", outcome)
         self.first_token_seconds = seconds(
             "first_token", "time from the start of a run to its first content, including failed attempts", _FIRST
@@ -124,7 +156,7 @@ class Metrics:
         """A request is over. `status`: HTTP, 0 for none; `outcome`: an error code, or any other word."""
         way = (route, front, back)
         _of(self.requests, *way, str(status)).inc()
-        _of(self.request_seconds, *way).observe(seconds)
+        _times(self.request_seconds, *way).observe(seconds)
         if outcome in _LEFT:
             _of(self.cancellations, *way).inc()
         elif outcome in _CODES:
@@ -132,14 +164,14 @@ class Metrics:
 
     def run(self, route: str, front: str, run: Run) -> None:
         """Count a run that has ended, with or without a client."""
-        way = (route, front, run.backend.name)
-        outcome = run.finish_reason or str(run.failure.code if run.failure is not None else ErrorCode.CANCELED)
+        way, reader = (route, front, run.backend.name), run.reader
+        outcome = reader.finish_reason or str(reader.failure.code if reader.failure is not None else ErrorCode.CANCELED)
         _of(self.runs, *way, outcome).inc()
         if run.first is not None:
-            _of(self.first_token_seconds, *way).observe(run.first - run.started)
-        if run.usage is not None:
-            _of(self.tokens_in, *way).inc(run.usage.input or 0)
-            _of(self.tokens_out, *way).inc(run.usage.output or 0)
+            _times(self.first_token_seconds, *way).observe(run.first - run.started)
+        if (usage := reader.usage) is not None:
+            _of(self.tokens_in, *way).inc(usage.input or 0)
+            _of(self.tokens_out, *way).inc(usage.output or 0)
         if run.retries:
             _of(self.retries, *way).inc(run.retries)
         for feature in run.lost.names:
@@ -152,15 +184,15 @@ class Metrics:
     def pace(self, route: str, front: str, back: str, pace: Pace) -> None:
         """A backend's stream was read to a client."""
         if pace.reads:
-            _of(self.read_interval_seconds, route, front, back).observe(pace.waited / pace.reads)
-            _of(self.longest_silence_seconds, route, front, back).observe(pace.longest)
+            _times(self.read_interval_seconds, route, front, back).observe(pace.waited / pace.reads)
+            _times(self.longest_silence_seconds, route, front, back).observe(pace.longest)
 
     def refusal(self, reason: str) -> None:
         """A request or call was refused; `reason` is one of a closed list."""
         _of(self.refusals, reason).inc()
 
     def node_change(self, listen: str, kind: str, change: str) -> None:
-        """A node has come, changed or gone; `change` is one of a closed list."""
+        """Count a change of a node; `change` is one of a fixed list."""
         _of(self.node_changes, listen, kind, change).inc()
 
     def agent_call(self, listen: str, operation: str, status: str) -> None:
@@ -189,7 +221,7 @@ class Metrics:
 
 
 def _forget_dead(folder: str) -> None:
-    """The state of processes that are gone counts no more; what they counted does."""
+    """Remove the gauges of processes that are gone, but not their counters."""
     for name in os.listdir(folder):
         found = _LIVE_FILE.fullmatch(name)
         if found:
@@ -203,5 +235,5 @@ def _forget_dead(folder: str) -> None:
 
 @cache
 def metrics() -> Metrics:
-    """Those of this process: a changed configuration goes on counting where the one before stopped."""
+    """Return the metrics of this process, which continue after a change of the configuration."""
     return Metrics()

@@ -29,7 +29,7 @@ _TOOL_ERROR = "tool_error"
 
 
 def traced(backend: Backend, tracing: Tracing, *, provider: str, url: str | None = None) -> Backend:
-    """The backend with a span for each call. `provider`: who made the protocol it speaks; `url`: where it is."""
+    """Return the backend with a span for each call. `provider`: the vendor of its protocol; `url`: its address."""
     return cast("Backend", _Traced(backend, tracing, provider, url))
 
 
@@ -60,7 +60,7 @@ class _Traced:
 
     @property
     def tools(self) -> Tools:
-        """Those at its address. Raises `AttributeError` where there are none, as the backend itself does."""
+        """Return the attribute of the backend. Raises `AttributeError` if it has none."""
         return TracedTools(self._backend.tools, self._tracing)  # type: ignore[attr-defined]
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:

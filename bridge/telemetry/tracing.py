@@ -1,10 +1,10 @@
 """Spans for OpenTelemetry, sent by OTLP over HTTP: one for each request, and below it those of backends and tools.
 
 Names and attributes follow the semantic conventions for HTTP servers and for generative AI (`gen_ai.*`: inference,
-agents and tools, as of semantic conventions 1.41; they are not stable yet). What was said is in none of them. The
-context that came with a request (W3C `traceparent`) is that of its span, and who is called gets that of the call.
+agents and tools, as of semantic conventions 1.41, which are not stable yet). No content is recorded. The trace context
+of a request (W3C `traceparent`) is the parent of its span, and calls carry the context of their own span.
 
-Nobody loads this module where `server.traces` is not configured: calls are not wrapped then, and reads cost nothing.
+This module is loaded only if `server.traces` is configured; otherwise calls are not wrapped, and reads cost nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Tracing:
     async def close(self) -> None:
         provider, self._provider = self._provider, None
         if provider is not None:
-            # It waits for the network, in a thread so that nobody else does.
+            # In a thread, as it waits for the network.
             await asyncio.to_thread(provider.shutdown)
 
     @contextmanager
@@ -77,7 +77,7 @@ class Tracing:
 
 
 def carrier_of(span: Span | None = None) -> dict[str, str]:
-    """The headers that name this span, or the current one; empty where there is none."""
+    """Return the headers with the context of this span, or of the current one; empty if there is none."""
     carrier: dict[str, str] = {}
     _w3c.inject(carrier, trace.set_span_in_context(span) if span is not None else None)
     return carrier
@@ -89,7 +89,7 @@ def carried(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def trace_id(span: Span) -> str:
-    """As it stands in log lines and in `traceparent`."""
+    """Return the trace id as in log lines and in `traceparent`."""
     return trace.format_trace_id(span.get_span_context().trace_id)
 
 

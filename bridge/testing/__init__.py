@@ -45,7 +45,7 @@ _HOMES = {
 }
 
 if "pytest" in sys.modules:
-    # The suites live in a library, whose assertions pytest explains only when it is told to.
+    # Pytest explains failed assertions in a library only if the library is registered.
     sys.modules["pytest"].register_assert_rewrite("bridge.testing.conformance", "bridge.testing.pairs")
 
 

@@ -30,7 +30,7 @@ from bridge.testing.wires import comparable, context, decode, encode, overlaps, 
 from bridge.testing.witnesses import ANSWERS, REQUESTS, supported_answers, supported_requests
 from bridge.translation import AnswerDecoder
 
-# How long an example takes says nothing about the dialect, and heirs of one class share its tests.
+# The duration of an example reveals nothing about the dialect, and subclasses share the tests of one class.
 quick = settings(
     max_examples=40,
     deadline=None,
@@ -45,7 +45,7 @@ _OF_BACKENDS = frozenset(
         "test_an_error_of_the_backend_tells_no_key",
     }
 )
-"""The tests of what backends say and are asked."""
+"""The tests that also apply to dialects that are called and not served."""
 
 
 class DialectConformance:
@@ -54,19 +54,19 @@ class DialectConformance:
     The tests check that encoded data are decoded again as the capabilities declare, that the same events give the same
     bytes in any batches, that every prefix of a stream ends well, that no bytes raise an exception, that requests are
     sent or refused with a position, that every failure can be a response and the end of a stream, and that a complete
-    answer equals the stream. For a dialect that is called and not served, they check what backends
-    are asked and may answer.
+    answer equals the stream. For a dialect that is called and not served, they check requests to backends and their
+    answers.
     """
 
     dialects: ClassVar[Sequence[str | Dialect]] = ()
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Runs a test once for each dialect. Raises `TypeError` when there is none."""
+        """Run a test once for each dialect. Raises `TypeError` if there is none."""
         if not self.dialects:
             raise TypeError(f"{type(self).__name__}.dialects: expected at least one dialect, got none")
         if "dialect" in metafunc.fixturenames:
             found = [resolve(d) for d in self.dialects]
-            # Nothing can write the answers of a dialect that is only called, or read what is asked in it.
+            # Answers of a dialect that is only called cannot be written here, nor its requests read.
             alone = metafunc.function.__name__ in _OF_BACKENDS
             found = [d for d in found if d.called and (d.served or alone)]
             metafunc.parametrize("dialect", found, ids=[d.name for d in found])
@@ -173,7 +173,7 @@ class DialectConformance:
         if dialect.capabilities.request(Feature.TOOLS) is not Support.EXACT:
             return
         offered = [t.name for t in request.tools or []]
-        # Where the wire cannot say "call none of them", leaving them out says it.
+        # Where the wire cannot express "call none of them", the tools are left out.
         unwanted = request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE
         assert [t.name for t in read.tools or []] in ([offered, []] if unwanted else [offered])
 
@@ -191,7 +191,7 @@ class DialectConformance:
         again = fold(decode(dialect, [encode(dialect, builder.take())]))
         assert again.failure is not None
         assert again.text == "half"
-        # What a backend says about keys is not repeated to anybody.
+        # A backend's message about keys is not passed on.
         hidden = again.failure.code is ErrorCode.BACKEND_AUTH
         assert hidden or "it went wrong" in again.failure.message
 

@@ -1,7 +1,7 @@
-"""A backend on a local port that does what a test tells it to, byte by byte where need be.
+"""A scripted HTTP backend on a local port, controlled byte by byte if necessary.
 
-It speaks bytes, so that it can do what HTTP libraries do not: cut a character in two, reset a connection, send
-nothing. It notes when its caller left.
+It writes raw bytes, so that it can do what HTTP libraries do not: split a character, reset a connection, send nothing.
+It records when its caller has left.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LAST_WORDS = 5.0
 
 @dataclass
 class Seen:
-    """One request as the backend saw it; header names are lower-case. `gone` is set when the connection closed."""
+    """A request that the backend received; header names are in lower case. `gone` is set when the connection closed."""
 
     method: str
     path: str
@@ -108,8 +108,8 @@ Play = Callable[[Exchange], Awaitable[object]]
 class FakeBackend:
     """Plays a script for each request; `seen` holds the requests in order, `connections` counts them.
 
-    With a dialect it answers with parts and events (`says`, `turns`, `fails`, `breaks_off`), and `requests` holds the
-    decoded requests; without one it sends bytes (`streams`, `answers`, `plays`). `problems` holds the exceptions that
+    With a dialect, it answers with parts and events (`says`, `turns`, `fails`, `breaks_off`), and `requests` holds the
+    decoded requests; without one, it sends bytes (`streams`, `answers`, `plays`). `problems` holds the exceptions that
     scripts raised.
     """
 
@@ -138,7 +138,7 @@ class FakeBackend:
     # ------------------------------------------------------------------ in its dialect
 
     def says(self, *items: Item) -> None:
-        """Answers every request with text, parts and events, streamed or whole as it is asked."""
+        """Answer every request with text, parts and events, streamed or whole as requested."""
         self.turns(items)
 
     def turns(self, *turns: Turn) -> None:
@@ -166,7 +166,7 @@ class FakeBackend:
         return self._speaker
 
     async def _speak(self, exchange: Exchange, *, ended: bool = True) -> bool:
-        """Without `ended` a run is left before its end; whether what was asked now was answered whole."""
+        """Return whether the answer was sent completely. Without `ended`, a run is cut off before its end."""
         seen = exchange.seen
         if seen.method == "GET" and self._queue is None:
             # What some clients ask before their runs, such as an agent's card: this backend has nothing but runs.
@@ -229,7 +229,7 @@ class FakeBackend:
                 play.result()
                 return True
             exchange.seen.gone.set()
-            # A script that waits for the caller to leave may go on; one that writes finds out by itself.
+            # A script that waits for the caller to leave may continue; one that writes gets an error.
             await asyncio.wait({play}, timeout=_LAST_WORDS)
             return False
         finally:

@@ -26,7 +26,7 @@ def bridge_of(agent: Agent, *dialects: str | Dialect, server: Mapping[str, Any] 
         Route(dialect, f"/{dialect.name}", dialect.front_options(), Group([backend]))
         for dialect in map(resolve, dialects or _at_once())
     ]
-    # An agent that is an object stands in no configuration: of that there are only the server's settings.
+    # An agent object cannot be configured, so the configuration contains only the server's settings.
     return Bridge(routes, Config.model_construct(server=Server(**(server or {})), backends={}, routes=()))
 
 

@@ -3,7 +3,7 @@
     class TestMine(PairConformance):
         dialects = [my_package.dialect]
 
-What comes out of a pair is what the two cards say, and nothing less. Needs the extra `testing`.
+The tests check that a pair carries exactly what both dialects declare. Needs the extra `testing`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ few = settings(quick, max_examples=5)
 brief = settings(quick, max_examples=3)
 
 
-def told(events: list[Event], dialect: Dialect) -> dict[str, Any]:
-    """Return what an answer says to a client of this dialect, however its parts are cut and placed."""
+def visible_to(events: list[Event], dialect: Dialect) -> dict[str, Any]:
+    """Return what an answer shows to a client of this dialect, regardless of how it is divided into parts."""
     out = project(with_numbered_calls(fold(events), dialect), dialect.capabilities)
     return {
         **{kind: "".join(i[1] for i in out.items if i[0] == kind) for kind in ("text", "refusal", "reasoning")},
@@ -52,12 +52,12 @@ def told(events: list[Event], dialect: Dialect) -> dict[str, Any]:
     }
 
 
-def said(dialect: Dialect, *words: str, finish: FinishReason | None = FinishReason.STOP) -> bytes:
-    """A stream of these words; with `finish` None it is one whose backend stopped without a word."""
-    return b"".join(said_in_frames(dialect, *words, finish=finish))
+def stream_of(dialect: Dialect, *words: str, finish: FinishReason | None = FinishReason.STOP) -> bytes:
+    """Return a stream with these texts; with `finish` None, one whose backend stopped without an end."""
+    return b"".join(frames_of(dialect, *words, finish=finish))
 
 
-def said_in_frames(dialect: Dialect, *words: str, finish: FinishReason | None = FinishReason.STOP) -> list[bytes]:
+def frames_of(dialect: Dialect, *words: str, finish: FinishReason | None = FinishReason.STOP) -> list[bytes]:
     """The same, each frame by itself."""
     builder = context(None).builder()
     for word in words:
@@ -108,16 +108,15 @@ class PairConformance:
     @given(data=st.data())
     def test_a_stream_arrives_as_the_cards_say(self, back: Dialect, front: Dialect, data: st.DataObject) -> None:
         wire = encode(back, data.draw(answers(**_COMMON)))
-        # The backend's dialect decides what it can say at all, the frontend's what its clients are told of that.
+        # The backend's dialect limits what can be sent, the frontend's what its clients receive of that.
         meant = decode(back, [wire])
         translator = Translator(back, front, run_id="run1", created_at=1_700_000_000.0)
         out = b"".join(translator.feed(piece) for piece in data.draw(splits(wire))) + translator.close()
         again = Translator(back, front, run_id="run1", created_at=1_700_000_000.0)
         assert again.feed(wire) + again.close() == out, "where reads end changes what is written"
-        came, expected = told(verify(decode(front, [out])), front), told(unfold(fold(meant)), front)
+        came, expected = visible_to(verify(decode(front, [out])), front), visible_to(unfold(fold(meant)), front)
         if expected["failed"]:
-            # Calls that are held back until it is known whose they are stay back when the run fails: nobody shall run
-            # them.
+            # Calls whose owner is not known yet are dropped if the run fails, so that they are not run.
             assert came.pop("calls") in ([], expected.pop("calls"))
         assert came == expected
         lost = {
@@ -136,8 +135,8 @@ class PairConformance:
         there = Translator(back, front, run_id="run1", created_at=1_700_000_000.0)
         middle = there.feed(wire) + there.close()
         home = Translator(front, back, run_id="run1", created_at=1_700_000_000.0)
-        again = told(verify(decode(back, [home.feed(middle) + home.close()])), back)
-        expected = told(unfold(fold(decode(front, [middle]))), back)
+        again = visible_to(verify(decode(back, [home.feed(middle) + home.close()])), back)
+        expected = visible_to(unfold(fold(decode(front, [middle]))), back)
         if expected["failed"]:
             assert again.pop("calls") in ([], expected.pop("calls"))
         assert again == expected
@@ -152,7 +151,7 @@ class PairConformance:
         if fold(decode(back, [wire])).failure is not None or not _has_whole(front):
             return
         streaming = Translator(back, front, run_id="run1", created_at=1_700_000_000.0)
-        pieces = told(decode(front, [streaming.feed(wire) + streaming.close()]), front)
+        pieces = visible_to(decode(front, [streaming.feed(wire) + streaming.close()]), front)
         at_once = Translator(back, front, run_id="run1", created_at=1_700_000_000.0)
         try:
             body = at_once.response(wire)
@@ -160,7 +159,7 @@ class PairConformance:
             assert pieces["failed"]
             return
         whole = WireResponse(200, {"content-type": "application/json"}, body)
-        at_end = told(decode_whole(front, whole), front)
+        at_end = visible_to(decode_whole(front, whole), front)
         for side in (at_end, pieces):
             side["calls"] = [(i, name, _value(arguments)) for i, name, arguments in side["calls"]]
         if pieces["usage"] is None and at_end["usage"] == (0, 0):
@@ -252,7 +251,7 @@ class PairConformance:
             if support is Support.EXACT:
                 assert arrived, f"{feature} is exact on the card and did not arrive"
             else:
-                # Told as text, by the card or by a stage that puts into words what the backend has no field for.
+                # Sent as text, as declared or by a stage that writes features without a field as text.
                 as_text = _words(came) != _words(request) or (support is Support.TEXT and read(came))
                 named = not self.names_losses or arrived or as_text or str(feature) in translator.lost
                 assert named, f"{feature} was lost in silence"
@@ -276,7 +275,7 @@ class PairConformance:
         if refused is not None:
             assert refused.failure.param
         elif self.names_losses and support is Support.DROP:
-            # A stage puts into words of the system what the backend has no field for.
+            # A stage writes features without a field into a system message.
             named = {str(feature), str(Feature.SYSTEM)} & set(translator.lost)
             assert named, f"{called.name} {front.name}: {feature} was lost in silence"
 
@@ -289,14 +288,14 @@ class PairConformance:
             with pytest.raises(BridgeError):
                 translator.response(wire.body, status=wire.status, headers=wire.headers)
             return
-        meant = told(decode_whole(back, wire), front)
+        meant = visible_to(decode_whole(back, wire), front)
         if meant["failed"] or not _has_whole(front):
-            # A failure is none, and a client that knows streams only is not given half of one.
+            # A failure has no whole answer, and a client that supports only streams does not get a part of one.
             with pytest.raises(BridgeError):
                 translator.response(wire.body, headers=wire.headers)
             return
         whole = WireResponse(200, {"content-type": front.content_type}, translator.response(wire.body))
-        came = told(verify(decode_whole(front, whole)), front)
+        came = visible_to(verify(decode_whole(front, whole)), front)
         # There are wires that hold a call's arguments as an object, which keeps its value and not its spelling.
         for answer in (came, meant):
             answer["calls"] = [(i, name, _value(arguments)) for i, name, arguments in answer["calls"]]
@@ -325,12 +324,12 @@ class PairConformance:
             assert [t.name for t in read.tools or []] == [t.name for t in offered]
 
     def test_a_failure_is_never_a_success(self, back: Dialect, front: Dialect) -> None:
-        wire = said(back, "half an answer", finish=None)
+        wire = stream_of(back, "half an answer", finish=None)
         for cut in (len(wire), len(wire) // 2):
             translator = Translator(back, front)
             out = translator.feed(wire[:cut]) + translator.close()
             assert fold(decode(front, [out])).failure is not None
-        pieces = said_in_frames(back, "half an answer")
+        pieces = frames_of(back, "half an answer")
         for count in range(1, len(pieces) + 1):
             translator = Translator(back, front)
             out = translator.feed(b"".join(pieces[:count])) + translator.close(ConnectionResetError())

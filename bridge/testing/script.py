@@ -1,4 +1,4 @@
-"""Backends that say what a test tells them to, without sockets: in a dialect's bytes, or as an agent right here."""
+"""Scripted backends without sockets: one that reads and writes the bytes of a dialect, and an agent in this process."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class ScriptedBackend(Script):
     ) -> Reply:
         """The answer to a request with this body; `headers` are the request's, with lower-case names.
 
-        `path` is the request's, with the query, for dialects that say something there.
+        `path` is the request's, with the query, for dialects that use it.
 
         Without `ended` it stops after its last item, as if the backend had fallen over there.
         """
@@ -95,7 +95,7 @@ class ScriptedBackend(Script):
         turn = self.next(request)
         if isinstance(turn, Failure):
             return _whole(self.dialect.encode_error(turn))
-        events, end = told(turn, context)
+        events, end = events_of(turn, context)
         if not request.stream:
             whole = _whole(self.dialect.assemble([*events, *end], context))
             return whole if ended else Reply(whole.status, whole.headers, [whole.body[: len(whole.body) // 2]])
@@ -119,8 +119,8 @@ class ScriptedAgent(Script):
             yield item
 
 
-def told(items: Sequence[Item], context: Context) -> tuple[list[Event], list[Event]]:
-    """The well-formed run that these items amount to: what is said, and how it ends."""
+def events_of(items: Sequence[Item], context: Context) -> tuple[list[Event], list[Event]]:
+    """Return the events of a well-formed run with these items: its content, and its end."""
     builder = context.builder()
     builder.begin(model=context.model)
     teller = Teller(builder)

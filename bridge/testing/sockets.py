@@ -15,8 +15,8 @@ _FIRST, _SIZE, _BLOCKS = 20_000, 250, 48
 def _bound(port: int) -> socket.socket | None:
     """A loopback socket on this port; None where the port is taken.
 
-    The protocol is named because asyncio sets TCP_NODELAY only on a socket whose protocol says TCP;
-    without it a small write waits, and a reset that follows throws it away.
+    The protocol is given because asyncio sets TCP_NODELAY only on a socket with an explicit protocol TCP; without it,
+    small writes are delayed, and lost on a reset.
     """
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -63,7 +63,7 @@ atexit.register(_PORTS.close)
 
 
 def bound_socket() -> socket.socket:
-    """A loopback socket on a port that is free. Raises OSError where there is none."""
+    """Return a loopback socket on a free port. Raises `OSError` if there is none."""
     for port in itertools.islice(_PORTS, 2_000):
         if listening := _bound(port):
             return listening

@@ -53,13 +53,13 @@ from bridge.model import (
     url_of,
 )
 from bridge.model.builder import Builder
-from bridge.pipeline.signatures import vendors_own
+from bridge.pipeline.signatures import unwrapped
 from bridge.testing.wires import context, decode, encode, with_numbered_calls
 
 
 @dataclass(frozen=True)
 class AnswerWitness:
-    """An answer that says one feature: `tell` says it to a builder, `read` finds it in a finished answer."""
+    """An answer with one feature: `tell` passes it to a builder, `read` finds it in a finished answer."""
 
     tell: Callable[[Builder], None]
     read: Callable[[Answer], Any]
@@ -68,14 +68,14 @@ class AnswerWitness:
 
 @dataclass(frozen=True)
 class RequestWitness:
-    """A request that says one feature, and what of a request shows it."""
+    """A request with one feature; `read` finds it in a request."""
 
     request: Request
     read: Callable[[Request], Any]
 
 
 def answer_of(feature: Feature) -> list[Event]:
-    """A whole run whose answer says the feature."""
+    """Return a whole run whose answer has the feature."""
     builder = context(None).builder()
     builder.begin(model=ANSWERS[feature].model)
     ANSWERS[feature].tell(builder)
@@ -197,7 +197,7 @@ ANSWERS: dict[Feature, AnswerWitness] = {
     Feature.REASONING: AnswerWitness(_adds(Reasoning("hmm"), Text("hello")), lambda a: a.reasoning),
     Feature.REASONING_SIGNATURE: AnswerWitness(
         _adds(Reasoning("hmm", "c2lnbmVk"), Text("hello")),
-        lambda a: [vendors_own(p.signature) for p in a.parts() if isinstance(p, Reasoning)],
+        lambda a: [unwrapped(p.signature) for p in a.parts() if isinstance(p, Reasoning)],
     ),
     Feature.REFUSAL: AnswerWitness(_adds(Refusal("no")), lambda a: a.refusal),
     Feature.TOOL_CALL: AnswerWitness(_adds(_CALL), lambda a: [(c.call_id, c.name, c.arguments) for c in a.calls]),

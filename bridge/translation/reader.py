@@ -80,23 +80,20 @@ class Reader:
 
     def take(self, events: list[Event]) -> list[Event]:
         """Passes on events of the backend: through the stages, then into the books."""
-        if not self.stages and not self.ended and PIECES.issuperset(map(type, events)):
-            return events  # most batches are deltas, and nobody asks for them
-        return self.commit(self.apply(events))
+        return self.commit(self.apply(events) if self.stages else events)
 
     def apply(self, events: list[Event]) -> list[Event]:
         """Returns the events as the stages leave them; the terminal event stays, whatever they do."""
-        stages = self.stages
-        if not stages:
+        if not self.stages:
             return events
         try:
             if PIECES.issuperset(map(type, events)):
-                for stage in stages:
+                for stage in self.stages:
                     if not getattr(stage, "at_rest", False):
                         events = stage(events)
                 return events
             end = events[-1] if type(events[-1]) in TERMINAL else None
-            for stage in stages:
+            for stage in self.stages:
                 events = stage(events)
         except Exception as error:
             return self.closing(self._broken(error))

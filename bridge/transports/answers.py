@@ -9,22 +9,29 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import aiohttp
+from aiohttp.http_exceptions import ContentEncodingError
 
 from bridge.errors import BackendError, ErrorCode, Failure
 
 DRAIN_SECONDS = 0.25
 """Seconds to wait for the few bytes after an end mark."""
 _DRAIN_BYTES = 64 * 1024
+_COMPRESSION = "The backend's answer is compressed in a way that cannot be read."
+_SCHEME = "the port, and http or https, in the url"
 AT_ONCE = 64 * 1024
 """Bytes of a stream that are taken by one read: decoding more, if it is events of a few bytes, would hold the loop."""
 
 
 class InvalidAnswer(ConnectionError):
-    """What the backend sent is not HTTP, or HTTP that was not asked for."""
+    """The backend sent bytes that are not HTTP, or HTTP without a request."""
+
+
+class InvalidCompression(InvalidAnswer):
+    """The body is not compressed as its headers say, or in a way that was not asked for."""
 
 
 class Answer(Protocol):
-    """The answer to a request, from its head on; `InvalidAnswer` and `aiohttp.ClientError` are told by `failure_of`."""
+    """Return the answer to a request, from its head on. `failure_of` explains `InvalidAnswer` and `ClientError`."""
 
     status: int
     headers: dict[str, str]
@@ -110,8 +117,10 @@ def failure_of(error: Exception) -> Failure:
         case aiohttp.InvalidURL():
             reason = "its address is not valid"
         case ValueError():
-            # What cannot be written on the wire never left this process: that says nothing of the backend.
+            # What cannot be written on the wire never left this process, and reveals nothing about the backend.
             return Failure(ErrorCode.INTERNAL, "The request could not be written for the backend.")
+        case InvalidCompression():
+            return Failure(ErrorCode.BACKEND_PROTOCOL, _COMPRESSION)
         case aiohttp.ClientResponseError() | InvalidAnswer():
             return Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is not HTTP.")
         case _:
@@ -124,12 +133,20 @@ def outcome_of(error: Exception) -> tuple[str, str]:
     match error:
         case aiohttp.ClientConnectorDNSError() | socket.gaierror():
             advice = "the host name in the url"
-        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError() | ssl.SSLError():
+        case aiohttp.ClientConnectorCertificateError() | ssl.SSLCertVerificationError():
             advice = "the url, and the certificate"
+        case aiohttp.ServerTimeoutError() | TimeoutError():
+            advice = "the url, and timeouts.connect"
+        case aiohttp.ClientSSLError() | ssl.SSLError():
+            advice = _SCHEME
         case aiohttp.ClientConnectorError() | ConnectionRefusedError() | aiohttp.InvalidURL():
             advice = "the url"
+        case InvalidCompression():
+            advice = ""
         case aiohttp.ClientResponseError() | InvalidAnswer():
-            advice = "the url: is it http or https"
+            advice = _SCHEME
+        case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError() | ConnectionResetError():
+            advice = _SCHEME
         case _:
             advice = ""
     return f"failed: {type(error).__name__}: {error}".removesuffix(": "), advice
@@ -139,4 +156,6 @@ def broken_off(error: Exception) -> Failure:
     """Return the failure for an error in the middle of an answer."""
     if isinstance(error, TimeoutError):
         return Failure(ErrorCode.BACKEND_TIMEOUT, "The backend stopped responding.")
+    if isinstance(error, InvalidCompression) or isinstance(error.__cause__, ContentEncodingError):
+        return Failure(ErrorCode.BACKEND_PROTOCOL, _COMPRESSION)
     return Failure(ErrorCode.TRUNCATED_STREAM, "The connection to the backend broke in the middle of its answer.")

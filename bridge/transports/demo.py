@@ -34,6 +34,7 @@ from bridge.model import (
     ToolResult,
     Url,
     UsageReported,
+    result_text,
 )
 from bridge.transports.local import Yielded
 
@@ -287,7 +288,7 @@ def _results(request: Request) -> list[str]:
         found = [p for p in message.parts if isinstance(p, ToolResult)]
         if not found:
             break
-        texts[:0] = ["".join(p.text for p in r.parts if isinstance(p, Text)) for r in found]
+        texts[:0] = [result_text(r.parts) for r in found]
     return texts
 
 

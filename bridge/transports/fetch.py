@@ -1,8 +1,8 @@
 """Calls to URLs that clients chose, at hosts that the configuration names and no others; and media fetched so.
 
-Whatever such a URL names is hostile until shown otherwise. Of the names that are allowed, only addresses of the public
-internet are called, checked at the moment of connecting (a name that is looked up twice can change in between). No
-redirects, no cookies, no proxy from the environment, no key of ours; caps on size and time.
+Such URLs are untrusted. Only allowed hosts are called, at addresses of the public internet, checked when connecting (a
+name that is resolved twice can change in between). No redirects, no cookies, no proxy from the environment, none of the
+bridge's keys; limits of size and time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NAT64 = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1:
 def is_public(address: Address) -> bool:
     """Return whether an address belongs to the public internet, whatever form it is written in.
 
-    An IPv6 address that stands for an IPv4 one (mapped, compatible, 6to4, Teredo, NAT64) counts as that.
+    An IPv6 address that embeds an IPv4 one (mapped, compatible, 6to4, Teredo, NAT64) is treated as that.
     """
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
@@ -262,7 +262,7 @@ def _media(parts: Sequence[Part], path: str) -> list[tuple[str, Media]]:
 
 
 def _literal(host: str) -> Address | None:
-    """The address that a host is, if it is one: such a host never goes through the resolver."""
+    """Return the address in a host, if it is one: such a host is not resolved."""
     try:
         return ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -278,7 +278,7 @@ def _caused_by_refusal(error: BaseException | Any) -> bool:
 
 
 def _failed(path: str, why: str) -> RequestError:
-    # The words are the same whatever stands behind a private name: a client must not map the network with them.
+    # The message is the same for every private name: a client must not explore the network by it.
     return RequestError(f"{path}: a URL of this message could not be fetched: {why}.", param=path)
 
 

@@ -36,7 +36,7 @@ from bridge.errors import BackendError, ErrorCode, Failure, RequestError, with_s
 from bridge.framing import sse
 from bridge.model import Event, Request, RunFailed, RunFinished
 from bridge.model.closing import PIECES
-from bridge.model.events import TERMINAL
+from bridge.model.events import CONTENT
 from bridge.pipeline.backend import Call, CallInfo, ConfiguredBackend, Timeouts
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.retries import Retry
@@ -75,6 +75,8 @@ _SENDABLE = re.compile(r"[\t -~]*")
 """Values of client headers that every backend takes."""
 _EXCERPT = 200
 """Bytes of an answer that the log repeats."""
+_NO_ROUTE = b'{"detail":"Not Found"}'
+"""The body with which FastAPI answers a request for an unknown path."""
 ADVICE: Mapping[int, str] = {
     301: "the url",
     302: "the url",
@@ -216,11 +218,13 @@ class HttpBackend(ConfiguredBackend):
 
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
         own = self.dialect.own_headers if front is self.dialect else ()
-        found = {name: headers[name] for name in (*own, *self._forward) if name in headers}
-        for name, value in found.items():
-            if not _SENDABLE.fullmatch(value):
-                # Refused before the backend is called: it is the client's fault, and says nothing of the backend.
-                raise RequestError(f"The header {name} cannot be forwarded: expected printable ASCII.", param=name)
+        found: dict[str, str] = {}
+        for name in (*own, *self._forward):
+            if name in headers:
+                found[name] = value = headers[name]
+                if not _SENDABLE.fullmatch(value):
+                    # Refused before the backend is called: it is the client's fault, and says nothing of the backend.
+                    raise RequestError(f"The header {name} cannot be forwarded: expected printable ASCII.", param=name)
         return found
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
@@ -385,12 +389,17 @@ class HttpBackend(ConfiguredBackend):
         if answer.status < 400:
             text = f"The backend answered with a redirect (HTTP {answer.status}), which is not followed."
             failure = Failure(ErrorCode.BACKEND_ERROR, text)
+        elif answer.status == 404 and answer.body.strip() == _NO_ROUTE:
+            failure = Failure(ErrorCode.BACKEND_ERROR, "The backend answered with status 404.")
         else:
             failure = with_status(self.secrets.hide(self.dialect.decode_error(answer)), answer.status)
         failure.details.setdefault("backend_status", answer.status)
         moved = answer.headers.get("location", "")
         said = f"redirected to {moved}" if answer.status < 400 and moved else _excerpt(answer.body)
-        return self.explained(failure, wire, f"answered {answer.status}: {said}", ADVICE.get(answer.status, ""))
+        advice = ADVICE.get(answer.status, "")
+        if answer.status == 404 and failure.code is not ErrorCode.NOT_FOUND:
+            advice = "the url"
+        return self.explained(failure, wire, f"answered {answer.status}: {said}", advice)
 
     def explained(self, failure: Failure, wire: WireRequest, outcome: str, advice: str = "") -> Failure:
         """Return the failure with the cause for the log: the call, its outcome, and what an operator should check."""
@@ -398,9 +407,14 @@ class HttpBackend(ConfiguredBackend):
         return self.secrets.explain(failure, f"{wire.method} {address} {outcome}", advice, self.name)
 
 
+def _has_content(events: list[Event]) -> bool:
+    return not CONTENT.isdisjoint(map(type, events))
+
+
 def _excerpt(body: bytes) -> str:
     """The first words of a body, on one line."""
-    return " ".join(body[:_EXCERPT].decode("utf-8", "replace").split()) or "an empty body"
+    text = " ".join(body[:_EXCERPT].decode("utf-8", "replace").split()) or "an empty body"
+    return f"{text}..." if len(body) > _EXCERPT else text
 
 
 class AiohttpAnswer:
@@ -444,6 +458,7 @@ class HttpCall:
         self._decoder: AnswerDecoder | None = None
         self._decoded: list[Event] = []
         self._began = b""
+        self._understood = False
         self._running = False
         self._finished = False
 
@@ -492,20 +507,27 @@ class HttpCall:
             self.frames = decoder.frames if rest else []
             if not decoder.ended:
                 events += decoder.close(broken_off(error))
-            return self._explain(events)
+            self._understood = self._understood or _has_content(events)
+            if events and isinstance(events[-1], RunFailed):
+                self._explain(events[-1].error, answer)
+            return events
         events, self._decoded = self._decoded, []
         if data:
             if not self.received:
-                self._began = data[:_EXCERPT]
+                self._began = data[: _EXCERPT + 1]
             self.received += len(data)
             events += decoder.receive(data)
         elif not events:
             events = decoder.close()
             self._running = False
         self.frames = decoder.frames
-        if events and type(events[-1]) in TERMINAL:
-            self._finished = decoder.wire_ended and type(events[-1]) is RunFinished
-            self._explain(events)
+        if not self._understood:
+            self._understood = _has_content(events)
+        end = events[-1] if events else None
+        if isinstance(end, RunFailed):
+            self._explain(end.error, answer)
+        elif isinstance(end, RunFinished):
+            self._finished = decoder.wire_ended
         return events
 
     def pass_deltas(self, take: Callable[[list[Event]], bool]) -> None:
@@ -528,19 +550,17 @@ class HttpCall:
         self._decoded = events
         return False
 
-    def _explain(self, events: list[Event]) -> list[Event]:
-        """The same events: the failure at their end, if there is one, says what failed and repeats none of our keys."""
-        if not events or not isinstance(events[-1], RunFailed) or self._answer is None:
-            return events
-        failure, answer = self._backend.secrets.hide(events[-1].error), self._answer
+    def _explain(self, failure: Failure, answer: Answer) -> None:
+        """Let the failure that ends an answer say what failed, and repeat none of our keys."""
+        failure = self._backend.secrets.hide(failure)
         outcome, advice = f"answered {answer.status}", ""
-        if failure.code is ErrorCode.BACKEND_PROTOCOL or self.received <= _EXCERPT:
+        unread = failure.code is ErrorCode.TRUNCATED_STREAM and not self._understood
+        if failure.code is ErrorCode.BACKEND_PROTOCOL or unread or self.received <= _EXCERPT:
             kind = answer.headers.get("content-type", "").partition(";")[0] or "without a content type"
             outcome += f" {kind}: {_excerpt(self._began)}"
-        if failure.code is ErrorCode.BACKEND_PROTOCOL:
+        if failure.code is ErrorCode.BACKEND_PROTOCOL or unread:
             advice = "the url, and the dialect"
         self._backend.explained(failure, self.sent, outcome, advice)
-        return events
 
     def fail(self, failure: Failure) -> list[Event]:
         if self._decoder is None:
@@ -548,25 +568,25 @@ class HttpCall:
         outcome = "has not answered" if self._answer is None else f"answered {self._answer.status}"
         if self._answer is not None and failure.code is ErrorCode.BACKEND_TIMEOUT:
             outcome += ", then fell silent"
-        return self._decoder.close(self._backend.explained(failure, self.sent, outcome))
+        advice = "the timeouts" if failure.code in (ErrorCode.BACKEND_TIMEOUT, ErrorCode.RUN_TIMEOUT) else ""
+        return self._decoder.close(self._backend.explained(failure, self.sent, outcome, advice))
 
     async def close(self) -> None:
         answer, self._answer = self._answer, None
-        await self._stop()
+        # A run that was refused, or has ended, is not stopped, as another run may have its name by then.
+        running, self._running = self._running and not self.wire_ended, False
+        if running and isinstance(self._backend.dialect, SingleRunDialect):
+            await self._stop(self._backend.dialect)
         if answer is not None:
             answer.release(drain=self._finished)
 
-    async def _stop(self) -> None:
+    async def _stop(self, dialect: SingleRunDialect) -> None:
         """Tell the backend to stop the run, if its dialect has a request for that.
 
-        The request is awaited: sent later, it would end the next run of the session. A run that was refused, or has
-        ended, is not stopped, as another run may have its name by then.
+        The request is awaited: sent later, it would end the next run of the session.
         """
-        running, self._running = self._running and not self.wire_ended, False
         request, backend = self.context.request, self._backend
-        if not running or request is None or not isinstance(backend.dialect, SingleRunDialect):
-            return
-        wire = backend.dialect.stop_request(request, self.context)
+        wire = dialect.stop_request(request, self.context) if request is not None else None
         if wire is None:
             return
         wire.headers = {**self.sent.headers, **wire.headers}

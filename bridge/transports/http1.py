@@ -15,7 +15,6 @@ import socket
 import ssl
 import time
 import zlib
-from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import cast
@@ -24,7 +23,8 @@ import httptools
 from aiohappyeyeballs import start_connection
 from yarl import URL
 
-from bridge.transports.answers import AT_ONCE, DRAIN_SECONDS, InvalidAnswer
+from bridge.errors import shortened
+from bridge.transports.answers import AT_ONCE, DRAIN_SECONDS, InvalidAnswer, InvalidCompression
 
 KEEP_SECONDS = 60.0
 """Seconds for which an idle connection is kept."""
@@ -130,7 +130,7 @@ class Answer:
         self._client = client
         self._key = key
         self._connection: Connection | None = connection
-        self._pieces: deque[bytes] = deque()
+        self._pieces: list[bytes] = []
         self._size = 0
         self._waiter: asyncio.Future[None] | None = None
         self._error: Exception | None = None
@@ -144,55 +144,40 @@ class Answer:
 
         Raises `ConnectionError` if the answer breaks off; what arrived before is read first.
         """
-        if not self._pieces and self._error is None and not self.ended:
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        if not self._pieces and self._error is not None:
-            raise self._error
-        return self.unread(most)
+        while True:
+            if not self._pieces and self._error is None and not self.ended:
+                self._waiter = asyncio.get_running_loop().create_future()
+                try:
+                    await self._waiter
+                finally:
+                    self._waiter = None
+            if not self._pieces and self._error is not None:
+                raise self._error
+            data = self.unread(most)
+            if data or self._inflate is None or (self.ended and not self._pieces):
+                return data
+            # What has arrived is only a part of what compression puts around the data.
 
     def unread(self, most: int) -> bytes:
         """Return up to `most` bytes that have arrived, without waiting."""
-        if self._inflate is not None:
-            return self._inflated(most)
-        pieces: list[bytes] = []
-        left = most
-        while self._pieces and left > 0:
-            piece = self._pieces.popleft()
-            if len(piece) > left:
-                self._pieces.appendleft(piece[left:])
-                piece = piece[:left]
-            pieces.append(piece)
-            left -= len(piece)
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        self._shrink(len(data))
-        return data
-
-    def _inflated(self, most: int) -> bytes:
-        """Return up to `most` bytes of a compressed body; never more is unpacked than is asked for."""
-        assert self._inflate is not None
-        while self._pieces:
-            piece = self._pieces.popleft()
+        if not self._pieces:
+            return b""
+        arrived = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces.clear()
+        if self._inflate is None:
+            data, rest = arrived[:most], arrived[most:]
+        else:
             try:
-                data = self._inflate.decompress(piece, most)
+                data = self._inflate.decompress(arrived, most)  # never more is unpacked than is asked for
             except zlib.error:
-                self._pieces.clear()
-                raise InvalidAnswer("The answer's compression is broken.") from None
+                raise InvalidCompression("The compressed data is damaged.") from None
             rest = self._inflate.unconsumed_tail
-            self._shrink(len(piece) - len(rest))
-            if rest:
-                self._pieces.appendleft(rest)
-            if data:
-                return data
-        return b""
-
-    def _shrink(self, size: int) -> None:
-        self._size -= size
-        if self._connection is not None and self._size < _HIGH_WATER:
+        if rest:
+            self._pieces.append(rest)
+        self._size = len(rest)
+        if self._connection is not None and self._connection.paused and self._size < _HIGH_WATER:
             self._connection.resume()
+        return data
 
     def pass_on(self, take: Callable[[bytes], bool]) -> None:
         """Call `take` with data that arrives while `read` waits. Where it returns False, `read` returns what else has
@@ -214,7 +199,8 @@ class Answer:
             return
         self._connection = None
         if self.ended and connection.reusable:
-            connection.resume()
+            if connection.paused:
+                connection.resume()
             self._client.keep(self._key, connection)
         else:
             connection.close()
@@ -228,7 +214,7 @@ class Answer:
         if coding in ("gzip", "x-gzip", "deflate"):
             self._inflate = zlib.decompressobj(_ANY_HEADER)
         elif coding not in ("", "identity"):
-            raise InvalidAnswer("The answer has a compression that was not requested.")
+            raise InvalidCompression(f"The content-encoding {shortened(coding)!r} was not requested.")
         if not self.head.done():
             self.head.set_result(None)
 
@@ -272,6 +258,7 @@ class Connection(asyncio.Protocol):
     Attributes:
         reusable: The last answer ended, and left the connection as the next request needs it.
         got_data: Something has arrived since the last request was sent.
+        paused: The backend is made to wait.
         idle_since: When the connection was given back, in monotonic seconds.
     """
 
@@ -285,7 +272,7 @@ class Connection(asyncio.Protocol):
         self._headers: dict[str, str] = {}
         self._beside_body = 0
         self._pieces: list[bytes] = []
-        self._paused = False
+        self.paused = False
 
     @property
     def is_open(self) -> bool:
@@ -294,7 +281,7 @@ class Connection(asyncio.Protocol):
 
     async def send(self, answer: Answer, data: bytes) -> Answer:
         """Send a request, and return its answer once the head is there."""
-        if not self.is_open or self._transport is None:
+        if self._transport is None or self._transport.is_closing():
             raise ConnectionResetError("The connection was closed.")
         self._answer = answer
         self.reusable = self.got_data = False
@@ -316,14 +303,14 @@ class Connection(asyncio.Protocol):
 
     def pause(self) -> None:
         """Make the backend wait."""
-        if not self._paused and self.is_open and self._transport is not None:
-            self._paused = True
+        if not self.paused and self.is_open and self._transport is not None:
+            self.paused = True
             self._transport.pause_reading()
 
     def resume(self) -> None:
         """Let the backend go on."""
-        if self._paused and self.is_open and self._transport is not None:
-            self._paused = False
+        if self.paused and self.is_open and self._transport is not None:
+            self.paused = False
             self._transport.resume_reading()
 
     # ------------------------------------------------------------------ asyncio.Protocol
@@ -402,29 +389,26 @@ class Connection(asyncio.Protocol):
         self._pieces.append(body)
 
     def on_message_complete(self) -> None:
-        if self._parser is not None and self._parser.get_status_code() >= 200 and self._answer is not None:
-            self._complete()
-
-    def _complete(self) -> None:
-        """The answer has ended: what follows on this connection, if anything, was not asked for."""
-        assert self._parser is not None
-        self.reusable = self._parser.should_keep_alive()
-        self._answer = self._parser = None
+        parser = self._parser
+        if parser is not None and parser.get_status_code() >= 200 and self._answer is not None:
+            # What follows on this connection, if anything, was not asked for.
+            self.reusable = parser.should_keep_alive()
+            self._answer = self._parser = None
 
 
 def _head(method: str, url: URL, headers: Mapping[str, str], size: int) -> bytes:
     """Return the request line and the headers. Raises `ValueError` for what cannot be written."""
     lines = [f"{method} {url.raw_path_qs} HTTP/1.1", f"host: {_host(url)}"]
-    names = {name.lower() for name in headers}
+    names = set(map(str.lower, headers))
     if "accept" not in names:
         lines.append("accept: */*")
     if url.user is not None and "authorization" not in names:
         credentials = base64.b64encode(f"{url.user}:{url.password or ''}".encode()).decode()
         lines.append(f"authorization: Basic {credentials}")
-    for name, value in headers.items():
-        if not name or _INVALID_NAME.search(name) or _INVALID_VALUE.search(value):
-            raise ValueError(f"The header {name!r} cannot be sent.")
-        lines.append(f"{name}: {value}")
+    if "" in names or _INVALID_NAME.search("".join(names)) or _INVALID_VALUE.search("".join(headers.values())):
+        bad = [n for n, v in headers.items() if not n or _INVALID_NAME.search(n) or _INVALID_VALUE.search(v)]
+        raise ValueError(f"The header {bad[0]!r} cannot be sent.")
+    lines += map(": ".join, headers.items())
     if size or method not in ("GET", "HEAD"):
         lines.append(f"content-length: {size}")
     return ("\r\n".join(lines) + "\r\n\r\n").encode()

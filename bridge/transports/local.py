@@ -180,7 +180,7 @@ def _size(item: Yielded) -> int:
 
 
 class Teller:
-    """Tells a builder what a generator yields."""
+    """Passes what a generator yields to a builder."""
 
     def __init__(self, builder: Builder) -> None:
         self._builder = builder

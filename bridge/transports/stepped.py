@@ -1,4 +1,4 @@
-"""Backends that take several requests for one run. The dialect's `SteppedRun` says which; this module sends them."""
+"""Backends that take several requests for one run, as the dialect's `SteppedRun` requires."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bridge.transports.http import HttpBackend
 log = logging.getLogger("bridge.http")
 
 _LAST_EVENTS = 5.0
-"""Seconds in which a run that is given up may still tell its name, and then may end by itself."""
+"""Seconds in which a canceled run may still report its id, and then may end by itself."""
 _LAST_WORDS = 2.0
 """Seconds that the next request of a conversation waits for that."""
 _CANCEL_AGAIN = (0.2, 0.4, 0.8)
@@ -75,7 +75,7 @@ class SteppedCall:
         return await self._send(step.wire)
 
     async def _send(self, wire: WireRequest) -> list[Event]:
-        """Raises `BridgeError`, unless the run goes on with another request."""
+        """Raise `BridgeError`, unless the run continues with another request."""
         wire = self.sent = self._addressed(wire)
         backend = self._backend
         try:
@@ -202,7 +202,7 @@ class SteppedCall:
             self._backend.later(drain(response))
 
     async def _cancel(self, response: aiohttp.ClientResponse | None) -> None:
-        """Cancel the run at the backend, as soon as it has told its name, and let it come to its end."""
+        """Cancel the run at the backend as soon as it has reported its id, and wait for its end."""
         backend = self._backend
         wire = self._run.cancel()
         try:
@@ -219,12 +219,12 @@ class SteppedCall:
         except (aiohttp.ClientError, OSError, BridgeError) as error:
             log.debug("backend %s: a run was not cancelled: %s", backend.name, type(error).__name__)
         finally:
-            # Also when the backend is closed meanwhile: nobody else knows of this connection.
+            # Also if the backend is closed in the meantime, as nothing else refers to this connection.
             if response is not None:
                 await drain(response)
 
     async def _told_end(self, response: aiohttp.ClientResponse, within: float) -> bool:
-        """Return whether the stream tells the end of a cancelled run, or ends, in so many seconds."""
+        """Return whether the stream reports the end of a canceled run, or ends, within this time."""
         try:
             async with asyncio.timeout(within):
                 while data := await response.content.read(AT_ONCE):

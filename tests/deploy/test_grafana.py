@@ -23,7 +23,7 @@ def metrics() -> dict[str, set[str]]:
     source = Metrics()
     text = source.text().decode()
     known: dict[str, set[str]] = {}
-    labels = {m._name: set(m._labelnames) for m in vars(source).values() if hasattr(m, "_labelnames")}
+    labels = {name: set(names) for name, names in source.labels.items()}
     for family in text_string_to_metric_families(text):
         base = labels.get(family.name, set())
         match family.type:

@@ -37,7 +37,7 @@ _SPAN = re.compile(r"(<!-- metrics -->\n).*?(<!-- /metrics -->)", re.DOTALL)
 
 def table() -> str:
     source = Metrics()
-    labels = {m._name: m._labelnames for m in vars(source).values() if hasattr(m, "_labelnames")}
+    labels = source.labels
     rows = ["| metric | labels | what |", "|---|---|---|"]
     for family in text_string_to_metric_families(source.text().decode()):
         if family.name in labels:

@@ -29,22 +29,22 @@ PAGE = Path(__file__).parents[2] / "docs" / "fidelity.md"
 HEAD = """\
 # Fidelity of pairs
 
-What arrives unchanged for each pair of frontend and backend, and what becomes of the rest. `make
-fidelity` prints this page from the cards of the dialects (`dialect-bridge dialects`), and the tests of every pair hold
-it: through each of the {pairs} pairs go each feature, generated answers and requests, and what was recorded of the
-backend's dialect ({recorded} answers in all), and come out as it says here. `pytest tests/pairs` ends with the count.
+What each pair of frontend and backend carries unchanged, and what happens to the rest. `make fidelity` generates this
+page from the declared capabilities of the dialects (`dialect-bridge dialects`). The tests check it: they send each
+feature, generated answers and requests, and recordings of the backend's dialect ({recorded} answers in all) through
+each of the {pairs} pairs, and compare the results.
 
-- Only features that the sending side can express are listed: a backend without reasoning loses none.
-- *exact*: it arrives with the same meaning. Ids, message borders and the cutting of streams are a wire's own.
-- *as text*: its text arrives, its structure does not. *dropped*: left out. Both are named in `X-Bridge-Lost`, in the
-  log line and on the error output of `translate`, as text of requests only where more than the form is lost.
-  *refused*: the request is answered by an error before the backend is called, the end of an answer becomes an error.
-- A feature that is carried in part is listed with the part that is not.
-- `context` of a request becomes a system message where the backend has no field for it.
-- The reason names options that change the result. `extras` are fields that only one dialect knows: they reach a
-  backend of the same dialect.
+- Only features that the sending side can express are listed: over a backend without reasoning, no reasoning is lost.
+- *exact*: it arrives with the same meaning. Ids, message boundaries and the size of deltas may differ.
+- *as text*: its text arrives, its structure does not. *dropped*: it is omitted. Both are reported in `X-Bridge-Lost`,
+  in the log line and on stderr of `translate`; for requests, *as text* is reported only if more than the structure is
+  lost. *refused*: the request fails before the backend is called; a refused end of an answer becomes an error.
+- A feature that is carried in part is listed with the part that is lost.
+- The `context` of a request becomes a system message if the backend has no field for it.
+- The reasons name options that change the result. `extras` are fields that only one dialect knows; they reach backends
+  of the same dialect only.
 
-Features that are exact, of those that the sender can say (answers / requests):
+Number of exact features, of those that the sender can express (answers / requests):
 """
 
 
@@ -122,17 +122,17 @@ def _manners(front: Dialect, back: Dialect) -> Iterator[str]:
     if whole and back.capabilities.takes_news:
         yield "The client sends the whole conversation and the backend stores it: the backend gets only new messages."
     elif whole and back.capabilities.wants_whole:
-        yield "The backend stores the conversation and gets all of it each time, in one thread."
+        yield "The backend stores the conversation but gets all of it with each request, in one thread."
     elif not whole and back.capabilities.wants_whole:
-        yield "The client sends new messages and the backend needs all: the bridge stores them (`stores.history`)."
+        yield "The client sends only new messages and the backend needs all: the bridge stores them (`stores.history`)."
     elif not whole and not back.capabilities.keeps_history:
         yield "The client sends new messages and the backend stores none: the bridge stores them (`stores.history`)."
     else:
         yield "Both sides agree on who stores the conversation."
     if front.capabilities.client_runs_calls and back.capabilities.runs_tools is not RunsTools.NEVER:
-        yield "Calls of tools that the backend ran itself are withheld, since the client would run them again."
+        yield "Calls of tools that the backend ran itself are not sent, because the client would run them again."
     if front.capabilities.inline_media_only and supported_answers(back) & {Feature.IMAGE, Feature.AUDIO, Feature.FILE}:
-        yield "Media of answers arrive as they are when they are sent as bytes, and as links in the text otherwise."
+        yield "Media in answers are exact if they are inline; URLs become links in the text."
     if back.capabilities.tool_names is not None:
         yield f"Tool names that do not match the backend's `{back.capabilities.tool_names}` are mapped both ways."
 

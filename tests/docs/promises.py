@@ -105,8 +105,8 @@ def page() -> str:
     lines = [
         "# Promises",
         "",
-        "The statements of three documents and the tests that show them. `make pages` writes this page; "
-        "`tests/docs/test_promises.py` fails for a statement without a test.",
+        "The statements of three documents, and the tests that verify them. `make pages` generates this page; "
+        "`tests/docs/test_promises.py` fails if a statement has no test.",
     ]
     for document in DOCUMENTS:
         found, _ = promises((ROOT / document).read_text(encoding="utf-8"))

@@ -24,7 +24,7 @@ _SPAN = r"(<!-- {0} -->\n).*?(<!-- /{0} -->)"
 
 
 def cards() -> str:
-    """What the cards say: the features on which dialects differ as tables, all others as sentences."""
+    """The declared capabilities: features in which dialects differ as tables, all others as sentences."""
     known = {name: registry.get(name) for name in dialects()}
     every = {name: dialect.capabilities for name, dialect in known.items()}
     served = {name: every[name] for name, dialect in known.items() if dialect.served}

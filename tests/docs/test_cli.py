@@ -104,7 +104,7 @@ def test_the_page_lists_the_commands() -> None:
 def test_check_prints_the_endpoints() -> None:
     code, out, err = bridge("check", "config.yaml")
     assert (code, err) == (0, "")
-    assert "config.yaml is fine." in out
+    assert "config.yaml is valid." in out
     table = [" ".join(line.split()) for line in out.splitlines()]
     assert "POST /v1/chat/completions openai-chat -> demo (demo)" in table
     assert "POST /agentscope/process agentscope -> demo (demo)" in table
@@ -297,6 +297,11 @@ def test_chat_exits_1_where_nobody_listens() -> None:
     code, out, err = bridge("chat", f"http://127.0.0.1:{free_port()}/v1", "Hi", "--dialect", "openai-chat")
     assert (code, out) == (1, "")
     assert "[backend_unavailable]" in err
+
+
+def test_chat_needs_a_url_with_a_scheme() -> None:
+    code, out, err = bridge("chat", "127.0.0.1:8080/v1", "Hi", "--dialect", "openai-chat")
+    assert (code, out, err) == (2, "", "expected a URL such as https://host/v1, got '127.0.0.1:8080/v1'\n")
 
 
 def test_chat_suggests_the_nearest_dialect() -> None:

@@ -56,7 +56,7 @@ def started(folder: Path, *args: str) -> Iterator[str]:
 def test_without_a_file_the_demo_is_served(command: list[str], tmp_path: Path) -> None:
     port = free_port()
     with started(tmp_path, *command, "--port", str(port)) as said:
-        assert f"dialect-bridge serves on http://127.0.0.1:{port}" in said
+        assert f"dialect-bridge is serving on http://127.0.0.1:{port}" in said
         assert b"data: [DONE]" in post(f"http://127.0.0.1:{port}/v1/chat/completions", HELLO)
     assert list(tmp_path.iterdir()) == [], "the demo leaves no file"
 
@@ -109,7 +109,7 @@ def test_what_flags_say(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (code, err) == (0, "")
     assert out == (
-        "wrote it.yaml\nit reads the key of the backend from $MY_KEY\nstart it with: dialect-bridge serve it.yaml\n"
+        "wrote it.yaml\nit reads the backend's key from $MY_KEY\nstart it with: dialect-bridge serve it.yaml\n"
     )
     config = load(tmp_path / "it.yaml", env={"MY_KEY": "k"})
     backend = config.backends["main"].model_dump()
@@ -128,8 +128,8 @@ def test_what_flags_say(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--from", "openai"], "openai: unknown dialect; expected one of a2a, "),
-        (["--from", "ag-ui", "--to", "nix"], "nix: unknown dialect"),
+        (["--from", "openai"], "unknown dialect 'openai'; did you mean 'openai-chat'? Known: a2a, "),
+        (["--from", "ag-ui", "--to", "nix"], "unknown dialect 'nix'. Known: "),
         ([], "--from: required, the dialect of your frontend: a2a, "),
         (["--from", "aip"], "a route over gRPC needs `listen`"),
     ],
@@ -177,7 +177,11 @@ def test_completion(shell: str) -> None:
         ({"model": "gpt-x"}, {}, "gpt-x"),
         ({"model_map": {"fast": "gpt-x"}}, {}, "fast"),
         ({"model_map": {"gpt-*": "gpt-x"}}, {}, "gpt-x"),
-        ({}, {"backend": None, "models": {"qwen-*": "it"}}, "qwen-x"),
+        ({}, {"backend": None, "models": {"qwen-*": "it"}}, "qwen-YOUR_MODEL"),
+        ({}, {"backend": None, "models": {"*": "it"}}, "YOUR_MODEL"),
+        ({}, {"backend": None, "models": {"qwen-*": "it", "fast": "it"}}, "fast"),
+        ({"model": "qwen-max"}, {"backend": None, "models": {"qwen-*": "it"}}, "qwen-max"),
+        ({"model_map": {"qwen-*": "gpt-x"}}, {"backend": None, "models": {"qwen-*": "it"}}, "qwen-x"),
     ],
 )
 def test_the_model_of_a_printed_line_is_one_that_the_backend_may_have(

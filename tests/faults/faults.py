@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec import registry
-from bridge.testing.pairs import said_in_frames
+from bridge.testing.pairs import frames_of
 from tests.server.harness import Exchange
 
 WORDS = ("Hello ", "w☀")
@@ -32,7 +32,7 @@ class Said:
     @classmethod
     def of(cls, dialect: str, run: str | None = None) -> Said:
         """`run`: the id of the run where the backend queued it; its readers look for that in each event."""
-        frames = with_run(said_in_frames(registry.get(dialect), *WORDS), run)
+        frames = with_run(frames_of(registry.get(dialect), *WORDS), run)
         begun = next(n for n, f in enumerate(frames) if b"Hello" in f)
         sunny = next(n for n, f in enumerate(frames) if SUN in f)
         return cls(

@@ -20,7 +20,7 @@ from typing import Any, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from bridge.codec import registry
-from bridge.testing.pairs import said_in_frames
+from bridge.testing.pairs import frames_of
 from tests.faults.faults import FAULTS, Said, with_run
 from tests.faults.measure import queued
 from tests.faults.wire import LIMIT, SPEAKING, ask, asking, connect, exchange, raw, read
@@ -135,7 +135,7 @@ async def _grant(name: str, wish: str, run: str | None, exchange: Exchange) -> N
         said.heard.set()
         await _BROKEN[int(number)].play(exchange, said)
         return
-    frames = with_run(said_in_frames(registry.get(name), f"<{wish}>", " and ", "☀" * 200), run)
+    frames = with_run(frames_of(registry.get(name), f"<{wish}>", " and ", "☀" * 200), run)
     await exchange.head()
     for frame in frames:
         await exchange.send(frame)

@@ -15,7 +15,7 @@ import orjson
 
 from bridge.codec import WireRequest, registry
 from bridge.errors import Unsupported
-from bridge.testing.pairs import said_in_frames
+from bridge.testing.pairs import frames_of
 from bridge.testing.wires import context
 from bridge.testing.witnesses import REQUESTS
 from tests.faults.wire import SPEAKING, asking
@@ -211,7 +211,7 @@ def good(front: str, back: str | None = None) -> Case:
     """A request and an answer with nothing wrong in either; by default both sides speak the same dialect."""
     back = back or front
     request = _wired(asking(registry.get(front), thread="good"))
-    return Case(front, front, back, request, _played(b"".join(said_in_frames(registry.get(back), "Hello"))), valid=True)
+    return Case(front, front, back, request, _played(b"".join(frames_of(registry.get(back), "Hello"))), valid=True)
 
 
 def _answer(rnd: random.Random, front: str, back: str) -> Case:

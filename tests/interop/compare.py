@@ -28,7 +28,7 @@ from bridge.framing import sse
 from bridge.model import Reasoning, Request, Text, ToolCall, ToolResult, UsageReported, result_text
 from bridge.testing import Exchange, ScriptedBackend, fake_backend, free_port
 from tests.docs.helpers import environment
-from tests.interop.test_coding_agents import ANSWER, PROGRAMS, SAID, Program, said_by
+from tests.interop.test_coding_agents import ANSWER, FOLDER, PROGRAMS, SAID, Program, said_by
 from tests.server.harness import serving
 
 VENVS = Path(sys.prefix)
@@ -311,7 +311,7 @@ async def a_turn(name: str, back: str, agent: str) -> None:
             if agent == "codex" and name != "dialect-bridge":  # the others have no WebSocket
                 config = home / "config.toml"
                 config.write_text(config.read_text().replace("supports_websockets = true", ""))
-            command = Path(__file__).parent / program.folder / "node_modules" / ".bin" / agent
+            command = FOLDER / "node_modules" / ".bin" / agent
             out = await said_by([str(command), *arguments], work, HOME=str(home), KEY="x", **variables)
     assert any(SAID in result for result in speaker.results), "the model did not get the result"
     assert ANSWER in out, f"the answer was not shown: {out}"

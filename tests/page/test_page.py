@@ -197,6 +197,14 @@ async def test_each_frame_is_a_line_that_opens(tab: Tab) -> None:
     assert json.loads(await opened.inner_text())["object"] == "chat.completion.chunk"
 
 
+async def test_frames_without_a_type_are_named_by_what_they_hold(tab: Tab) -> None:
+    await tab.choose("/a2a")
+    await tab.ask("text")
+    front = await tab.column("front")
+    assert "artifactUpdate" in front
+    assert "{ }" not in front
+
+
 async def test_what_belongs_together_lights_up(tab: Tab) -> None:
     """Pointing at an event shows what it came from, and what it became."""
     await tab.choose("/v1")
@@ -269,13 +277,13 @@ async def test_a_backend_that_is_not_there(tab: Tab) -> None:
     row = tab.page.locator("#backend-llm")
     await row.locator(".dot.failing").wait_for()
     assert "the connection was refused" in await row.inner_text()
-    assert "answers" in await tab.page.locator("#backend-demo").inner_text()
+    assert "available" in await tab.page.locator("#backend-demo").inner_text()
     await tab.choose("/down")
     answer = await tab.ask("hi", "failed")
     assert "UPSTREAM_UNAVAILABLE: The backend is not available" in await answer.locator(".error").inner_text()
     assert "backend_unavailable" in await tab.column("back")
     link = answer.locator(".error a")
-    assert await link.inner_text() == "backend_unavailable"
+    assert await link.inner_text() == "backend_unavailable: what to check"
     address = await link.get_attribute("href") or ""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     place, _, name = address.rpartition("/")
@@ -395,16 +403,22 @@ async def test_chinese(browser: Browser, base: str, query: str, locale: str) -> 
     assert tab.problems == []
     answer = await tab.ask("错误", "failed")
     assert "演示智能体按你的要求失败了。" in await answer.locator(".error").inner_text()
-    assert "backend_error 后端返回错误。" in await answer.locator(".error").inner_text()
+    assert "backend_error: 排查方法 后端返回错误。" in await answer.locator(".error").inner_text()
     await context.close()
 
 
-SIZES = {"desk": (1440, 900), "phone": (390, 844)}
+SIZES = {"desk": (1440, 900), "tablet": (1024, 768), "phone": (390, 844)}
 
 
 @pytest.mark.parametrize(
     ("size", "scheme", "lang"),
-    [("desk", "light", "en"), ("desk", "dark", "zh"), ("phone", "light", "en"), ("phone", "dark", "zh")],
+    [
+        ("desk", "light", "en"),
+        ("desk", "dark", "zh"),
+        ("tablet", "light", "en"),
+        ("phone", "light", "en"),
+        ("phone", "dark", "zh"),
+    ],
 )
 async def test_how_it_looks(browser: Browser, base: str, size: str, scheme: str, lang: str) -> None:
     """Nothing is wider than the screen, the way to send is on it; and pictures for people to look at."""
@@ -425,6 +439,9 @@ async def test_how_it_looks(browser: Browser, base: str, size: str, scheme: str,
     assert box is not None
     assert box["x"] + box["width"] <= width
     assert box["y"] + box["height"] <= height
+    columns = await page.locator(".column li").first.bounding_box()
+    assert columns is not None
+    assert (columns["y"] + columns["height"] <= height) is (size != "phone"), "the run is in sight beside the chat"
     paper = await page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, paper.removeprefix("rgb(").removesuffix(")").split(","))) < 200) is (scheme == "dark")
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
@@ -460,11 +477,14 @@ async def test_nothing_overlaps_at_any_width(browser: Browser, base: str, lang: 
     await tab.choose("/openai-chat")
     await tab.say("slow")
     await tab.page.locator(".answer .text").wait_for()
-    for width in (320, 390, 600, 768, 1024, 1200, 1201, 1280, 1440, 1920, 2560):
+    for width in (320, 390, 600, 768, 960, 961, 1024, 1200, 1201, 1280, 1440, 1920, 2560):
         await tab.page.set_viewport_size({"width": width, "height": 900})
         await tab.drawn()
         assert await tab.page.evaluate("document.documentElement.scrollWidth") <= width, width
         assert await tab.page.evaluate(OVERLAPS) == [], width
+        row = await tab.page.locator("#form .row").bounding_box()
+        assert row is not None
+        assert row["height"] < 60, f"one line at {width}"
     await tab.page.keyboard.press("Escape")
     await context.close()
 

@@ -12,7 +12,7 @@ from bridge.dialects.aip import AgentMessage, ContentItem, SessionStatus
 from bridge.errors import RequestError, Unsupported
 from bridge.library import Translator
 from bridge.model import Media, MediaKind, Message, Request, Text, Url
-from bridge.pipeline.places import note_places, places_of
+from bridge.pipeline.places import name_place, note_places
 from tests.pairs.clients import routes
 from tests.pairs.test_conversations import chat_stream
 from tests.server.harness import fake_backend, post, serving
@@ -74,20 +74,20 @@ def test_a_message_that_the_client_did_not_send_is_told_as_an_earlier_one() -> N
     request = Request([new])
     note_places(request)
     request.messages.insert(0, old)
-    with pytest.raises(RequestError) as caught, places_of(request):
-        raise RequestError("messages[0].content[0]: no.", param="messages[0].content[0]")
-    assert (caught.value.failure.param, caught.value.message) == (None, "an earlier message of this conversation: no.")
-    with pytest.raises(RequestError) as caught, places_of(request):
-        raise RequestError("messages[1].content[2].url: no.", param="messages[1].content[2].url")
-    assert caught.value.failure.param == "messages[0].content[2].url"
-    assert caught.value.message == "messages[0].content[2].url: no."
+    error = RequestError("messages[0].content[0]: no.", param="messages[0].content[0]")
+    name_place(error, request)
+    assert (error.failure.param, error.message) == (None, "an earlier message of this conversation: no.")
+    error = RequestError("messages[1].content[2].url: no.", param="messages[1].content[2].url")
+    name_place(error, request)
+    assert error.failure.param == "messages[0].content[2].url"
+    assert error.message == "messages[0].content[2].url: no."
 
 
 def test_a_program_that_made_the_request_knows_its_messages_by_number() -> None:
     request = Request([Message("user", [Media(MediaKind.VIDEO, Url("https://x.example/a.mp4"))])])
-    with pytest.raises(RequestError) as caught, places_of(request):
-        raise RequestError("messages[0]: no.", param="messages[0]")
-    assert caught.value.failure.param == "messages[0]"
+    error = RequestError("messages[0]: no.", param="messages[0]")
+    name_place(error, request)
+    assert error.failure.param == "messages[0]"
 
 
 FILE_URL = "https://x.example/a.pdf"

@@ -30,7 +30,7 @@ from bridge.model import (
     unfold,
     verify,
 )
-from bridge.testing.pairs import told
+from bridge.testing.pairs import visible_to
 from bridge.testing.wires import context, decode
 from bridge.translation import AnswerDecoder
 from tests.cases import all_cases
@@ -63,7 +63,7 @@ def expected(events: list[Event], front: Dialect) -> dict[str, Any]:
             replace(asked, payload=question_about(told, interrupt_text(asked))) if told else asked
             for asked, told in zip(answer.interrupts, about, strict=True)
         ]
-    out = told(unfold(answer), front)
+    out = visible_to(unfold(answer), front)
     if front.capabilities.client_runs_calls:
         done = {p.call_id for m in answer.messages for p in m.parts if isinstance(p, ToolResult)}
         out["calls"] = [call for call in out["calls"] if call[0] not in done]
@@ -108,7 +108,7 @@ def check_recorded(back: str, name: str, front: str, *, in_pieces: bool) -> None
     out, lost = translated(source, target, [wire])
     if in_pieces:
         assert translated(source, target, cut(wire)) == (out, lost), "where reads end changes what is written"
-    came, wanted = told(verify(decode(target, [out])), target), expected(meant(back, name), target)
+    came, wanted = visible_to(verify(decode(target, [out])), target), expected(meant(back, name), target)
     if wanted["failed"]:
         # Nobody shall run the calls of a run that failed; what is held back until it is known whose they are stays so.
         assert came.pop("calls") in ([], wanted.pop("calls"))

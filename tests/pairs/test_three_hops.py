@@ -213,7 +213,7 @@ async def test_an_approval_without_a_call(chat: Chat, agent: FakeBackend, agrees
 
 
 async def test_a_call_that_the_client_runs(chat: Chat, agent: FakeBackend) -> None:
-    """A2A has no word for a client's tools: the agent is not told of them, and gets a result as the user's text."""
+    """A2A has no word for a client's tools: the agent is not told of them, but gets the result of its call as one."""
     agent.turns([ToolCall("k1", "clock", '{"zone":"UTC"}')], [Text("It is noon.")], [Text("Bye.")])
     chunks = await chat.say("What time is it?", tools=TOOLS)
     assert b"clock" not in agent.seen[-1].body
@@ -221,7 +221,7 @@ async def test_a_call_that_the_client_runs(chat: Chat, agent: FakeBackend) -> No
     assert end(chunks) == "tool-calls"
     chunks = await chat.settle({"state": "output-available", "output": "12:00"}, tools=TOOLS)
     assert (spoken(chunks), end(chunks)) == ("It is noon.", "stop")
-    assert told(agent) == [("message", "12:00")]
+    assert told(agent) == [("plugin_call_output", {"call_id": "k1", "name": "clock", "output": "12:00"})]
     await chat.say("thanks")
     assert told(agent) == [("message", "thanks")]
     assert len(sessions(agent)) == 1
@@ -230,8 +230,7 @@ async def test_a_call_that_the_client_runs(chat: Chat, agent: FakeBackend) -> No
 async def test_a_tool_that_the_agent_runs(chat: Chat, agent: FakeBackend) -> None:
     agent.says(ToolCall("k1", "weather", "{}", Origin.PLUGIN), ToolResulted("k1", [Text("sunny")]), Text("Sun."))
     chunks = await chat.say("How is it?")
-    # The form of google-adk, in which a result is an object.
-    assert [c["output"] for c in of(chunks, "tool-output-available")] == [{"result": "sunny"}]
+    assert [c["output"] for c in of(chunks, "tool-output-available")] == ["sunny"]
     assert (spoken(chunks), end(chunks)) == ("Sun.", "stop")
 
 

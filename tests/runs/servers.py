@@ -41,7 +41,7 @@ class Server:
             port = free_port()
             self._process = await self._serve(port)
             assert self._process.stdout is not None
-            if b"serves on" in await self._process.stdout.readline():
+            if b"is serving on" in await self._process.stdout.readline():
                 self.url = f"http://127.0.0.1:{port}"
                 return
             await self.kill()  # another test process took the port in between

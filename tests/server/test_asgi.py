@@ -19,9 +19,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
-from bridge import Bridge
+from bridge import Bridge, asgi
 from bridge.errors import BackendError, ConfigError, ErrorCode
-from bridge.server import ASGIApp, make_asgi_app
 from tests.server.harness import Exchange, ask, fake_backend, post
 
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
@@ -51,7 +50,7 @@ async def served(app: Any) -> AsyncIterator[str]:
             await task
 
 
-def mounted(made: ASGIApp) -> Starlette:
+def mounted(made: asgi.ASGIApp) -> Starlette:
     async def home(request: Request) -> PlainTextResponse:
         return PlainTextResponse("My own page.")
 
@@ -59,7 +58,7 @@ def mounted(made: ASGIApp) -> Starlette:
 
 
 async def test_a_mounted_bridge_answers_beside_the_application() -> None:
-    async with served(mounted(make_asgi_app(bridge()))) as base:
+    async with served(mounted(asgi.app(bridge()))) as base:
         assert (await ask("GET", f"{base}/")).body == b"My own page."
         reply = await post(f"{base}/llm/v1/chat/completions", HELLO)
         assert reply.status == 200
@@ -73,7 +72,7 @@ async def test_a_mounted_bridge_answers_beside_the_application() -> None:
 
 
 async def test_streams_arrive_piece_by_piece() -> None:
-    async with served(make_asgi_app(bridge())) as base, aiohttp.ClientSession() as session:
+    async with served(asgi.app(bridge())) as base, aiohttp.ClientSession() as session:
         body = {"model": "m", "messages": [{"role": "user", "content": "slow"}], "stream": True}
         async with session.post(f"{base}/v1/chat/completions", json=body) as response:
             assert response.headers.getall("transfer-encoding") == ["chunked"]
@@ -93,7 +92,7 @@ async def test_a_client_that_leaves_cancels_the_run() -> None:
 
     async with fake_backend() as backend:
         backend.plays(play)
-        made = make_asgi_app(bridge(backends={"it": {"dialect": "openai-chat", "url": backend.url}}))
+        made = asgi.app(bridge(backends={"it": {"dialect": "openai-chat", "url": backend.url}}))
         async with served(made) as base, aiohttp.ClientSession() as session:
             async with session.post(f"{base}/v1/chat/completions", json={**HELLO, "stream": True}) as response:
                 await response.content.readuntil(b"\n\n")
@@ -103,7 +102,7 @@ async def test_a_client_that_leaves_cancels_the_run() -> None:
 
 
 async def test_bodies_have_the_limits_of_the_server() -> None:
-    async with served(make_asgi_app(bridge(server={"max_body": 2000}))) as base:
+    async with served(asgi.app(bridge(server={"max_body": 2000}))) as base:
         url = f"{base}/v1/chat/completions"
         packed = gzip.compress(orjson.dumps(HELLO))
         assert (await post(url, packed, content_encoding="gzip")).status == 200
@@ -122,7 +121,7 @@ async def test_history_and_fallback_are_those_of_a_route(tmp_path: Path) -> None
         first.answers(500, b"{}")
         choice = b'{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}'
         second.streams(b'data: {"id":"x","choices":[%b]}\n\ndata: [DONE]\n\n' % choice)
-        made = make_asgi_app(
+        made = asgi.app(
             bridge(
                 backends={
                     "it": {"dialect": "openai-chat", "url": first.url, "model": "m"},
@@ -146,7 +145,7 @@ async def test_a_file_is_uploaded_and_fetched(tmp_path: Path) -> None:
     picture = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4000
     routes = [{"dialect": "agent-runs", "path": "/api", "backend": "it"}]
     stores = {"history": f"sqlite:///{tmp_path}/h.db", "attachments": f"file://{tmp_path}/images"}
-    made = make_asgi_app(bridge(server={"secret": "a secret of the test"}, routes=routes, stores=stores))
+    made = asgi.app(bridge(server={"secret": "a secret of the test"}, routes=routes, stores=stores))
     async with served(made) as base, aiohttp.ClientSession() as session:
         form = aiohttp.FormData({"threadId": "t1"})
         form.add_field("file", picture, filename="x.png", content_type="image/png")
@@ -158,20 +157,20 @@ async def test_a_file_is_uploaded_and_fetched(tmp_path: Path) -> None:
 
 
 async def test_a_websocket_is_refused_as_over_http() -> None:
-    async with served(make_asgi_app(bridge())) as base, aiohttp.ClientSession() as session:
+    async with served(asgi.app(bridge())) as base, aiohttp.ClientSession() as session:
         with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
             await session.ws_connect(f"{base}/v1/chat/completions")
         assert caught.value.status == 426
 
 
 async def test_it_opens_and_closes_as_often_as_it_is_asked() -> None:
-    made = make_asgi_app(bridge())
+    made = asgi.app(bridge())
     for _ in range(2):
         async with served(made) as base:
             assert (await post(f"{base}/v1/chat/completions", HELLO)).status == 200
 
 
-async def run_by_hand(made: ASGIApp, scope: dict[str, Any], *messages: dict[str, Any]) -> list[dict[str, Any]]:
+async def run_by_hand(made: asgi.ASGIApp, scope: dict[str, Any], *messages: dict[str, Any]) -> list[dict[str, Any]]:
     """What the application sends for these messages."""
     sent: list[dict[str, Any]] = []
     left = iter(messages)
@@ -191,7 +190,7 @@ async def run_by_hand(made: ASGIApp, scope: dict[str, Any], *messages: dict[str,
 
 async def test_without_its_lifespan_it_says_what_is_missing() -> None:
     with pytest.raises(RuntimeError, match="run the ASGI lifespan"):
-        await run_by_hand(make_asgi_app(bridge()), {"type": "http"})
+        await run_by_hand(asgi.app(bridge()), {"type": "http"})
 
 
 async def test_routes_over_grpc_are_refused() -> None:
@@ -199,7 +198,7 @@ async def test_routes_over_grpc_are_refused() -> None:
     with pytest.raises(
         ConfigError, match=r"routes\[1\].listen: ASGI has no gRPC; serve it with `dialect-bridge serve`"
     ):
-        make_asgi_app(bridge(routes=[CHAT, agent]))
+        asgi.app(bridge(routes=[CHAT, agent]))
 
 
 async def test_a_bridge_that_cannot_start_fails_the_lifespan(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,13 +206,13 @@ async def test_a_bridge_that_cannot_start_fails_the_lifespan(monkeypatch: pytest
         raise BackendError("The store does not answer.", code=ErrorCode.STORE_UNAVAILABLE)
 
     monkeypatch.setattr(Bridge, "start", start)
-    sent = await run_by_hand(make_asgi_app(bridge()), {"type": "lifespan"}, {"type": "lifespan.startup"})
+    sent = await run_by_hand(asgi.app(bridge()), {"type": "lifespan"}, {"type": "lifespan.startup"})
     assert sent == [{"type": "lifespan.startup.failed", "message": "The store does not answer."}]
 
 
 async def test_where_it_is_mounted_does_not_matter() -> None:
     """Servers and frameworks give the mount path as `root_path`, in front of `path` or taken off it."""
-    made = make_asgi_app(bridge())
+    made = asgi.app(bridge())
     headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json"), (b"expect", b"100-continue")]
     async with made.lifespan():
         for path, root in (
@@ -229,7 +228,7 @@ async def test_where_it_is_mounted_does_not_matter() -> None:
 
 
 async def test_a_request_whose_client_leaves_in_the_middle_of_its_body() -> None:
-    made = make_asgi_app(bridge())
+    made = asgi.app(bridge())
     scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": [(b"host", b"127.0.0.1")]}
     async with made.lifespan():
         half = {"type": "http.request", "body": b"{", "more_body": True}
@@ -238,7 +237,7 @@ async def test_a_request_whose_client_leaves_in_the_middle_of_its_body() -> None
 
 
 async def test_a_server_that_raises_when_the_client_has_left() -> None:
-    made = make_asgi_app(bridge())
+    made = asgi.app(bridge())
     headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
     scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": headers}
     async with made.lifespan():
@@ -264,7 +263,7 @@ def receiving(body: Any) -> Any:
 
 async def test_a_client_that_does_not_read_is_cut_off() -> None:
     """The application returns without the end of the response, for which ASGI servers close the connection."""
-    made = make_asgi_app(bridge(server={"slow_reader": "1s"}))
+    made = asgi.app(bridge(server={"slow_reader": "1s"}))
     headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
     scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": headers}
     sent: list[Any] = []

@@ -91,7 +91,7 @@ def test_check_says_nothing_of_what_is_installed(tmp_path: Path) -> None:
     assert done.stderr == b""
     lines = done.stdout.decode().splitlines()
     assert [line for line in lines if line.startswith("0 ")] == [f"0 {name}.yaml []" for name in CASES]
-    assert [line for line in lines if " is fine" in line] == [f"{name}.yaml is fine." for name in CASES]
+    assert [line for line in lines if " is valid" in line] == [f"{name}.yaml is valid." for name in CASES]
     assert set(tmp_path.iterdir()) == paths
 
 

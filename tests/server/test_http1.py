@@ -190,6 +190,25 @@ async def test_compressed_answers(
     assert await body(answer, 1000) == text
 
 
+async def test_the_beginning_of_a_compressed_answer_is_not_its_end(client: Client, server: Server) -> None:
+    data, more = gzip.compress(b"hello"), asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(data)
+        writer.write(head + data[:10])
+        await more.wait()
+        writer.write(data[10:])
+        await reader.read()
+
+    server.scripts.append(script)
+    answer = await ask(client, server)
+    read = asyncio.create_task(body(answer))
+    await asyncio.sleep(0)  # it waits for more than the header of gzip
+    more.set()
+    assert await read == b"hello"
+
+
 @pytest.mark.parametrize(
     "wire",
     [

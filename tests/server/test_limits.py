@@ -96,24 +96,24 @@ class Clock:
 async def test_the_pace() -> None:
     clock = Clock()
     rates = LocalRates(60, clock=clock)
-    assert [await rates.ask("a") for _ in range(61)] == [0] * 60 + [pytest.approx(1)]
+    assert [await rates.acquire("a") for _ in range(61)] == [0] * 60 + [pytest.approx(1)]
     clock.now += 0.5
-    assert await rates.ask("a") == pytest.approx(0.5)
+    assert await rates.acquire("a") == pytest.approx(0.5)
     clock.now += 0.5
-    assert [await rates.ask("a") for _ in range(2)] == [0, pytest.approx(1)]
+    assert [await rates.acquire("a") for _ in range(2)] == [0, pytest.approx(1)]
     clock.now += 3600
-    assert [await rates.ask("a") for _ in range(61)] == [0] * 60 + [pytest.approx(1)]
-    assert await rates.ask("b") == 0
+    assert [await rates.acquire("a") for _ in range(61)] == [0] * 60 + [pytest.approx(1)]
+    assert await rates.acquire("b") == 0
 
 
 async def test_names_that_ask_no_more_are_forgotten() -> None:
     clock = Clock()
     rates = LocalRates(60, clock=clock)
     for number in range(10_000):
-        await rates.ask(f"n{number}")
+        await rates.acquire(f"n{number}")
     clock.now += 120
     for number in range(2):
-        await rates.ask(f"m{number}")
+        await rates.acquire(f"m{number}")
     assert len(rates._due) == 2
 
 
@@ -121,10 +121,10 @@ async def test_processes_with_one_redis_count_together(redis_server: str) -> Non
     url = f"{redis_server}?prefix=limits{free_port()}"
     one, other = open_rates(url, 4), open_rates(url, 4)
     try:
-        assert [await rates.ask("ann") for rates in (one, other, one, other)] == [0] * 4
-        assert 14 < await one.ask("ann") <= 15
-        assert 14 < await other.ask("ann") <= 15
-        assert await other.ask("bob") == 0
+        assert [await rates.acquire("ann") for rates in (one, other, one, other)] == [0] * 4
+        assert 14 < await one.acquire("ann") <= 15
+        assert 14 < await other.acquire("ann") <= 15
+        assert await other.acquire("bob") == 0
         async with redis.Redis.from_url(redis_server) as db:
             (key,) = [key async for key in db.scan_iter(match="*:rate:bob")]
             assert 0 < await db.pttl(key) <= 15_001, "it goes when it says nothing any more"

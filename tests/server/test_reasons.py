@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from bridge.cli.logs import TextFormatter
@@ -76,9 +77,20 @@ BROKEN: dict[str, tuple[Callable[[FakeBackend], None], str, str, str]] = {
         "the url",
     ),
     "web page": (answers(200, HTML, "text/html"), "backend_protocol", "answered 200 text/html: <!DOC", "the dialect"),
-    "no JSON": (answers(200, b"hello"), "truncated_stream", "answered 200 application/json: hello", ""),
-    "silence": (lambda backend: backend.plays(silent), "backend_timeout", "Backend 'llm' has not answered", ""),
-    "no answer": (lambda backend: backend.plays(closes), "backend_unavailable", "failed: (Server|Client)", ""),
+    "no such path": (answers(404, b'{"detail":"Not Found"}'), "backend_error", "answered 404: ", "check the url of"),
+    "no JSON": (answers(200, b"hello"), "truncated_stream", "answered 200 application/json: hello", "the dialect"),
+    "another dialect": (
+        answers(200, b'data: {"type":"message_stop"}\n\n' * 9, "text/event-stream"), "truncated_stream",
+        'answered 200 text/event-stream: data: {"type":"message_stop"} .*[.]{3} ', "the dialect",
+    ),
+    "invalid compression": (
+        answers(200, b"no gzip", "text/event-stream", content_encoding="gzip"), "backend_protocol",
+        "is compressed in a way that cannot be read", "the dialect",
+    ),
+    "silence": (lambda backend: backend.plays(silent), "backend_timeout", "has not answered", "the timeouts"),
+    "no answer": (
+        lambda backend: backend.plays(closes), "backend_unavailable", "failed: (Server|Client)", "http or https",
+    ),
     "half an answer": (lambda backend: backend.plays(cut), "truncated_stream", "answered 200", ""),
 }  # fmt: skip
 
@@ -94,7 +106,7 @@ async def test_a_broken_backend_is_explained(name: str, caplog: pytest.LogCaptur
     assert f" WARNING run failed: {code}: " in line
     assert f"See docs/errors/{code}.md" in line
     assert "back=llm" in line
-    assert f"POST {backend.url}/chat/completions " in line or name == "silence"
+    assert f"POST {backend.url}/chat/completions " in line
     if cause:
         assert re.search(cause, line), line
     assert ("(check " in line) == bool(advice)
@@ -127,6 +139,27 @@ async def test_a_backend_that_cannot_be_reached(
     assert "s3cret" not in line
     assert reply.status == 502
     assert b"127.0.0.1" not in reply.body
+
+
+async def test_a_queued_run_is_explained(caplog: pytest.LogCaptureFixture) -> None:
+    """A run that is started by one request and read by others: the line names the one that failed."""
+
+    async def play(exchange: Exchange) -> None:
+        if exchange.seen.method == "POST":
+            started = {"taskId": "task", "threadId": "t", "runId": "r", "created": True}
+            await exchange.answer(202, orjson.dumps(started))
+        else:
+            await exchange.answer(500, error("no power"))
+
+    async with fake_backend() as backend:
+        backend.plays(play)
+        setup = config(backend.url)
+        setup["backends"]["llm"].update(dialect="agent-runs", options={"reconnect": []})
+        setup["backends"]["llm"]["timeouts"]["first_event"] = "5s"
+        async with serving(setup) as base:
+            await post(f"{base}/v1/chat/completions", BODY)
+    (line,) = [line for line in lines(caplog) if "run failed" in line]
+    assert re.search(rf"GET {backend.url}/runs/\S+ answered 500: .*no power", line), line
 
 
 async def test_a_fallback_says_what_failed(caplog: pytest.LogCaptureFixture) -> None:

@@ -31,7 +31,7 @@ ALWAYS_ENDS_WELL = """from bridge.codec.objects import ObjectDecoder
 
 class Hasty(Toy):
     def decoder(self, context):
-        decoder = ObjectDecoder(self.hear, context)
+        decoder = ObjectDecoder(self.decode_object, context)
         builder = decoder.builder
         decoder.close = lambda failure=None: (builder.finish(), builder.end(), builder.take())[-1]
         return decoder
@@ -91,7 +91,7 @@ def test_a_dialect_that_conforms_passes(package: Path) -> None:
     ("right", "wrong", "test"),
     [
         ('return {"say": event.text}', "return None", "what_is_written_is_read"),
-        ('said.string("say")', 'said.value["say"]', "no_bytes_raise"),
+        ('node.string("say")', 'node.value["say"]', "no_bytes_raise"),
         ("body_of(wire)", OF_ANY_TYPE, "a_body_that_says_it_is_something_else"),
         ("dialect = Toy()", ALWAYS_ENDS_WELL, "every_prefix_ends_well"),
         ("dialect = Toy()", ERRORS_ARE_FINE, "every_failure_has_a_response"),

@@ -98,7 +98,7 @@ def test_an_error_in_the_array() -> None:
 def test_what_is_behind_the_array_is_an_error_after_the_elements(more: bytes, in_one_read: bool) -> None:
     splitter = arrays.Splitter()
     assert splitter.feed(b"[{}] \r\n" + (more if in_one_read else b"")) == [b"{}"]
-    with pytest.raises(BackendError, match="behind its JSON array"):
+    with pytest.raises(BackendError, match="after its JSON array"):
         splitter.feed(b"" if in_one_read else more)
 
 

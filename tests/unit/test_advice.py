@@ -16,6 +16,11 @@ def test_a_large_file_is_refused_at_once() -> None:
         load("config.yaml", text="a" * 4_000_000)
 
 
+def test_endless_nesting_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^config\.yaml: lists and mappings are nested too deeply$"):
+        load("config.yaml", text="backends: " + "[" * 5000)
+
+
 def test_aliases_that_stand_for_billions_are_refused() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]

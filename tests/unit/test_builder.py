@@ -42,7 +42,7 @@ from bridge.model import (
     fold,
     verify,
 )
-from bridge.model.surrogates import mend
+from bridge.model.surrogates import repair
 from tests.strategies import answers
 
 
@@ -365,8 +365,8 @@ class TestRagged:
 
     @given(st.text(st.characters()))
     def test_mended_text_is_valid(self, text: str) -> None:
-        assert mend(text).encode().decode() == mend(text)
-        assert mend(mend(text)) == mend(text)
+        assert repair(text).encode().decode() == repair(text)
+        assert repair(repair(text)) == repair(text)
 
 
 class TestEnd:

@@ -514,8 +514,11 @@ def test_mistakes_in_server(tmp_path: Path, server: str, lines: list[str]) -> No
             f'backends.it.api_keys: unknown key; did you mean "api_key"? Known keys: {BACKEND_KEYS}']),
         ("{dialect: demo, zzz: x}", [f"backends.it.zzz: unknown key. Known keys: {BACKEND_KEYS}"]),
         ("{dialect: demo, url: 'http://h'}", ["backends.it.url: dialect demo runs inside the bridge and takes no url"]),
-        ("{dialect: toy-chat}", ["backends.it.url: missing; every dialect but demo and python needs one"]),
-        ("{dialect: toy-chat, url: ''}", ["backends.it.url: missing; every dialect but demo and python needs one"]),
+        ("{dialect: toy-chat}", ["backends.it.url: missing or empty; every dialect but demo and python needs one"]),
+        (
+            "{dialect: toy-chat, url: ''}",
+            ["backends.it.url: missing or empty; every dialect but demo and python needs one"],
+        ),
         ("{dialect: toy-chat, url: 'localhost:8090'}", [f'backends.it.url: {URL}, got "localhost:8090"']),
         ("{dialect: toy-chat, url: 'ftp://h'}", [f'backends.it.url: {URL}, got "ftp://h"']),
         ("{dialect: toy-chat, url: 'ftp://u:p@h'}", [f"backends.it.url: {URL}, got text"]),

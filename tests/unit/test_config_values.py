@@ -170,7 +170,7 @@ def test_a_key_that_is_no_text() -> None:
 
 def test_every_key_and_item_has_its_place() -> None:
     document = read("a:\n  - b: 1\n  - {c: [x,\n      y]}\n", "f")
-    found = {path_text(path): (place.line, place.column) for path, place in document.places.items()}
+    found = {path_text(path): (place.line, place.column) for path, place in document.positions.items()}
     assert document.data == {"a": [{"b": 1}, {"c": ["x", "y"]}]}
     assert found == {
         "": (1, 1),
@@ -185,8 +185,8 @@ def test_every_key_and_item_has_its_place() -> None:
 
 
 def test_a_place_that_was_not_written_is_the_one_around_it() -> None:
-    origin = Origin("f", read("a:\n  b: 1\n", "f").places)
-    place = origin.place(("a", "x", 3))
+    origin = Origin("f", read("a:\n  b: 1\n", "f").positions)
+    place = origin.position(("a", "x", 3))
     assert place is not None
     assert (place.line, place.column) == (1, 1)
 

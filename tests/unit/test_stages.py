@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -38,8 +38,8 @@ from bridge.model import (
     verify,
 )
 from bridge.model.closing import PIECES
+from bridge.model.events import AWAITS_RESULT
 from bridge.pipeline.stages import (
-    AUTOMATIC,
     Stage,
     StageContext,
     WithholdServerTools,
@@ -251,8 +251,8 @@ class TestFactory:
         assert TextDelta("1-told-1", 'f({"a":1}) -> fine') in out
 
     def test_it_is_automatic(self) -> None:
-        assert len(build(AUTOMATIC, context(capabilities(), capabilities(RunsTools.ANY)))) == 1
-        assert build(AUTOMATIC, context(capabilities(), capabilities())) == []
+        assert len(build((), context(capabilities(), capabilities(RunsTools.ANY)))) == 1
+        assert build((), context(capabilities(), capabilities())) == []
 
 
 def test_build_keeps_the_order_and_leaves_out_none() -> None:
@@ -313,3 +313,19 @@ class TestLoad:
         with pytest.raises(ConfigError) as caught:
             load(target)
         assert str(caught.value) == message
+
+
+# ------------------------------------------------------------------ calls whose results a backend waits for
+
+
+def test_a_call_whose_result_is_awaited_is_shown_as_the_clients() -> None:
+    back = replace(capabilities(RunsTools.ANY), awaits_results=True)
+    stage = build((), context(capabilities(), back))[0]
+    call = [PartStarted("p", "m", PartKind.TOOL_CALL, "c1", "clock"), PartEnded("p")]
+    ended = [MessageEnded("m", reason=FinishReason.INTERRUPTED), RunFinished(FinishReason.INTERRUPTED)]
+    awaited, question = Interrupted("c1", AWAITS_RESULT, None, "c1"), Interrupted("i", "approval", "May I?")
+    shown = stage([*call, ended[0], awaited, ended[1]])
+    assert shown == [*call, MessageEnded("m", reason=FinishReason.TOOL_CALLS), RunFinished(FinishReason.TOOL_CALLS)]
+    assert stage([awaited, question, ended[1]]) == [question, ended[1]], "another question is still asked"
+    assert stage([question, ended[1]]) == [question, ended[1]]
+    assert build((), context(capabilities(), capabilities())) == []

@@ -51,7 +51,7 @@ class ResponseBuilder:
         self.reset()
 
     def reset(self) -> None:
-        """Begins anew: no messages, a new time, the same session, and the same id when one was given."""
+        """Start over: no messages, a new time, the same session, and the same id if one was given."""
         self._wire = WireResponse(
             self._given_id or self.new_id("response"), self.form.time(time.time()), self.session_id
         )
@@ -65,7 +65,7 @@ class ResponseBuilder:
 
     @property
     def response(self) -> Snapshot:
-        """The response as it stands."""
+        """Return the response in its present state."""
         return self.get_response_data()
 
     # ------------------------------------------------------------------ the response
@@ -79,26 +79,26 @@ class ResponseBuilder:
         return self.get_response_data()
 
     def completed(self, *, usage: dict[str, Any] | None = None) -> Snapshot:
-        """The end, with every message; one that is not complete stands there as `incomplete`.
+        """End the response, with every message; those that are not complete are `incomplete`.
 
         Without `usage`, that of the last message counts, as in the runtime.
         """
         return self._end("completed", usage=usage, completed_at=self.form.time(time.time()))
 
     def failed(self, code: str, message: str) -> Snapshot:
-        """The end by an error. Messages that are open stand in the output as far as they came, as `incomplete`."""
+        """End the response with an error. Open messages are part of the output as far as they came, as `incomplete`."""
         return self._end("failed", error={"code": str(code), "message": str(message)})
 
     def canceled(self) -> Snapshot:
-        """The end by the reader's wish. The web frontend stops waiting only when it asked for that itself."""
+        """End the response as canceled. The web frontend stops waiting only if it requested that itself."""
         return self._end("canceled")
 
     def rejected(self, code: str | None = None, message: str = "") -> Snapshot:
-        """The end by a refusal to answer. The web frontend goes on waiting: `failed` is what it understands."""
+        """End the response as rejected. The web frontend keeps waiting: it understands `failed`."""
         return self._end("rejected", error=None if code is None else {"code": str(code), "message": str(message)})
 
     def get_response_data(self) -> Snapshot:
-        """The response as it stands."""
+        """Return the response in its present state."""
         status = self._status or "created"
         event = self._wire.event(None, status, output=[dict(m) for m in self._output("in_progress")])
         return Snapshot.of(event, self.form)
@@ -136,7 +136,7 @@ class ResponseBuilder:
     def generate_streaming_response(
         self, text_tokens: Iterable[str], role: str = "assistant", *, numbered: bool = False
     ) -> Iterator[Snapshot]:
-        """All events of an answer of one text, which comes in these pieces. Begins anew, as `reset()` does."""
+        """Yield all events of an answer with one text in these pieces. Starts over, like `reset()`."""
         events = self._stream(text_tokens, role)
         return map(self.number, events) if numbered else events
 

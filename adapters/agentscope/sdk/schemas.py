@@ -252,7 +252,7 @@ class FileContent(Content):
 
 
 class RefusalContent(Content):
-    """The words with which a model refuses to answer."""
+    """The text with which a model refuses to answer."""
 
     type: Literal["refusal"] = "refusal"
     refusal: str | None = None
@@ -265,7 +265,7 @@ _AnyContent = Annotated[
 
 
 class Message(Event):
-    """A message. `code` and `message` say why it failed."""
+    """A message. `code` and `message` are the reason of a failure."""
 
     object: str = "message"
     status: str | None = RunStatus.Created

@@ -67,7 +67,7 @@ def takes_message(handler: Handler) -> bool:
     """
     try:
         signature = inspect.signature(handler)
-    except ValueError:  # some builtins do not tell
+    except ValueError:  # some builtins have no signature
         return True
     bound = isinstance(handler, partial)
     try:
@@ -125,7 +125,7 @@ class Agent(RegisteringNode):
         return self
 
     async def stop(self) -> None:
-        """Also ends every session that this agent opened; agents there have a second to say goodbye."""
+        """Also end every session that this agent opened; agents there have a second to say goodbye."""
         await asyncio.gather(*(self._close(session, 1.0) for session in list(self._clients)))
         await super().stop()
 
@@ -139,7 +139,7 @@ class Agent(RegisteringNode):
         return self
 
     async def update_peers(self, domain: str = "default") -> Self:
-        """Fetches who is registered in a domain, everybody for `default`. Raises `grpc.aio.AioRpcError`."""
+        """Fetch the nodes of a domain, all for `default`. Raises `grpc.aio.AioRpcError`."""
         stub = GatewayServiceStub(self._channel(self._gateway))
         request, shown = GetNodesRequest(self.agent_id, domain), self._shown(self._gateway)
         listed = await stub.GetNodes(request, timeout=DEADLINE, metadata=shown)
@@ -220,7 +220,7 @@ class Agent(RegisteringNode):
         session_status: int | None = None,
         task_info: TaskInfo | None = None,
     ) -> None:
-        """Asks. Without a status the first inquiry of a session starts it, and further ones hold it."""
+        """Send an inquiry. Without a status the first inquiry of a session starts it, and further ones hold it."""
         client = self._client(session_id)
         if session_status is None:
             session_status = SessionStatus.HOLD_QUEST if client.started else SessionStatus.START_QUEST
@@ -248,7 +248,7 @@ class Agent(RegisteringNode):
     # ------------------------------------------------------------------ as the one who answers
 
     async def receive_inquiry(self) -> AgentMessage:
-        """The next inquiry of any session; with STOP_QUEST its caller says that it is the last one."""
+        """Return the next inquiry of any session; STOP_QUEST marks a caller's last one."""
         return await self._inquiries.receive()
 
     async def submit_feedback(
@@ -318,10 +318,10 @@ class Agent(RegisteringNode):
         tool_name: str | None = None,
         arguments: Mapping[str, Any] | None = None,
     ) -> ToolResponse:
-        """The tool's answer, through the gateway; whether it is an error stands in it.
+        """Return the tool's answer, through the gateway, which may be an error.
 
-        Raises `grpc.aio.AioRpcError` when there is no such tool, `ValueError` for a name that its box does not have:
-        such a call would make common gateways forget the whole box.
+        Raises `grpc.aio.AioRpcError` if there is no such tool, `ValueError` for a name that its box does not have: such
+        a call would make common gateways remove the whole box.
         """
         info = self._nodes.get(tool_id)
         request = self.create_tool_request(tool_id, session_id, tool_name, arguments)
@@ -334,5 +334,5 @@ class Agent(RegisteringNode):
         return answer
 
     async def close_tool_client(self, tool_id: str) -> bool:
-        """Forgets the session of a tool; False when there was none."""
+        """Discard the session of a tool. Return False if there was none."""
         return self._tool_sessions.pop(tool_id, None) is not None

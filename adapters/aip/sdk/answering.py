@@ -1,7 +1,7 @@
 """The answering side of an agent's sessions: inquiries of all of them in one line, answers back to each.
 
-A session that its caller leaves takes its inquiries along, and answers to it go nowhere: an agent serves everybody in
-one loop, and must not stop for one who hung up.
+A session that its caller leaves discards its inquiries, and answers to it are dropped: an agent serves all callers in
+one loop, and must not stop for one that hung up.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Dialogue:
 
 
 class Inquiries:
-    """See `bridge.grpc.server.service.Host`. `idle`: seconds after which a session that says nothing more is ended."""
+    """See `bridge.grpc.server.service.Host`. `idle`: seconds without messages after which a session is ended."""
 
     def __init__(self, idle: float) -> None:
         self.conversations: dict[str, Dialogue] = {}
@@ -126,7 +126,7 @@ class Inquiries:
         return Refuse("NOT_FOUND", "Receiver not found")
 
     async def _listen(self, conversation: Dialogue, first: bytes, rpc: Any) -> None:
-        """Reads until the caller asks for the end, hung up, or said nothing more for too long."""
+        """Read until the caller asks for the end, hangs up, or is silent for too long."""
         body: Any = first
         with contextlib.suppress(grpc.aio.BaseError, asyncio.InvalidStateError):
             while body is not grpc.aio.EOF:

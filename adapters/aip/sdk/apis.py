@@ -72,7 +72,7 @@ class ApiCall:
             return text
 
     def _address(self, named: list[str], arguments: Mapping[str, Any]) -> str:
-        """The URL with its arguments, none of which can leave its place: models and strangers choose them."""
+        """Return the URL with its arguments, none of which can change its structure: they are untrusted."""
         missing = [name for name in named if name not in arguments]
         if missing:
             raise ValueError(f"missing argument {missing[0]!r}, which is part of the URL")

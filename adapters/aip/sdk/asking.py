@@ -14,7 +14,7 @@ from bridge.grpc.duplex import Duplex
 
 
 class Client:
-    """A session that we opened, so that we have to end it. `close` lets go of it."""
+    """A session opened by this program, which has to end it. `close` releases it."""
 
     def __init__(self, session_id: str, receiver_id: str, call: Any) -> None:
         self.session_id = session_id
@@ -36,7 +36,7 @@ class Client:
     async def receive(self) -> AgentMessage:
         """The next answer. Raises `EOFError` when the agent ended the session, `grpc.aio.AioRpcError` when it failed.
 
-        It may be cancelled, by a time limit for example: the session goes on.
+        It may be canceled, by a time limit for example: the session continues.
         """
         while not self._came:
             batch = await self._call.batch(None)
@@ -61,9 +61,9 @@ class Client:
         return failed
 
     async def close(self, goodbye: AgentMessage, grace: float) -> None:
-        """Ends the session as the protocol wants it: asks for the end, and lets go when the agent has said goodbye.
+        """End the session according to the protocol: ask for the end, and disconnect when the agent has said goodbye.
 
-        Cancelling a session that is being answered would end common agents for everybody, so they have `grace` seconds.
+        Canceling a session that is being answered would stop common agents for everyone, so they have `grace` seconds.
         """
         try:
             async with asyncio.timeout(grace if self.started else 0):

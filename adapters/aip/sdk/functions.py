@@ -1,4 +1,4 @@
-"""A Python function as a tool: what its signature says of its arguments, and texts of the wire as what it takes."""
+"""A Python function as a tool: its signature describes the arguments, whose texts are converted to its types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECTION = re.compile(r"\s*(?:args|arguments|parameters)\s*:\s*", re.IGNORECASE)
 
 
 class FunctionCall:
-    """Calls `function`, which may be a coroutine function; one that is none runs in a thread, as it may block."""
+    """Calls `function`, which may be a coroutine function; any other runs in a thread, as it may block."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         """Raises `TypeError` for what can be called by position only: calls name their arguments."""
@@ -76,7 +76,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Annotations as types; those that name what is not there (under TYPE_CHECKING, say) are none."""
+    """Return annotations as types, without those that cannot be resolved (under TYPE_CHECKING, for example)."""
     try:
         return typing.get_type_hints(function)
     except (NameError, TypeError, AttributeError):
@@ -84,7 +84,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _told(hint: Any, doc: str, default: Any) -> str:
-    """The type as the reference library writes it, what the docstring says, and what counts when it is left out."""
+    """Return the type as the reference library writes it, the text of the docstring, and the default."""
     text = str(hint)
     if doc:
         text += f": {doc}"

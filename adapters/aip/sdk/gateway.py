@@ -17,10 +17,10 @@ from bridge.server.identity import Identity
 
 
 class Gateway(Node):
-    """A gateway at `address`, "host:port". `gateway_id` is made up when there is none.
+    """A gateway at `address`, "host:port". `gateway_id` is generated if there is none.
 
-    `keys`: who may register, ask and be handed on, name -> key, as the bridge's `server.auth.keys`; None = everybody.
-    Nodes and callers show theirs by `key=`, or in the metadata of their calls. Nodes are not shown any.
+    `keys`: who may register, query and be relayed, name -> key, as the bridge's `server.auth.keys`; None = anyone.
+    Nodes and callers send theirs by `key=`, or in the metadata of their calls. Keys are not forwarded to nodes.
     `allow_addresses`: what nodes may register besides addresses of the host that they call from: networks
     (`10.0.0.0/8`), hosts (`*.internal`), gRPC targets (`unix:/run/agents/*`).
     """

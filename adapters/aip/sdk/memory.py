@@ -1,9 +1,8 @@
 """`ContextMemory`: what an agent keeps of its tasks, in the bridge's history store.
 
-It is on the program's side and never on the wire. A memory with the same agent and folder finds after a restart what
-was written before; `read` gives it back, and so does `dbs[task_id].all()`, as plain data. A task is a conversation of
-the store: what was said, called and answered stands there as in those of the bridge, and the rest of a message beside
-it.
+It is local to the program and never on the wire. After a restart, a memory with the same agent and folder finds what
+was written before; `read` returns it, and so does `dbs[task_id].all()`, as plain data. A task is a conversation of the
+store, with texts, calls and results as in those of the bridge, and the rest of a message as metadata.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Kept = AgentMessage | ToolRequest | ToolResponse
 
 _ASKS = (SessionStatus.START_QUEST, SessionStatus.HOLD_QUEST, SessionStatus.STOP_QUEST)
 _ENVELOPE = "aip"
-"""The key in a stored message's metadata below which stands all of it but its content, as on the wire."""
+"""The key in a stored message's metadata for all of it except its content, as on the wire."""
 
 
 class ContextMemory:
@@ -48,7 +47,7 @@ class ContextMemory:
         return _done(lambda: self._conversations.create(task_id))
 
     def write(self, task_id: str, message: Kept) -> bool:
-        """False when the task is unknown, or writing fails. Raises `TypeError` for what is none of the three."""
+        """Return False if the task is unknown, or writing fails. Raises `TypeError` for any other type."""
         stored = _stored(message)
         return _done(lambda: self._conversations.append(task_id, [stored]))
 
@@ -79,7 +78,7 @@ def _done(work: Callable[[], bool]) -> bool:
 
 
 def _stored(message: Any) -> Message:
-    """Raises `TypeError` for what is none of the three."""
+    """Raises `TypeError` for any other type."""
     match message:
         case AgentMessage():
             role = "user" if message.session_status in _ASKS else "assistant"
@@ -158,7 +157,7 @@ class _Tasks(Mapping[str, Task]):
 
 
 def plain(message: Any) -> Any:
-    """A message as dicts, lists and plain values; what is not set stands as None."""
+    """Return a message as dicts, lists and plain values; unset fields are None."""
     if hasattr(message, "__dataclass_fields__"):
         return {name: plain(getattr(message, name)) for name in message.__dataclass_fields__}
     return [plain(each) for each in message] if isinstance(message, list) else message

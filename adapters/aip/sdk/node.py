@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import grpc.aio
 
 DEADLINE = 10.0
-"""Seconds for one question to a gateway: a call without a deadline may hang for ever."""
+"""Timeout of a call of a gateway in seconds: without a deadline it may hang forever."""
 _GRACE = 1.0
 """Seconds that calls have to end when a node stops."""
 
@@ -47,8 +47,8 @@ class Node:
     """A node at `address`. It belongs to the event loop in which it is started; `async with` starts and stops it.
 
     `tls` holds the certificates for serving and calling; without them connections are plaintext. `max_message` is the
-    maximum size of a message in bytes. `key` identifies the node at the gateways where it registers; nobody else is
-    sent it.
+    maximum size of a message in bytes. `key` identifies the node at the gateways where it registers, and is sent only
+    there.
     """
 
     def __init__(
@@ -109,9 +109,9 @@ class Node:
         return channel
 
     async def _register(self, gateway: str, info: AgentInfo | ToolInfo) -> bytes:
-        """The gateway's answer; from then on the node beats, and registers again when it is forgotten.
+        """Return the gateway's answer; from then on the node sends heartbeats, and registers again if it was removed.
 
-        Raises `grpc.aio.AioRpcError` with the gateway's words, `RuntimeError` before `start`: a gateway dials back.
+        Raises `grpc.aio.AioRpcError` with the gateway's message, `RuntimeError` before `start`: a gateway dials back.
         """
         if self._server is None:
             raise RuntimeError("call start() first: the gateway connects to the node before it accepts it")
@@ -127,7 +127,7 @@ class Node:
         return answer
 
     def _shown(self, address: str) -> Metadata:
-        """Return the metadata of a call to this address: our key, where we are registered."""
+        """Return the metadata of a call to this address: the key, if the node is registered there."""
         known = any(registration.gateway == address for registration in self._registrations)
         return metadata_of(dialect, self._key) if known else ()
 

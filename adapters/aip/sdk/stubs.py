@@ -12,7 +12,7 @@ from bridge.dialects.aip.sdk import data as d
 
 
 def _bytes(message: Any) -> bytes:
-    # Whoever speaks the toolbox generation writes its requests himself.
+    # Programs that use the toolbox generation write its requests themselves.
     return message if isinstance(message, bytes) else message.to_bytes()
 
 

@@ -119,7 +119,7 @@ class Tool(RegisteringNode):
     ) -> Self:
         """A tool that calls an HTTP service; `{name}` in the URL is an argument, `api_timeout` in seconds.
 
-        Raises `ValueError` for an unknown method or a URL that is none.
+        Raises `ValueError` for an unknown method or an invalid URL.
         """
         tool_id = tool_id or name or new_id("api_tool")
         tool = cls(
@@ -140,7 +140,7 @@ class Tool(RegisteringNode):
             try:
                 result = await call(request.arguments)
             except Exception as error:
-                # Whatever a tool raises, its caller is to know; the model behind it may try again.
+                # The caller gets any exception of a tool as an error; the model behind it may try again.
                 log.info("tool %s: %s", self.tool_id, type(error).__name__)
                 return self._response(request, error=f"{_ERROR}{error or type(error).__name__}")
             return self._response(request, str(result))
@@ -179,7 +179,7 @@ class Tool(RegisteringNode):
         output_mode: Sequence[int] | None = None,
         arguments: Mapping[str, str] | None = None,
     ) -> Self:
-        """Changes what is given, and tells every gateway where the tool is registered."""
+        """Change the given fields, and update every gateway where the tool is registered."""
         changes = {"name": name, "description": description, "domain": domain, "version": version}
         for key, text in changes.items():
             if text is not None:

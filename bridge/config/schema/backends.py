@@ -100,7 +100,7 @@ class Backend(Section):
         if self.dialect in BUILT_IN and self.fetch_urls:
             raise at(("fetch_urls",), wrong(f"dialect {self.dialect} takes media by URL"))
         if self.dialect not in BUILT_IN and self.url is None:
-            raise at(("url",), wrong("missing; every dialect but demo and python needs one"))
+            raise at(("url",), wrong("missing or empty; every dialect but demo and python needs one"))
         if self.dialect == PYTHON and self.target is None:
             raise at(("target",), wrong('missing; dialect python needs "module:function"'))
         if self.dialect != PYTHON and self.target is not None:

@@ -45,7 +45,7 @@ class Section(BaseModel):
         return data
 
 
-class Places(Section):
+class Concurrency(Section):
     """Maximum numbers of concurrent and queued requests."""
 
     concurrent: Positive = Field(description="concurrent requests and stored runs, in all workers together")

@@ -23,7 +23,7 @@ from bridge.config.kinds import (
     names_in,
 )
 from bridge.config.problems import at, wrong
-from bridge.config.schema.base import FreeOptions, OrOff, Places, Section, dialect_options
+from bridge.config.schema.base import Concurrency, FreeOptions, OrOff, Section, dialect_options
 
 
 def or_name(schema: dict[str, Any]) -> None:
@@ -81,7 +81,7 @@ class Route(Section):
     max_tool_rounds: Positive = Field(default=8, description="maximum number of tool rounds in one run")
     listen: Address | None = Field(default=None, description="address of a gRPC dialect, host:port, instead of path")
     agent_id: Text | None = Field(default=None, description="id of the agent on a gRPC route")
-    limits: OrOff[Places] = Field(default=None, description="concurrency limits of this route")
+    limits: OrOff[Concurrency] = Field(default=None, description="concurrency limits of this route")
     mid_stream_fallback: OrOff[Literal["repeat", "continue"]] = Field(
         default=None,
         description="if a backend fails in the middle of its text: repeat = send the request to the next backend,"
@@ -96,14 +96,14 @@ class Route(Section):
         return dialect_options(value, front_options(info.data["dialect"]) if "dialect" in info.data else None)
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _backend_or_models(self) -> Self:
         if (self.backend is None) == (self.models is None):
             came = "neither" if self.backend is None else "both"
             raise wrong(f"expected exactly one of backend and models, got {came}")
         return self
 
     @model_validator(mode="after")
-    def _one_place(self) -> Self:
+    def _path_or_address(self) -> Self:
         found = dialect_of(self.dialect)
         grpc = found is not None and found.over_grpc
         needed, foreign = (("listen", "agent_id"), ("path",)) if grpc else (("path",), ("listen", "agent_id"))

@@ -40,7 +40,7 @@ from bridge.config.kinds import (
     is_loopback,
 )
 from bridge.config.problems import at, expected, wrong
-from bridge.config.schema.base import OrOff, Places, Section, or_none_word, or_off_word
+from bridge.config.schema.base import Concurrency, OrOff, Section, or_none_word, or_off_word
 from bridge.config.units import Duration, DurationOrOff, Moment, Size, is_off
 
 HttpClient = Literal["aiohttp", "httptools"]
@@ -72,7 +72,7 @@ class PerKey(Section):
     )
 
 
-class Limits(Places):
+class Limits(Concurrency):
     concurrent: Positive = Field(
         default=1000, description="concurrent requests and stored runs, in all workers together"
     )

@@ -81,7 +81,7 @@ class Activity:
         self._metrics = metrics
 
     def changed(self, changes: Iterable[NodeChange]) -> None:
-        """Nodes have come, changed or gone."""
+        """Count and log changes of nodes."""
         metrics = self._metrics()
         for change in changes:
             facts = {"node": printable(change.node), "kind": change.kind, "address": printable(change.address)}

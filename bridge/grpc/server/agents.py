@@ -65,7 +65,7 @@ def _server(
 
 
 def _give_tools(route: Route, registration: Registration | None, server: GrpcServer, tracing: Tracing | None) -> None:
-    """The tools at the route's own registry, or at the one where it is a member, for the model behind it."""
+    """Return the tools at the route's registry, or at the one where its agent is registered, for the model."""
     dialect = route.dialect
     rounds = dialect.own_tools(route.options) if isinstance(dialect, ToolHostDialect) else None
     if isinstance(dialect, ToolHostDialect) and route.tools is None and rounds is not None:

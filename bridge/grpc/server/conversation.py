@@ -1,4 +1,4 @@
-"""A session of a client with one of our agents over gRPC: inquiries in order, each a run, its answers, the end."""
+"""A session of a client with an agent of the bridge over gRPC: inquiries in order, each a run, its answers, the end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _QUEUE = 32
 
 
 class ServedSession:
-    """A session with one of our agents: inquiries are read ahead and answered one after the other."""
+    """A session with an agent of the bridge: inquiries are read ahead and answered one after the other."""
 
     def __init__(
         self, session: CalleeSession, route: Route, turns: TurnRunner, rpc: Any, leaving: asyncio.Event
@@ -63,7 +63,7 @@ class ServedSession:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _next(self, leaving: asyncio.Task[bool]) -> bytes | None:
-        """The next inquiry; None when the session shall end."""
+        """Return the next inquiry; None if the session is to end."""
         if not self._questions.empty():
             return self._questions.get_nowait()
         question = asyncio.get_running_loop().create_task(self._questions.get())
@@ -81,10 +81,10 @@ class ServedSession:
             self._turn.result()
 
     async def _listen(self, first: bytes, idle: float) -> None:
-        """Reads ahead until the caller asks for the end, or says nothing more for `idle` seconds."""
+        """Read ahead until the caller asks for the end, or is idle for `idle` seconds."""
         session = self._session
         message: Any = first
-        # A call that broke is over: whoever writes to it notices, and nobody says anything more in it.
+        # A call that broke is over: the next write fails, and no more messages arrive.
         with contextlib.suppress(grpc.aio.BaseError, asyncio.InvalidStateError):
             while message is not grpc.aio.EOF and not session.stopping:
                 body = session.feed(message)
@@ -146,7 +146,7 @@ class TurnRunner:
     ) -> None:
         request = route.dialect.decode_request(WireRequest(body=body), context)
         context.request, context.model = request, request.model
-        # Names that callers give themselves are their own: no user, of another route say, has to answer for them.
+        # Callers choose these names themselves, so that they are separate from users of other routes.
         caller = session.user or f"{route.path}\0{session.owner}"
         await self._limits.check_rate(caller)
         async with self._limiter(route).slot(caller):
@@ -212,7 +212,7 @@ async def _batches(run: Run, seconds: float) -> AsyncGenerator[list[Event], None
             due = loop.time() + seconds
             while not run.ended:
                 reading = loop.create_task(run.read())
-                # The read goes on when its time is up: whoever cancels it cancels the run.
+                # The read continues after its timeout: canceling it would cancel the run.
                 await asyncio.wait({reading}, timeout=max(0.0, due - loop.time()))
                 if not reading.done():
                     break

@@ -72,7 +72,7 @@ class Nodes:
         self._resolver.shutdown(wait=False, cancel_futures=True)
 
     async def _target(self, dial: Dial) -> str | None:
-        """The gRPC target that names the admitted addresses of the node's host; None when there are none.
+        """Return the gRPC target with the allowed addresses of the node's host; None if there are none.
 
         Raises `OSError` for a name that is not found.
         """
@@ -92,7 +92,7 @@ class Nodes:
         return "ipv6:" + ",".join(f"[{each}]:{dial.port}" for each in mapped)
 
     def _open(self, target: str, address: str) -> grpc.aio.Channel:
-        """`address`, and not the target, is the name that certificates and proxies are asked for."""
+        """Certificates and proxies are checked against `address`, not the target."""
         # A connection of its own: one that is shared waits for minutes before it tries a restarted node again.
         options = (("grpc.default_authority", address), ("grpc.use_local_subchannel_pool", 1))
         return channel_to(target, self._settings, *options)

@@ -1,7 +1,7 @@
 """Sessions between a caller and a foreign node: every message handed on as it is, and the node's side ended well.
 
-A cancel ends common agents for everybody, so a node whose caller left is asked to stop and has its grace before that.
-Of what a caller shows beside messages only whose trace they are of is handed on: keys are for us.
+A cancel stops common agents for all their callers, so a node whose caller left is first asked to stop and has a grace
+period. Of a caller's metadata, only the trace context is forwarded: keys are for the bridge.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bridge.telemetry import TRACE_CONTEXT
 log = logging.getLogger("bridge.grpc")
 
 _HALF_CLOSE = 1.0
-"""Seconds until a node learns that its caller has closed its half."""
+"""Seconds until a node is told that its caller has closed its half of the call."""
 
 
 def trace_of(rpc: Any) -> Metadata:
@@ -73,7 +73,7 @@ class Relays:
         return call.status
 
     async def stop(self, seconds: float) -> None:
-        """Waits so long for nodes that were asked to end, then lets go of them."""
+        """Wait this long for nodes that were asked to end, then cancel their calls."""
         if self._parting:
             await asyncio.wait(self._parting, timeout=seconds)
             for task in list(self._parting):
@@ -81,7 +81,7 @@ class Relays:
             await asyncio.gather(*self._parting, return_exceptions=True)
 
     async def _let_go(self, forward: Forward, session: Relay, call: Duplex) -> None:
-        """Ends the node's side. Where its caller left, it is asked to stop, and canceled only if it does not."""
+        """End the node's side. If its caller left, ask it to stop, and cancel it only if it does not."""
         try:
             if call.alive:
                 async with asyncio.timeout(self._grace):
@@ -106,6 +106,7 @@ async def _upwards(first: bytes, rpc: Any, call: Duplex, session: Relay) -> None
                 # A write that is canceled cancels the whole call, which is for `_let_go` to decide.
                 await asyncio.shield(call.send([onwards]))
             message = await rpc.read()
-        # A caller who cancels looks like one who has said all for a moment; only to the latter's node this is told.
+        # For a moment, a caller who cancels looks like one who has closed its half; only in the latter case the node is
+        # told.
         await asyncio.sleep(_HALF_CLOSE)
         await call.finish()

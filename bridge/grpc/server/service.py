@@ -45,7 +45,7 @@ from bridge.pipeline.tools import Ask
 log = logging.getLogger("bridge.grpc")
 
 _GOODBYE = 1.0
-"""Seconds for sessions to end that are told to."""
+"""Seconds for sessions to end after they were asked to."""
 _FORWARD_TIMEOUT = 60.0
 """Seconds for a single message that is handed on: such a call always has a deadline."""
 
@@ -54,10 +54,10 @@ class Host(Protocol):
     """Answers for the agents and tools at an address."""
 
     async def session(self, reply: Serve, first: bytes, rpc: Any, leaving: asyncio.Event) -> None:
-        """A whole session with one of our agents; it ends soon after `leaving` is set."""
+        """Serve a session with an agent of the bridge; it ends soon after `leaving` is set."""
 
     async def call(self, reply: Handle, body: bytes) -> Respond | Refuse:
-        """One call of one of our tools."""
+        """Serve a call of a tool of the bridge."""
 
 
 class GrpcServer:
@@ -74,7 +74,7 @@ class GrpcServer:
         guard: Guard | None = None,
         activity: Activity | None = None,
     ) -> None:
-        """`guard`: who may call; without one everybody. `activity`: where calls are counted; they are logged anyway."""
+        """`guard` authenticates callers, if there is one. `activity` counts calls; they are logged in any case."""
         self.address = address
         self._dialect = dialect
         self._registry = agent_registry
@@ -124,7 +124,7 @@ class GrpcServer:
     def follow(self, before: GrpcServer) -> None:
         """Answers at the address in the place of the other one, whose listener, nodes and relayed sessions it takes.
 
-        Sessions with the other one's agents stay with these; its `stop` waits for them. Nobody notices anything.
+        Sessions with the agents of the other server continue there; its `stop` waits for them. Clients notice nothing.
         """
         before._registry.replace(self._registry)
         self._registry, self._relays, self._nodes = before._registry, before._relays, before._nodes
@@ -140,11 +140,11 @@ class GrpcServer:
             before._quiet.set()
 
     def join(self, registration: Registration) -> None:
-        """Keeps one of our nodes known at a foreign gateway from now on, until this server stops."""
+        """Keep a node of the bridge registered at another gateway until this server stops."""
         self._chores.append(asyncio.get_running_loop().create_task(self._stay(registration)))
 
     async def stop(self, grace: float) -> None:
-        """Takes no more; turns that run have `grace` seconds, and idle sessions are told goodbye now.
+        """Stop accepting calls; running turns have `grace` seconds, and idle sessions end now.
 
         Where another one took its place, it has sessions left at most, which have so long to end by themselves.
         """
@@ -155,7 +155,7 @@ class GrpcServer:
         for each in self._followed:
             each._leaving.set()
         self._tell()
-        # Canceled before it began, a chore would not say goodbye to its gateway.
+        # If canceled before it began, a task would not deregister from its gateway.
         await asyncio.sleep(0)
         chores, self._chores = self._chores, []
         for chore in chores:
@@ -176,7 +176,7 @@ class GrpcServer:
             self._leaving.set()
 
     async def _clean(self) -> None:
-        """Forgets nodes that were silent for too long."""
+        """Remove nodes without a heartbeat."""
         while True:
             await asyncio.sleep(self._registry.check_every)
             self._registry.expire(time.monotonic())
@@ -184,7 +184,7 @@ class GrpcServer:
             await self._nodes.tidy(self._registry.addresses, self._relays.addresses)
 
     async def _stay(self, registration: Registration) -> None:
-        """Keeps one of our agents known at a foreign gateway, and says goodbye when it is canceled."""
+        """Keep an agent of the bridge registered at another gateway, and deregister it when canceled."""
         known = False
 
         def told(now: bool, why: str) -> None:
@@ -231,9 +231,9 @@ class GrpcServer:
         changed = asyncio.Event()
         self._watchers.add(changed)
         try:
-            # The head goes out now: who reads it knows that nothing is missed from here on.
+            # Send the head now: a caller that has read it misses no later change.
             await rpc.send_initial_metadata(())
-            # Who took this one's place tells the same news.
+            # The subscriber's replacement gets the same changes.
             while (
                 not self._handlers.server._leaving.is_set()
                 and (events := self._registry.events(reply.subscriber)) is not None
@@ -314,7 +314,7 @@ class GrpcServer:
         return ask
 
     async def _dial(self, dial: Dial) -> Decision:
-        """Connects to a node that registers. Nobody else waits for that."""
+        """Connect to a node that registers, without blocking other calls."""
         try:
             outcome = await self._nodes.dial(dial, self._registry.dial_timeout)
         except BaseException:
@@ -333,7 +333,7 @@ class GrpcServer:
         return answer
 
     async def _passed_on(self, forward: Forward, code: grpc.StatusCode, details: str | None, rpc: Any) -> bytes:
-        """A node's own status goes to the caller; one that cannot be reached is forgotten."""
+        """Pass a node's own status on to the caller; forget a node that cannot be reached."""
         if code is grpc.StatusCode.UNAVAILABLE:
             self._registry.lost(forward.node)
             self._tell()
@@ -393,7 +393,7 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
         if endpoint is None:
             return None
 
-        # Each call asks for the server: another one may have taken its place.
+        # Each call looks up the server, as another one may have replaced it.
         async def session(messages: Any, rpc: Any) -> None:
             await self.server.session(endpoint, rpc)
 

@@ -35,7 +35,7 @@ from bridge.runs.task_stream import STATES
 from bridge.server.descriptions import described
 from bridge.server.handler import RequestScope
 from bridge.server.runs import attend
-from bridge.server.wire import PERMIT, WHERE, decoded, response_of
+from bridge.server.wire import SERVED_BY, decoded, response_of
 
 _PLAIN_ENDS = frozenset({FinishReason.STOP, FinishReason.CANCELED})
 _MOST_LISTED = 1000
@@ -43,12 +43,12 @@ _MOST_LISTED = 1000
 
 
 async def serve_task_call(scope: RequestScope) -> web.StreamResponse:
-    """Answer a request by what it says of itself."""
-    where = scope.http[WHERE]
+    """Serve the operation in a request."""
+    where = scope.http[SERVED_BY].details(scope.http)
     scope.context.error_details.update(where)
     wire = await scope.read()
     call = await decoded(_dialect(scope).decode_call, wire, scope.context)
-    await scope.http[PERMIT](call.operation)
+    await scope.http[SERVED_BY].permit(scope.http, call.operation)
     if call.operation is Operation.DESCRIBE:
         agent = described(scope.bridge, scope.route, scope.http, secured=bool(scope.user))
         return response_of(_dialect(scope).encode_own_description(call, agent))
@@ -155,7 +155,7 @@ class Tasks:
 
 
 def _unknown(task_id: str) -> RequestError:
-    """The same for a task of another owner: nobody learns which ids exist."""
+    """Return the same error for a task of another owner, so that it does not reveal which ids exist."""
     return RequestError(f"Task {shortened(task_id)!r} not found.", code=ErrorCode.NOT_FOUND)
 
 
@@ -163,7 +163,7 @@ def _unknown(task_id: str) -> RequestError:
 
 
 async def _run(scope: RequestScope, wire: WireRequest, call: TaskCall) -> web.StreamResponse:
-    """Run what a message asks for, as a new task or as the next run of its task."""
+    """Run the request in a message, as a new task or as the next run of its task."""
     request, caller = await scope.decode(wire)
     tasks, run_id = Tasks(scope), scope.report.run_id
     task_id, previous = run_id, None
@@ -199,7 +199,7 @@ def _plan(scope: RequestScope, request: Request, caller: Caller) -> RunPlan:
 
 
 async def _start(scope: RequestScope, key: RunKey, plan: RunPlan, previous: str | None) -> None:
-    """Queue a run: `previous` is the one before it in its task. A new task joins the list of its owner."""
+    """Queue a run after the run `previous` of its task. A new task is added to the list of its owner."""
     index = scope.bridge.task_index(scope.route, scope.user) if previous is None else None
     plan.previous = previous
     async with AsyncExitStack() as stack:
@@ -259,7 +259,7 @@ async def _cancel(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
 
 
 def _reason(run: TaskStatus) -> FinishReason | RunFailed | None:
-    """Return how a run ended; None while it goes on."""
+    """Return how a run ended; None before its end."""
     end = run.events[-1] if run.events else None
     if isinstance(end, RunFinished):
         return end.reason
@@ -269,7 +269,7 @@ def _reason(run: TaskStatus) -> FinishReason | RunFailed | None:
 async def _start_canceled(scope: RequestScope, tasks: Tasks, task_id: str, runs: Sequence[TaskStatus]) -> RunKey:
     context = runs[-1].context
     assert context.request is not None
-    request = replace(context.request, messages=[], resume=[])
+    request = _dialect(scope).continues(replace(context.request, messages=[], resume=[]), runs)
     plan = _plan(scope, request, Caller(scope.user, scope.report.request_id))
     key = tasks.key(task_id, plan.run_id)
     await scope.bridge.runs.cancel(key)
@@ -299,8 +299,7 @@ async def _push(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
             if not found:
                 raise _no_target(target_id)
         case PushAction.DELETE:
-            if not await targets.delete(target_id):
-                raise _no_target(target_id)
+            await targets.delete(target_id)
     return response_of(_dialect(scope).encode_push_targets(call, found))
 
 

@@ -1,8 +1,7 @@
 """The operation `run` on a durable route: the request starts a stored run, and its response is one reader of it.
 
-The run goes on when this reader leaves, so that it, or another one, may resume: a run that died with its connection
-could never be resumed. Backend timeouts bound the run, and canceling it ends it. A client that names its runs resumes
-by the same request with `Last-Event-ID`.
+The run continues when this reader leaves, so that it, or another one, may resume. Backend timeouts bound the run, and
+canceling it ends it. A client that names its runs resumes by the same request with `Last-Event-ID`.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ async def written(scope: RequestScope, writing: Awaitable[None]) -> None:
         await writing
         return
     except (ConnectionError, TimeoutError):
-        # The client is gone, or does not read: then not even the end of the response could be written.
+        # The client is gone, or does not read, so that not even the end of the response could be written.
         report.status = "left"
     except asyncio.CancelledError:
         report.status = "left"
@@ -144,8 +143,8 @@ async def _pump(
 ) -> None:
     """Write a subscription to its end, with comments while it is silent.
 
-    Raises `ConnectionError` for a client that is gone, `TimeoutError` for one that does not read, `BridgeError` for a
-    log that cannot be read on.
+    Raises `ConnectionError` for a client that is gone, `TimeoutError` for one that does not read, `BridgeError` if the
+    log cannot be read.
     """
     while True:
         if out:

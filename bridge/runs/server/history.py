@@ -13,7 +13,7 @@ from bridge.engine import Bridge, Route
 from bridge.errors import BridgeError, ErrorCode
 from bridge.model import Media, Message, Text, ToolResult, json_text, result_text
 from bridge.model.parts import url_of
-from bridge.pipeline.queued_runs import SHOWN, Kept, own_metadata
+from bridge.pipeline.queued_runs import SHOWN, MessageInfo, own_metadata
 from bridge.runs.server.queued import check_owner
 from bridge.server.attachments import AttachmentService
 from bridge.server.wire import USER, read_request, response_of
@@ -63,7 +63,7 @@ class HistoryHandler:
         return (known[-1], days[known[-1]], len(known) > 1) if known else (None, [], False)
 
     def _at(self, message: Message) -> datetime:
-        return datetime.fromtimestamp(Kept.of(message).at, self._zone)
+        return datetime.fromtimestamp(MessageInfo.of(message).at, self._zone)
 
     async def _entry(self, message: Message, seq: int, owner: str, base: str) -> HistoryMessage:
         files = [await self._file(part, owner, base) for part in message.parts if isinstance(part, Media)]
@@ -78,7 +78,7 @@ class HistoryHandler:
         )
 
     async def _file(self, part: Media, owner: str, base: str) -> HistoryFile | None:
-        """One of ours with a fresh URL; None for what has no URL, or is not there any more."""
+        """Return a file with a fresh URL if the bridge stores it; None if it has no URL or does not exist."""
         url, mime = url_of(part), part.mime or "application/octet-stream"
         location = self._bridge.attachments.find(url) if url else None
         if location is None:
@@ -94,7 +94,7 @@ class HistoryHandler:
 
 def visible(message: Message) -> bool:
     """Return whether people see this message when they read the conversation back."""
-    if SHOWN not in Kept.of(message).views or message.role not in ("user", "assistant", "tool"):
+    if SHOWN not in MessageInfo.of(message).views or message.role not in ("user", "assistant", "tool"):
         return False
     return message.role != "assistant" or bool(text_in(message)) or any(isinstance(p, Media) for p in message.parts)
 

@@ -14,18 +14,18 @@ from bridge.codec import QueuedRunsDialect, QueuedRunsOptions, RunRef, Subscribe
 from bridge.engine import Bridge, Route
 from bridge.errors import ErrorCode, RequestError
 from bridge.framing import sse
-from bridge.pipeline.queued_runs import say
+from bridge.pipeline.queued_runs import store_request
 from bridge.runs import Ownership, RunKey, Subscription, fingerprint
 from bridge.runs.server.durable import cursor_of, reporting, written
 from bridge.server.handler import RequestScope
-from bridge.server.wire import WHERE, response_of
+from bridge.server.wire import SERVED_BY, response_of
 
 _HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache, no-store", "x-accel-buffering": "no"}
 _KEEPALIVE = 15.0
 
 
 def queue_options(route: Route) -> QueuedRunsOptions:
-    """Return the options of a route, or the defaults where its dialect has none of these."""
+    """Return the options of a route, or the defaults if its dialect has none of these."""
     return route.options if isinstance(route.options, QueuedRunsOptions) else QueuedRunsOptions()
 
 
@@ -45,7 +45,7 @@ async def check_owner(bridge: Bridge, route: Route, owner: str, thread: str, *, 
 
 def _dialect(scope: RequestScope) -> QueuedRunsDialect:
     """Return the dialect of the route, with what its errors depend on in the context."""
-    where = scope.http[WHERE]
+    where = scope.http[SERVED_BY].details(scope.http)
     scope.context.error_details.update(where)
     return require(scope.route.dialect, QueuedRunsDialect)
 
@@ -66,7 +66,7 @@ async def serve_start(scope: RequestScope) -> web.StreamResponse:
     await check_owner(bridge, route, key.owner, key.thread_id, make=True)
     first = True
     if await bridge.runs.status(key) is None:
-        first = (await say(bridge.history, key.owner, key.scope, request, key.run_id)).version == 1
+        first = (await store_request(bridge.history, key.owner, key.scope, request, key.run_id)).version == 1
     made = await bridge.runs.start(key, plan, fingerprint(caller.raw_body or b""))
     report.status = "queued"
     run = RunRef(key.thread_id, key.run_id)
@@ -74,7 +74,7 @@ async def serve_start(scope: RequestScope) -> web.StreamResponse:
 
 
 async def serve_cancel(scope: RequestScope) -> web.StreamResponse:
-    """Note that a run shall end, in whatever state it is."""
+    """Request the end of a run in any state."""
     dialect = _dialect(scope)
     run = dialect.decode_cancel(await scope.read())
     key = _key(scope, run)
@@ -112,8 +112,8 @@ async def _pump(
 ) -> None:
     """Write to the end of the run, or until `requested.idle_limit` polls of `seconds` in a row brought nothing.
 
-    Raises `ConnectionError` for a client that is gone, `TimeoutError` for one that does not read, `BridgeError` for a
-    log that cannot be read on.
+    Raises `ConnectionError` for a client that is gone, `TimeoutError` for one that does not read, `BridgeError` if the
+    log cannot be read.
     """
     pause = min(scope.rules.keepalive or _KEEPALIVE, _KEEPALIVE)
     idle, written_at = 0, -_KEEPALIVE

@@ -75,7 +75,7 @@ async def serve_items(scope: RequestScope) -> web.StreamResponse:
 
 
 async def serve_delete(scope: RequestScope) -> web.StreamResponse:
-    """Delete a response. A run that still makes it is canceled; its log goes when it has ended."""
+    """Delete a response. A run that still makes it is canceled; its log is deleted when it has ended."""
     _, answers, stored = await _requested(scope)
     if not await answers.delete(stored.id):
         raise _unknown(stored.id)
@@ -100,7 +100,7 @@ async def serve_cancel_response(scope: RequestScope) -> web.StreamResponse:
 
 
 async def serve_run_or_background(scope: RequestScope) -> web.StreamResponse:
-    """Answer a request with a run, in the background if the client asks for that."""
+    """Answer a request with a run, in the background if the client requests it."""
     request, caller = await scope.decode()
     stored = scope.context.stored_responses
     answers = scope.bridge.answers(scope.route, caller.owner) if stored is not None and stored.background else None
@@ -137,7 +137,7 @@ async def _queue(scope: RequestScope, plan: RunPlan, answers: Answers) -> Stored
 
 
 def _unknown(answer_id: str) -> RequestError:
-    """The same for a response of another owner: nobody learns which ids exist."""
+    """Return the same error for a response of another owner, so that it does not reveal which ids exist."""
     return RequestError(
         f"Response with id {shortened(answer_id)!r} not found.",
         code=ErrorCode.NOT_FOUND,

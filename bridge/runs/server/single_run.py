@@ -3,9 +3,9 @@
 On a durable route the run store knows the running sessions of all processes. On other routes a run lives in the process
 that answers its request, and other workers do not know its session.
 
-A request to stop a session counts as its reader's, so the run ends as canceled: nothing in the request tells one tab
-from another. A superseded run fails with the code `canceled`: its reader did not ask for its end, and some frontends
-keep waiting after an answer that was canceled.
+A request to stop a session is attributed to its reader, so that the run ends as canceled: nothing in the request
+distinguishes tabs. A superseded run fails with the code `canceled`: its reader did not request its end, and some
+frontends keep waiting after an answer that was canceled.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bridge.server.wire import STREAM_HEADERS, USER, read_request, response_of
 from bridge.translation import Writer
 
 _PATIENCE = 30.0
-"""Seconds that a run waits for the one before it to end: longer than a lease, should its process be dead."""
+"""Seconds that a run waits for the end of the previous one: longer than a lease, in case its process is dead."""
 
 
 def _supersedes(route: Route) -> bool:
@@ -75,7 +75,7 @@ class SessionLock:
         return True
 
     def last_events(self) -> list[Event] | None:
-        """Return the events that end the run for its reader; None if nobody requested its end."""
+        """Return the events that end the run for its reader; None if its end was not requested."""
         run, task = self.run, self._task
         if self.superseded is None or run is None:
             return None

@@ -1,4 +1,4 @@
-"""The operations `start` and `status` of tasks: a run is queued, and its client asks for its state by id."""
+"""The operations `start` and `status` of tasks: a run is queued, and its client polls its state by id."""
 
 from __future__ import annotations
 

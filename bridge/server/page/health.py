@@ -1,4 +1,4 @@
-"""The health of the backends, checked when a page asks for it, with a minimum pause."""
+"""The health of the backends, checked when a page requests it, at a limited rate."""
 
 from __future__ import annotations
 

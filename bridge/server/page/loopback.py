@@ -1,4 +1,4 @@
-"""A run of the demo over a wire, for the page: what the demo says is encoded in another dialect and decoded again."""
+"""A run of the demo over a wire, for the page: its events are encoded in another dialect and decoded again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The endpoints of the page: its files, which are the same for everybody, and what only those may see who may call."""
+"""The endpoints of the page: its files, which are public, and data for authenticated callers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Handler = Callable[[web.Request], Coroutine[Any, Any, web.StreamResponse]]
 
 
 def key_of(bridge: Bridge) -> Key | None:
-    """The key of the page as one of the server's; None when it has none of its own."""
+    """Return the page's key in the form of the server's keys; None if it has none of its own."""
     given = bridge.config.server.page_key
     if given is None or not bridge.config.server.has_page:
         return None
@@ -137,7 +137,7 @@ class Page:
     async def _visitor(self, http: web.Request) -> tuple[str, list[Route]]:
         """Return the user and the routes that the key opens. Raises `RequestError` (unauthorized, forbidden)."""
         if http.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-            # A browser says so. It would not let that site read the answer; it shall not even cost anything.
+            # Browsers declare this. That site could not read the answer; nor shall it cause work.
             raise RequestError("Only the page itself may request this.", code=ErrorCode.FORBIDDEN)
         visit = visit_of(http)
         if self._key is not None and not hmac.compare_digest(Keys.digest(visit.key), self._key.digest):
@@ -192,7 +192,7 @@ def _own(handler: Handler) -> Handler:
 
 
 def _described(route: Route) -> dict[str, Any]:
-    """A route as the page shows it; `speaks`: the page can send requests to it."""
+    """Return a route as the page shows it; `speaks`: the page can send requests to it."""
     return {
         "dialect": route.dialect.name,
         "path": route.path,
@@ -205,7 +205,7 @@ def _described(route: Route) -> dict[str, Any]:
 
 
 def script_of(dialect: Dialect) -> bytes | None:
-    """Return the dialect's `page.js`, beside the code of its class; None if there is none."""
+    """Return the dialect's `page.js`, in the folder of its class; None if there is none."""
     package = type(dialect).__module__.rpartition(".")[0]
     return _script_in(package) if package else None
 

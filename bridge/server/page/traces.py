@@ -24,14 +24,14 @@ from bridge.server.page.loopback import wire_beside
 from bridge.server.page.watched import Watched
 
 HEADER = "x-bridge-trace"
-"""The request header by which a page says that it watches this run."""
+"""The request header of a page that watches this run."""
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{22,64}", re.ASCII)  # no fewer than 128 bits
-_MOST = 2 * 2**20  # bytes told of one run
+_MOST = 2 * 2**20  # bytes in the trace of one run
 _TRACES = 16  # at once, in one process
 
 
 class Trace:
-    """The trace of one run. `say` never waits; beyond the limit only the end, and a note of the gap, are added."""
+    """The trace of one run. `say` never waits; beyond the limit, only the end and a note of the gap are added."""
 
     def __init__(self, owner: str) -> None:
         self.owner = owner

@@ -1,4 +1,4 @@
-"""A backend whose calls are told to a trace, put around the real one for one run."""
+"""A backend whose calls are recorded in a trace, wrapped around the real one for one run."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class WatchedCall(WrappedCall):
             raise
         finally:
             if self.inner.sent is not self._sent:
-                # A run that is queued is known when it is asked for.
+                # The id of a queued run is known once it was requested.
                 self._sent = self.inner.sent
                 self._trace.say(
                     "sent", backend=self._backend.name, dialect=self._backend.dialect, **_sent_by(self._sent)

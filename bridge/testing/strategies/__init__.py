@@ -5,9 +5,9 @@ left out by keyword, for dialects that do not support it. `requests()` does the 
 `batches()` cut bytes and lists anywhere. Needs the package `hypothesis`.
 """
 
-from bridge.testing.strategies.answers import Features, answers, nothing
+from bridge.testing.strategies.answers import AnswerFeatures, answers, nothing
 from bridge.testing.strategies.cuts import batches, splits
-from bridge.testing.strategies.requests import Asked, requests, samplings, tools
+from bridge.testing.strategies.requests import RequestFeatures, requests, samplings, tools
 from bridge.testing.strategies.values import (
     ALL_FINISHES,
     ALL_KINDS,
@@ -32,8 +32,8 @@ __all__ = [
     "AWKWARD",
     "MIMES",
     "SNIPPETS",
-    "Asked",
-    "Features",
+    "AnswerFeatures",
+    "RequestFeatures",
     "answers",
     "arguments",
     "batches",

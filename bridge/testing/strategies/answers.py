@@ -1,4 +1,4 @@
-"""Well-formed event streams, as decoders of every temper make them."""
+"""Well-formed event streams, as any decoder might produce them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Features:
+class AnswerFeatures:
     """The features of a stream: the keywords of `answers()`."""
 
     text: bool = True
@@ -100,7 +100,7 @@ class Features:
 def nothing(**wanted: Any) -> dict[str, Any]:
     """Keywords for `answers` that switch everything off but `wanted`: `answers(**nothing(text=True))`."""
     off: dict[str, Any] = {}
-    for name, spec in Features.__dataclass_fields__.items():
+    for name, spec in AnswerFeatures.__dataclass_fields__.items():
         if spec.default is True:
             off[name] = False
     return {**off, "media": (), "finish": (FinishReason.STOP,), **wanted}
@@ -111,7 +111,7 @@ class _Run:
     """The state of one stream that is being made."""
 
     draw: st.DrawFn
-    features: Features
+    features: AnswerFeatures
     builder: Builder
     message: int = 0
     choice: int = 0
@@ -233,7 +233,7 @@ def _merged(draw: Any, first: list[T], second: list[T]) -> list[T]:
 
 
 def _interleaved(run: _Run) -> None:
-    """Texts, or pieces of reasoning, that go on at the same time, in one message or in several."""
+    """Generate texts, or pieces of reasoning, that are open at the same time, in one message or in several."""
     draw, features, builder = run.draw, run.features, run.builder
     allowed = [PartKind.TEXT] * features.text + [PartKind.REASONING] * features.reasoning
     kind = draw(st.sampled_from(allowed))
@@ -264,7 +264,7 @@ def _result(run: _Run) -> None:
     )
 
 
-def _result_parts(features: Features) -> st.SearchStrategy[list[Part]]:
+def _result_parts(features: AnswerFeatures) -> st.SearchStrategy[list[Part]]:
     kinds: list[st.SearchStrategy[Part]] = [features.texts(empty=features.empty_parts).map(Text)]
     if features.result_media and features.media:
         kinds.append(media(features.media, features.sources))
@@ -338,7 +338,7 @@ def _next_choice(run: _Run) -> None:
     run.choice = run.draw(st.integers(0, 2))
 
 
-def _actions(features: Features) -> list[Any]:
+def _actions(features: AnswerFeatures) -> list[Any]:
     table = (
         (features.text, _text),
         (features.reasoning, _reasoning),
@@ -368,7 +368,7 @@ def _end(run: _Run) -> None:
         case "finish":
             reasons = [r for r in FinishReason if r in features.finish]
             if run.has_invalid_calls:
-                # Each dialect has its own way to tell that a limit cut a call off.
+                # Each dialect indicates a call cut off by a limit in its own way.
                 reasons = [r for r in reasons if r not in CUT] or [FinishReason.STOP]
             reason = draw(st.sampled_from(reasons))
             if features.choices and draw(st.booleans()):
@@ -383,8 +383,10 @@ def _end(run: _Run) -> None:
 
 @st.composite
 def answers(draw: st.DrawFn, /, **features: Any) -> list[Event]:
-    """Well-formed streams. The keywords are the fields of `Features`; all is switched on unless it is switched off."""
-    chosen = Features(**features)
+    """Well-formed streams. The keywords are the fields of `AnswerFeatures`; all is switched on unless it is switched
+    off.
+    """
+    chosen = AnswerFeatures(**features)
     made = iter(range(1, 10_000))
     thread = draw(st.sampled_from((None, "thread-1"))) if chosen.head else "thread-1"
     run = _Run(draw, chosen, Builder("run-1", thread, 1_700_000_000.0, lambda prefix: f"{prefix}_{next(made)}"))

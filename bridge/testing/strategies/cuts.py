@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @st.composite
 def splits(draw: Any, data: bytes) -> list[bytes]:
-    """The data in pieces, cut anywhere, some of them empty; `b"".join` gives it back."""
+    """Cut the data anywhere into pieces, some of them empty; `b"".join` restores it."""
     if draw(st.integers(0, 7)) == 0:
         return [data[i : i + 1] for i in range(len(data))]
     positions = sorted(draw(st.lists(st.integers(0, len(data)), max_size=12)))

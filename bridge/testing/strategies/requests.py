@@ -1,4 +1,4 @@
-"""Requests, as fronts of every temper decode them."""
+"""Requests, as any frontend dialect might decode them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestFeatures:
     """The features of a request: the keywords of `requests()`."""
 
     system: bool = True
@@ -91,7 +91,7 @@ def _maybe(wanted: bool, strategy: st.SearchStrategy[T]) -> st.SearchStrategy[T 
     return st.none() | strategy if wanted else st.none()
 
 
-def _parts_said(asked: Asked, role: str) -> st.SearchStrategy[list[Part]]:
+def _parts_said(asked: RequestFeatures, role: str) -> st.SearchStrategy[list[Part]]:
     kinds: list[st.SearchStrategy[Part]] = [asked.texts().map(Text)]
     if role == "user":
         if asked.media:
@@ -107,13 +107,13 @@ def _parts_said(asked: Asked, role: str) -> st.SearchStrategy[list[Part]]:
     return st.lists(st.one_of(kinds), min_size=1, max_size=3)
 
 
-def _message(draw: Any, asked: Asked, role: str, parts: list[Part]) -> Message:
+def _message(draw: Any, asked: RequestFeatures, role: str, parts: list[Part]) -> Message:
     message_id = draw(st.sampled_from((None, "m-1"))) if asked.message_ids else None
     name = draw(_maybe(asked.names, names())) if role != "tool" else None
     return Message(role, parts, message_id, name)
 
 
-def _tool_turn(draw: Any, asked: Asked, turn: int) -> list[Message]:
+def _tool_turn(draw: Any, asked: RequestFeatures, turn: int) -> list[Message]:
     """An assistant that calls, and the results of its calls: one tool message for each."""
     calls: list[Part] = []
     results: list[Message] = []
@@ -128,7 +128,7 @@ def _tool_turn(draw: Any, asked: Asked, turn: int) -> list[Message]:
     return [_message(draw, asked, "assistant", calls), *results]
 
 
-def _messages(draw: Any, asked: Asked) -> list[Message]:
+def _messages(draw: Any, asked: RequestFeatures) -> list[Message]:
     out: list[Message] = []
     heads = ["system"] * asked.system + ["developer"] * asked.developer
     if heads and draw(st.booleans()):
@@ -145,7 +145,7 @@ def _messages(draw: Any, asked: Asked) -> list[Message]:
 
 @cache
 def tools() -> st.SearchStrategy[Tool]:
-    """Tools with and without what they may say besides their name."""
+    """Generate tools with and without their optional fields."""
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     return st.builds(
         Tool, names(), st.none() | texts(), st.sampled_from((None, schema, {})), st.sampled_from((None, True, False))
@@ -160,7 +160,7 @@ def _tool_choice(draw: Any, offered: list[Tool]) -> ToolChoice:
 
 
 def samplings(fields: Collection[str] = tuple(Sampling.__dataclass_fields__)) -> st.SearchStrategy[Sampling]:
-    """Sampling settings within the usual ranges; only these `fields` are ever said."""
+    """Generate sampling settings within the usual ranges; only these `fields` are ever set."""
     return _samplings(tuple(fields))
 
 
@@ -181,8 +181,10 @@ def _samplings(fields: tuple[str, ...]) -> st.SearchStrategy[Sampling]:
 
 @st.composite
 def requests(draw: st.DrawFn, /, **asked: Any) -> Request:
-    """Requests as a front decodes them; they end with a user's message. The keywords are the fields of `Asked`."""
-    chosen = Asked(**asked)
+    """Generate requests as a front decodes them; they end with a user's message. The keywords are the fields of
+    `RequestFeatures`.
+    """
+    chosen = RequestFeatures(**asked)
     request = Request(_messages(draw, chosen), stream=draw(st.booleans()))
     if chosen.tools and draw(st.booleans()):
         request.tools = draw(st.lists(tools(), min_size=1, max_size=2, unique_by=lambda t: t.name))

@@ -1,4 +1,4 @@
-"""Values that stand in streams and requests: awkward texts, JSON, arguments as models write them, media, failures."""
+"""Values in streams and requests: awkward texts, JSON, arguments as models write them, media, failures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ALL_KINDS = tuple(MediaKind)
 """Every kind of media."""
 
 ALL_SOURCES: tuple[type, ...] = (Url, Inline, FileRef)
-"""Every way to say where a medium's bytes are."""
+"""Every kind of source of a medium."""
 
 ALL_FINISHES = (
     FinishReason.STOP,
@@ -59,7 +59,7 @@ MIMES = {
 
 @cache
 def texts(*, empty: bool = True, awkward: bool = True, max_size: int = 12) -> st.SearchStrategy[str]:
-    """Valid Unicode of every temper; without `awkward`, letters and spaces only."""
+    """Generate valid Unicode of all kinds; without `awkward`, letters and spaces only."""
     least = 0 if empty else 1
     if not awkward:
         return st.text("abc XYZ.", min_size=least, max_size=max_size)
@@ -125,7 +125,7 @@ def media(
     mime: bool = True,
     filename: bool = True,
 ) -> st.SearchStrategy[Media]:
-    """Media; `mime` and `filename` are said or not, unless switched off."""
+    """Generate media; `mime` and `filename` are optional, and never set if switched off."""
     return _media_of(tuple(k for k in ALL_KINDS if k in kinds), tuple(source_kinds), mime, filename)
 
 

@@ -34,7 +34,7 @@ from bridge.codec.redact import masked
 from bridge.errors import BY_STATUS
 from bridge.model import Builder
 from dialect_ollama import asking
-from dialect_ollama.answering import AnswerEncoder, assembled, hear, refusal_of
+from dialect_ollama.answering import AnswerEncoder, assembled, decode_object, refusal_of
 
 _NO_FIELD = "the wire has no field for it"
 _AS_TEXT = "a link or JSON in the content"
@@ -124,7 +124,7 @@ class Ollama(ObjectDialect, ModelsDialect):
         failure = refusal_of(events[-1])
         return self.encode_error(failure) if failure else json_response(dumps(assembled(events, context)))
 
-    def say(self, event: Event) -> dict[str, Any] | None:
+    def encode_event(self, event: Event) -> dict[str, Any] | None:
         return {"error": event.error.message} if isinstance(event, RunFailed) else None
 
     def encode_models(self, models: Sequence[ModelInfo]) -> WireResponse:
@@ -141,8 +141,8 @@ class Ollama(ObjectDialect, ModelsDialect):
     def encode_request(self, request: Request, context: Context) -> WireRequest:
         return json_request("/chat", dumps(asking.encoded(request, context)))
 
-    def hear(self, said: Node, builder: Builder) -> None:
-        hear(said, builder)
+    def decode_object(self, node: Node, builder: Builder) -> None:
+        decode_object(node, builder)
 
     def decode_error(self, wire: WireResponse) -> Failure:
         failure = super().decode_error(wire)

@@ -195,13 +195,13 @@ def assembled(events: Sequence[Event], context: Context) -> Wire:
     return {**said[-1], "message": whole}
 
 
-def hear(said: Node, builder: Builder) -> None:
-    """Tell the builder what one object of an answer, or a whole answer, says."""
-    if (error := said.string("error")) is not None:
+def decode_object(node: Node, builder: Builder) -> None:
+    """Pass the content of one object of a stream, or of a whole answer, to the builder."""
+    if (error := node.string("error")) is not None:
         builder.fail(Failure(ErrorCode.BACKEND_ERROR, masked(error)))
         return
-    builder.begin(model=said.string("model"))
-    message = said.object("message")
+    builder.begin(model=node.string("model"))
+    message = node.object("message")
     if message is not None:
         if thinking := message.string("thinking"):
             builder.flow(0, PartKind.REASONING, thinking)
@@ -215,9 +215,9 @@ def hear(said: Node, builder: Builder) -> None:
             arguments = function.object("arguments")
             builder.delta(number, arguments_of(arguments.value) if arguments else "{}")
             builder.end_part(number)
-    if said.boolean("done"):
-        counts = (said.integer("prompt_eval_count", least=0), said.integer("eval_count", least=0))
+    if node.boolean("done"):
+        counts = (node.integer("prompt_eval_count", least=0), node.integer("eval_count", least=0))
         if any(count is not None for count in counts):
             builder.usage(ev.UsageReported(*counts))
-        builder.finish(FinishReason.LENGTH if said.string("done_reason") == "length" else FinishReason.STOP)
+        builder.finish(FinishReason.LENGTH if node.string("done_reason") == "length" else FinishReason.STOP)
         builder.end()

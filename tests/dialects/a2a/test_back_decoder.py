@@ -160,6 +160,19 @@ def test_two_calls_that_wait_are_two_questions() -> None:
     assert notes["a2a"]["notes"]["call"] == ["c2", "approve"]
 
 
+def test_a_call_that_another_bridge_waits_for() -> None:
+    said = status("INPUT_REQUIRED", "The result is needed.")
+    call = {"name": "clock", "args": {"zone": "UTC", "n": 3.0}}
+    waits = [{"id": "c1", "reason": "tool_result", "callId": "c1", "call": call}]
+    said["statusUpdate"]["status"]["message"]["metadata"] = {"interrupts": waits}
+    answer = read(said)
+    assert [(c.call_id, c.name, json.loads(c.arguments)) for c in answer.calls] == [("c1", "clock", call["args"])]
+    (asked,) = answer.interrupts
+    assert (asked.interrupt_id, asked.reason, asked.call_id) == ("c1", "tool_result", "c1")
+    notes = asked.extras["a2a"]["notes"]  # type: ignore[index]
+    assert (notes["taskId"], notes["call"], "named" in notes) == ("t1", ["c1", "clock"], False)
+
+
 def test_a_task_that_goes_on_does_not_repeat_what_it_said_before_its_question() -> None:
     asked = read(artifact("Let me see. "), status("INPUT_REQUIRED", "Where?")).interrupts[0]
     answer = [Resume("t1", "resolved", "Oslo", extras=asked.extras)]

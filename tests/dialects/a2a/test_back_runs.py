@@ -72,6 +72,11 @@ def test_a_card_that_cannot_be_had_ends_the_run() -> None:
         ({"supportedInterfaces": [{"url": "grpc:9", "protocolBinding": "GRPC"}]}, "names no interface"),
         ({"supportedInterfaces": [{"url": "http://[", "protocolBinding": "JSONRPC"}]}, "names no interface"),
         ({"supportedInterfaces": 7, "url": 7}, "names no interface"),
+        ({"url": "javascript:alert(1)"}, "names no interface"),
+        (
+            {"supportedInterfaces": [{"url": 1}] * 64 + [{"url": "/", "protocolBinding": "JSONRPC"}]},
+            "names no interface",
+        ),
     ],
 )
 def test_a_card_that_names_no_way_to_call_says_so(card: Any, word: str) -> None:

@@ -19,6 +19,7 @@ from bridge.model import (
     Media,
     MediaKind,
     PartKind,
+    Text,
     ToolCall,
     UsageReported,
 )
@@ -209,6 +210,21 @@ def test_a_call_that_waits_is_told_to_clients_of_google_adk() -> None:
         "data": {"id": "c1", "name": "approve", "args": {"amount": 5}},
         "metadata": {"adk_type": "function_call", "adk_is_long_running": True},
     }
+
+
+def test_a_call_of_the_client_is_waited_for() -> None:
+    builder = made()
+    builder.add(0, ToolCall("c0", "search", "{}"))
+    builder.result("c0", [Text("found")])
+    builder.add(0, ToolCall("c1", "approve", '{"amount": 5}'))
+    builder.finish()
+    builder.end()
+    last = told(builder.take())[-1]["statusUpdate"]
+    assert last["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    call = {"name": "approve", "args": {"amount": 5}}
+    waits = [{"id": "c1", "reason": "tool_result", "callId": "c1", "call": call}]
+    assert last["status"]["message"]["metadata"] == {"interrupts": waits}
+    assert "metadata" not in last
 
 
 # ---------------------------------------------------------------------- what is beside the text

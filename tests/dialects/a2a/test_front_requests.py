@@ -52,6 +52,8 @@ def test_a_talk_that_has_no_name_gets_one() -> None:
         ({"url": "data:image/gif;base64,AAAA"}, Media(MediaKind.IMAGE, Inline("AAAA"), "image/gif")),
         ({"data": {"a": 3.0, "b": [1.5]}}, Data({"a": 3, "b": [1.5]})),
         ({"data": None}, Data(None)),
+        ({"text": "Hi", "raw": None, "url": None, "data": None, "metadata": None}, Text("Hi")),
+        ({"text": None, "data": {"a": 1}}, Data({"a": 1})),
         ({"text": "I think", "metadata": {"adk_thought": True}}, Text("I think")),
     ],
 )
@@ -189,6 +191,8 @@ def test_an_answer_has_the_id_of_its_call(known: Any) -> None:
     [
         ("SendMessage", NEW, ["1.0"], False),
         ("SendMessage", {"a2a-version": "1.1"}, ["1.0"], False),
+        ("SendMessage", {"a2a-version": "1.0.2"}, ["1.0"], False),
+        ("message/send", {"a2a-version": "0.3.0"}, ["0.3"], False),
         ("SendMessage", {}, ["1.0"], True),
         ("SendMessage", {}, ["1.0", "0.3"], True),
         ("SendMessage", {"a2a-version": "2.0"}, ["1.0"], True),

@@ -77,6 +77,35 @@ async def test_a_question_and_its_answer_are_one_task(durable: str) -> None:
     assert [each["messageId"] for each in last["history"]] == ["two"]
 
 
+@pytest.mark.parametrize("scene", ["tool", "tools"])
+async def test_a_task_that_needs_the_result_of_a_call_waits_for_it(durable: str, scene: str) -> None:
+    asked = await say(durable, scene)
+    assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    waits = asked["status"]["message"]["metadata"]["interrupts"]
+    assert {each["reason"] for each in waits} == {"tool_result"}
+    assert waits[0]["call"] == {"name": "get_weather", "args": {"city": "Paris"}}
+    assert 'get_weather({"city":"Paris"})' in asked["status"]["message"]["parts"][0]["text"]
+    results = [
+        {"data": {"id": each["callId"], "response": {"temp": 21}}, "metadata": {"adk_type": "function_response"}}
+        for each in waits
+    ]
+    if len(results) > 1:
+        for some in ("21", results[0]):
+            early = await rpc(durable, "SendMessage", {"message": message(some, taskId=asked["id"])})
+            assert code(early) == -32602
+            assert all(each["callId"] in early["error"]["message"] for each in waits)
+    answered = await say(durable, *results, taskId=asked["id"])
+    assert (answered["id"], answered["status"]["state"]) == (asked["id"], "TASK_STATE_COMPLETED")
+    assert "21" in json.dumps(answered["artifacts"][-1])
+
+
+async def test_a_text_is_the_result_of_the_only_call_that_waits(durable: str) -> None:
+    asked = await say(durable, "tool")
+    answered = await say(durable, "21 degrees", taskId=asked["id"])
+    assert answered["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert "21 degrees" in json.dumps(answered["artifacts"])
+
+
 async def test_the_stream_of_an_answer_to_a_question(durable: str) -> None:
     asked = await say(durable, "interrupt")
     said = await stream(durable, send("yes", method="SendStreamingMessage", taskId=asked["id"]))
@@ -319,8 +348,12 @@ async def test_a_task_that_works_is_canceled_for_all_who_read_it(tmp_path: Path)
 async def test_a_task_that_waits_is_canceled_without_a_run(durable: str) -> None:
     asked = await say(durable, "interrupt")
     reply = await ask("POST", f"{durable}/tasks/{asked['id']}:cancel", b"{}", NEW)
-    assert reply.json["status"]["state"] == "TASK_STATE_CANCELED"
+    assert (reply.json["id"], reply.json["status"]["state"]) == (asked["id"], "TASK_STATE_CANCELED")
+    assert reply.json["status"]["timestamp"] >= asked["status"]["timestamp"]
     assert reply.json["artifacts"] == asked["artifacts"]
+    assert (await rpc(durable, "GetTask", {"id": asked["id"]}))["result"] == reply.json
+    (listed,) = (await rpc(durable, "ListTasks", {"includeArtifacts": True}))["result"]["tasks"]
+    assert listed == reply.json
     assert code(await rpc(durable, "SendMessage", {"message": message("yes", taskId=asked["id"])})) == -32004
 
 

@@ -342,7 +342,7 @@ async def test_events_without_ids_cannot_be_gone_on_from() -> None:
         assert fold(await events_of(backend)).text == SAID
         server.reads = [server.streams(bare[:700])]
         failure = failure_in(await events_of(backend))
-        assert "do not say where to go on" in failure.message
+        assert "have no ids to resume from" in failure.message
         assert len(server.cursors) == 2
 
 

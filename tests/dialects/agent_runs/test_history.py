@@ -17,7 +17,7 @@ import pytest
 
 from bridge.model import Message, Reasoning, Text, ToolCall, ToolResult
 from bridge.pipeline import memory
-from bridge.pipeline.queued_runs import Kept
+from bridge.pipeline.queued_runs import MessageInfo
 from bridge.runs.server.history import visible
 from bridge.stores import Conversation
 from tests.server.harness import FakeBackend, fake_backend, serving
@@ -131,7 +131,7 @@ def test_what_can_be_seen() -> None:
     assert not seen("assistant", Reasoning("x"), call)
     assert seen("assistant", Text("x"), call)
     assert not visible(Message("user", [Text("x")]))
-    assert Kept.of(Message("user", [])).views == ()
+    assert MessageInfo.of(Message("user", [])).views == ()
 
 
 async def test_a_backend_may_say_more_of_its_messages(engine: Engine, tmp_path: Path, backend: FakeBackend) -> None:
@@ -174,7 +174,7 @@ async def test_who_sees_what_was_said(engine: Engine, tmp_path: Path) -> None:
         history = engine.history()
         kept = await history.load("alice", BASE, THREAD)
         assert kept is not None
-        hidden = [m for m in kept.messages if "ui.history" not in Kept.of(m).views]
+        hidden = [m for m in kept.messages if "ui.history" not in MessageInfo.of(m).views]
         assert [m.role for m in hidden] == ["system"]
         assert any(isinstance(part, Reasoning) for m in kept.messages for part in m.parts)
         await bob.run("text", "run-b", threadId="bobs")

@@ -656,7 +656,7 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: _content("text").set_image_url("u"), "expected a content of type image"),
     (lambda: _content("data").set_data([1]), "data: expected a dict, got a list"),  # type: ignore[arg-type]
     (lambda: _content("data").add_data_delta("x"), "data: expected a dict, got a string"),  # type: ignore[arg-type]
-    (lambda: _content("data").set_data({"a": {1}}), "data: expected what JSON can say"),
+    (lambda: _content("data").set_data({"a": {1}}), "data: expected a JSON value"),
     (lambda: _content("text").set_text(5), "text: expected a string, got a number"),  # type: ignore[arg-type]
     (lambda: _content("file").set_file(file_url=5), "file_url: expected a string"),  # type: ignore[arg-type]
     (lambda: _message().content_completed(0), "index: this message has 0 contents, got 0"),

@@ -223,6 +223,13 @@ def test_the_only_agent_need_not_be_named() -> None:
     drive.gets({"agents": [{"id": "a1"}]})
     assert drive.asked() == "GET /sessions/?agent_id=a1"
     assert Drive(Request([user()], thread_id="t1"), agent_id=None, memo=drive.memo).asked().endswith("agent_id=a1")
+    gone = Drive(Request([user()], thread_id="t2"), agent_id=None, memo=drive.memo)
+    assert gone.asked().startswith("GET /sessions/")
+    assert gone.run.refused(refusal(404)), "another user may have asked before"
+    assert gone.asked() == "GET /agent/"
+    gone.gets({"agents": [{"id": "b1"}]})
+    assert gone.asked().endswith("agent_id=b1")
+    assert not gone.run.refused(refusal(404))
     several = Drive(Request([user()], thread_id="t1"), agent_id=None)
     several.run.next()
     with pytest.raises(BackendError, match="2 agents for this user: expected one, or the option agent_id"):
@@ -233,7 +240,7 @@ def test_the_only_agent_need_not_be_named() -> None:
 def test_a_session_without_a_name_is_no_session(body: Any) -> None:
     drive = Drive(Request([user()]), named=False)
     drive.run.next()
-    with pytest.raises(BackendError, match="did not name it"):
+    with pytest.raises(BackendError, match="without an id"):
         drive.gets(body, 201)
 
 
@@ -350,12 +357,12 @@ def test_a_new_message_gives_up_the_reply_that_waits() -> None:
 def test_an_answer_to_what_is_not_asked_is_a_conflict() -> None:
     request = Request([user()], thread_id="t1", resume=[Resume("01234567_other", "resolved")])
     for history in ([waiting(QUESTION)], [{"role": "user", "content": []}]):
-        with pytest.raises(RequestError, match="does not wait for") as caught:
+        with pytest.raises(RequestError, match="no longer waiting for") as caught:
             Drive(request).found(*history)
         assert caught.value.code is ErrorCode.CONFLICT
     drive = Drive(request)
     drive.gets({"sessions": []})
-    with pytest.raises(RequestError, match="does not wait for"):
+    with pytest.raises(RequestError, match="no longer waiting for"):
         drive.gets({"session_id": "s1"}, 201)
 
 

@@ -105,8 +105,8 @@ def test_unknown_fields_are_skipped() -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"\x0a\x05ab", "field 1 is cut: 5 bytes expected, 2 left"),
-        (b"\x0a", "a number is cut"),
+        (b"\x0a\x05ab", "field 1 is truncated: 5 bytes expected, 2 left"),
+        (b"\x0a", "a number is truncated"),
         (b"\x00\x01", "number 0"),
         (b"\x0b", "unknown wire type 3"),
         (b"\xff" * 11, "a number is truncated or too long"),

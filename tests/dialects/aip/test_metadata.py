@@ -141,16 +141,16 @@ async def test_without_traces_there_is_no_trace() -> None:
     [
         (
             {"headers": {"grpc-timeout": "1S"}},
-            "backends.it.headers.grpc-timeout: grpc-timeout is gRPC's own and cannot",
+            "backends.it.headers.grpc-timeout: grpc-timeout is set by gRPC and cannot",
         ),
-        ({"headers": {"User-Agent": "me"}}, "backends.it.headers.User-Agent: user-agent is gRPC's own"),
+        ({"headers": {"User-Agent": "me"}}, "backends.it.headers.User-Agent: user-agent is set by gRPC"),
         ({"headers": {"x-data-bin": "AAA="}}, "backends.it.headers.x-data-bin: names that end in -bin hold bytes"),
         ({"headers": {"x!": "a"}}, 'backends.it.headers["x!"]: gRPC allows letters, digits, _, - and . in a name'),
         (
             {"headers": {"x-name": "J\u00f6rg"}},
             "backends.it.headers.x-name: gRPC allows printable ASCII characters only",
         ),
-        ({"forward_headers": ["x-a", "grpc-status"]}, "backends.it.forward_headers[1]: grpc-status is gRPC's own"),
+        ({"forward_headers": ["x-a", "grpc-status"]}, "backends.it.forward_headers[1]: grpc-status is set by gRPC"),
         ({"api_key": "schl\u00fcssel"}, "backends.it.api_key: gRPC allows printable ASCII characters only"),
     ],
 )

@@ -192,7 +192,7 @@ async def test_a_caller_who_does_not_read_holds_up_nobody(monkeypatch: pytest.Mo
         asked = await agent.receive_inquiry()
         while await agent.submit_feedback(asked.session_id, "client", "x" * 100_000):
             pass
-        with pytest.raises(grpc.aio.AioRpcError, match="The answers are not read"):
+        with pytest.raises(grpc.aio.AioRpcError, match="The caller does not read the answers"):
             await peers.rest(call)
 
 
@@ -278,7 +278,7 @@ async def test_the_words_of_a_gateway_reach_the_program() -> None:
         )  # fmt: skip
         with pytest.raises(RuntimeError, match="start"):
             await Agent(address(), "c").register_to_gateway(gateway.address)
-        with pytest.raises(RuntimeError, match="started already"):
+        with pytest.raises(RuntimeError, match="has already been started"):
             await one.start()
         with pytest.raises(ValueError, match="create_agent_client"):
             await one.submit_inquiry("unknown", "b", "hi")

@@ -162,7 +162,7 @@ async def test_who_stops_says_goodbye_to_sessions_of_all_configurations(tmp_path
         (
             ("bridge",),
             {"mode": "agent", "gateway": "127.0.0.1:1"},
-            "registers at another gateway: that takes",
+            "registers at another gateway: a change needs",
         ),
         (("bridge", "chat"), {}, "agent_id chat belongs to a node that is registered at"),
     ],

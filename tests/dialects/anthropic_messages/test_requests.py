@@ -186,7 +186,12 @@ def test_a_format_for_the_answer() -> None:
         ({"max_tokens": None}, "max_tokens: required"),
         ({"max_tokens": "9"}, r"max_tokens: expected a number, got '9'"),
         ({"max_tokens": -1}, "max_tokens: expected a number of at least 0"),
-        ({"messages": []}, "messages: expected at least one message"),
+        ({"messages": []}, "messages: expected at least one message, got an empty list"),
+        ({"tool_choice": {"type": "any"}}, "tool_choice: requires a tool call, but the request has no tools"),
+        (
+            {"tools": [{"name": "f", "input_schema": {}}], "tool_choice": {"type": "tool", "name": "g"}},
+            "tool_choice: expected the name of a tool of the request, got 'g'",
+        ),
         ({"messages": "Hi"}, "messages: expected a list, got 'Hi'"),
         (
             {"messages": [{"role": "tool", "content": "x"}]},
@@ -477,7 +482,7 @@ def test_media_go_in_and_inside_results(media: Media, block: Any) -> None:
 )
 def test_media_that_have_no_block(media: Media) -> None:
     conversation = foreign(Message("user", [Text("x"), media]))
-    with pytest.raises(Unsupported, match=r"messages\[0\].content\[1\]: this backend takes no") as caught:
+    with pytest.raises(Unsupported, match=r"messages\[0\].content\[1\]: this backend accepts no") as caught:
         sent(conversation)
     assert caught.value.failure.param == "messages[0].content[1]"
     context = back({"unsupported_media": "text"})

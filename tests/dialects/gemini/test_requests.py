@@ -143,6 +143,14 @@ def test_arguments_and_responses_are_the_users() -> None:
         (user(tools=[{"functionDeclarations": [{}]}]), "tools[0].functionDeclarations[0].name"),
         (user(tools=[{"googleSearch": 1}]), "tools[0].googleSearch"),
         (user(toolConfig={"functionCallingConfig": {"mode": "MAYBE"}}), "toolConfig.functionCallingConfig.mode"),
+        (user(toolConfig={"functionCallingConfig": {"mode": "ANY"}}), "toolConfig.functionCallingConfig"),
+        (
+            user(
+                tools=[{"functionDeclarations": [{"name": "f"}]}],
+                tool_config={"function_calling_config": {"mode": "ANY", "allowed_function_names": ["g"]}},
+            ),
+            "tool_config.functionCallingConfig",
+        ),
         (user(systemInstruction={"parts": [{"inlineData": {}}]}), "systemInstruction.parts[0].text"),
         (user(safetySettings=["x"]), "safetySettings[0]"),
     ],

@@ -17,7 +17,7 @@ from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.errors import BridgeError, RequestError
 from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Event, fold, verify
-from bridge.model.surrogates import mend
+from bridge.model.surrogates import repair
 
 from . import strategies as our
 from .helpers import back, decode, encode, front
@@ -183,4 +183,4 @@ def test_surrogates_are_generated_at_all() -> None:
     """The strategy must be able to make them, or the properties above would prove less than they say."""
     with pytest.raises(UnicodeEncodeError):
         "\ud800".encode()
-    assert mend("\ud800") == "\ufffd"
+    assert repair("\ud800") == "\ufffd"

@@ -415,6 +415,7 @@ def user(*parts: Any) -> list[Any]:
     return [{"role": "user", "content": list(parts)}]
 
 
+USER = [{"role": "user", "content": "x"}]
 BAD: list[tuple[Any, str | None, str]] = [
     (b"", None, "empty"),
     (b"{", None, "not valid JSON"),
@@ -425,6 +426,18 @@ BAD: list[tuple[Any, str | None, str]] = [
     ({"model": "m"}, "messages", "required, expected a list"),
     ({"model": "m", "messages": []}, "messages", "at least one message"),
     ({"model": "m", "messages": {}}, "messages", "expected a list, got an object"),
+    ({"model": "m", "messages": USER, "tool_choice": "required"}, "tool_choice", "the request has no tools"),
+    ({"model": "m", "messages": USER, "function_call": {"name": "f"}}, "function_call", "the request has no tools"),
+    (
+        {
+            "model": "m",
+            "messages": USER,
+            "tools": [{"type": "function", "function": {"name": "f"}}],
+            "tool_choice": {"type": "function", "function": {"name": "g"}},
+        },
+        "tool_choice",
+        "a tool of the request, got 'g'",
+    ),
     (asked(["x"]), "messages[0]", "expected an object"),
     (asked([{"content": "x"}]), "messages[0].role", "required"),
     (asked([{"role": "robot", "content": "x"}]), "messages[0].role", "one of assistant, developer"),

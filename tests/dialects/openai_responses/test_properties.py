@@ -13,7 +13,7 @@ from bridge.codec import Outline, WireResponse, outline, project
 from bridge.dialects.openai_responses import dialect
 from bridge.errors import BridgeError, RequestError
 from bridge.model import Event, RunFailed, fold, verify
-from bridge.model.surrogates import mend
+from bridge.model.surrogates import repair
 from tests.strategies import answers, json_values, requests, texts
 
 from .helpers import assembled, back, decode, decode_events, emitted, encode, frames, front, parse, request, sent
@@ -185,6 +185,6 @@ def said(messages: list[Any]) -> list[Any]:
 
 def test_surrogates_are_generated_at_all() -> None:
     """The strategy must be able to make them, or the properties above would prove less than they say."""
-    assert mend("\ud83d") == "\ufffd"
+    assert repair("\ud83d") == "\ufffd"
     got = fold(decode_events(*({"type": "response.output_text.delta", "delta": d} for d in ("\ud83d", "\ude00"))))
     assert got.text == "\U0001f600"

@@ -89,7 +89,7 @@ export class Turn {
   // `errors`: where the pages about error codes are.
   end(errors) {
     const { code } = this.run;
-    const about = code && el("a", { href: `${errors}${code}.md`, target: "_blank", rel: "noreferrer" }, code);
+    const about = code && el("a", { href: `${errors}${code}.md`, target: "_blank", rel: "noreferrer" }, `${code}: ${t("check")}`);
     if (about) this._body.querySelector(".error")?.append(" ", about, aboutError(code) && ` ${aboutError(code)}`);
     this.node.dataset.state = this.run.state;
     if (!this._body.childNodes.length && this.run.state === "done")

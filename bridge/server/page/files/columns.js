@@ -113,8 +113,14 @@ function ofFrame(text, head) {
   } catch {
     return { kind: head || named || data.trim().slice(0, 80), text: "", body: data && head ? [cut(data)] : null };
   }
-  const kind = head || value?.type || named || value?.object?.split?.(".").pop() || "{ }";
+  const kind = head || value?.type || named || value?.object?.split?.(".").pop() || nameIn(value) || "{ }";
   return { kind, text: head ? "" : wordsIn(SAYS, value) || wordsIn(IS, value), body: coloured(JSON.stringify(value, null, 2)) };
+}
+
+// The first key that holds more than a word, for frames that name no kind: `candidates`, `statusUpdate` (in JSON-RPC).
+function nameIn(value) {
+  const inner = value?.result ?? value;
+  return Object.keys(inner ?? {}).find((key) => inner[key] !== null && typeof inner[key] === "object");
 }
 
 const SAYS = /^(delta|text|content|reasoning_content|reasoning|arguments|partial_json|thinking|message|name)$/;

@@ -165,7 +165,7 @@ function busy(run) {
   page.busy = run;
   $("log").setAttribute("aria-busy", run ? "true" : "false");
   $("stop").hidden = !run;
-  $("send").disabled = Boolean(run);
+  $("send").hidden = Boolean(run);
   if (!run && document.activeElement === document.body) $("say").focus();
 }
 

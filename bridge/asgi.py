@@ -23,6 +23,8 @@ from bridge.engine import Bridge
 from bridge.errors import ConfigError
 from bridge.server.app import CANCELS, STATE, make_app
 
+__all__ = ["ASGIApp", "app"]
+
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -34,7 +36,7 @@ _ANY_HEADER = 32 + zlib.MAX_WBITS
 """For zlib: a header of gzip or of deflate."""
 
 
-def make_asgi_app(bridge: Bridge) -> ASGIApp:
+def app(bridge: Bridge) -> ASGIApp:
     """Return an ASGI application that serves all routes of `bridge`; its lifespan opens and closes the bridge.
 
     Raises `ConfigError` for a route over gRPC, which no ASGI server carries.
@@ -183,7 +185,7 @@ class _Connection:
 
 
 def _pieces(data: bytes, inflate: zlib._Decompress | None) -> Iterator[bytes]:
-    """The data, inflated where it is compressed: in pieces, since a few bytes may stand for many."""
+    """Yield the data, decompressed if necessary: in chunks, since a few bytes may expand to many."""
     if inflate is None:
         yield data
         return
