@@ -23,7 +23,7 @@ from bridge.engine import Bridge
 from bridge.errors import ConfigError
 from bridge.server.app import CANCELS, STATE, make_app
 
-__all__ = ["ASGIApp", "app"]
+__all__ = ["ASGIApp", "Message", "Receive", "Send", "app"]
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

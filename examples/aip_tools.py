@@ -19,8 +19,9 @@ import sys
 from collections.abc import AsyncIterator
 
 from openai import AsyncOpenAI
+from openai.types.chat import ChatCompletionMessageParam
 
-from bridge import Bridge, Request, Text, ToolCall
+from bridge import Bridge, Request, Text, ToolCall, ToolResult
 from bridge.dialects.aip import Agent, Tool
 from bridge.server import running
 from bridge.testing import free_port
@@ -50,7 +51,7 @@ async def the_tool(gateway: str) -> AsyncIterator[Tool]:
 async def ask(url: str, gateway: str) -> None:
     """Ask one question with two clients, neither of which knows the tool."""
     async with AsyncOpenAI(base_url=f"{url}/v1", api_key="unused") as client:
-        question = {"role": "user", "content": QUESTION}
+        question: ChatCompletionMessageParam = {"role": "user", "content": QUESTION}
         answer = await client.chat.completions.create(model="any", messages=[question])
         print("chat client:", answer.choices[0].message.content)
 
@@ -64,9 +65,8 @@ async def ask(url: str, gateway: str) -> None:
 
 async def model(request: Request) -> AsyncIterator[ToolCall | str]:
     """A model that calls the offered tool and reports the result."""
-    last = request.messages[-1]
-    if last.role == "tool":
-        result = last.parts[0]
+    result = request.messages[-1].parts[0]
+    if isinstance(result, ToolResult):
         yield f"It is {''.join(part.text for part in result.parts if isinstance(part, Text))}."
     else:
         names = [tool.name for tool in request.tools or ()]

@@ -8,10 +8,12 @@ BRIDGE_URL names another server than http://127.0.0.1:8080, BRIDGE_API_KEY the k
 """
 
 import os
+from typing import Any
 
 from openai import OpenAI
+from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
 
-WEATHER = {
+WEATHER: ChatCompletionFunctionToolParam = {
     "type": "function",
     "function": {
         "name": "get_weather",
@@ -25,18 +27,20 @@ def main() -> None:
     with OpenAI(base_url=f"{base}/v1", api_key=os.environ.get("BRIDGE_API_KEY", "unused")) as client:
         print("models:", [model.id for model in client.models.list()])
 
-        question = {"role": "user", "content": "reasoning"}
+        question: ChatCompletionMessageParam = {"role": "user", "content": "reasoning"}
         for chunk in client.chat.completions.create(model="demo", messages=[question], stream=True):
             delta = chunk.choices[0].delta
             print(getattr(delta, "reasoning_content", None) or delta.content or "", end="")
         print()
 
         # A tool call, its result, and the answer that follows.
-        conversation = [{"role": "user", "content": "tool"}]
+        conversation: list[ChatCompletionMessageParam] = [{"role": "user", "content": "tool"}]
         asked = client.chat.completions.create(model="demo", messages=conversation, tools=[WEATHER]).choices[0].message
-        call = asked.tool_calls[0]
-        print("calls:", call.function.name, call.function.arguments)
-        conversation += [asked, {"role": "tool", "tool_call_id": call.id, "content": "sunny, 21 C"}]
+        for call in asked.tool_calls or ():
+            if call.type == "function":
+                print("calls:", call.function.name, call.function.arguments)
+                said: Any = asked.to_dict()
+                conversation += [said, {"role": "tool", "tool_call_id": call.id, "content": "sunny, 21 C"}]
         answer = client.chat.completions.create(model="demo", messages=conversation, tools=[WEATHER])
         print("says:", answer.choices[0].message.content)
 

@@ -8,7 +8,7 @@ from bridge.model import HistoryMode
 _NO_FIELD = "the protocol has no field for it"
 _REASONING = "dropped without option reasoning: status"
 _TOOLS = "dropped without option tools: status"
-_CALLS = "what a task waits for, in metadata; calls of the backend's own tools only with option tools: status"
+_CALLS = "pending calls in the metadata of the task; other calls only with option tools: status"
 _METADATA = "dropped without backend option metadata"
 
 CAPABILITIES = Capabilities(

@@ -333,7 +333,7 @@ class A2ADecoder(JsonDecoder):
         told = dict_of(question.get("call"))
         name = text_of(told.get("name"))
         if call_id and name:
-            self._part(ToolCall(call_id, name, arguments_of(plain_numbers(told.get("args")))))
+            self._part(ToolCall(call_id, name, arguments_of(told.get("args"))))
         if call_id and reason == AWAITS_RESULT:
             notes = {**notes, CALL: [call_id, name]}
         else:

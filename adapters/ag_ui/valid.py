@@ -36,6 +36,8 @@ _EVENTS: dict[str, tuple[_Fields, _Fields]] = {
 }
 # Events that are never passed on as they came: they have an order of their own.
 _ORDERED = ("RUN_", "STEP_", "TEXT_", "TOOL_", "REASONING_", "THINKING_", "STATE_", "MESSAGES_", "CUSTOM")
+_LARGEST = 2**53 - 1
+"""The largest integer that JavaScript represents exactly; the Python client refuses larger ones."""
 # Where null is a value and not an absent field.
 _ANY_VALUE = frozenset({"event", "value", "snapshot", "rawEvent", "result"})
 
@@ -58,7 +60,9 @@ def event_of(value: _Wire) -> _Wire | None:
 
 
 def _is(value: Any, kind: type) -> bool:
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    if kind is int:
+        return type(value) is int and abs(value) <= _LARGEST
+    return isinstance(value, kind)
 
 
 _DONE: _Wire = {"type": "success"}

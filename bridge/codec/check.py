@@ -183,7 +183,7 @@ def wrong(path: str, expected: str, got: Any, *, missing: bool = False) -> NoRet
     where = path or "body"
     if missing:
         raise RequestError(f"{where}: required, expected {expected}.", param=path or None)
-    got_kind = "an empty list" if got == [] else kind_of(got)
+    got_kind = kind_of(got)
     if isinstance(got, (str, int, float)) and not isinstance(got, bool) and len(str(got)) <= 40:
         got_kind = repr(got)
     raise RequestError(f"{where}: expected {expected}, got {got_kind}.", param=path or None)

@@ -12,7 +12,7 @@ from typing import Any
 
 from bridge.codec.capabilities import Capabilities, Feature, Support
 from bridge.codec.jsontext import arguments_of, input_of, loads
-from bridge.model.events import Custom, FinishReason, Raw, StateChanged, StepEnded, StepStarted
+from bridge.model.events import AWAITS_RESULT, Custom, FinishReason, Raw, StateChanged, StepEnded, StepStarted
 from bridge.model.fold import Answer
 from bridge.model.parts import (
     Data,
@@ -139,6 +139,11 @@ def project(answer: Answer, capabilities: Capabilities, choice: int = 0) -> Outl
         if choice == 0 and answer.reason not in (None, FinishReason.CANCELED):
             _tell_interrupts(items, answer, capabilities)
     out.items = [*items, *sounds]
+    waiting = _waiting_calls(answer, choice) if capabilities.awaits_results else []
+    if waiting:
+        out.items += [_without(_item(call), capabilities) for call in waiting]
+        out.interrupts = [(call.call_id, AWAITS_RESULT, None) for call in waiting]
+        out.reason = str(FinishReason.INTERRUPTED)
     # A run ends as its first choice does.
     _project_end(out, capabilities, items if choice == 0 else _project_items(answer, capabilities, 0)[0])
     if capabilities.answer(Feature.USAGE) is not Support.EXACT or (out.error and not capabilities.usage_on_failure):
@@ -148,6 +153,15 @@ def project(answer: Answer, capabilities: Capabilities, choice: int = 0) -> Outl
     features = {"state": Feature.STATE, "step": Feature.STEP, "custom": Feature.CUSTOM, "raw": Feature.RAW}
     out.others = [o for o in out.others if capabilities.answer(features[o[0]]) is Support.EXACT]
     return out
+
+
+def _waiting_calls(answer: Answer, choice: int) -> list[ToolCall]:
+    """Return the calls that the client has to run, if the run ended with them."""
+    if answer.reason is not FinishReason.TOOL_CALLS:
+        return []
+    answered = {result.call_id for result in answer.results}
+    parts = (part for each in answer.messages if answer.choice_of(each) == choice for part in each.parts)
+    return [part for part in parts if isinstance(part, ToolCall) and part.call_id not in answered]
 
 
 def _project_items(answer: Answer, capabilities: Capabilities, choice: int) -> tuple[list[Item], list[Item]]:

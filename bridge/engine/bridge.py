@@ -462,7 +462,7 @@ class Bridge:
 
     async def stream(self, request: Request, *, route: str | None = None) -> AsyncIterator[Event]:
         """Our events, from `RunStarted` to the terminal one. Leaving the loop early cancels the backend's work."""
-        run = await self.run(self.route(route), request)
+        run = await self.run(self.route(route), _checked(request))
         try:
             while not run.ended:
                 for event in await run.read():
@@ -472,7 +472,7 @@ class Bridge:
 
     async def complete(self, request: Request, *, route: str | None = None) -> Answer:
         """The finished answer. Raises the fitting `BridgeError` when the run failed."""
-        run = await self.run(self.route(route), request)
+        run = await self.run(self.route(route), _checked(request))
         folder = Folder()
         try:
             while not run.ended:
@@ -482,6 +482,14 @@ class Bridge:
         if folder.answer.failure is not None:
             raise BridgeError.of(folder.answer.failure)
         return folder.answer
+
+
+def _checked(request: Request) -> Request:
+    """Return the request of a program. Raises `TypeError` or `ValueError` if it is none."""
+    if not isinstance(request, Request):
+        raise TypeError(f"expected a bridge.Request, got {type(request).__name__}")
+    request.check()
+    return request
 
 
 @dataclass(slots=True)

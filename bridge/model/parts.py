@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bridge.model.media_types import fitted, is_base64_of_media, type_of_base64, type_of_name
 
@@ -175,6 +175,19 @@ class Message:
     metadata: dict[str, Any] = field(default_factory=dict)
     extras: Extras | None = None
     places: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+    if TYPE_CHECKING:  # what `dataclass` makes does not say that a string is taken, too
+
+        def __init__(
+            self,
+            role: str,
+            parts: list[Part] | str,
+            id: str | None = None,
+            name: str | None = None,
+            metadata: dict[str, Any] = ...,
+            extras: Extras | None = None,
+            places: tuple[str, ...] = (),
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         given: object = self.parts

@@ -9,9 +9,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from bridge.model.parts import Extras, Message, Text
+from bridge.model.parts import Extras, Message, Part, Text
 
 
 class HistoryMode(StrEnum):
@@ -123,6 +123,21 @@ class Resume:
         return payload is None or payload is True
 
 
+_ROLES = ("system", "developer", "user", "assistant", "tool")
+_PARTS = get_args(Part)
+
+
+def _list_of(kind: type | tuple[type, ...], given: object, place: str) -> list[Any]:
+    """Return a list of these. Raises `TypeError` for anything else."""
+    name = "Part" if isinstance(kind, tuple) else kind.__name__
+    if not isinstance(given, list):
+        raise TypeError(f"{place}: expected a string or a list of {name}, got {type(given).__name__}")
+    for index, each in enumerate(given):
+        if not isinstance(each, kind):
+            raise TypeError(f"{place}[{index}]: expected a {name}, got {type(each).__name__}")
+    return given
+
+
 @dataclass(slots=True)
 class Request:
     """One request for a run. A string as `messages` is one message of the user.
@@ -154,10 +169,44 @@ class Request:
     extras: Extras | None = None
     shared: dict[str, Any] | None = None
 
+    if TYPE_CHECKING:  # what `dataclass` makes does not say that a string is taken, too
+
+        def __init__(
+            self,
+            messages: list[Message] | str,
+            tools: list[Tool] | None = None,
+            tool_choice: ToolChoice | None = None,
+            parallel_tool_calls: bool | None = None,
+            model: str | None = None,
+            thread_id: str | None = None,
+            run_id: str | None = None,
+            parent_run_id: str | None = None,
+            user_id: str | None = None,
+            stream: bool = True,
+            history: HistoryMode = ...,
+            sampling: Sampling = ...,
+            response_format: ResponseFormat | None = None,
+            reasoning_effort: str | None = None,
+            resume: list[Resume] = ...,
+            state: Any = None,
+            context: list[dict[str, Any]] = ...,
+            metadata: dict[str, Any] = ...,
+            extras: Extras | None = None,
+            shared: dict[str, Any] | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         given: object = self.messages
         if isinstance(given, str):
             self.messages = [Message("user", [Text(given)])]
+
+    def check(self) -> None:
+        """Raise `TypeError` or `ValueError` for what a program has built and type checkers would refuse."""
+        for index, message in enumerate(_list_of(Message, self.messages, "messages")):
+            place = f"messages[{index}]"
+            _list_of(_PARTS, message.parts, f"{place}.parts")
+            if message.role not in _ROLES:
+                raise ValueError(f"{place}.role: expected one of {', '.join(_ROLES)}, got {message.role!r}")
 
     def extra(self, dialect: str) -> dict[str, Any]:
         """Return the extras of `dialect`; an empty dict if there are none."""

@@ -169,6 +169,7 @@ class _Recorder:
     """Keeps what passes here, for the conversation, after `amend` has changed it."""
 
     at_rest = False
+    observes = True
 
     def __init__(self, amend: Callable[[list[Event], Answer], list[Event]] | None = None) -> None:
         self._amend = amend

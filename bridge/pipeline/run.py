@@ -203,7 +203,7 @@ class Run:
 
     def _begin_to_pass(self, write: Callable[[list[Event]], bool]) -> None:
         pass_deltas = getattr(self._attempt.call, "pass_deltas", None)
-        if pass_deltas is not None and all(getattr(stage, "at_rest", False) for stage in self.reader.stages):
+        if pass_deltas is not None:
             pass_deltas(partial(self._passed, write))
 
     def _passed(self, write: Callable[[list[Event]], bool], events: list[Event]) -> bool:
@@ -213,8 +213,16 @@ class Run:
             return False
         if self._max_answer is not None and size + self._attempt.call.received > self._max_answer:
             return False
+        observers: list[Stage] = []
+        for stage in self.reader.stages:
+            if not getattr(stage, "at_rest", False):
+                if not getattr(stage, "observes", False):
+                    return False
+                observers.append(stage)
         if not write(events):
             return False
+        for observer in observers:
+            observer(events)
         self._size = size
         now = time.monotonic()
         self.pace.add(now - clock.waiting)

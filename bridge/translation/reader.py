@@ -17,6 +17,7 @@ Stage = Callable[[list[Event]], list[Event]]
 """Changes one batch of events between backend and client.
 
 A stage with a true attribute `at_rest` is skipped for batches that hold nothing but deltas and heartbeats, as most do.
+One with a true attribute `observes` returns such batches unchanged.
 """
 
 

@@ -18,6 +18,7 @@ from yarl import URL
 
 from bridge.engine import Bridge
 from bridge.errors import ConfigError
+from bridge.model import TextDelta
 from bridge.pipeline import Run
 from bridge.transports import http1
 from bridge.transports.answers import AT_ONCE, InvalidAnswer
@@ -474,6 +475,55 @@ async def test_a_stage_that_wants_deltas_gets_them(reads: list[Run]) -> None:
 
 def stages(*_: Any) -> Any:
     return stage
+
+
+class Waking:
+    """Rests at first, and must see later deltas: so does a stage that begins to withhold a call."""
+
+    observes = False
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.text = ""
+
+    @property
+    def at_rest(self) -> bool:
+        self.asked += 1
+        return self.asked < 4
+
+    def __call__(self, events: list[Any]) -> list[Any]:
+        self.text += "".join(event.text for event in events if isinstance(event, TextDelta))
+        return events
+
+
+class Observing(Waking):
+    """Sees every delta and changes none, as what records a conversation."""
+
+    at_rest = False  # type: ignore[assignment]
+    observes = True
+
+
+MADE: list[Waking] = []
+
+
+def waking(*_: Any) -> Waking:
+    MADE.append(Waking())
+    return MADE[-1]
+
+
+def observing(*_: Any) -> Waking:
+    MADE.append(Observing())
+    return MADE[-1]
+
+
+@pytest.mark.parametrize("name", ["waking", "observing"])
+async def test_what_a_stage_must_see_passes_it(reads: list[Run], name: str) -> None:
+    route = {"dialect": "openai-chat", "path": "/v1", "backend": "it", "stages": [f"{__name__}:{name}"]}
+    there = await streamed({"server": {"http_client": "httptools"}, "routes": [route]})
+    assert all(word.encode() in there for word in WORDS)
+    assert WORDS[-1] in MADE[-1].text
+    if name == "observing":
+        assert len(reads) <= 3
 
 
 async def test_a_client_that_does_not_read_holds_up_the_backend() -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import inspect
 import random
 import re
+import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -14,6 +19,7 @@ from hypothesis import strategies as st
 
 from bridge import (
     BackendError,
+    Bridge,
     ConfigError,
     ErrorCode,
     Event,
@@ -343,8 +349,42 @@ def test_one_translator_serves_one_run() -> None:
 
 
 def test_a_text_may_stand_for_a_message_and_for_a_request() -> None:
-    assert Message("user", "hello").parts == [Text("hello")]  # type: ignore[arg-type]
-    assert Request("hello").messages == [Message("user", [Text("hello")])]  # type: ignore[arg-type]
+    assert Message("user", "hello").parts == [Text("hello")]
+    assert Request("hello").messages == [Message("user", [Text("hello")])]
+
+
+@pytest.mark.parametrize("built", [Message, Request])
+def test_the_arguments_that_type_checkers_see_are_the_fields(built: type) -> None:
+    (declared,) = [
+        node
+        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(built))))
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__"
+    ]
+    assert [arg.arg for arg in declared.args.args[1:]] == [field.name for field in dataclasses.fields(built)]
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        ("hello", "expected a bridge.Request, got str"),
+        (Request(["hello"]), "messages[0]: expected a Message, got str"),
+        (Request({"role": "user"}), "messages: expected a string or a list of Message, got dict"),
+        (Request([Message("user", 5)]), "messages[0].parts: expected a string or a list of Part, got int"),
+        (Request([Message("user", ["hello"])]), "messages[0].parts[0]: expected a Part, got str"),
+        (
+            Request([Message("usr", "hello")]),
+            "messages[0].role: expected one of system, developer, user, assistant, tool, got 'usr'",
+        ),
+    ],
+)
+async def test_a_request_of_wrong_types_is_refused(request_: Any, error: str) -> None:
+    config = {"backends": {"it": {"dialect": "demo"}}, "routes": [{"dialect": "ag-ui", "path": "/", "backend": "it"}]}
+    async with Bridge.from_config({**config, "stores": {"history": "off"}}) as bridge:
+        with pytest.raises((TypeError, ValueError)) as caught:
+            await bridge.complete(request_)
+        assert str(caught.value) == error
+        with pytest.raises((TypeError, ValueError)):
+            [event async for event in bridge.stream(request_)]
 
 
 def test_the_time_is_now_where_none_is_given() -> None:

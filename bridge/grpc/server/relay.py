@@ -24,7 +24,7 @@ from bridge.telemetry import TRACE_CONTEXT
 log = logging.getLogger("bridge.grpc")
 
 _HALF_CLOSE = 1.0
-"""Seconds until a node is told that its caller has closed its half of the call."""
+"""Seconds until a node is notified that its caller has closed its half of the call."""
 
 
 def trace_of(rpc: Any) -> Metadata:

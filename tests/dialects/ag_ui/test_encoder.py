@@ -475,6 +475,8 @@ ODD = [
     ({"type": "SUBAGENT_ERROR", "subagentRunId": "s"}, None),
     ({"type": "RAW"}, None),
     ({"type": "RAW", "event": 1, "source": 3, "timestamp": 1.5, "metadata": "x"}, {"type": "RAW", "event": 1}),
+    ({"type": "RAW", "event": 1, "timestamp": 2**53}, {"type": "RAW", "event": 1}),
+    ({"type": "RAW", "event": 1, "timestamp": 2**53 - 1}, {"type": "RAW", "event": 1, "timestamp": 2**53 - 1}),
     (
         {"type": "ACTIVITY_SNAPSHOT", "messageId": "x", "activityType": "P", "content": {}, "replace": "no"},
         {"type": "ACTIVITY_SNAPSHOT", "messageId": "x", "activityType": "P", "content": {}},

@@ -186,7 +186,7 @@ def test_a_format_for_the_answer() -> None:
         ({"max_tokens": None}, "max_tokens: required"),
         ({"max_tokens": "9"}, r"max_tokens: expected a number, got '9'"),
         ({"max_tokens": -1}, "max_tokens: expected a number of at least 0"),
-        ({"messages": []}, "messages: expected at least one message, got an empty list"),
+        ({"messages": []}, "messages: expected at least one message"),
         ({"tool_choice": {"type": "any"}}, "tool_choice: requires a tool call, but the request has no tools"),
         (
             {"tools": [{"name": "f", "input_schema": {}}], "tool_choice": {"type": "tool", "name": "g"}},

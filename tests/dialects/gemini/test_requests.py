@@ -149,7 +149,7 @@ def test_arguments_and_responses_are_the_users() -> None:
                 tools=[{"functionDeclarations": [{"name": "f"}]}],
                 tool_config={"function_calling_config": {"mode": "ANY", "allowed_function_names": ["g"]}},
             ),
-            "tool_config.functionCallingConfig",
+            "tool_config.function_calling_config",
         ),
         (user(systemInstruction={"parts": [{"inlineData": {}}]}), "systemInstruction.parts[0].text"),
         (user(safetySettings=["x"]), "safetySettings[0]"),
