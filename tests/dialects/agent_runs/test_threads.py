@@ -240,7 +240,8 @@ async def test_lines_of_a_run_name_run_thread_and_user(
     finally:
         logger.removeHandler(handler)
     ours = [(line, entry) for line, entry in lines if "run-1" in line]
-    (failed,) = [entry for _, entry in ours if entry["message"].startswith("run failed: backend_error: no power. POST ")]
+    start = "run failed: backend_error: no power. POST "
+    (failed,) = [entry for _, entry in ours if entry["message"].startswith(start)]
     assert f"POST {backend.url}/chat/completions answered 500: " in failed["message"]
     assert {entry["message"] for _, entry in ours} >= {"run", failed["message"]}
     for line, entry in ours:
