@@ -7,7 +7,7 @@ TIME   ?= 600
 JOBS   ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() * 3 // 2)')
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lowest interop interop-all compare lint types bench profile performance growth fuzz soak sbom wheel provenance audit fidelity pages reliability docs clean
+.PHONY: help run test lowest others interop interop-all compare lint types bench profile performance growth fuzz soak sbom wheel provenance audit fidelity pages reliability docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -30,10 +30,11 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt | bridge/dialects/__i
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps agentscope-runtime==1.1.6.post2
 	@touch $@ $(VENV)/.run
 
-# Software of other projects needs other versions of our dependencies: each has its own environment.
+# Software of other projects needs other versions of our dependencies: each has its own environment. One pip serves all
+# of them, and modules are compiled when a test imports them: most never are.
 $(VENV)/%/.done: tests/interop/%.txt | $(BIN)/python
-	$(PYTHON) -m venv $(VENV)/$*
-	$(VENV)/$*/bin/pip install --quiet --disable-pip-version-check --no-deps -r $<
+	$(PYTHON) -m venv --without-pip $(VENV)/$*
+	$(BIN)/pip --python $(VENV)/$*/bin/python install --quiet --disable-pip-version-check --no-compile --no-deps -r $<
 	@touch $@
 
 # Clients for Node.js or the browser: A2A, AG-UI, the AI SDK, Google's SDK. Without npm they are skipped, except in CI.
@@ -80,6 +81,8 @@ lowest: $(BIN)/python  ## run the tests with the oldest libraries that pyproject
 	$(BIN)/python tests/lowest.py > build/lowest/lowest.txt
 	build/lowest/bin/pip install --quiet --disable-pip-version-check -r build/lowest/lowest.txt
 	$(MAKE) VENV=build/lowest ALL=1 test
+
+others: $(OTHERS)  ## install other projects' software for the tests of ALL=1; faster with -j 8, since downloads wait
 
 interop: $(VENV)/.dev $(OTHERS)  ## run the tests with other projects' clients and servers
 	$(PYTEST) -m interop $(ARGS)

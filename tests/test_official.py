@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, get_args
 
@@ -18,13 +19,13 @@ from bridge.model import Event, FinishReason, RunFailed, RunFinished, verify
 from bridge.testing.wires import context
 from bridge.translation import AnswerDecoder
 from tests import official
+from tests.cases import all_cases
 from tests.recorded import answers
 from tests.responses_judge import judge
 
 _EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 _BLOCKS = {get_args(block.model_fields["type"].annotation)[0] for block in get_args(get_args(ContentBlock)[0])}
 """The types of blocks that the SDK knows; recorded answers hold others as well."""
-RECORDED = [pytest.param(b, n, id=f"{b}-{n}") for b in registry.names() for n in answers(b)]
 REQUESTS: dict[str, dict[str, Any]] = {
     "openai-responses": {"input": "Hi", "tools": [{"type": "function", "name": "f"}]},
     "anthropic-messages": {"max_tokens": 10, "messages": [{"role": "user", "content": "Hi"}]},
@@ -68,8 +69,7 @@ def failed(events: list[Event]) -> bool:
     return isinstance(end, RunFailed) or (isinstance(end, RunFinished) and end.reason is FinishReason.CANCELED)
 
 
-@pytest.mark.parametrize(("back", "name"), RECORDED)
-def test_responses(back: str, name: str) -> None:
+def check_responses(back: str, name: str) -> None:
     events = recorded(back, name)
     streamed, whole, lost = translated("openai-responses", events)
     judge(streamed)
@@ -84,8 +84,7 @@ def test_responses(back: str, name: str) -> None:
     assert ("usage" in lost) == (counts == (0, 0, 0))
 
 
-@pytest.mark.parametrize(("back", "name"), RECORDED)
-def test_messages(back: str, name: str) -> None:
+def check_messages(back: str, name: str) -> None:
     events = recorded(back, name)
     streamed, whole, lost = translated("anthropic-messages", events)
     for event in streamed:
@@ -103,8 +102,7 @@ def test_messages(back: str, name: str) -> None:
     assert ("usage" in lost) == ((usage["input_tokens"], usage["output_tokens"]) == (0, 0))
 
 
-@pytest.mark.parametrize(("back", "name"), RECORDED)
-def test_chat(back: str, name: str) -> None:
+def check_chat(back: str, name: str) -> None:
     events = recorded(back, name)
     streamed, whole, lost = translated("openai-chat", events)
     official.judge_chunks(streamed)
@@ -118,3 +116,12 @@ def test_chat(back: str, name: str) -> None:
     official.judge_completion(value)
     assert value["usage"] == streamed[-1]["usage"]
     assert ("usage" in lost) == (value["usage"]["total_tokens"] == 0)
+
+
+@pytest.mark.parametrize("back", registry.names())
+@pytest.mark.parametrize("check", [check_responses, check_messages, check_chat])
+def test_recorded_answers_are_written_as_the_documents_require(check: Callable[[str, str], None], back: str) -> None:
+    with all_cases() as case:
+        for name in answers(back):
+            with case(name):
+                check(back, name)

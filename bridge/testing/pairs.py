@@ -37,8 +37,8 @@ _COMMON: dict[str, Any] = {
 
 # There are as many pairs as dialects squared: few examples of each find as much as many of a few, and
 # `DialectConformance` tries more of each dialect by itself.
-few = settings(quick, max_examples=15)
-brief = settings(quick, max_examples=8)
+few = settings(quick, max_examples=5)
+brief = settings(quick, max_examples=3)
 
 
 def visible_to(events: list[Event], dialect: Dialect) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Marks each case with the pair that it is of, and the recording that it sends: `tests/pairs/tally.py` counts them."""
+"""Marks each case with the pair that it is of: `tests/pairs/tally.py` counts them."""
 
 from __future__ import annotations
 
@@ -13,5 +13,3 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         return
     front, back = (p.name if isinstance(p, Dialect) else p for p in (params["front"], params["back"]))
     item.user_properties.append(("pair", f"{front} over {back}"))
-    if "name" in params:
-        item.user_properties.append(("recording", f"{back}/{params['name']}"))

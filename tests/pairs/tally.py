@@ -18,11 +18,11 @@ def tally(reports: Iterable[Any]) -> str | None:
     """
     mine = [r for r in reports if r.nodeid.startswith(FOLDER) and (r.when == "call" or r.failed)]
     every = {f"{front} over {back}" for front in registry.served() for back in registry.called()}
-    told = [dict(report.user_properties) for report in mine]
-    pairs = {properties["pair"] for properties in told if "pair" in properties} & every
+    told = {property for report in mine for property in report.user_properties}
+    pairs = {value for name, value in told if name == "pair"} & every
     if not pairs:
         return None
-    recordings = {properties["recording"] for properties in told if "recording" in properties}
+    recordings = {value for name, value in told if name == "recording"}
     red = sum(report.failed for report in mine)
     return (
         f"{len(pairs)} of {len(every)} pairs, {len(recordings)} recorded answers, {len(mine)} cases, "

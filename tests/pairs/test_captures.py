@@ -1,7 +1,11 @@
-"""Every recorded wire as a backend, every front's client against it, through real sockets."""
+"""Every recorded wire as a backend, through real sockets to two fronts' clients, streamed and whole.
+
+Fronts take turns: each one meets every backend. `test_recorded.py` has every wire with every front, in process.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from pathlib import Path
@@ -47,6 +51,16 @@ def replay(capture: dict[str, Any], data: bytes) -> Any:
     return script
 
 
+def in_turn(captures: list[dict[str, Any]]) -> list[Any]:
+    """Each capture with the next two fronts."""
+    fronts = itertools.cycle(CLIENTS)
+    return [
+        pytest.param(capture, front, id=f"{capture['name']}-{front}")
+        for capture in captures
+        for front in itertools.islice(fronts, 2)
+    ]
+
+
 def same_arguments(seen: str, expected: str) -> bool:
     return json.loads(seen or "{}") == json.loads(expected or "{}")
 
@@ -64,8 +78,7 @@ CHAT = json.loads((CAPTURES / "openai-chat/index.json").read_text())["captures"]
 
 
 @pytest.mark.parametrize("mode", ["streamed", "whole"])
-@pytest.mark.parametrize("front", CLIENTS)
-@pytest.mark.parametrize("capture", CHAT, ids=lambda c: c["name"])
+@pytest.mark.parametrize(("capture", "front"), in_turn(CHAT))
 async def test_openai_chat_capture(front: str, mode: str, capture: dict[str, Any]) -> None:
     if front == "agentscope" and mode == "whole":
         mode = "streamed"  # Its clients know streams only; `stream: false` must change nothing.
@@ -147,8 +160,7 @@ RESPONSES = json.loads((CAPTURES / "openai-responses/index.json").read_text())["
 
 
 @pytest.mark.parametrize("mode", ["streamed", "whole"])
-@pytest.mark.parametrize("front", CLIENTS)
-@pytest.mark.parametrize("capture", RESPONSES, ids=lambda c: c["name"])
+@pytest.mark.parametrize(("capture", "front"), in_turn(RESPONSES))
 async def test_openai_responses_capture(front: str, mode: str, capture: dict[str, Any]) -> None:
     stream = mode == "streamed"
     data = (CAPTURES / "openai-responses" / capture["file"]).read_bytes()
@@ -188,8 +200,7 @@ def scope_bytes(case: dict[str, Any]) -> bytes:
 
 
 @pytest.mark.parametrize("mode", ["streamed", "whole"])
-@pytest.mark.parametrize("front", CLIENTS)
-@pytest.mark.parametrize("case", SCOPE, ids=lambda c: c["name"])
+@pytest.mark.parametrize(("case", "front"), in_turn(SCOPE))
 async def test_agentscope_capture(front: str, mode: str, case: dict[str, Any]) -> None:
     stream = mode == "streamed"
     capture = {"status": 200, "content_type": "text/event-stream", "headers": {}}
@@ -246,8 +257,7 @@ CLAUDE = json.loads((CAPTURES / "anthropic-messages/index.json").read_text())["c
 
 
 @pytest.mark.parametrize("mode", ["streamed", "whole"])
-@pytest.mark.parametrize("front", CLIENTS)
-@pytest.mark.parametrize("capture", CLAUDE, ids=lambda c: c["name"])
+@pytest.mark.parametrize(("capture", "front"), in_turn(CLAUDE))
 async def test_anthropic_messages_capture(front: str, mode: str, capture: dict[str, Any]) -> None:
     data = (CAPTURES / "anthropic-messages" / capture["file"]).read_bytes()
     async with fake_backend() as backend, serving(routes("anthropic-messages", backend.url)) as base:

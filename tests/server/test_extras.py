@@ -43,12 +43,12 @@ REDIS = {"runs": "redis://127.0.0.1:1"}
 RATES = {"auth": {"keys": [{"name": "a", "key": "secret"}]}, "limits": {"per_key": {"requests_per_minute": 5}}}
 CASES = {extra: (*told, NEEDS[extra]) for extra, told in TOLD.items()}
 CASES["redis-rates"] = (*TOLD["redis"], {"stores": REDIS, "server": RATES})
-ALL = pytest.mark.parametrize(("module", "told", "needs"), CASES.values(), ids=CASES)
+"""What each test tries: one process runs them all, since starting one costs more than all commands together."""
 
 
-def written(folder: Path, needs: dict[str, Any]) -> Path:
+def written(folder: Path, needs: dict[str, Any], name: str = "mine.yaml") -> Path:
     """A configuration that serves, and what is needed beside."""
-    path = folder / "mine.yaml"
+    path = folder / name
     path.write_text(yaml.safe_dump({"backends": {"it": {"dialect": "demo"}}, "routes": [CHAT], **needs}))
     return path
 
@@ -57,39 +57,42 @@ def test_every_extra_is_tried() -> None:
     assert TOLD.keys() == NEEDS.keys()
 
 
-@ALL
-def test_check_refuses_what_serve_refuses_in_the_same_words(
-    tmp_path: Path, module: str, told: str, needs: dict[str, Any]
-) -> None:
+def test_check_refuses_what_serve_refuses_in_the_same_words(tmp_path: Path) -> None:
+    """None of the modules is there: each configuration is refused for its own."""
     code = (
-        f"import sys; sys.modules[{module!r}] = None\n"
+        "import sys\n"
+        f"sys.modules.update(dict.fromkeys({[module for module, _ in TOLD.values()]!r}))\n"
         "from bridge.cli import main\n"
-        f"serve = ['serve', 'mine.yaml', '--port', '{free_port()}']\n"
-        "for command in ['check', 'mine.yaml'], serve, [*serve, '--workers', '2']:\n"
-        "    print(main(command), file=sys.stderr)\n"
+        f"for path in {[f'{name}.yaml' for name in CASES]!r}:\n"
+        f"    serve = ['serve', path, '--port', '{free_port()}']\n"
+        "    for command in ['check', path], serve, [*serve, '--workers', '2']:\n"
+        "        print(main(command), file=sys.stderr)\n"
     )
-    written(tmp_path, needs)
+    for name, (_, _, needs) in CASES.items():
+        written(tmp_path, needs, f"{name}.yaml")
     done = run(sys.executable, "-c", code, cwd=tmp_path)
     assert done.stdout == b""
-    assert done.stderr.decode() == f"{told}\n2\n" * 3
+    told = {name: told.replace("mine.yaml", f"{name}.yaml") for name, (_, told, _) in CASES.items()}
+    assert done.stderr.decode().splitlines() == [line for each in told.values() for line in [each, "2"] * 3]
 
 
-@ALL
-def test_check_says_nothing_of_what_is_installed(tmp_path: Path, module: str, told: str, needs: dict[str, Any]) -> None:
+def test_check_says_nothing_of_what_is_installed(tmp_path: Path) -> None:
     """Nor does it connect, or leave anything behind."""
     code = (
         "import sys; seen = []\n"
         "sys.addaudithook(lambda event, _: seen.append(event) if event.startswith('socket.') else None)\n"
         "from bridge.cli import main\n"
-        "code = main(['check', 'mine.yaml'])\n"
-        "print(code, sorted({'socket.connect', 'socket.bind', 'socket.getaddrinfo'} & set(seen)))\n"
+        f"for path in {[f'{name}.yaml' for name in CASES]!r}:\n"
+        "    code = main(['check', path])\n"
+        "    print(code, path, sorted({'socket.connect', 'socket.bind', 'socket.getaddrinfo'} & set(seen)))\n"
     )
-    path = written(tmp_path, needs)
+    paths = {written(tmp_path, needs, f"{name}.yaml") for name, (_, _, needs) in CASES.items()}
     done = run(sys.executable, "-c", code, cwd=tmp_path)
     assert done.stderr == b""
-    first, *_, last = done.stdout.decode().splitlines()
-    assert (first, last) == ("mine.yaml is valid.", "0 []")
-    assert list(tmp_path.iterdir()) == [path]
+    lines = done.stdout.decode().splitlines()
+    assert [line for line in lines if line.startswith("0 ")] == [f"0 {name}.yaml []" for name in CASES]
+    assert [line for line in lines if " is valid" in line] == [f"{name}.yaml is valid." for name in CASES]
+    assert set(tmp_path.iterdir()) == paths
 
 
 def test_check_loads_nothing_that_is_not_named(tmp_path: Path) -> None:
