@@ -140,8 +140,8 @@ def project(answer: Answer, capabilities: Capabilities, choice: int = 0) -> Outl
             _tell_interrupts(items, answer, capabilities)
     out.items = [*items, *sounds]
     waiting = _waiting_calls(answer, choice) if capabilities.awaits_results else []
-    if waiting:
-        out.items += [_without(_item(call), capabilities) for call in waiting]
+    out.items += [_without(_item(call), capabilities) for call in waiting]
+    if waiting and answer.reason is FinishReason.TOOL_CALLS:
         out.interrupts = [(call.call_id, AWAITS_RESULT, None) for call in waiting]
         out.reason = str(FinishReason.INTERRUPTED)
     # A run ends as its first choice does.
@@ -156,12 +156,14 @@ def project(answer: Answer, capabilities: Capabilities, choice: int = 0) -> Outl
 
 
 def _waiting_calls(answer: Answer, choice: int) -> list[ToolCall]:
-    """Return the calls that the client has to run, if the run ended with them."""
-    if answer.reason is not FinishReason.TOOL_CALLS:
-        return []
+    """Return the calls that a run which ended with calls or questions waits for."""
     answered = {result.call_id for result in answer.results}
     parts = (part for each in answer.messages if answer.choice_of(each) == choice for part in each.parts)
-    return [part for part in parts if isinstance(part, ToolCall) and part.call_id not in answered]
+    calls = [part for part in parts if isinstance(part, ToolCall) and part.call_id not in answered]
+    if answer.reason is FinishReason.TOOL_CALLS:
+        return calls
+    asked = {each.call_id for each in answer.interrupts} if answer.reason is FinishReason.INTERRUPTED else set()
+    return [call for call in calls if call.call_id in asked]
 
 
 def _project_items(answer: Answer, capabilities: Capabilities, choice: int) -> tuple[list[Item], list[Item]]:
