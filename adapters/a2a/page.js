@@ -27,7 +27,13 @@ export const reader = (turn) => {
     const word = state.replace("TASK_STATE_", "").toLowerCase();
     if (word === "failed") return turn.fail(textOf(message?.parts), metadata.code);
     if (word === "working" || word === "submitted") return;
-    if (message) turn.note("question", textOf(message.parts));
+    const asked = message?.metadata?.interrupts ?? [];
+    const awaited = asked.filter((each) => each.reason === "tool_result" && each.call);
+    for (const { callId, call } of awaited) {
+      turn.call(callId, call.name);
+      turn.args(callId, JSON.stringify(call.args));
+    }
+    if (message && !(awaited.length && awaited.length === asked.length)) turn.note("question", textOf(message.parts));
     turn.over(metadata.finishReason ?? word);
   };
   const part = (id, { text, raw, url, data, mediaType = "", filename }) => {

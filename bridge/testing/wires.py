@@ -9,7 +9,20 @@ from typing import Any, TypeVar
 from bridge import framing
 from bridge.codec import Context, Dialect, Losses, Outline
 from bridge.errors import BackendError, Failure
-from bridge.model import Answer, Event, Part, PartEnded, PartKind, PartStarted, Request, ToolCall, ToolResult
+from bridge.model import (
+    Answer,
+    Event,
+    MessageEnded,
+    MessageStarted,
+    Part,
+    PartEnded,
+    PartKind,
+    PartStarted,
+    Request,
+    ToolCall,
+    ToolResult,
+    ToolResulted,
+)
 
 T = TypeVar("T", Answer, Request)
 
@@ -66,6 +79,28 @@ def overlaps(events: Sequence[Event]) -> bool:
         elif isinstance(event, PartEnded):
             open_parts.pop(event.part_id, None)
     return False
+
+
+def has_inner_result(events: Sequence[Event]) -> bool:
+    """Return whether a tool's result comes while a message is open.
+
+    A folded answer has it after that message, so it does not show which texts the result separates on a wire.
+    """
+    open_messages: set[str] = set()
+    for event in events:
+        if isinstance(event, MessageStarted):
+            open_messages.add(event.message_id)
+        elif isinstance(event, MessageEnded):
+            open_messages.discard(event.message_id)
+        elif isinstance(event, ToolResulted) and open_messages:
+            return True
+    return False
+
+
+def without_separators(out: Outline, separator: str) -> Outline:
+    """Return an outline whose texts have no separators between those of different messages."""
+    items = [("text", item[1].replace(separator, "")) if item[0] == "text" else item for item in out.items]
+    return replace(out, items=items)
 
 
 def comparable(out: Outline, by_kind: bool = False) -> tuple[Any, ...]:

@@ -96,7 +96,7 @@ async def test_a_client_tool_round_trip(opened: Opened, front: str) -> None:
 async def test_a_tool_that_the_server_runs(opened: Opened, front: str) -> None:
     person = await opened(front)
     seen = await person.say("weather")
-    separator = registry.get(person.dialect).capabilities.separator
+    separator = "" if person.dialect == "ag-kit" else registry.get(person.dialect).capabilities.separator
     assert (seen.text, seen.error) == (f"Checking. {separator}Tool said: Sunny in Paris, 25°C", None)
     if registry.get(person.dialect).capabilities.client_runs_calls:
         # It would run what it is shown.

@@ -81,8 +81,8 @@ def plain(conversation: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 def between(person: Person) -> str:
-    """What stands between the texts of two messages at this frontend."""
-    return registry.get(person.dialect).capabilities.separator
+    """What stands between the texts before and after a tool's result, which clients of AG-Kit see between them."""
+    return "" if person.dialect == "ag-kit" else registry.get(person.dialect).capabilities.separator
 
 
 def check(seen: Seen, text: str) -> None:

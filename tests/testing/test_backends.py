@@ -55,7 +55,8 @@ async def test_it_says_what_it_is_told_and_notes_what_it_was_asked(name: str) ->
     async with fake_backend(name) as backend, over(name, backend.url) as bridge:
         backend.says("Hello ", "world", ToolCall("c1", "get_weather", "{}"))
         answer = await bridge.complete(question())
-        tells_calls = registry.get(name).capabilities.answer(Feature.TOOL_CALL) is Support.EXACT
+        capabilities = registry.get(name).capabilities
+        tells_calls = capabilities.answer(Feature.TOOL_CALL) is Support.EXACT or capabilities.awaits_results
         assert (answer.text, [c.name for c in answer.calls]) == ("Hello world", ["get_weather"] if tells_calls else [])
         assert backend.requests[0].messages[-1].parts == [Text("hi")]
         assert any(seen.json for seen in backend.seen if seen.body)
