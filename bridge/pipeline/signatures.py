@@ -25,7 +25,7 @@ _REFUSED = re.compile(r"signature|encrypted[ _]content", re.IGNORECASE)
 
 
 class SealSignatures:
-    """Return the stage that wraps values of the backend's vendor."""
+    """Wraps signatures and encrypted reasoning of the backend's vendor for clients of another one."""
 
     at_rest = True
 
