@@ -236,7 +236,9 @@ class DialectConformance:
     @pytest.mark.parametrize("status", [429, 503])
     def test_an_error_of_the_backend_says_when_to_try_again(self, dialect: Dialect, status: int) -> None:
         headers = {"content-type": _JSON, "retry-after": "7"}
-        assert dialect.decode_error(WireResponse(status, headers, b"{}")).headers.get("retry-after") == "7"
+        body = orjson.dumps({"error": {"message": "later"}, "message": "later", "detail": "later"})
+        for answer in (b"", body):
+            assert dialect.decode_error(WireResponse(status, headers, answer)).headers.get("retry-after") == "7"
 
     def test_a_failure_in_a_stream_tells_no_key(self, dialect: Dialect) -> None:
         # An encoder may mask a key as well: it is put into what was written.

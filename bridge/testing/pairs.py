@@ -272,8 +272,9 @@ class PairConformance:
             exact = back.capabilities.request(feature) is Support.EXACT
             try:
                 body = translator.request(wire.body, client=front, headers=wire.headers)
-            except Unsupported as error:
-                assert not exact, f"{feature} is exact on the card, but {name} was refused: {error.message}"
+            except Unsupported:
+                if exact:
+                    raise
                 continue
             again = WireRequest(headers=translator.sent.headers, body=body)
             arrived = witness.read(back.decode_request(again, context(back.front_options()))) == witness.read(
