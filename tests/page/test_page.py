@@ -410,7 +410,7 @@ async def test_chinese(browser: Browser, base: str, query: str, locale: str) -> 
     answer = await tab.ask("错误", "failed")
     assert "演示智能体按你的要求失败了。" in await answer.locator(".error").inner_text()
     steps = await answer.locator(".steps").inner_text()
-    for told in ("后端返回错误。", "排查方法", "日志记录了它的状态码和响应的开头。", "详细说明（英文）： backend_error"):
+    for told in ("后端返回错误。", "排查方法", "日志记录了它的状态码和响应的开头。", "详细说明（英文） backend_error"):
         assert told in steps
     await context.close()
 
@@ -490,7 +490,9 @@ async def test_nothing_overlaps_at_any_width(browser: Browser, base: str, lang: 
         await tab.page.set_viewport_size({"width": width, "height": 900})
         await tab.drawn()
         assert await tab.page.evaluate("document.documentElement.scrollWidth") <= width, width
-        assert await tab.page.evaluate("(log => log.scrollWidth - log.clientWidth)(document.getElementById('log'))") <= 0
+        assert (
+            await tab.page.evaluate("(log => log.scrollWidth - log.clientWidth)(document.getElementById('log'))") <= 0
+        )
         assert await tab.page.evaluate(OVERLAPS) == [], width
         row = await tab.page.locator("#form .row").bounding_box()
         assert row is not None

@@ -129,7 +129,7 @@ const WORDS = {
     unreachable: "无法连接服务器。",
     nothing: "回答已结束，但没有内容。",
     check: "排查方法",
-    moreAbout: "详细说明（英文）：",
+    moreAbout: "详细说明（英文）",
     broken: "无法读取此帧",
     interrupt: "等待你的答复",
   },
