@@ -367,7 +367,7 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
             headers[served_by.dialect.request_id_header] = known
         headers["server"] = "dialect-bridge"
         if (failure := response.get(FAILURE)) is not None:
-            _audit(state, http, failure)
+            _audit(state, http, response.status, failure)
         if state.draining or state.retired:
             headers["connection"] = "close"
             response.force_close()
@@ -377,14 +377,16 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
     return add_headers
 
 
-def _audit(state: State, http: web.Request, failure: Failure) -> None:
+def _audit(state: State, http: web.Request, status: int, failure: Failure) -> None:
     """Log a request that no route served, or whose sender may not do that."""
     # The path as it was sent: spaces in it could look like further facts of the line.
     path, peer, user, known = http.rel_url.raw_path, http.remote, http.get(USER), request_id(http)
     if failure.code in (ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN):
         state.refusals.refused(failure, path=path, peer=peer, user=user, request_id=known)
     elif REPORTED not in http:
-        state.refusals.unserved(failure, method=http.method, path=path, peer=peer, user=user, request_id=known)
+        state.refusals.unserved(
+            failure, http=status, method=http.method, path=path, peer=peer, user=user, request_id=known
+        )
 
 
 async def _live(http: web.Request) -> web.StreamResponse:
