@@ -477,6 +477,16 @@ OVERLAPS = """() => {
 }"""
 
 
+ROWS = """() => import("./_page/words.js").then(({ t }) => {
+  const row = document.querySelector("#form .row");
+  return ["waiting", "streaming", "done", "stopped", "failed"].map((state) => {
+    document.getElementById("status").textContent = t(state);
+    return [state, row.getBoundingClientRect().height, row.scrollWidth - row.clientWidth];
+  });
+})"""
+"""The height of the row below the message, and what does not fit into it, in every state of a run."""
+
+
 @pytest.mark.parametrize("lang", ["en", "zh"])
 async def test_nothing_overlaps_at_any_width(browser: Browser, base: str, lang: str) -> None:
     context = await browser.new_context()
@@ -494,9 +504,9 @@ async def test_nothing_overlaps_at_any_width(browser: Browser, base: str, lang: 
             await tab.page.evaluate("(log => log.scrollWidth - log.clientWidth)(document.getElementById('log'))") <= 0
         )
         assert await tab.page.evaluate(OVERLAPS) == [], width
-        row = await tab.page.locator("#form .row").bounding_box()
-        assert row is not None
-        assert row["height"] < 60, f"one line at {width}"
+        for state, height, hidden in await tab.page.evaluate(ROWS):
+            assert height < 60, f"one line at {width}: {state}"
+            assert hidden <= 0, f"wider than its place at {width}: {state}"
     await tab.page.keyboard.press("Escape")
     await context.close()
 
