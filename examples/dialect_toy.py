@@ -4,8 +4,8 @@
     toy = "dialect_toy:dialect"
 
 The protocol: a server answers `{"ask": "text", "stream": true}` with frames `{"say": "text"}` and a last one
-`{"end": "stop"}`, or without a stream with `{"say": "text", "end": "stop"}`; an error is `{"wrong": "why"}`. To test the
-dialect, derive a class from `bridge.testing.DialectConformance` with `dialects = [dialect]`.
+`{"end": "stop"}`, or without a stream with `{"say": "text", "end": "stop"}`; an error is `{"wrong": "why"}`. To test
+the dialect, derive a class from `bridge.testing.DialectConformance` with `dialects = [dialect]`.
 
     python examples/dialect_toy.py
 """

@@ -80,7 +80,7 @@ class RefusalLog:
         user: str | None = None,
         request_id: str | None = None,
     ) -> None:
-        """Note a request that no route has served, such as one for an unknown path. `http`: the status of its answer."""
+        """Note a request that no route has served, such as one for an unknown path. `http` is its answer's status."""
         facts = {"http": http, "method": method, **_facts(path, peer, user, request_id)}
         self._write(access, f"request refused: {explained(failure)}", facts, str(failure.code), peer)
 

@@ -89,7 +89,7 @@ BROKEN: dict[str, tuple[Callable[[FakeBackend], None], str, str, str]] = {
     ),
     "silence": (lambda backend: backend.plays(silent), "backend_timeout", "has not answered", "the timeouts"),
     "no answer": (
-        lambda backend: backend.plays(closes), "backend_unavailable", "failed: (Server|Client)", "the scheme (http or https)",
+        lambda backend: backend.plays(closes), "backend_unavailable", "failed: (Server|Client)", "the scheme",
     ),
     "half an answer": (lambda backend: backend.plays(cut), "truncated_stream", "answered 200", ""),
 }  # fmt: skip
