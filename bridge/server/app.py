@@ -229,7 +229,7 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
             await admit(http)
         except BridgeError as error:
             http[REPORTED] = True  # the request has a line of its own
-            _audit(state, http, error.failure)
+            _audit(state, http, error.failure.http_status, error.failure)
             raise
 
     async def permit(http: web.Request, operation: Operation) -> None:
