@@ -10,11 +10,13 @@ from bridge.codec import Context, Operation, WireRequest
 from bridge.codec.agent_tasks import TaskCall
 from bridge.codec.jsontext import kind_of, need_json, read_body, read_json
 from bridge.dialects.a2a import refusals
+from bridge.dialects.a2a.old_rest import OldRest, read_params
 from bridge.dialects.a2a.options import FrontOptions
 from bridge.dialects.a2a.push import ACTIONS, config_in, read_push, read_target
 from bridge.dialects.a2a.refusals import DETAIL, Head, refused
 from bridge.dialects.a2a.wire import (
     EXTENSIONS_HEADER,
+    OLD_BASE,
     OLD_EXTENSIONS_HEADER,
     OLD_METHODS,
     VERSION_HEADER,
@@ -165,21 +167,25 @@ def _extensions(wire: WireRequest) -> tuple[str, ...]:
 
 
 def _over_http(wire: WireRequest, context: Context) -> Call:
-    head = context.error_details[DETAIL] = Head(rest=True)
-    method, params = _addressed(wire)
-    _version(wire, context, Version.NEW)
-    return Call(method, Version.NEW, Spelled(params), head, _extensions(wire))
-
-
-def _addressed(wire: WireRequest) -> tuple[Method, dict[str, Any]]:
-    """Return the method that an address names, with its parameters from the path, the query and the body."""
     path = wire.path.rstrip("/")
+    is_old = path.startswith(OLD_BASE + "/")
+    version = Version.OLD if is_old else Version.NEW
+    head = context.error_details[DETAIL] = Head(rest=True, old_rest=is_old)
+    _version(wire, context, version)
+    method, params = _addressed(wire, path.removeprefix(OLD_BASE), version)
+    return Call(method, version, OldRest(params) if is_old else Spelled(params), head, _extensions(wire))
+
+
+def _addressed(wire: WireRequest, path: str, version: Version) -> tuple[Method, dict[str, Any]]:
+    """Return the method that an address names, with its parameters from the path, the query and the body."""
     if path in ("/message:send", "/message:stream"):
-        return (Method.SEND if path.endswith(":send") else Method.STREAM), _body(wire)
-    if path == "/extendedAgentCard":
+        body = _body(wire)
+        method = Method.SEND if path.endswith(":send") else Method.STREAM
+        return method, read_params(body) if version is Version.OLD else body
+    if path in ("/extendedAgentCard", "/card"):
         return Method.EXTENDED_CARD, {}
     if (found := _CONFIGS.fullmatch(path)) is not None:
-        return _of_configs(wire, found[1], found[2])
+        return _of_configs(wire, found[1], found[2], version)
     query = {name: _from_query(name, value) for name, value in camel_keys(dict(wire.query)).items()}
     task, _, action = path.removeprefix("/tasks").removeprefix("/").partition(":")
     if not path.startswith("/tasks") or action not in ("", "cancel", "subscribe"):
@@ -190,13 +196,18 @@ def _addressed(wire: WireRequest) -> tuple[Method, dict[str, Any]]:
     return method, {**query, "id": task}
 
 
-def _of_configs(wire: WireRequest, task: str, config: str | None) -> tuple[Method, dict[str, Any]]:
+def _of_configs(wire: WireRequest, task: str, config: str | None, version: Version) -> tuple[Method, dict[str, Any]]:
     """The call for the push notification configs of a task, or for one of them."""
+    is_old = version is Version.OLD
     if wire.method == "POST":
-        return Method.SET_PUSH, {**camel_keys(_body(wire)), "taskId": task}
+        body = camel_keys(_body(wire))
+        if is_old and isinstance(body.get("config"), dict):
+            body = camel_keys(body["config"])
+        return Method.SET_PUSH, {**body, "taskId": task}
+    one = {"id": task, "pushNotificationConfigId": config} if is_old else {"taskId": task, "id": config}
     if config is None:
-        return Method.LIST_PUSH, {"taskId": task}
-    return Method.DELETE_PUSH if wire.method == "DELETE" else Method.GET_PUSH, {"taskId": task, "id": config}
+        return Method.LIST_PUSH, one
+    return Method.DELETE_PUSH if wire.method == "DELETE" else Method.GET_PUSH, one
 
 
 def _from_query(name: str, value: str) -> Any:

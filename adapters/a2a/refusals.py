@@ -62,10 +62,14 @@ _BY_HTTP = frozenset(
 
 
 class Head(NamedTuple):
-    """What an answer depends on beside its content: the binding, and the id of a JSON-RPC call."""
+    """What an answer depends on beside its content: the binding, and the id of a JSON-RPC call.
+
+    `old_rest`: the binding is HTTP+JSON of 0.3, whose errors have another shape.
+    """
 
     rest: bool = False
     id: Any = None
+    old_rest: bool = False
 
 
 def refused(kind: Kind, message: str, param: str | None = None, status: int | None = None) -> RequestError:
@@ -96,6 +100,9 @@ def encode_error(failure: Failure) -> WireResponse:
     kind, message = kind_of(failure), masked(failure.message) or "Unknown error."
     headers = dict(failure.headers)
     details = _details(kind, message, failure)
+    if isinstance(head, Head) and head.old_rest:
+        status = failure.http_status if _by_http(failure, kind) else kind.status
+        return json_response(written({"code": kind.number, "message": message, "data": details}), status, headers)
     if head.rest if isinstance(head, Head) else _is_rest(failure):
         status = failure.http_status if _by_http(failure, kind) else kind.status
         grpc = RULES[failure.code].grpc if _by_http(failure, kind) else kind.grpc

@@ -57,14 +57,26 @@ class Notes(NamedTuple):
     context: str | None = None
     adk: bool = False
     history: int | None = None
+    old_rest: bool = False
+    """True for HTTP+JSON of 0.3."""
     data: bool = True
     """False if the client named the media types that it takes, and JSON is none of them."""
+
+    @property
+    def written_in(self) -> Version:
+        """The version whose objects the answer is made of: those of 1.0 are converted for HTTP+JSON of 0.3."""
+        return Version.NEW if self.old_rest else self.version
 
 
 def notes_of(request: Request | None) -> Notes:
     """Return the notes that `decode_request` made; those of version 1.0 over JSON-RPC without it."""
     noted = own(request.extras).get(NOTES) if request is not None else None
     return Notes(**{**noted, "version": Version(noted["version"])}) if noted else Notes()
+
+
+def reader_of(call: Call) -> Notes:
+    """Return the notes of a call that starts no run."""
+    return Notes(call.head.rest, call.head.id, call.version, old_rest=call.head.old_rest)
 
 
 def decode_request(wire: WireRequest, context: Context) -> Request:
@@ -85,6 +97,7 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         message.string("contextId") or None,
         ADK in (*call.extensions, *_strings(message, "extensions")),
         configuration.integer("historyLength", least=0),
+        call.head.old_rest,
         not modes or any(mode in ("*/*", "application/*", "application/json") for mode in modes),
     )
     extras: dict[str, Any] = {
@@ -109,7 +122,7 @@ def _said(message: Spelled, call: Call, notes: Notes) -> Request:
     if not message_id:
         wrong(message.at("messageId"), "a non-empty string", message_id)
     if role_of(message.get("role")) != "user":
-        word = "user" if call.version is Version.OLD else "ROLE_USER"
+        word = "user" if notes.written_in is Version.OLD else "ROLE_USER"
         wrong(message.at("role"), word, message.get("role"), missing="role" not in message.value)
     parts = _parts(message, notes)
     metadata = dict(dict_of(message.get("metadata")))
@@ -118,7 +131,18 @@ def _said(message: Spelled, call: Call, notes: Notes) -> Request:
     messages = [Message("tool", [part], places=(message.path, place)) for part, place in results]
     places = (message.path, *(place for _, place in rest))
     said = Message("user", [part for part, _ in rest], message_id, metadata=metadata, places=places)
-    if notes.task is None or results:
+    if notes.task is None:
+        return Request([*messages, *([said] if rest else [])])
+    answers: dict[str, list[Part]] = {}
+    for part, _ in rest:
+        if (asked := _named_in(part)) and not isinstance(part, Media):
+            answers.setdefault(asked, []).append(part)
+    if answers:
+        others = [(part, place) for part, place in rest if isinstance(part, Media) or not _named_in(part)]
+        said.parts, said.places = [part for part, _ in others], (message.path, *(place for _, place in others))
+        resume = [Resume(asked, "resolved", _payload(parts), place=message.path) for asked, parts in answers.items()]
+        return Request([*messages, *([said] if others else [])], resume=resume)
+    if results:
         return Request([*messages, *([said] if rest else [])])
     named = text_of(metadata.get(INTERRUPT_ID))
     if named and len(said.parts) > 1:
@@ -129,6 +153,11 @@ def _said(message: Spelled, call: Call, notes: Notes) -> Request:
     answer = Resume(named, "resolved", _payload(said.parts), place=message.path)
     has_media = any(isinstance(part, Media) for part in said.parts)
     return Request([said] if has_media else [], resume=[answer])
+
+
+def _named_in(part: Part) -> str:
+    """Return the question that a part of a message answers; "" if it names none."""
+    return text_of(dict_of(own(part.extras).get("metadata")).get(INTERRUPT_ID))
 
 
 def _payload(parts: list[Part]) -> Any:

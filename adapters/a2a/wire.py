@@ -49,7 +49,8 @@ VERSION_HEADER: Final = "a2a-version"
 EXTENSIONS_HEADER: Final = "a2a-extensions"
 OLD_EXTENSIONS_HEADER: Final = "x-a2a-extensions"
 CARD_PATH: Final = "/.well-known/agent-card.json"
-OLD_CARD_PATH: Final = "/.well-known/agent.json"
+OLD_BASE: Final = "/v1"
+"""Where the addresses of HTTP+JSON of 0.3 begin."""
 JSON_RPC: Final = "JSONRPC"
 HTTP_JSON: Final = "HTTP+JSON"
 JSON_TYPE: Final = "application/a2a+json"
@@ -143,6 +144,8 @@ _ROLES = {"ROLE_USER": "user", "user": "user", "ROLE_AGENT": "assistant", "agent
 # ------------------------------------------------------------------ metadata
 
 ADK_TYPE, ADK_THOUGHT, ADK_SIGNATURE = "adk_type", "adk_thought", "adk_thought_signature"
+DATA_COMPAT: Final = "data_part_compat"
+"""The key of the metadata of a part whose data are no object, which 0.3 has no place for: they are its `value`."""
 RESPONSE_COMPAT: Final = "response_compat"
 """The key of the metadata of a result that is no object: it is the `result` of the object in its place."""
 ADK_LONG_RUNNING, ADK_USAGE, ADK_ERROR_CODE = "adk_is_long_running", "adk_usage_metadata", "adk_error_code"
@@ -156,7 +159,7 @@ INTERRUPTS: Final = "interrupts"
 out. `call` is `{name, args}`. An entry whose reason is `tool_result` waits for the result of its call.
 """
 INTERRUPT_ID: Final = "interruptId"
-"""The key of the metadata of a message that answers one of several questions."""
+"""The key of the metadata of a message, or of one of its parts, that answers one of several questions."""
 KIND: Final = "kind"
 """The key of the metadata of a part whose kind of medium does not follow from its media type."""
 
@@ -282,9 +285,8 @@ def _data(value: Any, metadata: Wire) -> Part:
             said = said["result"]
         parts: list[Part] = [Text(said) if isinstance(said, str) else Data(said)]
         return ToolResult(call_id, parts, text_of(value.get("name")) or None)
-    if metadata.get("data_part_compat") is True and isinstance(value, dict) and value.keys() == {"value"}:
-        # How version 0.3, whose data are objects, holds any other value.
-        value, metadata = value["value"], {k: v for k, v in metadata.items() if k != "data_part_compat"}
+    if metadata.get(DATA_COMPAT) is True and isinstance(value, dict) and value.keys() == {"value"}:
+        value, metadata = value["value"], {k: v for k, v in metadata.items() if k != DATA_COMPAT}
     return Data(value, noted({"metadata": metadata}))
 
 
@@ -302,7 +304,7 @@ def write_part(part: Text | Media | Data, version: Version) -> Wire | None:
         media_type = own(part.extras).get("mediaType")
         wire: Wire = {"text": part.text, **({"mediaType": media_type} if media_type else {})}
     elif version is Version.OLD and not isinstance(part.value, dict):
-        wire, metadata = {"data": {"value": part.value}}, {**metadata, "data_part_compat": True}
+        wire, metadata = {"data": {"value": part.value}}, {**metadata, DATA_COMPAT: True}
     else:
         wire = {"data": part.value}
     return part_said(wire, metadata, version)

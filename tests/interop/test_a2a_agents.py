@@ -47,9 +47,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     yield from agent(tmp_path_factory, "a2a-agents", "sdk", "whole")
 
 
-@pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    yield from agent(tmp_path_factory, "a2a-agents-old", "old")
+@pytest.fixture(scope="module", params=["JSONRPC", "HTTP+JSON"])
+def old(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Server]:
+    yield from agent(tmp_path_factory, "a2a-agents-old", "old", request.param)
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +228,12 @@ async def test_an_agent_of_the_old_protocol(opened: Opened, old: Server, front: 
     seen = await person.resume("Oslo")
     assert (seen.error, seen.text) == (None, "You chose Oslo.")
     assert "The model is down." in str((await person.say("fail")).error)
+    assert (await (await opened(front, old)).say("message")).text == "Just a message."
+
+
+async def test_a_picture_reaches_an_agent_of_the_old_protocol(opened: Opened, old: Server) -> None:
+    seen = await (await opened("openai-chat", old)).say("look", "data:image/png;base64,iVBORw0KGgo=")
+    assert (seen.error, seen.text) == (None, "You sent image/png: iVBORw0KGgo=")
 
 
 async def test_a_task_of_the_old_protocol_is_cancelled(opened: Opened, old: Server) -> None:

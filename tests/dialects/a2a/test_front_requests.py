@@ -114,6 +114,23 @@ def test_a_picture_in_an_answer_is_not_lost() -> None:
     assert Media(MediaKind.IMAGE, Inline("AAAA"), "image/png") in request.messages[0].parts
 
 
+def test_one_message_answers_several_questions() -> None:
+    parts = [
+        {"text": "Oslo", "metadata": {"interruptId": "i-1"}},
+        {"data": {"n": 1}, "metadata": {"interruptId": "i-2"}},
+        {"text": ", Norway", "metadata": {"interruptId": "i-1"}},
+    ]
+    request = read(send(*parts, taskId="t-1"))
+    assert request.messages == []
+    assert request.resume == [Resume("i-1", "resolved", "Oslo, Norway"), Resume("i-2", "resolved", {"n": 1})]
+    more = read(send(*parts[:1], "And quickly.", RESULT, taskId="t-1"))
+    assert [answer.interrupt_id for answer in more.resume] == ["i-1"]
+    assert [message.role for message in more.messages] == ["tool", "user"]
+    assert more.messages[1].parts == [Text("And quickly.")]
+    new = read(send(*parts))
+    assert (new.resume, len(new.messages[0].parts)) == ([], 3)
+
+
 RESULT = {"data": {"id": "c1", "name": "f", "response": {"r": 3.0}}, "metadata": {"adk_type": "function_response"}}
 
 

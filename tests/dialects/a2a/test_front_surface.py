@@ -85,7 +85,7 @@ def test_the_agent_card_says_what_the_route_says() -> None:
 def test_the_agent_card_of_both_versions() -> None:
     wire = agent(versions=["1.0", "0.3"])
     named = [(each["protocolBinding"], each["protocolVersion"]) for each in wire["supportedInterfaces"]]
-    assert named == [("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3")]
+    assert named == [("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "0.3")]
     assert (wire["url"], wire["preferredTransport"], wire["protocolVersion"]) == (
         "https://a.example/x", "JSONRPC", "0.3.0",
     )  # fmt: skip
