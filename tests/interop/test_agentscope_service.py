@@ -23,8 +23,6 @@ from tests.docs.helpers import ROOT, server
 from tests.server.harness import serving
 from tests.stores.run_engines import redis_server  # noqa: F401
 
-pytestmark = pytest.mark.interop
-
 PYTHON = Path(sys.prefix) / "agentscope2" / "bin" / "python"
 SCRIPT = ROOT / "tests" / "interop" / "agentscope2_service.py"
 USER = "ann"
@@ -64,7 +62,10 @@ class Service:
         return {view["session"]["config"]["name"]: view["status"] for view in views}
 
 
-@pytest.fixture(scope="module", params=["sqlite", "redis"])
+STORES = [pytest.param("sqlite", marks=pytest.mark.interop), pytest.param("redis", marks=pytest.mark.interop_all)]
+
+
+@pytest.fixture(scope="module", params=STORES)
 def service(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Service]:
     assert PYTHON.exists(), f"the agent service is not installed in {PYTHON.parents[1]}: run `make interop`"
     folder = tmp_path_factory.mktemp("service")
@@ -152,7 +153,7 @@ def user(text: str) -> Message:
 
 
 @fronts
-async def test_text_thinking_tools_and_a_second_turn(service: Service, front: str, tmp_path: Path) -> None:
+async def test_text_thinking_tools_and_a_failure(service: Service, front: str, tmp_path: Path) -> None:
     async with bridge(service, tmp_path, front) as base:
         client = Client(base, front, tmp_path)
         first = await client.ask(user("hello"))
@@ -169,6 +170,10 @@ async def test_text_thinking_tools_and_a_second_turn(service: Service, front: st
         if not card.client_runs_calls and card.answer(Feature.TOOL_RESULT) is Support.EXACT:
             assert len(fourth.results) == 2
         last = await client.ask(user("heard"))
+        failed = await client.ask(user("error"))
+        assert failed.failure is not None
+        assert "The agent's model refused the request" in failed.failure.message
+        assert (await client.ask(user("again"))).text.endswith("again 你好 🙂")
     heard = last.text.split(" | ")
     assert [h.removeprefix("user: ") for h in heard if h.startswith("user: ")][:4] == ["hello", "think", "tool", "two"]
     assert "assistant: You said: hello 你好 🙂" in heard
@@ -206,17 +211,10 @@ async def test_a_permission(service: Service, front: str, agrees: bool, tmp_path
         assert ("denied" in second.text) == (not agrees)
 
 
-@fronts
-async def test_a_failing_model(service: Service, front: str, tmp_path: Path) -> None:
-    async with bridge(service, tmp_path, front) as base:
-        client = Client(base, front, tmp_path)
-        answer = await client.ask(user("error"))
-        assert answer.failure is not None
-        assert "The agent's model refused the request" in answer.failure.message
-        assert (await client.ask(user("hello"))).text.endswith("hello 你好 🙂")
-
-
-@fronts
+@pytest.mark.parametrize(
+    "front",
+    ["a2a", "openai-chat", *(pytest.param(n, marks=pytest.mark.interop_all) for n in FRONTS[1:] if n != "openai-chat")],
+)
 async def test_a_client_that_leaves_stops_the_run(service: Service, front: str, tmp_path: Path) -> None:
     scene = f"wait-{front}-{tmp_path.name}"
     async with bridge(service, tmp_path, front) as base:
