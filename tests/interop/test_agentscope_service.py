@@ -19,8 +19,9 @@ from bridge.codec import Feature, Support, WireRequest, WireResponse, registry
 from bridge.model import Answer, FinishReason, Message, Request, Resume, Text, Tool, ToolResult, fold, verify
 from bridge.testing.wires import context
 from bridge.translation import AnswerDecoder
+from tests.dialects.agent_runs.helpers import run_input
 from tests.docs.helpers import ROOT, server
-from tests.server.harness import serving
+from tests.server.harness import ask, post, serving
 from tests.stores.run_engines import redis_server  # noqa: F401
 
 PYTHON = Path(sys.prefix) / "agentscope2" / "bin" / "python"
@@ -226,3 +227,28 @@ async def test_a_client_that_leaves_stops_the_run(service: Service, front: str, 
                 asking.cancel()
             async with asyncio.timeout(20), await left as reply:
                 assert reply.status == 200
+
+
+async def test_queued_runs(service: Service, tmp_path: Path) -> None:
+    """The frontend `agent-runs`, whose clients start a run and read its events."""
+    url = "/api/v1/agent"
+    config = {
+        "backends": {"agent": {"dialect": "agentscope-service", "url": service.url, "options": service.options}},
+        "routes": [{"dialect": "agent-runs", "path": url, "backend": "agent"}],
+        "stores": dict.fromkeys(("history", "runs"), f"sqlite:///{tmp_path}/bridge.db"),
+    }
+    async with serving(config) as base:
+
+        async def say(text: str) -> str:
+            body = run_input(text, f"run-{text}")
+            named = (await post(f"{base}{url}/runs", body)).json
+            where = f"{base}{url}/runs/{named['threadId']}/events?runId={named['runId']}"
+            events = [
+                json.loads(line[6:]) for line in (await ask("GET", where)).body.split(b"\n") if line[:6] == b"data: "
+            ]
+            assert events[-1]["type"] == "RUN_FINISHED", events[-1]
+            return "".join(event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
+
+        assert await say("hello") == "You said: hello 你好 🙂"
+        assert await say("tool") == "Tools said: Paris: sunny"
+        assert "user: hello" in await say("heard")
