@@ -16,6 +16,7 @@ from bridge.dialects.a2a.push import ACTIONS, config_in, read_push, read_target
 from bridge.dialects.a2a.refusals import DETAIL, Head, refused
 from bridge.dialects.a2a.wire import (
     EXTENSIONS_HEADER,
+    LONGEST_ID,
     OLD_BASE,
     OLD_EXTENSIONS_HEADER,
     OLD_METHODS,
@@ -45,7 +46,6 @@ _OPERATIONS = {
 }
 _CONFIGS = re.compile(r"/tasks/([^/:]+)/pushNotificationConfigs(?:/([^/]+))?")
 _FOR_ONE = frozenset({Method.GET, Method.CANCEL, Method.SUBSCRIBE})
-_IN_QUERY = ("historyLength", "pageSize")
 _FLAGS = {"true": True, "false": False}
 
 
@@ -79,14 +79,25 @@ def decode_call(wire: WireRequest, context: Context) -> TaskCall:
         config = _config(call)
         target = read_target(config, call.version) if config is not None else None
         return TaskCall(
-            Operation.RUN, message.string("taskId") or None, at_once=at_once(call), sent=call, push_target=target
+            Operation.RUN,
+            _known(message.string("taskId")) or None,
+            at_once=at_once(call),
+            sent=call,
+            push_target=target,
         )
     if call.method in ACTIONS:
         task_id, push = read_push(call.method, params, call.version)
-        return TaskCall(_OPERATIONS[call.method], task_id, sent=call, push=push)
-    one = params.need_string("id") if call.method in _FOR_ONE else None
+        return TaskCall(_OPERATIONS[call.method], _known(task_id), sent=call, push=push)
+    one = _known(params.need_string("id")) if call.method in _FOR_ONE else None
     thread = params.string("contextId") if call.method is Method.LIST else None
     return TaskCall(_OPERATIONS[call.method], one, thread or None, sent=call)
+
+
+def _known(task_id: str | None) -> str | None:
+    """Return the id of a task. Raises `RequestError` for one that no task has, as it is too long to be stored."""
+    if task_id is not None and len(task_id) > LONGEST_ID:
+        raise refused(refusals.NOT_FOUND, f"Task {shortened(task_id)!r} not found.")
+    return task_id
 
 
 def _config(call: Call) -> Spelled | None:
@@ -113,6 +124,8 @@ def _over_json_rpc(wire: WireRequest, context: Context) -> Call:
     call_id = body.get("id")
     if isinstance(call_id, bool) or not isinstance(call_id, str | int | float | None):
         raise refused(refusals.REQUEST, f"id: expected a string or a number, got {kind_of(call_id)}.", "id")
+    if isinstance(call_id, str) and len(call_id) > LONGEST_ID:
+        raise refused(refusals.REQUEST, f"id: expected at most {LONGEST_ID} characters.", "id")
     head = context.error_details[DETAIL] = Head(id=call_id)
     if body.get("jsonrpc") != "2.0":
         raise refused(refusals.REQUEST, "jsonrpc: expected '2.0'.", "jsonrpc")
@@ -152,8 +165,10 @@ def _version(wire: WireRequest, context: Context, named: Version) -> Version:
     served = FrontOptions.of(context).versions
     if version is not named or version not in served:
         what = shortened(said) if said else "0.3 (no A2A-Version)"
-        method = "" if version is None or version is named else f" for a method of {named}"
-        text = f"The version {what} is not served{method}; expected A2A-Version: {', '.join(served)}."
+        differs = version is not None and version is not named
+        method = f" for a method of {named}" if differs else ""
+        expected = named if differs and named in served else ", ".join(served)
+        text = f"The version {what} is not served{method}; expected A2A-Version: {expected}."
         raise refused(refusals.VERSION, text, VERSION_HEADER)
     return version
 
@@ -211,6 +226,4 @@ def _of_configs(wire: WireRequest, task: str, config: str | None, version: Versi
 
 
 def _from_query(name: str, value: str) -> Any:
-    if name in _IN_QUERY and value.isdecimal() and len(value) < 10:
-        return int(value)
     return _FLAGS.get(value, value) if name == "includeArtifacts" else value

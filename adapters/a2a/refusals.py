@@ -6,6 +6,7 @@ who may call, how much, and requests that never were calls. Over plain HTTP it h
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from bridge.codec import WireResponse, json_response
@@ -18,6 +19,10 @@ _DOMAIN = "a2a-protocol.org"
 DETAIL = "a2a"
 """The key of a failure's details with the `Head` of the request that failed, and of the kind of the failure."""
 _KIND = "a2a_kind"
+
+
+_REST = re.compile(r"/message:|/tasks(?:[/:]|$)|/extendedAgentCard/?$|/v1/card/?$")
+"""Addresses of HTTP+JSON, behind where the agent is."""
 
 
 class Kind(NamedTuple):
@@ -122,7 +127,7 @@ def _by_http(failure: Failure, kind: Kind) -> bool:
 def _is_rest(failure: Failure) -> bool:
     """Return whether a request whose call was not read is for an address of the HTTP+JSON binding."""
     path = failure.details.get("path")
-    return isinstance(path, str) and ("/message:" in path or "/tasks" in path or path.endswith("/extendedAgentCard"))
+    return isinstance(path, str) and _REST.search(path) is not None
 
 
 def _details(kind: Kind, message: str, failure: Failure) -> list[Wire]:

@@ -15,16 +15,16 @@ from bridge.dialects.a2a.wire import (
     ADK,
     CONTENT,
     INTERRUPT_ID,
+    LONGEST_ID,
     NAME,
     Method,
     Spelled,
     Version,
-    camel_keys,
     own,
     read_part,
     role_of,
 )
-from bridge.errors import shortened
+from bridge.errors import RequestError, shortened
 from bridge.model import (
     Data,
     Extras,
@@ -36,9 +36,11 @@ from bridge.model import (
     Reasoning,
     Request,
     Resume,
+    Source,
     Text,
     ToolCall,
     ToolResult,
+    Url,
 )
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/\-_]*={0,2}")
@@ -94,9 +96,9 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         call.version,
         message.string("taskId") or None,
         message.string("messageId") or "",
-        message.string("contextId") or None,
+        _id(message, "contextId") or None,
         ADK in (*call.extensions, *_strings(message, "extensions")),
-        configuration.integer("historyLength", least=0),
+        configuration.integer("historyLength", convert=True, least=0),
         call.head.old_rest,
         not modes or any(mode in ("*/*", "application/*", "application/json") for mode in modes),
     )
@@ -110,7 +112,8 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     request.thread_id = notes.context or context.make_id("context")
     request.stream = call.method is Method.STREAM
     request.history = HistoryMode.DELTA
-    request.metadata = dict(dict_of(params.get("metadata")))
+    metadata = params.object("metadata")
+    request.metadata = dict(metadata.value) if metadata is not None else {}
     kept: Extras = {NAME: {name: value for name, value in extras.items() if value}}
     request.extras = kept
     return request
@@ -118,14 +121,16 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
 
 def _said(message: Spelled, call: Call, notes: Notes) -> Request:
     """The message as one of the user, or as the answer to what its task waits for."""
-    message_id = message.need_string("messageId")
+    message.need_string("messageId")
+    message_id = _id(message, "messageId")
     if not message_id:
         wrong(message.at("messageId"), "a non-empty string", message_id)
     if role_of(message.get("role")) != "user":
         word = "user" if notes.written_in is Version.OLD else "ROLE_USER"
         wrong(message.at("role"), word, message.get("role"), missing="role" not in message.value)
     parts = _parts(message, notes)
-    metadata = dict(dict_of(message.get("metadata")))
+    noted = message.object("metadata")
+    metadata = dict(noted.value) if noted is not None else {}
     results = [(part, place) for part, place in parts if isinstance(part, ToolResult)]
     rest = [(part, place) for part, place in parts if not isinstance(part, ToolResult)]
     messages = [Message("tool", [part], places=(message.path, place)) for part, place in results]
@@ -175,13 +180,32 @@ def _parts(message: Node, notes: Notes) -> list[tuple[Part, str]]:
     for index, value in enumerate(values):
         place = f"{message.at('parts')}[{index}]"
         part = read_part(value)
-        said = [name for name in CONTENT if camel_keys(dict_of(value)).get(name) is not None]
-        if part is None or (len(said) > 1 and "kind" not in value):
+        fields = type(message).of(value, place) if part is not None else None
+        said = [name for name in CONTENT if fields is not None and fields.get(name) is not None]
+        if part is None or fields is None or (len(said) > 1 and "kind" not in value):
             wrong(place, "a part with one of text, raw, url and data", value)
-        if isinstance(part, Media) and isinstance(part.source, Inline) and not _BASE64.fullmatch(part.source.base64):
-            wrong(f"{place}.raw", "base64", part.source.base64)
+        for name in ("mediaType", "filename"):
+            fields.string(name)
+        fields.object("metadata")
+        if isinstance(part, Media):
+            _check_source(part.source, fields)
         found.append((_of_user(part, value, notes), place))
     return found
+
+
+def _check_source(source: Source, fields: Node) -> None:
+    """Raise `RequestError` for inline content that is not base64, and for an empty URL."""
+    if isinstance(source, Inline) and (not _BASE64.fullmatch(source.base64) or len(source.base64.rstrip("=")) % 4 == 1):
+        wrong(fields.at("raw"), "base64", source.base64)
+    if isinstance(source, Url) and not source.url:
+        wrong(fields.at("url"), "a URL", source.url)
+
+
+def _id(node: Node, name: str) -> str | None:
+    value = node.string(name)
+    if value is not None and len(value) > LONGEST_ID:
+        raise RequestError(f"{node.at(name)}: expected at most {LONGEST_ID} characters.", param=node.at(name))
+    return value
 
 
 def _of_user(part: Part, value: dict[str, Any], notes: Notes) -> Part:

@@ -67,7 +67,7 @@ def _state(folder: TaskFolder) -> State:
 
 
 def _history(params: Spelled) -> int | None:
-    return params.integer("historyLength", least=0)
+    return params.integer("historyLength", convert=True, least=0)
 
 
 # ------------------------------------------------------------------ one task
@@ -217,7 +217,7 @@ def _order(task: TaskSummary) -> tuple[float, str]:
 
 
 def _page_size(params: Spelled) -> int:
-    return params.integer("pageSize", least=1, most=_LARGEST_PAGE) or _PAGE
+    return params.integer("pageSize", convert=True, least=1, most=_LARGEST_PAGE) or _PAGE
 
 
 def _wanted_state(params: Spelled) -> State | None:

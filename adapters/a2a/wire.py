@@ -54,6 +54,8 @@ OLD_BASE: Final = "/v1"
 JSON_RPC: Final = "JSONRPC"
 HTTP_JSON: Final = "HTTP+JSON"
 JSON_TYPE: Final = "application/a2a+json"
+LONGEST_ID: Final = 512
+"""Characters of an id of a client: each event of a stream repeats them."""
 ADK: Final = "https://google.github.io/adk-docs/a2a/a2a-extension/"
 """The extension of google-adk: tool calls, their results and thoughts are parts with metadata."""
 
@@ -258,8 +260,9 @@ def read_part(value: object) -> Part | None:
 
 
 def _standard(text: str) -> str:
-    """Base64 in the standard alphabet: ProtoJSON also reads the one for addresses."""
-    return text.replace("-", "+").replace("_", "/") if "-" in text or "_" in text else text
+    """Base64 in the standard alphabet and with its padding: ProtoJSON also reads the one for addresses, and without."""
+    text = text.replace("-", "+").replace("_", "/") if "-" in text or "_" in text else text
+    return text + "=" * (-len(text) % 4) if len(text) % 4 else text
 
 
 def _media(source: Source, part: Wire, metadata: Wire) -> Media:

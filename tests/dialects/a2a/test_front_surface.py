@@ -186,6 +186,9 @@ async def test_an_unknown_address() -> None:
         reply = await ask("GET", f"{base}/a2a/nothing", b"", NEW)
         assert (reply.status, reply.json["error"]["code"]) == (404, -32601)
         assert (await ask("GET", f"{base}/a2a", b"", NEW)).status == 405
+        for method, path, status in (("GET", "/acme/tasks", 404), ("PUT", "/message:send", 405)):
+            reply = await ask(method, f"{base}/a2a{path}", b"", NEW)
+            assert (reply.status, reply.json["error"]["code"]) == (status, status), "in the shape of HTTP+JSON"
 
 
 async def test_what_a_backend_cannot_take_is_refused_before_the_call() -> None:
