@@ -123,7 +123,7 @@ def continues(request: Request, runs: Sequence[TaskStatus]) -> Request:
     # What cancels a waiting task, too, is a run of the task, though no client's message named it.
     extra = request.extra(NAME)
     request.extras = {**(request.extras or {}), NAME: {**extra, NOTES: {**extra.get(NOTES, {}), "task": task_id}}}
-    if calls:
+    if calls and (request.messages or request.resume):
         return _with_results(request, calls, task_id)
     asked = [event for event in events if isinstance(event, Interrupted)]
     known = {event.interrupt_id for event in asked}
