@@ -158,9 +158,10 @@ async def test_what_the_agent_says_while_it_works_is_reasoning(opened: Opened, s
     assert (seen.error, seen.text, seen.reasoning) == (None, "It is 42.", "Looking it up.")
 
 
+@ways
 @fronts
-async def test_a_message_without_a_task(opened: Opened, sdk: Server, front: str) -> None:
-    seen = await (await opened(front, sdk)).say("message")
+async def test_a_message_without_a_task(opened: Opened, sdk: Server, front: str, way: str) -> None:
+    seen = await (await opened(front, sdk, **WAYS[way])).say("message")
     assert (seen.error, seen.text) == (None, "Just a message.")
 
 
@@ -211,6 +212,8 @@ async def test_an_agent_that_does_not_stream(opened: Opened, whole: Server, fron
     # The task comes back with what it said before the question; that is not said again.
     seen = await person.resume("Oslo")
     assert (seen.error, seen.text) == (None, "You chose Oslo.")
+    seen = await person.say("message")
+    assert (seen.error, seen.text) == (None, "Just a message.")
     assert (await person.say("fail")).error is not None
 
 
