@@ -183,22 +183,25 @@ def _parts(message: Node, notes: Notes) -> list[tuple[Part, str]]:
         fields = type(message).of(value, place) if part is not None else None
         said = [name for name in CONTENT if fields is not None and fields.get(name) is not None]
         if part is None or fields is None or (len(said) > 1 and "kind" not in value):
-            wrong(place, "a part with one of text, raw, url and data", value)
+            words = "text, raw, url and data" if notes.version is Version.NEW else "text, file and data"
+            wrong(place, f"a part with one of {words}", value)
         for name in ("mediaType", "filename"):
             fields.string(name)
         fields.object("metadata")
         if isinstance(part, Media):
-            _check_source(part.source, fields)
+            is_new = notes.version is Version.NEW
+            _check_source(part.source, fields.at("raw" if is_new else "file"), fields.at("url" if is_new else "file"))
         found.append((_of_user(part, value, notes), place))
     return found
 
 
-def _check_source(source: Source, fields: Node) -> None:
-    """Raise `RequestError` for inline content that is not base64, and for an empty URL."""
-    if isinstance(source, Inline) and (not _BASE64.fullmatch(source.base64) or len(source.base64.rstrip("=")) % 4 == 1):
-        wrong(fields.at("raw"), "base64", source.base64)
-    if isinstance(source, Url) and not source.url:
-        wrong(fields.at("url"), "a URL", source.url)
+def _check_source(source: Source, content: str, address: str) -> None:
+    """Raise `RequestError` for inline content that is not base64, and for an empty URL; the others are their places."""
+    if isinstance(source, Inline):
+        if not _BASE64.fullmatch(source.base64) or len(source.base64.rstrip("=")) % 4 == 1:
+            wrong(content, "base64", source.base64)
+    elif isinstance(source, Url) and not source.url:
+        wrong(address, "a URL", source.url)
 
 
 def _id(node: Node, name: str) -> str | None:

@@ -133,7 +133,9 @@ def test_parts_of_a_client(content: Any, part: Part) -> None:
         (b"{}", "message: required, expected an object"),
         (b'{"message": 7}', "message: expected an object"),
         (body(role="ROLE_AGENT"), "message.role: expected ROLE_USER"),
-        (body({"text": 1}), "message.content[0]: expected a part"),
+        (body({"text": 1}), "message.content[0]: expected a part with one of text, file and data"),
+        (body({"file": {"fileWithBytes": "*"}}), "message.content[0].file: expected base64"),
+        (body({"file": {"fileWithUri": ""}}), "message.content[0]"),
         (
             json.dumps({"message": {"messageId": "m", "role": "ROLE_USER"}}).encode(),
             "message.content: required, expected a list",
