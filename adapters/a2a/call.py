@@ -95,7 +95,7 @@ def decode_call(wire: WireRequest, context: Context) -> TaskCall:
 
 def _known(task_id: str | None) -> str | None:
     """Return the id of a task. Raises `RequestError` for one that no task has, as it is too long to be stored."""
-    if task_id is not None and len(task_id) > LONGEST_ID:
+    if task_id is not None and len(task_id.encode("utf-8", "replace")) > LONGEST_ID:
         raise refused(refusals.NOT_FOUND, f"Task {shortened(task_id)!r} not found.")
     return task_id
 

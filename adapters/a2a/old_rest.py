@@ -1,8 +1,8 @@
-"""HTTP+JSON of version 0.3, whose objects are those of neither 1.0 nor 0.3 over JSON-RPC (docs/dialects/a2a.md).
+"""Objects of 0.3 over HTTP+JSON <-> objects of 1.0 (docs/dialects/a2a.md).
 
-They are the JSON form of protobuf messages, in which a field may have either of two names. The dialect reads and writes
-the objects of 1.0, and these functions convert them. Values of a wrong type are kept, so that whoever reads them next
-can say what is wrong with them.
+They are the JSON form of protobuf messages, unlike those of 0.3 over JSON-RPC; a field may have either of two names.
+The rest of the dialect reads and writes the objects of 1.0. Values of a wrong type are kept, and refused where they are
+read.
 """
 
 from __future__ import annotations
