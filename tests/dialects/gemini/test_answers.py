@@ -245,7 +245,7 @@ def test_signatures_of_gemini_stay_on_their_parts_on_the_way_to_its_clients() ->
     ]
     told = parts(chunks(decode_chunks(*said)))
     assert [p.get(SIGNATURE) for p in told] == [None, "b25l", "dHdv", None, "dGhyZWU=", None]
-    for other in ("openai-chat", "anthropic-messages", "openai-responses"):
+    for other in ("ag-ui", "agentscope"):
         wire = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in said)
         translator = Translator("gemini", other)
         out = translator.feed(wire) + translator.close()
