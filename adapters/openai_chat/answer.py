@@ -245,10 +245,10 @@ class _Assembler:
             "refusal": "".join(choice.refusals) or None,
             "annotations": [],
         }
-        if choice.reasoning:
+        if reasoning := "".join(choice.reasoning):
             name = self._options.reasoning_field
             for each in _REASONING.get(name, (name,)):
-                message[each] = "".join(choice.reasoning)
+                message[each] = reasoning
         if choice.calls:
             message["tool_calls"] = choice.calls
         reason = self._answer.reason if choice.index == 0 else choice.reason
