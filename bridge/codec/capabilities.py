@@ -142,7 +142,7 @@ class RunsTools(StrEnum):
 
 
 class CallSignatures(StrEnum):
-    """Where do clients of a dialect return the signature of a tool call?
+    """The place in which clients of a dialect return the signature of a tool call.
 
     IN_CALL: with the call; its backends get it there. IN_REASONING: in opaque reasoning before the call. NOWHERE: they
     drop it.
@@ -206,7 +206,7 @@ class Capabilities:
     wants_signatures: bool = False
     """Its clients take reasoning without a signature for broken."""
     call_signatures: CallSignatures = CallSignatures.NOWHERE
-    """Where its clients return the signatures of calls (`codec.signed_calls`)."""
+    """The place in which its clients return the signatures of calls (`codec.signed_calls`)."""
 
     def __post_init__(self) -> None:
         for role, entries, wanted in (
