@@ -332,6 +332,7 @@ def _refused(http: web.Request, error: web.HTTPException) -> web.StreamResponse:
             failure = Failure(ErrorCode.TOO_LARGE, "The request body is too long.")
         case status:
             failure = Failure(ErrorCode.INVALID_REQUEST, error.reason, status=status)
+    failure.details["path"] = http.path
     return error_of(_nearest(http), failure)
 
 
@@ -347,7 +348,10 @@ def _nowhere(http: web.Request) -> web.StreamResponse:
             break
     hint = f"{likely}Routes: {', '.join(f'{known.dialect.name} at {known.path}' for known in routes)}."
     failure = Failure(
-        ErrorCode.NOT_FOUND, f"There is nothing at {http.method} {shortened(http.path)}.", backend_code=UNKNOWN_PATH
+        ErrorCode.NOT_FOUND,
+        f"There is nothing at {http.method} {shortened(http.path)}.",
+        backend_code=UNKNOWN_PATH,
+        details={"path": http.path},
     )
     if bridge.config.server.is_open:
         failure.message += f" {hint}"
