@@ -27,6 +27,7 @@ from bridge.codec import (
 )
 from bridge.codec.check import Node
 from bridge.codec.jsontext import dumps
+from bridge.codec.redact import masked
 from bridge.model import (
     Builder,
     FinishReason,
@@ -76,7 +77,7 @@ class Toy(ObjectDialect):
 
     def decode_object(self, node: Node, builder: Builder) -> None:
         if "wrong" in node.value:
-            builder.fail(Failure(ErrorCode.BACKEND_ERROR, node.need_string("wrong")))
+            builder.fail(Failure(ErrorCode.BACKEND_ERROR, masked(node.need_string("wrong"))))
         if (text := node.string("say")) is not None:
             builder.flow(0, PartKind.TEXT, text)
         if (end := node.one_of("end", ("stop", "length"))) is not None:

@@ -33,7 +33,8 @@ DecodeObject = Callable[[Node, Builder], None]
 class ObjectDialect(Dialect):
     """Subclasses implement `encode_event` and `decode_object`.
 
-    A whole answer is one such object (`encode_whole`). The body of an error is the object of `RunFailed`.
+    A whole answer is one such object (`encode_whole`). The body of an error is the object of `RunFailed`. A dialect
+    with its own `decoder` for streams may define `decode_object` for whole answers alone.
     """
 
     def encode_event(self, event: Event) -> Mapping[str, Any] | None:
@@ -72,8 +73,9 @@ class ObjectDialect(Dialect):
         return ObjectDecoder(self.decode_object, context)
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
-        """The whole answer, read as one object of a stream."""
-        decoder = self.decoder(context)
+        """The whole answer, read by `decode_object`; without one, by `decoder` as one object of a stream."""
+        by_object = type(self).decode_object is not ObjectDialect.decode_object
+        decoder = ObjectDecoder(self.decode_object, context) if by_object else self.decoder(context)
         if wire.status >= 400:
             return decoder.close(self.decode_error(wire))
         return [*decoder.feed([wire.body]), *decoder.close()]

@@ -97,4 +97,8 @@ def get(name: str) -> Dialect:
 
 def resolve(given: str | Dialect) -> Dialect:
     """Returns the dialect that is named, or given as an object. Raises `ConfigError` for an unknown name."""
-    return given if isinstance(given, Dialect) else get(given)
+    if isinstance(given, Dialect):
+        return given
+    if not isinstance(given, str):
+        raise TypeError(f"expected a dialect or its name, got {type(given).__name__}")
+    return get(given)

@@ -117,7 +117,8 @@ class Sequencer:
 
     Arguments:
         lost: Where the loss of all choices but the first is noted; None to keep all choices.
-        free: Types of events without a place in the answer, which never wait.
+        free: Types of events that never wait, since this wire has no place for them between its parts: usually all but
+            those of parts, `ContentAdded`, `ToolResulted` and the end of the run.
         inline: Types of events that may stand between the pieces of an open part unless something waits for its end.
         within: The kinds of open parts for which `inline` counts.
         lane: Returns the lane of a `PartStarted` event, and of any other event that is neither free nor of a part.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import orjson
@@ -24,7 +25,21 @@ from bridge import framing
 from bridge.codec import Dialect, Feature, Support, WireRequest, WireResponse, outline, project
 from bridge.codec.registry import resolve
 from bridge.errors import ErrorCode, Failure, RequestError, Unsupported
-from bridge.model import FinishReason, Heartbeat, PartKind, RunFailed, RunFinished, ToolMode, fold, verify
+from bridge.model import (
+    FinishReason,
+    Heartbeat,
+    Message,
+    MessageStatus,
+    PartEnded,
+    PartKind,
+    Request,
+    RunFailed,
+    RunFinished,
+    Text,
+    ToolMode,
+    fold,
+    verify,
+)
 from bridge.testing.strategies import answers, json_values, requests, splits
 from bridge.testing.wires import (
     comparable,
@@ -52,6 +67,8 @@ _OF_BACKENDS = frozenset(
         "test_no_bytes_raise",
         "test_a_request_is_sent_or_refused_with_its_place",
         "test_an_error_of_the_backend_tells_no_key",
+        "test_an_error_of_the_backend_says_when_to_try_again",
+        "test_a_refused_part_is_named_by_its_own_place",
     }
 )
 """The tests that also apply to dialects that are called and not served."""
@@ -62,8 +79,9 @@ class DialectConformance:
 
     The tests check that encoded data are decoded again as the capabilities declare, that the same events give the same
     bytes in any batches, that every prefix of a stream ends well, that no bytes raise an exception, that requests are
-    sent or refused with a position, that every failure can be a response and the end of a stream, and that a complete
-    answer equals the stream. For a dialect that is called and not served, they check requests to backends and their
+    sent or refused with a position, that every failure can be a response and the end of a stream, that no key of a
+    backend gets into one, that clients do not run a call that was cut off, and that a complete answer equals the
+    stream. For a dialect that is called and not served, they check requests to backends and their
     answers.
     """
 
@@ -214,6 +232,60 @@ class DialectConformance:
         failure = dialect.decode_error(WireResponse(status, {"content-type": "application/json"}, body))
         assert failure.message
         assert "sk-secret" not in failure.message
+
+    @pytest.mark.parametrize("status", [429, 503])
+    def test_an_error_of_the_backend_says_when_to_try_again(self, dialect: Dialect, status: int) -> None:
+        headers = {"content-type": _JSON, "retry-after": "7"}
+        assert dialect.decode_error(WireResponse(status, headers, b"{}")).headers.get("retry-after") == "7"
+
+    def test_a_failure_in_a_stream_tells_no_key(self, dialect: Dialect) -> None:
+        # An encoder may mask a key as well: it is put into what was written.
+        builder = context(None).builder()
+        builder.flow(0, PartKind.TEXT, "half")
+        builder.fail(Failure(ErrorCode.BACKEND_ERROR, "It failed for no-secret0123456789abcdef."))
+        wire = encode(dialect, builder.take())
+        assert b"no-secret" in wire, "the failure does not carry its message"
+        answer = fold(decode(dialect, [wire.replace(b"no-secret", b"sk-secret")]))
+        assert answer.failure is not None
+        assert "sk-secret" not in answer.failure.message
+
+    def test_a_field_of_its_own_is_read_and_sent_or_neither(self, dialect: Dialect) -> None:
+        if dialect.capabilities.request(Feature.EXTRAS) is not Support.EXACT or dialect.content_type != _JSON:
+            return
+        wire = dialect.example_request("Hello")
+        wire.body = orjson.dumps({**orjson.loads(wire.body), "own": "kept"})
+        read = dialect.decode_request(wire, context(dialect.front_options()))
+        request = Request([Message("user", [Text("Hello")])], model="m", extras={dialect.name: {"own": "kept"}})
+        sent = orjson.loads(dialect.encode_request(request, context(dialect.back_options(), request)).body)
+        # A protocol without unknown fields does neither.
+        assert (read.extra(dialect.name).get("own") == "kept") == (sent.get("own") == "kept")
+
+    @pytest.mark.parametrize("reason", [FinishReason.LENGTH, FinishReason.CONTENT_FILTER])
+    def test_a_call_that_was_cut_off_is_written_as_incomplete(self, dialect: Dialect, reason: FinishReason) -> None:
+        builder = context(None).builder()
+        builder.open_part("call", 0, PartKind.TOOL_CALL, call_id="call-1", name="look")
+        builder.delta("call", '{"city": "Par')
+        builder.end_part("call")
+        builder.finish(reason)
+        builder.end()
+        events = builder.take()
+        known = [replace(e, status=MessageStatus.INCOMPLETE) if isinstance(e, PartEnded) else e for e in events]
+        assert encode(dialect, events) == encode(dialect, known), "see bridge.codec.cut_calls.CutCalls"
+
+    def test_a_refused_part_is_named_by_its_own_place(self, dialect: Dialect) -> None:
+        earlier = [Message("user", [Text("one")]), Message("assistant", [Text("two")])]
+        for feature, witness in REQUESTS.items():
+            if dialect.capabilities.request(feature) is not Support.REFUSE:
+                continue
+            later = replace(witness.request, messages=[*earlier, *witness.request.messages])
+            places = []
+            for request in (witness.request, later):
+                with pytest.raises(Unsupported) as caught:
+                    dialect.encode_request(request, context(dialect.back_options(), request))
+                places.append(caught.value.failure.param)
+            first, second = places
+            assert first
+            assert not first.startswith("messages[") or first != second, f"{feature}: always {first}"
 
     def test_a_heartbeat_says_nothing(self, dialect: Dialect) -> None:
         builder = context(None).builder()

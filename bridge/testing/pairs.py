@@ -26,7 +26,15 @@ from bridge.model import Event, FinishReason, Message, PartKind, Request, Text, 
 from bridge.testing.conformance import quick
 from bridge.testing.strategies import answers, splits, texts, tools
 from bridge.testing.wires import context, decode, encode, with_numbered_calls
-from bridge.testing.witnesses import ANSWERS, REQUESTS, answer_of, supported_answers, supported_requests
+from bridge.testing.witnesses import (
+    ANSWERS,
+    REQUEST_PARTS,
+    REQUESTS,
+    answer_of,
+    supported_answers,
+    supported_parts,
+    supported_requests,
+)
 from bridge.translation import AnswerDecoder
 
 # What two wires of any age have in common; the rest is between a dialect and its own card.
@@ -268,6 +276,24 @@ class PairConformance:
                 as_text = _words(came) != _words(request) or (support is Support.TEXT and read(came))
                 named = not self.names_losses or arrived or as_text or str(feature) in translator.lost
                 assert named, f"{feature} was lost in silence"
+
+    def test_each_part_of_a_feature_arrives_or_is_named(self, back: Dialect, front: Dialect) -> None:
+        for name in sorted(supported_parts(front)):
+            feature, witness = REQUEST_PARTS[name]
+            wire = front.encode_request(witness.request, context(front.back_options(), witness.request))
+            translator = Translator(back, front, model="m", run_id="run1", created_at=1_700_000_000.0)
+            exact = back.capabilities.request(feature) is Support.EXACT
+            try:
+                body = translator.request(wire.body, client=front, headers=wire.headers)
+            except Unsupported as error:
+                assert not exact, f"{feature} is exact on the card, but {name} was refused: {error.message}"
+                continue
+            again = WireRequest(headers=translator.sent.headers, body=body)
+            arrived = witness.read(back.decode_request(again, context(back.front_options()))) == witness.read(
+                witness.request
+            )
+            named = not exact and (not self.names_losses or str(feature) in translator.lost)
+            assert arrived or named, f"{name} was lost in silence"
 
     def test_what_is_asked_of_one_that_is_only_called_fares_as_the_card_says(self) -> None:
         for called, front in self._pairs().values():

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from bridge.codec import Dialect, Feature, Support, WireRequest, outline
@@ -104,6 +105,12 @@ def supported_answers(dialect: Dialect) -> frozenset[Feature]:
 def supported_requests(dialect: Dialect) -> frozenset[Feature]:
     """Return the features of requests that this dialect's own wire carries from end to end."""
     return frozenset(feature for feature, witness in REQUESTS.items() if _asks(dialect, witness))
+
+
+@cache
+def supported_parts(dialect: Dialect) -> frozenset[str]:
+    """Return the names of those of `REQUEST_PARTS` that this dialect's own wire carries from end to end."""
+    return frozenset(name for name, (_, witness) in REQUEST_PARTS.items() if _asks(dialect, witness))
 
 
 def _asks(dialect: Dialect, witness: RequestWitness) -> bool:
@@ -332,3 +339,31 @@ REQUESTS: dict[Feature, RequestWitness] = {
     ),
 }
 """A witness for each of `REQUEST_FEATURES` but `extras`, which are another thing in every dialect."""
+
+
+def _chooses_mode(mode: ToolMode) -> RequestWitness:
+    def read(request: Request) -> bool:
+        # Without tools, none is called either.
+        unneeded = mode is ToolMode.NONE and not request.tools
+        return unneeded or (request.tool_choice is not None and request.tool_choice.mode is mode)
+
+    return RequestWitness(_request(tools=[_TOOL], tool_choice=ToolChoice(mode)), read)
+
+
+_SAMPLING: dict[str, Any] = {
+    "temperature": 0.5, "top_p": 0.5, "max_tokens": 100, "stop": ["END"], "seed": 7, "n": 2, "frequency_penalty": 0.5,
+    "presence_penalty": 0.5,
+}  # fmt: skip
+REQUEST_PARTS: dict[str, tuple[Feature, RequestWitness]] = {
+    **{
+        f"sampling.{name}": (
+            Feature.SAMPLING,
+            RequestWitness(_request(sampling=Sampling(**{name: value})), attrgetter(f"sampling.{name}")),
+        )
+        for name, value in _SAMPLING.items()
+    },
+    **{
+        f"tool_choice.{mode}": (Feature.TOOL_CHOICE, _chooses_mode(mode)) for mode in (ToolMode.REQUIRED, ToolMode.NONE)
+    },
+}
+"""Further witnesses of features with several parts, of which a dialect may carry some: each arrives or is named."""

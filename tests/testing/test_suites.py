@@ -44,6 +44,11 @@ ERRORS_ARE_FINE = """class Fine(Toy):
         return response
 
 dialect = Fine()"""
+NEVER_AGAIN = """class Never(Toy):
+    def decode_error(self, wire):
+        return Failure(ErrorCode.BACKEND_ERROR, "It failed.")
+
+dialect = Never()"""
 
 # Finding a counterexample is enough here; making it small takes most of the time.
 PROFILE = """
@@ -96,6 +101,8 @@ def test_a_dialect_that_conforms_passes(package: Path) -> None:
         ("dialect = Toy()", ALWAYS_ENDS_WELL, "every_prefix_ends_well"),
         ("dialect = Toy()", ERRORS_ARE_FINE, "every_failure_has_a_response"),
         ('body.boolean("stream") is not False', "False", "its_example_is_a_request"),
+        ('masked(node.need_string("wrong"))', 'node.need_string("wrong")', "a_failure_in_a_stream_tells_no_key"),
+        ("dialect = Toy()", NEVER_AGAIN, "an_error_of_the_backend_says_when_to_try_again"),
     ],
     ids=lambda value: value if re.fullmatch("[a-z]+_[a-z_]+", value) else "",
 )

@@ -189,3 +189,8 @@ def test_init_offers_each_side_what_it_has(capsys: pytest.CaptureFixture[str], t
     assert "--from only-called: only backends can speak this dialect" in capsys.readouterr().err
     assert main(["init", "--from", "openai-chat", "--to", "only-served", "--output", file]) == 2
     assert "--to only-served: only routes can speak this dialect" in capsys.readouterr().err
+
+
+def test_what_is_no_dialect_and_no_name_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="expected a dialect or its name, got list"):
+        registry.resolve([])  # type: ignore[arg-type]
