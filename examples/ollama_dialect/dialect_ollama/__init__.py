@@ -87,6 +87,7 @@ class Ollama(ObjectDialect, ModelsDialect):
                 Feature.MESSAGE_NAME: _NO_FIELD,
                 Feature.TOOL_CHOICE: "none leaves the tools out; the model chooses among them",
                 Feature.PARALLEL_TOOL_CALLS: _NO_FIELD,
+                Feature.SAMPLING: "n; the others are sent",
                 Feature.TOOL_ORIGIN: "every call is a function call",
                 Feature.USER_ID: _NO_FIELD,
                 Feature.THREAD_ID: "every request carries the whole conversation",
