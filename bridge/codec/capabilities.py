@@ -155,7 +155,7 @@ class CallSignatures(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What one dialect carries. If it refuses a finish reason, its encoder sends an error with the code of that reason."""
+    """What one dialect carries. If it refuses a finish reason, its encoder sends an error with that reason's code."""
 
     answers: Mapping[Feature, FeatureSupport]
     """What its encoder can write for a client; for a dialect that is not served, what its backends can send."""
