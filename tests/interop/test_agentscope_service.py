@@ -20,6 +20,7 @@ from bridge.model import Answer, FinishReason, Message, Request, Resume, Text, T
 from bridge.testing.wires import context
 from bridge.translation import AnswerDecoder
 from tests.dialects.agent_runs.helpers import run_input
+from tests.dialects.aip.test_python_api import address
 from tests.docs.helpers import ROOT, server
 from tests.server.harness import ask, post, serving
 from tests.stores.run_engines import redis_server  # noqa: F401
@@ -227,6 +228,29 @@ async def test_a_client_that_leaves_stops_the_run(service: Service, front: str, 
                 asking.cancel()
             async with asyncio.timeout(20), await left as reply:
                 assert reply.status == 200
+
+
+async def test_a_client_of_aip(service: Service, tmp_path: Path) -> None:
+    """A program that runs agents over AIP: here a bridge of its own, whose client speaks chat completions."""
+    listen = address()
+    config = {
+        "backends": {
+            "agent": {"dialect": "agentscope-service", "url": service.url, "options": service.options},
+            "gateway": {"dialect": "aip", "url": listen, "options": {"agent": "friday"}},
+        },
+        "routes": [
+            {"dialect": "aip", "listen": listen, "agent_id": "friday", "backend": "agent"},
+            {"dialect": "openai-chat", "path": "/openai-chat/v1", "backend": "gateway"},
+        ],
+        "stores": {"history": f"sqlite:///{tmp_path}/history.db"},
+    }
+    async with serving(config) as base:
+        for said, wanted in (("hello", "You said: hello 你好 🙂"), ("tool", "Tools said: Paris: sunny")):
+            answer = await Client(base, "openai-chat", tmp_path).ask(user(said))
+            assert (answer.text, answer.failure) == (wanted, None)
+        failed = await Client(base, "openai-chat", tmp_path).ask(user("error"))
+        assert failed.failure is not None
+        assert "The agent's model refused the request" in failed.failure.message
 
 
 async def test_queued_runs(service: Service, tmp_path: Path) -> None:
