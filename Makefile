@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 CONFIG ?= config.yaml
 TIME   ?= 600
-JOBS   ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() * 3 // 2)')
+JOBS   ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() * 2)')
 
 .DEFAULT_GOAL := help
 .PHONY: help run test lowest others interop interop-all compare lint types bench profile performance growth fuzz soak sbom wheel provenance audit fidelity pages reliability docs clean
@@ -45,14 +45,14 @@ tests/interop/%/node_modules/.stamp: tests/interop/%/package.json tests/interop/
 
 # Coding agents (their platform-specific packages prevent a lock file) and a page with 800 packages; their own versions
 # are exact.
-AGENTS := $(patsubst %,tests/interop/%/node_modules/.stamp,agents copilotkit mastra)
+AGENTS := $(patsubst %,tests/interop/%/node_modules/.stamp,agents agents-all copilotkit mastra)
 $(AGENTS): %/node_modules/.stamp: %/package.json %/.npmrc
 	@if command -v npm >/dev/null; then cd $* && npm install --silent && touch node_modules/.stamp; \
 	elif [ -z "$$CI" ]; then echo "NPM IS NOT INSTALLED: tests with the agents of $* will be skipped"; \
 	else echo "npm is not installed, and CI must have it"; exit 1; fi
 
 # Programs and libraries that are too large for CI.
-LARGE := $(AGENTS) $(patsubst %,$(VENV)/%/.done,ag2 haystack libraries-all llama-index open-webui smolagents)
+LARGE := $(AGENTS) $(patsubst %,$(VENV)/%/.done,ag2 agentscope2 dspy haystack libraries-all llama-index open-webui smolagents)
 
 # libFuzzer for Python is a large wheel for Linux only, so it is installed for fuzzing only.
 $(VENV)/.fuzz: $(VENV)/.dev
@@ -61,14 +61,14 @@ $(VENV)/.fuzz: $(VENV)/.dev
 
 OTHERS := $(patsubst %,$(VENV)/%/.done,a2a a2a-agents a2a-agents-old a2a-old agentscope agentscope2 ag-kit deploy genai langchain libraries \
 	pydantic-ai schemathesis) \
-	$(patsubst %,tests/interop/%/node_modules/.stamp,a2a-js agui ai-sdk ai-sdk-ui agents axe genai-js react)
+	$(patsubst %,tests/interop/%/node_modules/.stamp,a2a-js agui ai-sdk ai-sdk-ui agents axe genai-js kit-web react)
 
 run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080; PORT=9000 changes the port
 	$(BIN)/dialect-bridge serve $(CONFIG)$(if $(PORT), --port $(PORT))
 
 # The tests of a file stay in one process, so what they share (database servers, real agents) starts once. Ordered by
 # name, the many short files of tests/unit run last; ordered by number of tests, long files with few tests would.
-# There are 1.5 processes per core, because many tests wait for other processes and timers.
+# There are two processes per core, because many tests wait for other processes and timers.
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 # Without ALL, tests that start installers, workers, browsers or other projects' software are left to CI.
@@ -85,7 +85,7 @@ lowest: $(BIN)/python  ## run the tests with the oldest libraries that pyproject
 others: $(OTHERS)  ## install other projects' software for the tests of ALL=1; faster with -j 8, since downloads wait
 
 interop: $(VENV)/.dev $(OTHERS)  ## run the tests with other projects' clients and servers
-	$(PYTEST) -m interop $(ARGS)
+	$(PYTEST) -m "interop and not interop_all" $(ARGS)
 
 interop-all: $(VENV)/.dev $(LARGE)  ## run the tests with coding agents, CopilotKit, Open WebUI and large libraries
 	$(BIN)/python -m pytest -m interop_all $(ARGS)

@@ -3,9 +3,9 @@
     [project.entry-points."bridge.dialects"]
     toy = "dialect_toy:dialect"
 
-Its wire: `{"ask": "text", "stream": true}` is answered by frames `{"say": "text"}` and then `{"end": "stop"}`, or whole
-by `{"say": "text", "end": "stop"}`; a failure is `{"wrong": "why"}`. A test class that inherits
-`bridge.testing.DialectConformance` and says `dialects = [dialect]` shows whether it does all that a dialect must.
+The protocol: a server answers `{"ask": "text", "stream": true}` with frames `{"say": "text"}` and a last one
+`{"end": "stop"}`, or without a stream with `{"say": "text", "end": "stop"}`; an error is `{"wrong": "why"}`. To test
+the dialect, derive a class from `bridge.testing.DialectConformance` with `dialects = [dialect]`.
 
     python examples/dialect_toy.py
 """
@@ -41,7 +41,7 @@ from bridge.model import (
     result_text,
 )
 
-NO_PLACE = "this wire has text and an end, nothing else"
+NO_PLACE = "the protocol has only text and an end"
 
 
 class Toy(ObjectDialect):

@@ -63,7 +63,7 @@ def assemble(events: Sequence[Event], context: Context) -> WireResponse:
     if isinstance(last, RunFailed) and not (folder.artifacts and notes_of(context.request).message):
         notes = folder.notes
         if context.request is not None and notes.message:
-            last.error.details = {**last.error.details, DETAIL: Head(notes.rest, notes.id)}
+            last.error.details = {**last.error.details, DETAIL: Head(notes.rest, notes.id, notes.old_rest)}
         return encode_error(last.error)
     return response(named("task", task_of([folder], folder.notes.history), folder.version), folder.notes)
 
@@ -88,5 +88,5 @@ def task_of(folders: Sequence[TaskFolder], history: int | None = None, *, artifa
 
 def response(result: Any, notes: Notes) -> WireResponse:
     """Return a response in the binding of its call."""
-    media_type = JSON_TYPE if notes.rest else "application/json"
+    media_type = JSON_TYPE if notes.rest and not notes.old_rest else "application/json"
     return WireResponse(200, {"content-type": media_type}, written(enveloped(result, notes)))

@@ -10,11 +10,14 @@ from bridge.codec import Context, Operation, WireRequest
 from bridge.codec.agent_tasks import TaskCall
 from bridge.codec.jsontext import kind_of, need_json, read_body, read_json
 from bridge.dialects.a2a import refusals
+from bridge.dialects.a2a.old_rest import OldRest, read_params
 from bridge.dialects.a2a.options import FrontOptions
 from bridge.dialects.a2a.push import ACTIONS, config_in, read_push, read_target
 from bridge.dialects.a2a.refusals import DETAIL, Head, refused
 from bridge.dialects.a2a.wire import (
     EXTENSIONS_HEADER,
+    LONGEST_ID,
+    OLD_BASE,
     OLD_EXTENSIONS_HEADER,
     OLD_METHODS,
     VERSION_HEADER,
@@ -43,7 +46,6 @@ _OPERATIONS = {
 }
 _CONFIGS = re.compile(r"/tasks/([^/:]+)/pushNotificationConfigs(?:/([^/]+))?")
 _FOR_ONE = frozenset({Method.GET, Method.CANCEL, Method.SUBSCRIBE})
-_IN_QUERY = ("historyLength", "pageSize")
 _FLAGS = {"true": True, "false": False}
 
 
@@ -77,14 +79,25 @@ def decode_call(wire: WireRequest, context: Context) -> TaskCall:
         config = _config(call)
         target = read_target(config, call.version) if config is not None else None
         return TaskCall(
-            Operation.RUN, message.string("taskId") or None, at_once=at_once(call), sent=call, push_target=target
+            Operation.RUN,
+            _known(message.string("taskId")) or None,
+            at_once=at_once(call),
+            sent=call,
+            push_target=target,
         )
     if call.method in ACTIONS:
         task_id, push = read_push(call.method, params, call.version)
-        return TaskCall(_OPERATIONS[call.method], task_id, sent=call, push=push)
-    one = params.need_string("id") if call.method in _FOR_ONE else None
+        return TaskCall(_OPERATIONS[call.method], _known(task_id), sent=call, push=push)
+    one = _known(params.need_string("id")) if call.method in _FOR_ONE else None
     thread = params.string("contextId") if call.method is Method.LIST else None
     return TaskCall(_OPERATIONS[call.method], one, thread or None, sent=call)
+
+
+def _known(task_id: str | None) -> str | None:
+    """Return the id of a task. Raises `RequestError` for one that no task has, as it is too long to be stored."""
+    if task_id is not None and len(task_id.encode("utf-8", "replace")) > LONGEST_ID:
+        raise refused(refusals.NOT_FOUND, f"Task {shortened(task_id)!r} not found.")
+    return task_id
 
 
 def _config(call: Call) -> Spelled | None:
@@ -111,6 +124,8 @@ def _over_json_rpc(wire: WireRequest, context: Context) -> Call:
     call_id = body.get("id")
     if isinstance(call_id, bool) or not isinstance(call_id, str | int | float | None):
         raise refused(refusals.REQUEST, f"id: expected a string or a number, got {kind_of(call_id)}.", "id")
+    if isinstance(call_id, str) and len(call_id) > LONGEST_ID:
+        raise refused(refusals.REQUEST, f"id: expected at most {LONGEST_ID} characters.", "id")
     head = context.error_details[DETAIL] = Head(id=call_id)
     if body.get("jsonrpc") != "2.0":
         raise refused(refusals.REQUEST, "jsonrpc: expected '2.0'.", "jsonrpc")
@@ -150,8 +165,10 @@ def _version(wire: WireRequest, context: Context, named: Version) -> Version:
     served = FrontOptions.of(context).versions
     if version is not named or version not in served:
         what = shortened(said) if said else "0.3 (no A2A-Version)"
-        method = "" if version is None or version is named else f" for a method of {named}"
-        text = f"The version {what} is not served{method}; expected A2A-Version: {', '.join(served)}."
+        differs = version is not None and version is not named
+        method = f" for a method of {named}" if differs else ""
+        expected = named if differs and named in served else ", ".join(served)
+        text = f"The version {what} is not served{method}; expected A2A-Version: {expected}."
         raise refused(refusals.VERSION, text, VERSION_HEADER)
     return version
 
@@ -165,21 +182,25 @@ def _extensions(wire: WireRequest) -> tuple[str, ...]:
 
 
 def _over_http(wire: WireRequest, context: Context) -> Call:
-    head = context.error_details[DETAIL] = Head(rest=True)
-    method, params = _addressed(wire)
-    _version(wire, context, Version.NEW)
-    return Call(method, Version.NEW, Spelled(params), head, _extensions(wire))
-
-
-def _addressed(wire: WireRequest) -> tuple[Method, dict[str, Any]]:
-    """Return the method that an address names, with its parameters from the path, the query and the body."""
     path = wire.path.rstrip("/")
+    is_old = path.startswith(OLD_BASE + "/")
+    version = Version.OLD if is_old else Version.NEW
+    head = context.error_details[DETAIL] = Head(rest=True, old_rest=is_old)
+    _version(wire, context, version)
+    method, params = _addressed(wire, path.removeprefix(OLD_BASE), version)
+    return Call(method, version, OldRest(params) if is_old else Spelled(params), head, _extensions(wire))
+
+
+def _addressed(wire: WireRequest, path: str, version: Version) -> tuple[Method, dict[str, Any]]:
+    """Return the method that an address names, with its parameters from the path, the query and the body."""
     if path in ("/message:send", "/message:stream"):
-        return (Method.SEND if path.endswith(":send") else Method.STREAM), _body(wire)
-    if path == "/extendedAgentCard":
+        body = _body(wire)
+        method = Method.SEND if path.endswith(":send") else Method.STREAM
+        return method, read_params(body) if version is Version.OLD else body
+    if path in ("/extendedAgentCard", "/card"):
         return Method.EXTENDED_CARD, {}
     if (found := _CONFIGS.fullmatch(path)) is not None:
-        return _of_configs(wire, found[1], found[2])
+        return _of_configs(wire, found[1], found[2], version)
     query = {name: _from_query(name, value) for name, value in camel_keys(dict(wire.query)).items()}
     task, _, action = path.removeprefix("/tasks").removeprefix("/").partition(":")
     if not path.startswith("/tasks") or action not in ("", "cancel", "subscribe"):
@@ -190,16 +211,19 @@ def _addressed(wire: WireRequest) -> tuple[Method, dict[str, Any]]:
     return method, {**query, "id": task}
 
 
-def _of_configs(wire: WireRequest, task: str, config: str | None) -> tuple[Method, dict[str, Any]]:
+def _of_configs(wire: WireRequest, task: str, config: str | None, version: Version) -> tuple[Method, dict[str, Any]]:
     """The call for the push notification configs of a task, or for one of them."""
+    is_old = version is Version.OLD
     if wire.method == "POST":
-        return Method.SET_PUSH, {**camel_keys(_body(wire)), "taskId": task}
+        body = camel_keys(_body(wire))
+        if is_old and isinstance(body.get("config"), dict):
+            body = camel_keys(body["config"])
+        return Method.SET_PUSH, {**body, "taskId": task}
+    one = {"id": task, "pushNotificationConfigId": config} if is_old else {"taskId": task, "id": config}
     if config is None:
-        return Method.LIST_PUSH, {"taskId": task}
-    return Method.DELETE_PUSH if wire.method == "DELETE" else Method.GET_PUSH, {"taskId": task, "id": config}
+        return Method.LIST_PUSH, one
+    return Method.DELETE_PUSH if wire.method == "DELETE" else Method.GET_PUSH, one
 
 
 def _from_query(name: str, value: str) -> Any:
-    if name in _IN_QUERY and value.isdecimal() and len(value) < 10:
-        return int(value)
     return _FLAGS.get(value, value) if name == "includeArtifacts" else value

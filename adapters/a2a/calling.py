@@ -10,7 +10,17 @@ from bridge.codec import Context, FrameLike, Step, WireRequest, WireResponse
 from bridge.codec.jsontext import read_json
 from bridge.codec.wire import holds_events, payloads_in
 from bridge.dialects.a2a import errors
-from bridge.dialects.a2a.card import Card, Interface, assumed, chosen, question, read_card, remember, remembered
+from bridge.dialects.a2a.card import (
+    LARGEST,
+    Card,
+    Interface,
+    assumed,
+    chosen,
+    question,
+    read_card,
+    remember,
+    remembered,
+)
 from bridge.dialects.a2a.decoder import A2ADecoder
 from bridge.dialects.a2a.options import BackOptions
 from bridge.dialects.a2a.sending import Sender
@@ -70,9 +80,9 @@ class Calling:
         self._context = context
         self._options = BackOptions.of(context)
         self._memo = memo
-        self._decoder = A2ADecoder(context)
         self._card: Card | None = None
         self._interface: Interface | None = None
+        self._decoder = self._new_decoder()
         self._asked: _Asked | None = None
         self._to_send = True
         self._open = False
@@ -81,16 +91,20 @@ class Calling:
         self._refusals = 0
         self._gave_up = False
 
+    def _new_decoder(self) -> A2ADecoder:
+        return A2ADecoder(self._context, self._interface)
+
     # ------------------------------------------------------------------ asking
 
     def next(self) -> Step | None:
         if self._interface is None and not self._find_interface():
             self._asked = _Asked.CARD
-            return Step(question(remembered(self._memo)))
+            return Step(question(remembered(self._memo)), most=LARGEST)
         if self._to_send:
             assert self._interface is not None
             assert self._card is not None
             self._to_send, self._sent, self._asked = False, True, _Asked.MESSAGE
+            self._decoder = self._new_decoder()
             # Also for a client that does not stream: a stream reveals the task's id at once, which is needed to cancel
             # it.
             self._open = self._card.streaming
@@ -156,6 +170,7 @@ class Calling:
     def _without_card(self, failure: Failure) -> bool:
         """An agent without a card is called at the backend's URL."""
         if failure.details.get("backend_status") not in _NO_CARD:
+            failure.message = f"The agent card could not be read: {failure.message}"
             return False
         card = assumed(self._options, self._context.created_at)
         remember(self._memo, card)
@@ -200,7 +215,7 @@ class Calling:
         events = self._decoder.close(failure)
         if not self._decoder.task_id:
             # What still comes may name the task, which then is cancelled.
-            self._decoder = A2ADecoder(self._context)
+            self._decoder = self._new_decoder()
         return events
 
     # ------------------------------------------------------------------ the end

@@ -16,6 +16,8 @@ from bridge.errors import BackendError, ErrorCode, shortened
 _MAX_AGE = re.compile(r"max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
 _KEPT, _LONGEST = 60.0, 86400.0
 """Seconds for which a card is cached: if its server sends no lifetime, and at most."""
+LARGEST = 1024 * 1024
+"""Bytes of a card."""
 _MOST = 64
 """Interfaces of a card that are read; further ones are ignored."""
 _MEMO = "card"
@@ -33,6 +35,11 @@ class Interface:
     path: str | None = None
     query: tuple[tuple[str, str], ...] = ()
     tenant: str = ""
+
+    @property
+    def old_rest(self) -> bool:
+        """True for HTTP+JSON of 0.3, whose objects are of another form."""
+        return (self.binding, self.version) == (HTTP_JSON, Version.OLD)
 
 
 @dataclass(slots=True)
@@ -78,7 +85,13 @@ def read_card(answer: WireResponse, known: Card | None, now: float) -> Card:
         return known
     value = read_json(answer.body)
     if not isinstance(value, dict):
-        raise BackendError("The agent card is not a JSON object.", code=ErrorCode.BACKEND_PROTOCOL)
+        kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        got = f", got {shortened(kind)}" if kind and not kind.endswith("json") else ""
+        raise BackendError(
+            f"The agent card ({CARD_PATH}) is not a JSON object{got}. The url of the backend must be the address below "
+            "which the card is; an agent without a card can be called with the option card: none.",
+            code=ErrorCode.BACKEND_PROTOCOL,
+        )
     card = camel_keys(value)
     interfaces = _interfaces(card)
     if not interfaces:
@@ -109,7 +122,7 @@ def chosen(card: Card, options: BackOptions, *, old: bool = False) -> Interface:
 
 
 def _interfaces(card: dict[str, Any]) -> list[Interface]:
-    """Return the interfaces of both forms of the card, except HTTP+JSON of 0.3, which is not supported."""
+    """Return the interfaces of both forms of the card."""
     listed = card.get("supportedInterfaces")
     listed = listed[:_MOST] if isinstance(listed, list) else []
     found = [_interface(each) for each in listed if isinstance(each, dict)]
@@ -120,7 +133,7 @@ def _interfaces(card: dict[str, Any]) -> list[Interface]:
         others = others[:_MOST] if isinstance(others, list) else []
         entries = [first, *(each for each in others if isinstance(each, dict))]
         found = [_interface({**each, "protocolVersion": spoken}) for each in entries]
-    return [i for i in found if i is not None and (i.binding, i.version) != (HTTP_JSON, Version.OLD)]
+    return [i for i in found if i is not None]
 
 
 def _interface(value: dict[str, Any]) -> Interface | None:

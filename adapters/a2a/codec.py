@@ -34,7 +34,7 @@ from bridge.dialects.a2a.decoder import A2ADecoder
 from bridge.dialects.a2a.encoder import A2AEncoder
 from bridge.dialects.a2a.options import BackOptions, FrontOptions
 from bridge.dialects.a2a.request import Notes
-from bridge.dialects.a2a.wire import CARD_PATH, EXTENSIONS_HEADER, NAME, VERSION_HEADER, Method, Version
+from bridge.dialects.a2a.wire import CARD_PATH, EXTENSIONS_HEADER, NAME, OLD_BASE, VERSION_HEADER, Method, Version
 from bridge.errors import Failure, RequestError
 from bridge.model import Event, Request
 
@@ -78,6 +78,17 @@ class A2A(AgentTasksDialect, DescribedDialect, SteppedRunDialect):
         _endpoint("GET", _CONFIGS + "/{config_id}"),
         _endpoint("DELETE", _CONFIGS + "/{config_id}"),
         _endpoint("GET", "/extendedAgentCard"),
+        Endpoint("POST", f"{OLD_BASE}/message:send", Operation.RUN),
+        Endpoint("POST", f"{OLD_BASE}/message:stream", Operation.RUN),
+        _endpoint("GET", OLD_BASE + _TASK, _HISTORY),
+        _endpoint("POST", f"{OLD_BASE}{_TASK}:cancel"),
+        _endpoint("POST", f"{OLD_BASE}{_TASK}:subscribe"),
+        _endpoint("GET", f"{OLD_BASE}{_TASK}:subscribe"),
+        _endpoint("POST", OLD_BASE + _CONFIGS),
+        _endpoint("GET", OLD_BASE + _CONFIGS),
+        _endpoint("GET", OLD_BASE + _CONFIGS + "/{config_id}"),
+        _endpoint("DELETE", OLD_BASE + _CONFIGS + "/{config_id}"),
+        _endpoint("GET", f"{OLD_BASE}/card"),
         Endpoint("GET", CARD_PATH, Operation.DESCRIBE, public=True),
     )
     front_options = FrontOptions

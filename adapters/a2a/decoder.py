@@ -14,7 +14,9 @@ from typing import Any
 from bridge.codec import Context, Feature
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.jsontext import arguments_of, dict_of, text_of, whole
+from bridge.dialects.a2a.card import Interface, assumed
 from bridge.dialects.a2a.errors import error_in, failure_of, task_failure
+from bridge.dialects.a2a.old_rest import read_result
 from bridge.dialects.a2a.options import BackOptions
 from bridge.dialects.a2a.wire import (
     ADK_USAGE,
@@ -91,7 +93,7 @@ class _Artifact:
 
 
 class A2ADecoder(JsonDecoder):
-    """One per run.
+    """One per run. `interface` is how the agent is called; None is what the options of the backend say.
 
     Attributes:
         task_id: The task that the agent works on, once known.
@@ -99,14 +101,16 @@ class A2ADecoder(JsonDecoder):
         spoken: The agent answered by a message, without a task that continues.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, interface: Interface | None = None) -> None:
         super().__init__(context)
+        options: BackOptions = BackOptions.of(context)
+        self._old_rest = (interface or assumed(options, 0.0).interfaces[0]).old_rest
         self.task_id = ""
         self.state: State | None = None
         self.spoken = False
         self._context = context
         self._lost = context.lost
-        self._progress = BackOptions.of(context).progress
+        self._progress = options.progress
         self._artifacts: dict[str, _Artifact] = {}
         self._earlier = _earlier(context)
         self._answers = context.request.resume if context.request is not None else []
@@ -126,13 +130,15 @@ class A2ADecoder(JsonDecoder):
     # -------------------------------------------------------------- what came
 
     def read(self, event: dict[str, Any], name: str | None) -> None:
-        error = error_in(event)
+        error = error_in(event) or (event if name == "error" else None)
         if error is not None:
             self.fail(failure_of(error))
             return
         result = event.get("result") if "jsonrpc" in event or "result" in event else event
         if not isinstance(result, dict):
             return
+        if self._old_rest:
+            result = read_result(result)
         kind, value = _opened(result)
         first, self._began = not self._began, True
         match kind:

@@ -11,7 +11,7 @@ from bridge.dialects.a2a.answer import response
 from bridge.dialects.a2a.call import Call
 from bridge.dialects.a2a.options import FrontOptions
 from bridge.dialects.a2a.refusals import refused
-from bridge.dialects.a2a.request import Notes
+from bridge.dialects.a2a.request import reader_of
 from bridge.dialects.a2a.wire import HTTP_JSON, JSON_RPC, Version, Wire, written
 
 _MAX_AGE = 60
@@ -37,7 +37,7 @@ def encode_extended_card(asked: TaskCall, agent: DescribedAgent) -> WireResponse
         raise refused(
             refusals.NO_EXTENDED_CARD, "The extended card is for callers with a key, but this server has no keys."
         )
-    return response(card(agent, extended=True), Notes(call.head.rest, call.head.id, call.version))
+    return response(card(agent, extended=True), reader_of(call))
 
 
 def card(agent: DescribedAgent, *, extended: bool = False) -> Wire:
@@ -57,7 +57,6 @@ def card(agent: DescribedAgent, *, extended: bool = False) -> Wire:
             {"url": agent.url, "protocolBinding": _BINDINGS[binding], "protocolVersion": version}
             for version in options.versions
             for binding in options.bindings
-            if version == "1.0" or binding == "jsonrpc"
         ],
         "capabilities": {
             "streaming": True,
@@ -87,11 +86,14 @@ def _options(agent: DescribedAgent) -> FrontOptions:
 
 def _old_fields(agent: DescribedAgent) -> Wire:
     """The fields by which clients of 0.3 find the agent; those of 1.0 do not mind them."""
+    options = _options(agent)
+    transports = [_BINDINGS[binding] for binding in options.bindings]
     wire: Wire = {
         "url": agent.url,
-        "preferredTransport": JSON_RPC,
+        "preferredTransport": transports[0],
+        "additionalInterfaces": [{"url": agent.url, "transport": transport} for transport in transports],
         "protocolVersion": "0.3.0",
-        "supportsAuthenticatedExtendedCard": _options(agent).extended_card,
+        "supportsAuthenticatedExtendedCard": options.extended_card,
     }
     if agent.secured:
         wire["security"] = [{"bearer": []}, {"apiKey": []}]

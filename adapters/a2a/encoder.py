@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, FrameLike
+from bridge.dialects.a2a.old_rest import write_result
 from bridge.dialects.a2a.request import Notes
 from bridge.dialects.a2a.updates import ANSWER, Updates, history_of
 from bridge.dialects.a2a.wire import Version, Wire, part_said, written
@@ -21,6 +22,8 @@ _SLOT = "\x00"
 
 def enveloped(result: Any, notes: Notes) -> Any:
     """Return what a client of this call gets for a result."""
+    if notes.old_rest:
+        return write_result(result)
     return result if notes.rest else {"jsonrpc": "2.0", "id": notes.id, "result": result}
 
 
@@ -66,7 +69,7 @@ class A2AEncoder(Updates):
 
     def status(self, status: Wire, metadata: Wire, *, final: bool = False) -> None:
         wire: Wire = {"taskId": self.task_id, "contextId": self.context_id, "status": status}
-        if self.version is Version.OLD:
+        if self.reader.version is Version.OLD:
             wire["final"] = final
         self._write("status-update", {**wire, "metadata": metadata} if metadata else wire)
 

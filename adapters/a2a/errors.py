@@ -86,7 +86,10 @@ def _details(error: dict[str, Any]) -> list[dict[str, Any]]:
 
 def decode_error(wire: WireResponse) -> Failure:
     """Return the failure that a response with an error status means for the caller."""
-    error = error_in(read_json(wire.body))
+    body = read_json(wire.body)
+    error = error_in(body)
+    if error is None and isinstance(body, dict) and isinstance(body.get("message"), str):
+        error = {"code": wire.status, **body}  # HTTP+JSON of 0.3
     if error is not None:
         failure = failure_of(error, wire.status)
     else:

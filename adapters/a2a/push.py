@@ -19,7 +19,7 @@ ACTIONS = {
 }
 _SCHEME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
 _LONGEST_ID, _LONGEST_URL, _LONGEST_SECRET = 256, 2048, 4096
-_IN_MESSAGES = ("taskPushNotificationConfig", "pushNotificationConfig")
+_IN_MESSAGES = ("taskPushNotificationConfig", "pushNotificationConfig", "pushNotification")
 
 
 def config_in(configuration: Spelled | None) -> Spelled | None:
@@ -84,13 +84,16 @@ def _too_long(place: str, most: int) -> str:
     return f"{place}: expected at least one and at most {most} characters."
 
 
-def config_said(task_id: str, target: PushTarget, version: Version) -> Wire:
+def config_said(task_id: str, target: PushTarget, version: Version, *, old_rest: bool) -> Wire:
     """Return a target as its client reads it: without its credentials."""
     config: Wire = {"id": target.id, "url": target.url}
     if target.token:
         config["token"] = target.token
     if target.scheme:
         config["authentication"] = {"schemes": [target.scheme]} if version is Version.OLD else {"scheme": target.scheme}
+    if old_rest:
+        name = f"tasks/{task_id}/pushNotificationConfigs/{target.id}"
+        return {"name": name, "pushNotificationConfig": config}
     if version is Version.OLD:
         return {"taskId": task_id, "pushNotificationConfig": config}
     return {"taskId": task_id, **config}

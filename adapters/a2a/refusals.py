@@ -6,6 +6,7 @@ who may call, how much, and requests that never were calls. Over plain HTTP it h
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from bridge.codec import WireResponse, json_response
@@ -18,6 +19,10 @@ _DOMAIN = "a2a-protocol.org"
 DETAIL = "a2a"
 """The key of a failure's details with the `Head` of the request that failed, and of the kind of the failure."""
 _KIND = "a2a_kind"
+
+
+_REST = re.compile(r"/message:|/tasks(?:[/:]|$)|/extendedAgentCard/?$|/v1/card/?$")
+"""Addresses of HTTP+JSON, behind where the agent is."""
 
 
 class Kind(NamedTuple):
@@ -62,10 +67,14 @@ _BY_HTTP = frozenset(
 
 
 class Head(NamedTuple):
-    """What an answer depends on beside its content: the binding, and the id of a JSON-RPC call."""
+    """What an answer depends on beside its content: the binding, and the id of a JSON-RPC call.
+
+    `old_rest`: the binding is HTTP+JSON of 0.3, whose errors have another shape.
+    """
 
     rest: bool = False
     id: Any = None
+    old_rest: bool = False
 
 
 def refused(kind: Kind, message: str, param: str | None = None, status: int | None = None) -> RequestError:
@@ -96,6 +105,9 @@ def encode_error(failure: Failure) -> WireResponse:
     kind, message = kind_of(failure), masked(failure.message) or "Unknown error."
     headers = dict(failure.headers)
     details = _details(kind, message, failure)
+    if isinstance(head, Head) and head.old_rest:
+        status = failure.http_status if _by_http(failure, kind) else kind.status
+        return json_response(written({"code": kind.number, "message": message, "data": details}), status, headers)
     if head.rest if isinstance(head, Head) else _is_rest(failure):
         status = failure.http_status if _by_http(failure, kind) else kind.status
         grpc = RULES[failure.code].grpc if _by_http(failure, kind) else kind.grpc
@@ -115,7 +127,7 @@ def _by_http(failure: Failure, kind: Kind) -> bool:
 def _is_rest(failure: Failure) -> bool:
     """Return whether a request whose call was not read is for an address of the HTTP+JSON binding."""
     path = failure.details.get("path")
-    return isinstance(path, str) and ("/message:" in path or "/tasks" in path or path.endswith("/extendedAgentCard"))
+    return isinstance(path, str) and _REST.search(path) is not None
 
 
 def _details(kind: Kind, message: str, failure: Failure) -> list[Wire]:

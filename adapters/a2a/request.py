@@ -15,16 +15,16 @@ from bridge.dialects.a2a.wire import (
     ADK,
     CONTENT,
     INTERRUPT_ID,
+    LONGEST_ID,
     NAME,
     Method,
     Spelled,
     Version,
-    camel_keys,
     own,
     read_part,
     role_of,
 )
-from bridge.errors import shortened
+from bridge.errors import RequestError, shortened
 from bridge.model import (
     Data,
     Extras,
@@ -36,9 +36,11 @@ from bridge.model import (
     Reasoning,
     Request,
     Resume,
+    Source,
     Text,
     ToolCall,
     ToolResult,
+    Url,
 )
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/\-_]*={0,2}")
@@ -57,14 +59,26 @@ class Notes(NamedTuple):
     context: str | None = None
     adk: bool = False
     history: int | None = None
+    old_rest: bool = False
+    """True for HTTP+JSON of 0.3."""
     data: bool = True
     """False if the client named the media types that it takes, and JSON is none of them."""
+
+    @property
+    def written_in(self) -> Version:
+        """The version whose objects the answer is made of: those of 1.0 are converted for HTTP+JSON of 0.3."""
+        return Version.NEW if self.old_rest else self.version
 
 
 def notes_of(request: Request | None) -> Notes:
     """Return the notes that `decode_request` made; those of version 1.0 over JSON-RPC without it."""
     noted = own(request.extras).get(NOTES) if request is not None else None
     return Notes(**{**noted, "version": Version(noted["version"])}) if noted else Notes()
+
+
+def reader_of(call: Call) -> Notes:
+    """Return the notes of a call that starts no run."""
+    return Notes(call.head.rest, call.head.id, call.version, old_rest=call.head.old_rest)
 
 
 def decode_request(wire: WireRequest, context: Context) -> Request:
@@ -82,9 +96,10 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         call.version,
         message.string("taskId") or None,
         message.string("messageId") or "",
-        message.string("contextId") or None,
+        _id(message, "contextId") or None,
         ADK in (*call.extensions, *_strings(message, "extensions")),
-        configuration.integer("historyLength", least=0),
+        configuration.integer("historyLength", convert=True, least=0),
+        call.head.old_rest,
         not modes or any(mode in ("*/*", "application/*", "application/json") for mode in modes),
     )
     extras: dict[str, Any] = {
@@ -97,7 +112,8 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     request.thread_id = notes.context or context.make_id("context")
     request.stream = call.method is Method.STREAM
     request.history = HistoryMode.DELTA
-    request.metadata = dict(dict_of(params.get("metadata")))
+    metadata = params.object("metadata")
+    request.metadata = dict(metadata.value) if metadata is not None else {}
     kept: Extras = {NAME: {name: value for name, value in extras.items() if value}}
     request.extras = kept
     return request
@@ -105,20 +121,33 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
 
 def _said(message: Spelled, call: Call, notes: Notes) -> Request:
     """The message as one of the user, or as the answer to what its task waits for."""
-    message_id = message.need_string("messageId")
+    message.need_string("messageId")
+    message_id = _id(message, "messageId")
     if not message_id:
         wrong(message.at("messageId"), "a non-empty string", message_id)
     if role_of(message.get("role")) != "user":
-        word = "user" if call.version is Version.OLD else "ROLE_USER"
+        word = "user" if notes.written_in is Version.OLD else "ROLE_USER"
         wrong(message.at("role"), word, message.get("role"), missing="role" not in message.value)
     parts = _parts(message, notes)
-    metadata = dict(dict_of(message.get("metadata")))
+    noted = message.object("metadata")
+    metadata = dict(noted.value) if noted is not None else {}
     results = [(part, place) for part, place in parts if isinstance(part, ToolResult)]
     rest = [(part, place) for part, place in parts if not isinstance(part, ToolResult)]
     messages = [Message("tool", [part], places=(message.path, place)) for part, place in results]
     places = (message.path, *(place for _, place in rest))
     said = Message("user", [part for part, _ in rest], message_id, metadata=metadata, places=places)
-    if notes.task is None or results:
+    if notes.task is None:
+        return Request([*messages, *([said] if rest else [])])
+    answers: dict[str, list[Part]] = {}
+    for part, _ in rest:
+        if (asked := _named_in(part)) and not isinstance(part, Media):
+            answers.setdefault(asked, []).append(part)
+    if answers:
+        others = [(part, place) for part, place in rest if isinstance(part, Media) or not _named_in(part)]
+        said.parts, said.places = [part for part, _ in others], (message.path, *(place for _, place in others))
+        resume = [Resume(asked, "resolved", _payload(parts), place=message.path) for asked, parts in answers.items()]
+        return Request([*messages, *([said] if others else [])], resume=resume)
+    if results:
         return Request([*messages, *([said] if rest else [])])
     named = text_of(metadata.get(INTERRUPT_ID))
     if named and len(said.parts) > 1:
@@ -129,6 +158,11 @@ def _said(message: Spelled, call: Call, notes: Notes) -> Request:
     answer = Resume(named, "resolved", _payload(said.parts), place=message.path)
     has_media = any(isinstance(part, Media) for part in said.parts)
     return Request([said] if has_media else [], resume=[answer])
+
+
+def _named_in(part: Part) -> str:
+    """Return the question that a part of a message answers; "" if it names none."""
+    return text_of(dict_of(own(part.extras).get("metadata")).get(INTERRUPT_ID))
 
 
 def _payload(parts: list[Part]) -> Any:
@@ -146,13 +180,35 @@ def _parts(message: Node, notes: Notes) -> list[tuple[Part, str]]:
     for index, value in enumerate(values):
         place = f"{message.at('parts')}[{index}]"
         part = read_part(value)
-        said = [name for name in CONTENT if camel_keys(dict_of(value)).get(name) is not None]
-        if part is None or (len(said) > 1 and "kind" not in value):
-            wrong(place, "a part with one of text, raw, url and data", value)
-        if isinstance(part, Media) and isinstance(part.source, Inline) and not _BASE64.fullmatch(part.source.base64):
-            wrong(f"{place}.raw", "base64", part.source.base64)
+        fields = type(message).of(value, place) if part is not None else None
+        said = [name for name in CONTENT if fields is not None and fields.get(name) is not None]
+        if part is None or fields is None or (len(said) > 1 and "kind" not in value):
+            words = "text, raw, url and data" if notes.version is Version.NEW else "text, file and data"
+            wrong(place, f"a part with one of {words}", value)
+        for name in ("mediaType", "filename"):
+            fields.string(name)
+        fields.object("metadata")
+        if isinstance(part, Media):
+            is_new = notes.version is Version.NEW
+            _check_source(part.source, fields.at("raw" if is_new else "file"), fields.at("url" if is_new else "file"))
         found.append((_of_user(part, value, notes), place))
     return found
+
+
+def _check_source(source: Source, content: str, address: str) -> None:
+    """Raise `RequestError` for inline content that is not base64, and for an empty URL; the others are their places."""
+    if isinstance(source, Inline):
+        if not _BASE64.fullmatch(source.base64) or len(source.base64.rstrip("=")) % 4 == 1:
+            wrong(content, "base64", source.base64)
+    elif isinstance(source, Url) and not source.url:
+        wrong(address, "a URL", source.url)
+
+
+def _id(node: Node, name: str) -> str | None:
+    value = node.string(name)
+    if value is not None and len(value) > LONGEST_ID:
+        raise RequestError(f"{node.at(name)}: expected at most {LONGEST_ID} characters.", param=node.at(name))
+    return value
 
 
 def _of_user(part: Part, value: dict[str, Any], notes: Notes) -> Part:

@@ -8,12 +8,14 @@ from urllib.parse import quote
 from bridge.codec import Context, Feature, WireRequest
 from bridge.dialects.a2a.card import Interface
 from bridge.dialects.a2a.decoder import CALL, TASK, notes_of
+from bridge.dialects.a2a.old_rest import write_params
 from bridge.dialects.a2a.options import BackOptions
 from bridge.dialects.a2a.wire import (
     EXTENSIONS_HEADER,
     HTTP_JSON,
     INTERRUPT_ID,
     NAME,
+    OLD_BASE,
     OLD_EXTENSIONS_HEADER,
     VERSION_HEADER,
     Method,
@@ -78,8 +80,8 @@ class Sender:
 
     def send(self, interface: Interface, *, stream: bool) -> WireRequest:
         """The request with the message."""
-        version = interface.version
-        old = version is Version.OLD
+        old = interface.version is Version.OLD
+        version = Version.NEW if interface.old_rest else interface.version
         sent = message(
             self._message_id,
             "user",
@@ -124,7 +126,10 @@ class Sender:
         if interface.binding == HTTP_JSON:
             verb, path = _PATHS[method]
             path = path.replace("{id}", _quoted(task_id))
-            if interface.tenant:
+            if interface.old_rest:
+                path = OLD_BASE + path
+                params = write_params(params) if "message" in params else {"name": f"tasks/{task_id}"}
+            elif interface.tenant:
                 path = f"/{_quoted(interface.tenant)}{path}"
             body = written({k: v for k, v in params.items() if k != "id"}) if verb == "POST" else b""
         else:
@@ -144,13 +149,16 @@ class Sender:
             metadata |= request.metadata
         if self._options.metadata and request.user_id:
             metadata["user_id"] = request.user_id
-        for answer in request.resume[:1] if self.task_id else ():
-            if notes_of(answer).get("named") or not notes_of(answer):
-                metadata[INTERRUPT_ID] = answer.interrupt_id
+        if self.task_id and len(request.resume) == 1:
+            metadata |= _names(request.resume[0])
         return metadata
 
     def _parts(self, version: Version) -> list[Wire]:
         parts = [self._answer(answer, version) for answer in self._request.resume]
+        if self.task_id and len(parts) > 1:
+            for part, answer in zip(parts, self._request.resume, strict=True):
+                if names := _names(answer):
+                    part["metadata"] = {**part.get("metadata", {}), **names}
         parts += self._known(version) if self.context_id else self._anew(version)
         return parts or [part_said({"text": ""}, {}, version)]
 
@@ -267,6 +275,12 @@ def _task_of(answer: Resume) -> str:
     """The task that waits for this answer. A question that was not noted here is named like its task."""
     named = notes_of(answer).get(TASK)
     return named if isinstance(named, str) and named else answer.interrupt_id
+
+
+def _names(answer: Resume) -> Wire:
+    """The metadata that name the question of an answer, where the agent named it."""
+    notes = notes_of(answer)
+    return {INTERRUPT_ID: answer.interrupt_id} if notes.get("named") or not notes else {}
 
 
 def _told(part: Part) -> str:

@@ -26,7 +26,7 @@ from bridge.dialects.a2a.call import Call
 from bridge.dialects.a2a.encoder import A2AEncoder, named
 from bridge.dialects.a2a.push import config_said
 from bridge.dialects.a2a.refusals import refused
-from bridge.dialects.a2a.request import NOTES, Notes, notes_of
+from bridge.dialects.a2a.request import NOTES, Notes, notes_of, reader_of
 from bridge.dialects.a2a.wire import NAME, OVER, Method, Spelled, State, Version, state_of
 from bridge.errors import RequestError, shortened
 from bridge.model import (
@@ -50,7 +50,7 @@ _PAGE, _LARGEST_PAGE = 50, 100
 
 def _reader(call: TaskCall) -> tuple[Call, Notes]:
     sent: Call = call.sent
-    return sent, Notes(sent.head.rest, sent.head.id, sent.version)
+    return sent, reader_of(sent)
 
 
 def _folded(runs: Sequence[TaskStatus], reader: Notes) -> list[TaskFolder]:
@@ -67,7 +67,7 @@ def _state(folder: TaskFolder) -> State:
 
 
 def _history(params: Spelled) -> int | None:
-    return params.integer("historyLength", least=0)
+    return params.integer("historyLength", convert=True, least=0)
 
 
 # ------------------------------------------------------------------ one task
@@ -79,8 +79,8 @@ def encode_task_now(call: TaskCall, runs: Sequence[TaskStatus]) -> WireResponse:
     is_message = sent.method in (Method.SEND, Method.STREAM)
     params = (sent.params.object("configuration") or Spelled({})) if is_message else sent.params
     task = task_of(_folded(runs, reader), _history(params))
-    is_wrapped = is_message or sent.version is Version.OLD
-    return response(named("task", task, sent.version) if is_wrapped else task, reader)
+    is_wrapped = is_message or reader.written_in is Version.OLD
+    return response(named("task", task, reader.written_in) if is_wrapped else task, reader)
 
 
 def not_cancelable(task_id: str) -> RequestError:
@@ -123,7 +123,7 @@ def continues(request: Request, runs: Sequence[TaskStatus]) -> Request:
     # What cancels a waiting task, too, is a run of the task, though no client's message named it.
     extra = request.extra(NAME)
     request.extras = {**(request.extras or {}), NAME: {**extra, NOTES: {**extra.get(NOTES, {}), "task": task_id}}}
-    if calls:
+    if calls and (request.messages or request.resume):
         return _with_results(request, calls, task_id)
     asked = [event for event in events if isinstance(event, Interrupted)]
     known = {event.interrupt_id for event in asked}
@@ -166,11 +166,11 @@ def encode_push_targets(call: TaskCall, targets: Sequence[PushTarget]) -> WireRe
     """The config that was set or read, or all of them; nothing for one that was deleted."""
     sent, reader = _reader(call)
     assert call.push is not None
-    configs = [config_said(call.task_id or "", target, sent.version) for target in targets]
+    configs = [config_said(call.task_id or "", target, sent.version, old_rest=reader.old_rest) for target in targets]
     result: Any
     match call.push.action:
         case PushAction.LIST:
-            result = configs if sent.version is Version.OLD else {"configs": configs, "nextPageToken": ""}
+            result = configs if reader.written_in is Version.OLD else {"configs": configs, "nextPageToken": ""}
         case PushAction.DELETE:
             result = {} if reader.rest else None
         case _:
@@ -217,7 +217,7 @@ def _order(task: TaskSummary) -> tuple[float, str]:
 
 
 def _page_size(params: Spelled) -> int:
-    return params.integer("pageSize", least=1, most=_LARGEST_PAGE) or _PAGE
+    return params.integer("pageSize", convert=True, least=1, most=_LARGEST_PAGE) or _PAGE
 
 
 def _wanted_state(params: Spelled) -> State | None:

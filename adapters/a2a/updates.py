@@ -73,7 +73,7 @@ class Updates:
         self.context = context
         self.notes = notes = notes_of(context.request)
         self.reader = reader or notes
-        self.version = self.reader.version
+        self.version = self.reader.written_in
         self.task_id, self.context_id = task_id_of(context), context_id_of(context)
         options = FrontOptions.of(context)
         self._thoughts = options.reasoning == "status"

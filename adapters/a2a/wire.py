@@ -49,10 +49,13 @@ VERSION_HEADER: Final = "a2a-version"
 EXTENSIONS_HEADER: Final = "a2a-extensions"
 OLD_EXTENSIONS_HEADER: Final = "x-a2a-extensions"
 CARD_PATH: Final = "/.well-known/agent-card.json"
-OLD_CARD_PATH: Final = "/.well-known/agent.json"
+OLD_BASE: Final = "/v1"
+"""The base of the addresses of 0.3 over HTTP+JSON."""
 JSON_RPC: Final = "JSONRPC"
 HTTP_JSON: Final = "HTTP+JSON"
 JSON_TYPE: Final = "application/a2a+json"
+LONGEST_ID: Final = 512
+"""Characters of an id of a client: each event of a stream repeats them."""
 ADK: Final = "https://google.github.io/adk-docs/a2a/a2a-extension/"
 """The extension of google-adk: tool calls, their results and thoughts are parts with metadata."""
 
@@ -143,6 +146,8 @@ _ROLES = {"ROLE_USER": "user", "user": "user", "ROLE_AGENT": "assistant", "agent
 # ------------------------------------------------------------------ metadata
 
 ADK_TYPE, ADK_THOUGHT, ADK_SIGNATURE = "adk_type", "adk_thought", "adk_thought_signature"
+DATA_COMPAT: Final = "data_part_compat"
+"""The key of the metadata of a part whose data are no object, which 0.3 has no place for: they are its `value`."""
 RESPONSE_COMPAT: Final = "response_compat"
 """The key of the metadata of a result that is no object: it is the `result` of the object in its place."""
 ADK_LONG_RUNNING, ADK_USAGE, ADK_ERROR_CODE = "adk_is_long_running", "adk_usage_metadata", "adk_error_code"
@@ -156,7 +161,7 @@ INTERRUPTS: Final = "interrupts"
 out. `call` is `{name, args}`. An entry whose reason is `tool_result` waits for the result of its call.
 """
 INTERRUPT_ID: Final = "interruptId"
-"""The key of the metadata of a message that answers one of several questions."""
+"""The key of the metadata of a message, or of one of its parts, that answers one of several questions."""
 KIND: Final = "kind"
 """The key of the metadata of a part whose kind of medium does not follow from its media type."""
 
@@ -255,8 +260,9 @@ def read_part(value: object) -> Part | None:
 
 
 def _standard(text: str) -> str:
-    """Base64 in the standard alphabet: ProtoJSON also reads the one for addresses."""
-    return text.replace("-", "+").replace("_", "/") if "-" in text or "_" in text else text
+    """Base64 in the standard alphabet and with its padding: ProtoJSON also reads the one for addresses, and without."""
+    text = text.replace("-", "+").replace("_", "/") if "-" in text or "_" in text else text
+    return text + "=" * (-len(text) % 4) if len(text) % 4 else text
 
 
 def _media(source: Source, part: Wire, metadata: Wire) -> Media:
@@ -282,9 +288,8 @@ def _data(value: Any, metadata: Wire) -> Part:
             said = said["result"]
         parts: list[Part] = [Text(said) if isinstance(said, str) else Data(said)]
         return ToolResult(call_id, parts, text_of(value.get("name")) or None)
-    if metadata.get("data_part_compat") is True and isinstance(value, dict) and value.keys() == {"value"}:
-        # How version 0.3, whose data are objects, holds any other value.
-        value, metadata = value["value"], {k: v for k, v in metadata.items() if k != "data_part_compat"}
+    if metadata.get(DATA_COMPAT) is True and isinstance(value, dict) and value.keys() == {"value"}:
+        value, metadata = value["value"], {k: v for k, v in metadata.items() if k != DATA_COMPAT}
     return Data(value, noted({"metadata": metadata}))
 
 
@@ -302,7 +307,7 @@ def write_part(part: Text | Media | Data, version: Version) -> Wire | None:
         media_type = own(part.extras).get("mediaType")
         wire: Wire = {"text": part.text, **({"mediaType": media_type} if media_type else {})}
     elif version is Version.OLD and not isinstance(part.value, dict):
-        wire, metadata = {"data": {"value": part.value}}, {**metadata, "data_part_compat": True}
+        wire, metadata = {"data": {"value": part.value}}, {**metadata, DATA_COMPAT: True}
     else:
         wire = {"data": part.value}
     return part_said(wire, metadata, version)

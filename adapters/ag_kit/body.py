@@ -78,6 +78,8 @@ def _record_losses(request: Request, context: Context) -> None:
     for feature, lost in losses.items():
         if lost:
             context.lost.add(feature)
+    if request.has_fields_of_others(NAME):
+        context.lost.add(Feature.EXTRAS, "fields of other dialects")
 
 
 def _tools(request: Request, context: Context) -> list[dict[str, Any]] | None:

@@ -61,6 +61,7 @@ class Encoder:
         self._has_arguments = False
         self._open_reasoning: set[str] = set()
         self._has_text = False
+        self._has_message = False  # a text or a call, of which clients make a message
         self._begun_in: str | None = None  # the message of a text that has no piece yet
         self._spoke: str | None = None  # the message of the last text that a client may append to
         self._interrupts: list[bytes] = []
@@ -95,6 +96,7 @@ class Encoder:
         self._write_text(border + text)
 
     def _write_text(self, text: str) -> None:
+        self._has_message = True
         encoded = dumps(text)
         self._frames.append(_TEXT_PREFIX + (encoded if encoded.isascii() else escape_line_breaks(encoded)) + b"}")
 
@@ -138,7 +140,7 @@ class Encoder:
         if event.origin is not Origin.FUNCTION:
             self._lost.add(Feature.TOOL_ORIGIN)
         call_id = event.call_id or ""
-        self._call, self._has_arguments = event, False
+        self._call, self._has_arguments, self._has_message = event, False, True
         self._frames.append(write({"type": "tool-call-start", "toolCallId": call_id, "toolCallName": event.name or ""}))
         self._arguments_prefix = (
             b'{"type":"tool-call-args","toolCallId":' + escape_line_breaks(dumps(call_id)) + b',"delta":'
@@ -200,6 +202,8 @@ class Encoder:
 
     def _end(self, error: str | None, code: str | None = None) -> None:
         """Write the end of the stream. `code` is sent with the option `extra_fields` only."""
+        if self._interrupts and not self._has_message:
+            self._write_text("")  # AG-Kit's client shows a question only in a message
         self._frames += self._interrupts
         fields = self._final_fields
         if error is not None:

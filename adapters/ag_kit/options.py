@@ -47,7 +47,7 @@ class FrontOptions(Options):
         description="true: add reasoning, model, usage and code to events of generation 1, for clients that read "
         "these fields.",
     )
-    keepalive: OffWord[Literal["off", "comment"]] = Field(
+    keepalive: OffWord[Literal["comment", "off"]] = Field(
         "off", description="What is sent on an idle stream: nothing, or an SSE comment."
     )
 

@@ -22,6 +22,7 @@ from bridge.codec import (
     WireResponse,
 )
 from bridge.codec.dialect import Encoder as AnyEncoder
+from bridge.codec.jsontext import loads
 from bridge.dialects.agent_runs import answers, errors, request
 from bridge.dialects.agent_runs.base import AGUI, CAPABILITIES, MODES, NAME, outer
 from bridge.dialects.agent_runs.calling import Calling
@@ -86,6 +87,10 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
 
     def example_request(self, text: str, stream: bool = True) -> WireRequest:
         return request.with_mode(AGUI.example_request(text, stream), None)
+
+    def example_events(self) -> WireRequest:
+        body = loads(self.example_request("").body)
+        return WireRequest("GET", f"/runs/{body['threadId']}/events", {}, {"runId": body["runId"]})
 
     def encode_started(self, run: RunRef, task_id: str, created: bool) -> WireResponse:
         return answers.encode_started(run, task_id, created)

@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import repaired, text_of
+from bridge.codec.jsontext import read_json, repaired, text_of
 from bridge.dialects.ai_sdk_ui.errors import failure_in, message_in
 from bridge.dialects.ai_sdk_ui.usage import Metadata
 from bridge.dialects.ai_sdk_ui.wire import (
@@ -44,6 +44,10 @@ _DELTAS = {PartKind.TEXT: "text-delta", PartKind.REASONING: "reasoning-delta"}
 _PIECES = frozenset({"delta", "inputTextDelta"})
 _REASONS = {word: reason for reason, word in FINISHES.items() if reason is not FinishReason.INTERRUPTED}
 _INTERRUPTED = Failure(ErrorCode.TRUNCATED_STREAM, "The model's answer ended before it was complete.")
+_HALF_A_CALL = Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer ended in the middle of the input of a call.")
+_CUT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
+_AFTER_ERROR = frozenset({"finish", "message-metadata"})
+"""Chunks that are read after an error: they may have the usage."""
 _STATES = frozenset(map(str, StateOp))
 
 _Key = tuple[Any, ...]
@@ -53,7 +57,7 @@ class UIMessageDecoder(JsonDecoder):
     """One per run.
 
     Ids of texts and reasonings repeat across steps, so that a part's key contains its step. `_live` has the open ones
-    by chunk type and id, `_calls` the calls of this answer, each with whether its arguments came in pieces.
+    by chunk type and id, `_calls` the calls of this answer, each with the pieces of its arguments.
     """
 
     def __init__(self, context: Context) -> None:
@@ -63,7 +67,7 @@ class UIMessageDecoder(JsonDecoder):
         self._step = 0
         self._live: dict[str, dict[str, _Key]] = {"text-delta": {}, "reasoning-delta": {}}
         self._secrets: dict[_Key, Any] = {}
-        self._calls: dict[str, bool] = {}
+        self._calls: dict[str, list[str]] = {}
         self._preliminary: dict[str, Wire] = {}
         self._asked: set[str] = set()
         self._metadata = Metadata()
@@ -80,9 +84,11 @@ class UIMessageDecoder(JsonDecoder):
                 self.builder.delta(key, text)
                 self.repeat.learn(event, ("delta",), self.builder.part(key))
                 return
+        if self._failure is not None and kind not in _AFTER_ERROR:
+            return
         if not isinstance(kind, str):
             if message := message_in(event):
-                self._failure = failure_in(message)
+                self._fail(failure_in(message))
         elif handler := _HANDLERS.get(kind):
             handler(self, event)
         elif kind.startswith("data-"):
@@ -144,15 +150,30 @@ class UIMessageDecoder(JsonDecoder):
     def _finish(self, event: Wire) -> None:
         self._merge(event)
         word = event.get("finishReason")
+        reason = _REASONS.get(text_of(word))
         if self._failure is None and word in ("error", "interrupted"):
             self._failure = failure_in("") if word == "error" else _INTERRUPTED
+        elif self._failure is None and reason not in _CUT and self._has_half_a_call():
+            self._failure = _HALF_A_CALL
         if self._failure is None:
-            self.builder.finish(_REASONS.get(text_of(word)), self._metadata.extras)
+            self.builder.finish(reason, self._metadata.extras)
             self._report()
 
+    def _has_half_a_call(self) -> bool:
+        """Return whether the input of a call that was not completed is no object."""
+        open_calls = (pieces for call_id, pieces in self._calls.items() if self.builder.part(call_id) is not None)
+        said = ["".join(pieces).encode("utf-8", "replace") for pieces in open_calls]
+        return any(text.strip() and not isinstance(read_json(text), dict) for text in said)
+
     def _error(self, event: Wire) -> None:
-        """The reader waits for the end, which may report the usage."""
-        self._failure = self._failure or failure_in(event.get("errorText"))
+        self._fail(failure_in(event.get("errorText")))
+
+    def _fail(self, failure: Failure) -> None:
+        """End what is open. The reader waits for the end, which may report the usage."""
+        self._failure = failure
+        for kind, delta in _DELTAS.items():
+            for name in list(self._live[delta]):
+                self._close(kind, name)
 
     def _abort(self, event: Wire) -> None:
         self.builder.finish(FinishReason.CANCELED, self._metadata.extras)
@@ -205,7 +226,7 @@ class UIMessageDecoder(JsonDecoder):
         if call_id in self._known:
             return None
         if call_id not in self._calls:
-            self._calls[call_id] = False
+            self._calls[call_id] = []
             self.builder.open_part(
                 call_id,
                 self._step,
@@ -224,7 +245,7 @@ class UIMessageDecoder(JsonDecoder):
     def _input_delta(self, event: Wire) -> None:
         call_id, text = text_of(event.get("toolCallId")), text_of(event.get("inputTextDelta"))
         if call_id in self._calls and text:
-            self._calls[call_id] = True
+            self._calls[call_id].append(text)
             add = self.builder.unpaired if self._unpaired else self.builder.delta
             add(call_id, text)
 
@@ -235,9 +256,10 @@ class UIMessageDecoder(JsonDecoder):
         if call_id is None or self.builder.part(call_id) is None:
             return
         if not self._calls[call_id]:
-            self._calls[call_id] = True
             value = event.get("input")
-            self.builder.delta(call_id, value_text({} if value is None else value))
+            said = value_text({} if value is None else value)
+            self._calls[call_id].append(said)
+            self.builder.delta(call_id, said)
         metadata = metadata_of(event.get("providerMetadata"))
         self.builder.end_part(call_id, extras=noted({"providerMetadata": metadata}))
 
@@ -279,7 +301,10 @@ class UIMessageDecoder(JsonDecoder):
     # ------------------------------------------------------------------ whole things
 
     def _file(self, event: Wire) -> None:
-        self.builder.add(self._step, read_file(event))
+        if text_of(event.get("url")):
+            self.builder.add(self._step, read_file(event))
+        else:
+            self.builder.emit(Raw(NAME, event))
 
     def _source(self, event: Wire) -> None:
         self.builder.emit(Custom("source", event))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, Feature, Node, WireRequest, body_of
+from bridge.codec.check import wrong
 from bridge.dialects.ai_sdk_ui.fields import read_fields
 from bridge.dialects.ai_sdk_ui.options import FrontOptions
 from bridge.dialects.ai_sdk_ui.wire import NAME, noted, picked, read_file, read_reasoning, value_text
@@ -209,6 +210,8 @@ def _file(node: Node) -> Part:
         node.string(name)
     media = read_file(node.value)
     reference = node.object("providerReference")
+    if reference is None and not node.get("url"):
+        wrong(node.at("url"), "a URL", node.get("url"), missing="url" not in node.value)
     if reference is not None and not node.get("url"):
         media.source = FileRef(next((v for v in reference.value.values() if isinstance(v, str)), ""))
     return media

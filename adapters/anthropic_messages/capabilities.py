@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, entries
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, entries
 from bridge.codec.capabilities import RunsTools
 from bridge.model import HistoryMode
 
@@ -70,4 +70,5 @@ CAPABILITIES = Capabilities(
     caches_marks=True,
     vendor="anthropic",
     wants_signatures=True,
+    call_signatures=CallSignatures.IN_REASONING,
 )

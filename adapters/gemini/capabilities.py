@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, RunsTools, entries
 from bridge.model import HistoryMode
 
 _NO_FIELD = "the protocol has no field for it"
@@ -57,4 +57,5 @@ CAPABILITIES = Capabilities(
     tool_names="[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}",
     exact_arguments=False,
     runs_tools=RunsTools.NEVER,
+    call_signatures=CallSignatures.IN_CALL,
 )

@@ -26,7 +26,7 @@ from bridge.dialects.openai_chat.shape import (
     model_of,
     wants_details,
 )
-from bridge.dialects.openai_chat.wire import NAME, merge, own, write_usage
+from bridge.dialects.openai_chat.wire import NAME, fields_of_call, merge, own, write_usage
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Answer,
@@ -191,7 +191,7 @@ class _Assembler:
     def _call(self, call: ToolCall) -> dict[str, Any]:
         if call.origin is not Origin.FUNCTION:
             self._context.lost.add(Feature.TOOL_ORIGIN)
-        extras = own(call.extras)
+        extras = fields_of_call(call.extras)
         more = extras.get("function")
         if extras.get("type") == "custom":
             kind, inner = "custom", {"name": call.name, "input": call.arguments}
@@ -245,10 +245,10 @@ class _Assembler:
             "refusal": "".join(choice.refusals) or None,
             "annotations": [],
         }
-        if choice.reasoning:
+        if reasoning := "".join(choice.reasoning):
             name = self._options.reasoning_field
             for each in _REASONING.get(name, (name,)):
-                message[each] = "".join(choice.reasoning)
+                message[each] = reasoning
         if choice.calls:
             message["tool_calls"] = choice.calls
         reason = self._answer.reason if choice.index == 0 else choice.reason

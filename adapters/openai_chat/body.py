@@ -34,6 +34,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
     _set(body, request, options, context)
     if request.metadata:
         _set_metadata(body, request, context)
+    extras.pop("notes", None)
     stream_options = extras.pop("stream_options", None)
     if request.stream and options.include_usage:
         given = stream_options if isinstance(stream_options, dict) else {}

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from bridge.codec.jsontext import is_number, is_object, text_of
-from bridge.dialects.openai_chat.wire import noted, without_empty
+from bridge.dialects.openai_chat.wire import noted_call, without_empty
 from bridge.model import Builder, PartKind, json_text
 
 _CALL_KEYS = frozenset({"index", "id", "type", "function"})
@@ -207,7 +207,7 @@ class Calls:
             PartKind.TOOL_CALL,
             call_id=call.call_id or None,
             name=call.name,
-            extras=noted(dict(call.extras)),
+            extras=noted_call(dict(call.extras)),
         )
         for piece in call.pieces:
             self._builder.unpaired(call.key, piece)
@@ -216,10 +216,10 @@ class Calls:
         if call not in self.open:
             return
         del self.open[call]
-        self._builder.end_part(call.key, extras=noted(dict(call.extras)) if call.late else None)
+        self._builder.end_part(call.key, extras=noted_call(dict(call.extras)) if call.late else None)
 
     def _note(self, call: _Call, fragment: dict[str, Any], function: dict[str, Any]) -> None:
-        """Keeps what only chat knows (Gemini's thought signature, capture gemini-tool-no-index)."""
+        """Keeps other fields, such as Gemini's signature (capture gemini-tool-no-index)."""
         known = _CALL_KEYS if fragment.get("type") != "custom" else _CALL_KEYS | {"custom"}
         if known.issuperset(fragment) and _FUNCTION_KEYS.issuperset(function):
             if fragment.get("type") == "custom":

@@ -31,7 +31,7 @@ from bridge.dialects.openai_chat.shape import (
     wants_details,
     wants_usage,
 )
-from bridge.dialects.openai_chat.wire import NAME, own, write_usage
+from bridge.dialects.openai_chat.wire import NAME, fields_of_call, own, write_usage
 from bridge.model import (
     ArgsDelta,
     ContentAdded,
@@ -283,7 +283,7 @@ class ChatEncoder:
         if event.origin is not Origin.FUNCTION:
             self._context.lost.add(Feature.TOOL_ORIGIN)
         choice = self._open(index, None)
-        extras = own(event.extras)
+        extras = fields_of_call(event.extras)
         kind = "custom" if extras.get("type") == "custom" else "function"
         field_name = "input" if kind == "custom" else "arguments"
         number = choice.calls
@@ -311,7 +311,7 @@ class ChatEncoder:
         if part.bare:
             # Strict clients parse the arguments: "" is no JSON (capture tool-empty-arguments)
             self._out.append(part.before + b'"{}"' + part.after)
-        late = {k: v for k, v in first_keys(own(event.extras)).items() if part.extras.get(k) != v}
+        late = {k: v for k, v in first_keys(fields_of_call(event.extras)).items() if part.extras.get(k) != v}
         if late:
             self._out.append(self._chunk(part.choice, {"tool_calls": [{"index": part.call, **late}]}))
 

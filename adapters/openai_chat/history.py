@@ -14,7 +14,7 @@ from bridge.codec.media import request_feature, result_as_text
 from bridge.codec.openai import audio_format, breakpoint_of, describe_source
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.options import BackOptions
-from bridge.dialects.openai_chat.wire import NAME, merge, own
+from bridge.dialects.openai_chat.wire import NAME, fields_of_call, merge, own
 from bridge.errors import Unsupported
 from bridge.model import (
     Data,
@@ -154,7 +154,7 @@ class MessageWriter:
     def _call(self, call: ToolCall) -> Wire:
         if call.origin is not Origin.FUNCTION:
             self._lost.add(Feature.TOOL_ORIGIN)
-        extras = dict(own(call.extras))
+        extras = dict(fields_of_call(call.extras))
         kind = extras.pop("type", "function")
         inner = {"name": call.name, "input" if kind == "custom" else "arguments": call.arguments}
         more = extras.pop("function", None)

@@ -8,7 +8,7 @@ from typing import Any
 from bridge.codec.check import Node, wrong
 from bridge.codec.openai import audio_type, bytes_or_url
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
-from bridge.dialects.openai_chat.wire import REASONING_FIELDS, noted, own
+from bridge.dialects.openai_chat.wire import REASONING_FIELDS, noted, noted_call, own
 from bridge.model import (
     Data,
     FileRef,
@@ -86,7 +86,7 @@ class MessageReader:
             extras["type"] = kind
         if more := inner.rest({"name", field}):
             extras["function"] = more
-        return ToolCall(call_id, name, _arguments(inner, field), extras=noted(extras))
+        return ToolCall(call_id, name, _arguments(inner, field), extras=noted_call(extras))
 
     def _function_call(self, node: Node) -> ToolCall:
         """The old form has no id; the `function` message that follows answers it by position."""

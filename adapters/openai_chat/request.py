@@ -73,6 +73,7 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     metadata = body.object("metadata")
     if not _TYPED.isdisjoint(body.value):
         _check_extras(body)
+        _note_usage(extras)
     request = Request(
         messages=[reader.read(node) for node in body.objects("messages")],
         model=model,
@@ -107,6 +108,17 @@ def _check_extras(body: Node) -> None:
     body.integer("top_logprobs")
     body.object("logit_bias")
     body.string("service_tier")
+
+
+def _note_usage(extras: dict[str, Any]) -> None:
+    """Move `include_usage` to the notes: our encoder obeys it, so it is not lost at backends without such a field."""
+    options = dict(extras.get("stream_options") or {})
+    if "include_usage" in options:
+        extras["notes"] = {"include_usage": options.pop("include_usage")}
+        if options:
+            extras["stream_options"] = options
+        else:
+            del extras["stream_options"]
 
 
 def _thread_id(metadata: Node | None, wire: WireRequest) -> str | None:

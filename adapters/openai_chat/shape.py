@@ -24,8 +24,8 @@ def wants_usage(context: Context, usage: UsageReported | None) -> bool:
     """Return whether the client requested the usage chunk; a translation without its request must lose nothing."""
     if context.request is None:
         return usage is not None
-    options = context.request.extra(NAME).get("stream_options")
-    return isinstance(options, dict) and bool(options.get("include_usage"))
+    notes = context.request.extra(NAME).get("notes")
+    return isinstance(notes, dict) and bool(notes.get("include_usage"))
 
 
 def model_of(started: RunStarted | Answer, context: Context) -> str:

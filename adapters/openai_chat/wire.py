@@ -7,8 +7,9 @@ from typing import Any
 
 from bridge.codec import Feature, Losses
 from bridge.codec.counts import NOT_REPORTED, is_all_zeros
-from bridge.codec.jsontext import whole
+from bridge.codec.jsontext import dict_of, whole
 from bridge.codec.openai import with_mark
+from bridge.codec.signed_calls import GOOGLE, signature_of, signed
 from bridge.model import SHARED, Extras, FinishReason, UsageReported
 
 NAME = "openai-chat"
@@ -26,6 +27,9 @@ FINISH: dict[str, FinishReason] = {
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Servers use either; when one delta holds both, the first non-empty one is read."""
 
+_EXTRA_CONTENT = "extra_content"
+_THOUGHT_SIGNATURE = "thought_signature"
+
 
 def own(extras: Extras | None) -> dict[str, Any]:
     """Return this dialect's extras of a part or an event; an empty dict if there are none."""
@@ -38,6 +42,31 @@ def own(extras: Extras | None) -> dict[str, Any]:
 def noted(values: dict[str, Any]) -> Extras | None:
     """Return `extras` with these values for this dialect, None if there are none."""
     return with_mark({NAME: values}, values) if values else None
+
+
+def noted_call(values: dict[str, Any]) -> Extras | None:
+    """Return `extras` with these values of a call. Gemini's signature, which Google has in `extra_content`, is for all
+    dialects.
+    """
+    content = dict_of(values.get(_EXTRA_CONTENT))
+    google = dict_of(content.get(GOOGLE))
+    signature = google.get(_THOUGHT_SIGNATURE)
+    if not isinstance(signature, str):
+        return noted(values)
+    other = {k: v for k, v in google.items() if k != _THOUGHT_SIGNATURE}
+    content = {**content, GOOGLE: other} if other else {k: v for k, v in content.items() if k != GOOGLE}
+    rest = {k: v for k, v in values.items() if k != _EXTRA_CONTENT}
+    return signed(noted({**rest, _EXTRA_CONTENT: content} if content else rest), signature)
+
+
+def fields_of_call(extras: Extras | None) -> dict[str, Any]:
+    """Return the values of a call that `noted_call` kept, and the signature of a call of another dialect."""
+    values, signature = own(extras), signature_of(extras)
+    if signature is None:
+        return values
+    content = dict_of(values.get(_EXTRA_CONTENT))
+    google = {**dict_of(content.get(GOOGLE)), _THOUGHT_SIGNATURE: signature}
+    return {**values, _EXTRA_CONTENT: {**content, GOOGLE: google}}
 
 
 def shared(values: dict[str, Any], names: Set[str]) -> Extras | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, entries
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, entries
 from bridge.codec.capabilities import RunsTools
 from bridge.model import HistoryMode
 
@@ -62,4 +62,5 @@ CAPABILITIES = Capabilities(
     runs_tools=RunsTools.NEVER,
     caches_marks=True,
     vendor="openai",
+    call_signatures=CallSignatures.IN_REASONING,
 )

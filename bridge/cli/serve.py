@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
@@ -22,7 +22,7 @@ from urllib.parse import quote
 from bridge.cli import logs
 from bridge.cli.demo import configuration
 from bridge.cli.handover import Handover
-from bridge.codec import Operation, WireRequest
+from bridge.codec import Operation, QueuedRunsDialect, WireRequest
 from bridge.config import Config, load, read, share_of
 from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError, Unsupported
@@ -164,31 +164,35 @@ def _announce(bridge: Bridge, port: int) -> None:
             print(f"\n{route.dialect.name} at {route.listen}, agent {route.agent_id}  ->  {names}")
             continue
         print(f"\n{route.dialect.name} at {route.path}  ->  {names}")
-        line = _curl(base, route, keyed)
-        if line:
+        for line in _curls(base, route, keyed):
             print(f"  {line}")
     sys.stdout.flush()
 
 
-def _curl(base: str, route: Route, keyed: bool) -> str | None:
-    """Return a curl command that sends a greeting to the route."""
+def _curls(base: str, route: Route, keyed: bool) -> Iterator[str]:
+    """Yield the curl commands that send a greeting to the route and stream the answer."""
+    dialect = route.dialect
     try:
-        wire: WireRequest = route.dialect.example_request("Hello")
+        wire: WireRequest = dialect.example_request("Hello")
     except Unsupported:
-        return None
-    if not any(endpoint.operation in (Operation.RUN, Operation.START) for endpoint in route.dialect.surface):
-        return None
-    mount = "" if route.path == "/" else route.path
+        return
+    if not any(endpoint.operation in (Operation.RUN, Operation.START) for endpoint in dialect.surface):
+        return
+    mount = base if route.path == "/" else f"{base}{route.path}"
     model, target = route.some_model or "YOUR_MODEL", wire.target
     if (named := wire.params.get("model")) is not None:
         target = target.replace(named, quote(model, safe=""), 1)
-    pieces = ["curl", "-N", f"{base}{mount}{target}"]
-    headers = {**wire.headers, **({"authorization": "Bearer YOUR_KEY"} if keyed else {})}
-    for name, value in headers.items():
-        pieces += ["-H", f"{name}: {value}"]
     body = wire.body.decode()
     sent = json.loads(body)
     if "model" in sent or (route.models is not None and not wire.params):
         body = json.dumps({**sent, "model": model}, ensure_ascii=False)
-    pieces += ["-d", body]
-    return shlex.join(pieces)
+    yield _curl(f"{mount}{target}", wire.headers, keyed, "-d", body)
+    if isinstance(dialect, QueuedRunsDialect) and (events := dialect.example_events()) is not None:
+        yield _curl(f"{mount}{events.target}", events.headers, keyed)
+
+
+def _curl(url: str, headers: Mapping[str, str], keyed: bool, *more: str) -> str:
+    pieces = ["curl", "-N", url]
+    for name, value in {**headers, **({"authorization": "Bearer YOUR_KEY"} if keyed else {})}.items():
+        pieces += ["-H", f"{name}: {value}"]
+    return shlex.join([*pieces, *more])

@@ -12,6 +12,7 @@ from bridge.codec.agent_tasks import (
 from bridge.codec.capabilities import (
     ANSWER_FEATURES,
     REQUEST_FEATURES,
+    CallSignatures,
     Capabilities,
     Feature,
     FeatureSupport,
@@ -72,6 +73,7 @@ __all__ = [
     "REQUEST_FEATURES",
     "SCOPES",
     "AgentTasksDialect",
+    "CallSignatures",
     "Capabilities",
     "Context",
     "CountingDialect",

@@ -116,7 +116,7 @@ class AgentTasksDialect(Dialect):
         raise NotImplementedError
 
     def continues(self, request: Request, runs: Sequence[TaskStatus]) -> Request:
-        """Return the request as the next run of the task with these runs.
+        """Return the request as the next run of the task with these runs; one without content only ends the task.
 
         Raises `RequestError` if the task accepts no message now, or none of this thread.
         """

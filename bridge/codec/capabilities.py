@@ -141,9 +141,21 @@ class RunsTools(StrEnum):
     ANY = "any"
 
 
+class CallSignatures(StrEnum):
+    """The place in which clients of a dialect return the signature of a tool call.
+
+    IN_CALL: with the call; its backends get it there. IN_REASONING: in opaque reasoning before the call. NOWHERE: they
+    drop it.
+    """
+
+    IN_CALL = "call"
+    IN_REASONING = "reasoning"
+    NOWHERE = "nowhere"
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What one dialect carries. Its encoder sends a refused finish reason as an error with the code of that finish."""
+    """What one dialect carries. If it refuses a finish reason, its encoder sends an error with that reason's code."""
 
     answers: Mapping[Feature, FeatureSupport]
     """What its encoder can write for a client; for a dialect that is not served, what its backends can send."""
@@ -193,6 +205,8 @@ class Capabilities:
     """The vendor that makes and checks the signatures and encrypted reasoning of this wire; empty: it carries any."""
     wants_signatures: bool = False
     """Its clients take reasoning without a signature for broken."""
+    call_signatures: CallSignatures = CallSignatures.NOWHERE
+    """The place in which its clients return the signatures of calls (`codec.signed_calls`)."""
 
     def __post_init__(self) -> None:
         for role, entries, wanted in (

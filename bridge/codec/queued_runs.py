@@ -160,6 +160,10 @@ class QueuedRunsDialect(Dialect):
         """Return a client of a backend, which queues its runs too. Raises `Unsupported` like `encode_request`."""
         raise NotImplementedError
 
+    def example_events(self) -> WireRequest | None:
+        """Return the request that reads the events of the run that `example_request` queues; None to show none."""
+        return None
+
     def encode_started(self, run: RunRef, task_id: str, created: bool) -> WireResponse:
         """The run is queued. `created`: it is the first one of its thread."""
         raise NotImplementedError

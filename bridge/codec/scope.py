@@ -13,7 +13,7 @@ class Scope(StrEnum):
     RUN = "run"
     """Start runs and read their own answers: completions, queued runs, sessions, tool calls, token counts, uploads."""
     READ = "read"
-    """Read what is kept: history, stored answers, events and status of runs, attachments, the nodes of a gateway."""
+    """Read stored data: history, stored answers, events and status of runs, attachments, the nodes of a gateway."""
     CANCEL = "cancel"
     """End runs."""
     DELETE = "delete"

@@ -21,10 +21,15 @@ from bridge.model.request import Request
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One request of a run, `after` so many seconds; beside an open stream, after it was silent for so long."""
+    """One request of a run, `after` so many seconds; beside an open stream, after it was silent for so long.
+
+    With `most`, its answer is a document of at most that many bytes: an event stream is not opened, and passed on as an
+    answer without a body.
+    """
 
     wire: WireRequest
     after: float = 0.0
+    most: int | None = None
 
 
 class SteppedRun(Protocol):

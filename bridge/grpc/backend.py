@@ -49,7 +49,7 @@ _ADVICE = {
     "UNAUTHENTICATED": "the api_key",
     "PERMISSION_DENIED": "the api_key",
     "UNAVAILABLE": "the url",
-    "UNIMPLEMENTED": "the url, and the dialect",
+    "UNIMPLEMENTED": "the url and the dialect",
     "NOT_FOUND": "the agent in its options, or the model",
 }
 """What to check, by the status of a call."""

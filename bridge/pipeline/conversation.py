@@ -125,7 +125,9 @@ def unknown(stored: list[Message], messages: list[Message]) -> list[Message]:
     said = [n for n, m in enumerate(messages) if not passes_whole(m)]
     if 0 < len(known) <= len(said) and [mark(messages[n]) for n in said[: len(known)]] == known:
         return messages[said[len(known) - 1] + 1 :]
-    return behind(stored, messages, {m.id for m in stored if m.id and m.role != "assistant"})
+    new = behind(stored, messages, {m.id for m in stored if m.id and m.role != "assistant"})
+    # A single message that was answered is sent again, or another one under its id; one that was not is tried again.
+    return messages if not new and len(messages) == 1 and stored[-1].id != messages[0].id else new
 
 
 def behind(stored: list[Message], messages: list[Message], ids: Collection[str | None]) -> list[Message]:

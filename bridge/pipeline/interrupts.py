@@ -49,6 +49,8 @@ class Settled:
 def settle(open_interrupts: Sequence[Interrupted], request: Request, new: list[Message], *, native: bool) -> Settled:
     """`new` is what the client sent since the run stopped; `native`: its wire can express interrupts.
 
+    An answer without an id is that to all interrupts which no other answer names.
+
     Raises `RequestError` (conflict) for an answer to an interrupt that is not open, unless the client repeated earlier
     messages, and so earlier answers, too.
     """
@@ -72,10 +74,13 @@ def settle(open_interrupts: Sequence[Interrupted], request: Request, new: list[M
 
 def _checked(open_interrupts: Sequence[Interrupted], answers: list[Resume], *, repeats: bool) -> list[Resume]:
     ids = [i.interrupt_id for i in open_interrupts]
+    told = {answer.interrupt_id for answer in answers}
+    left = [each for each in ids if each not in told]
     out = []
     for answer in answers:
-        if answer.interrupt_id == "" and ids:
-            answer = replace(answer, interrupt_id=ids[0])
+        if answer.interrupt_id == "" and left:
+            out += [replace(answer, interrupt_id=each) for each in left]
+            continue
         if answer.interrupt_id not in ids:
             if repeats:
                 continue

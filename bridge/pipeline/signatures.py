@@ -3,6 +3,9 @@
 For clients of another vendor's dialect, such a value is wrapped into one of the bridge, which names the vendor. A
 client returns it unread, and only that vendor's backends get it. Clients that reject reasoning without a signature get
 an empty one.
+
+The signature of a tool call travels with the call. If the client's dialect has no field for it there, it is wrapped
+into reasoning without text that precedes the call.
 """
 
 from __future__ import annotations
@@ -14,14 +17,29 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from bridge.codec import Capabilities, Feature, Losses, Support
+from bridge.codec import CallSignatures, Capabilities, Feature, Losses, Support
 from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.signed_calls import GOOGLE, signature_of, signed, unsigned
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Event, Message, Part, PartEnded, PartKind, PartStarted, Reasoning, Request
+from bridge.model import (
+    Event,
+    HistoryMode,
+    Message,
+    Part,
+    PartEnded,
+    PartKind,
+    PartStarted,
+    Reasoning,
+    Request,
+    ToolCall,
+)
 
+_OF_CALL = re.compile(r"bridge-call-1\.([a-z0-9_-]*)\.([A-Za-z0-9_=-]*)", re.ASCII)
 _OURS = re.compile(r"bridge-reasoning-1\.([a-z0-9_-]*)\.([A-Za-z0-9_=-]*)", re.ASCII)
 _OF_ANOTHER = "an opaque value of another vendor"
-_REFUSED = re.compile(r"signature|encrypted[ _]content", re.IGNORECASE)
+_CHANGED = frozenset({Reasoning, ToolCall})
+"""The parts with opaque values."""
+_REFUSED = re.compile(r"signature|encrypted[ _]content|extra_content", re.IGNORECASE)
 
 
 class SealSignatures:
@@ -55,8 +73,38 @@ class SealSignatures:
         return replace(event, signature=_seal(self._vendor, value), redacted=None)
 
 
+class CarryCallSignatures:
+    """Puts the signature of a call into reasoning before it, or notes that it is lost."""
+
+    at_rest = True
+
+    def __init__(self, front: Capabilities, lost: Losses) -> None:
+        self._carries = front.call_signatures is CallSignatures.IN_REASONING
+        self._loses = front.history is HistoryMode.FULL  # otherwise the bridge stores the conversation
+        self._lost = lost
+
+    def __call__(self, events: list[Event]) -> list[Event]:
+        out: list[Event] = []
+        for event in events:
+            if isinstance(event, PartStarted) and (signature := signature_of(event.extras)) is not None:
+                if self._carries:
+                    part_id = f"{event.part_id}.signature"
+                    out.append(PartStarted(part_id, event.message_id, PartKind.REASONING))
+                    out.append(PartEnded(part_id, _seal_call(signature)))
+                elif self._loses:
+                    self._lose()
+            elif isinstance(event, PartEnded) and self._loses and signature_of(event.extras) is not None:
+                self._lose()  # it came too late to precede the call
+            out.append(event)
+        return out
+
+    def _lose(self) -> None:
+        self._lost.add(Feature.REASONING_SIGNATURE, "of a tool call")
+
+
 def for_backend(request: Request, front: Capabilities, back: Capabilities, lost: Losses) -> Request:
     """Return the request with the values that a backend of `back` has made, each as that vendor gave it."""
+    request = _with_signed_calls(request, back, lost)
     for message in request.messages:
         if Reasoning in map(type, message.parts):
             messages = _changed(request.messages, _Kept(front, back, lost))
@@ -79,7 +127,7 @@ def without_signatures(request: Request, failure: Failure, lost: Losses) -> Requ
         return None
     if not _REFUSED.search(f"{failure.message} {failure.backend_code} {failure.param}"):
         return None
-    messages = _changed(request.messages, lambda part: Reasoning(part.text) if _is_opaque(part) else part)
+    messages = _changed(request.messages, _without_signature)
     if messages is None:
         return None
     lost.add(Feature.REASONING_HISTORY, "an opaque value that the backend refused")
@@ -98,7 +146,9 @@ class _Kept:
         carries = back.request(Feature.REASONING_HISTORY) is not Support.DROP
         self._takes_fronts = front.vendor in ("", back.vendor) if back.vendor else carries
 
-    def __call__(self, part: Reasoning) -> Reasoning:
+    def __call__(self, part: Reasoning | ToolCall) -> Part:
+        if isinstance(part, ToolCall):
+            return part
         found = _OURS.fullmatch(part.signature or "")
         if found is None:
             if self._takes_fronts or not _is_opaque(part):
@@ -115,16 +165,57 @@ class _Kept:
         return Reasoning(part.text, signature, redacted, extras)
 
 
+def _with_signed_calls(request: Request, back: Capabilities, lost: Losses) -> Request:
+    """Return the request with the signatures of calls in the calls, if a backend of `back` reads them there."""
+    if not any(map(_signs_call, (part for message in request.messages for part in message.parts))):
+        return request
+    takes = back.call_signatures is CallSignatures.IN_CALL
+    waiting: str | None = None
+    messages: list[Message] = []
+    for message in request.messages:
+        parts: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, Reasoning) and (found := _OF_CALL.fullmatch(part.signature or "")):
+                waiting = _unseal_call(found)
+                if waiting is None or not takes:
+                    lost.add(Feature.REASONING_HISTORY, _OF_ANOTHER)
+                continue
+            if isinstance(part, ToolCall):
+                if takes:
+                    part = replace(part, extras=signed(part.extras, waiting))
+                elif signature_of(part.extras) is not None:
+                    lost.add(Feature.REASONING_HISTORY, _OF_ANOTHER)
+                    part = replace(part, extras=unsigned(part.extras))
+            waiting = None
+            parts.append(part)
+        if parts or not message.parts:
+            messages.append(replace(message, parts=parts))
+    return replace(request, messages=messages)
+
+
+def _signs_call(part: Part) -> bool:
+    """Return whether the part is a signed call, or reasoning with the signature of one."""
+    if isinstance(part, Reasoning):
+        return _OF_CALL.fullmatch(part.signature or "") is not None
+    return isinstance(part, ToolCall) and signature_of(part.extras) is not None
+
+
+def _without_signature(part: Reasoning | ToolCall) -> Part:
+    if isinstance(part, ToolCall):
+        return part if signature_of(part.extras) is None else replace(part, extras=unsigned(part.extras))
+    return Reasoning(part.text) if _is_opaque(part) else part
+
+
 def _is_opaque(part: Reasoning) -> bool:
     return bool(part.signature or part.redacted)
 
 
 def _changed(messages: list[Message], change: Any) -> list[Message] | None:
-    """The messages with changed reasoning, without what is empty by that; None if nothing changes."""
+    """The messages with changed reasoning and calls, without what is empty by that; None if nothing changes."""
     out: list[Message] = []
     is_changed = False
     for message in messages:
-        new = message if Reasoning not in map(type, message.parts) else _message(message, change)
+        new = message if _CHANGED.isdisjoint(map(type, message.parts)) else _message(message, change)
         is_changed = is_changed or new is not message
         if new is not None:
             out.append(new)
@@ -140,12 +231,24 @@ def _message(message: Message, change: Any) -> Message | None:
 
 def _parts(parts: list[Part], change: Any) -> Iterator[Part]:
     for part in parts:
-        new = change(part) if type(part) is Reasoning else part
+        new = change(part) if type(part) in _CHANGED else part
         if new is part or not isinstance(new, Reasoning) or new.text or _is_opaque(new):
             yield new
 
 
 # ---------------------------------------------------------------------- the value
+
+
+def _seal_call(signature: str) -> str:
+    return f"bridge-call-1.{GOOGLE}.{base64.urlsafe_b64encode(signature.encode()).decode()}"
+
+
+def _unseal_call(found: re.Match[str]) -> str | None:
+    """Return the signature of a call; None for a modified value, or one of another vendor."""
+    try:
+        return base64.urlsafe_b64decode(found[2]).decode() or None if found[1] == GOOGLE else None
+    except ValueError:
+        return None
 
 
 def _seal(vendor: str, value: list[Any] | None) -> str:

@@ -36,3 +36,9 @@ class TaskIndex:
             yield held.conversation.extra.get(_LATEST)
             held.conversation.extra = {_LATEST: task_id}
             await held.commit([])
+
+    @asynccontextmanager
+    async def continuing(self, task_id: str) -> AsyncIterator[None]:
+        """Let no other message, and no cancellation, find the same state of a task inside the block."""
+        async with self._history.turn(self._owner, self._scope, f"{_HEAD}/{task_id}"):
+            yield

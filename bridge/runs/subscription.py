@@ -83,7 +83,8 @@ class Subscription:
     async def open(self) -> bool:
         """Return False if the cursor is at the end of the run, else True, also for a run that does not exist yet.
 
-        Raises `RequestError` (410) for a run that has expired.
+        Raises `RequestError`: 410 for a run that has expired, 400 for a cursor behind the last event of one that has
+        not ended.
         """
         record = await self._log.open()
         if record is not None and record.state is RunState.ENDED:
@@ -93,6 +94,11 @@ class Subscription:
             elif self._cursor.entry == last:
                 # Only the encoder knows how many frames the last entry has; all of the log is there.
                 self._pending = await self.read(0)
+        elif record is not None and record.last is not None and self._cursor.entry > record.last:
+            text = (
+                f"Last-Event-ID: expected the id of an event of this run, got {self._cursor}, which is not there yet."
+            )
+            raise RequestError(text, param="Last-Event-ID")
         return not self.done or bool(self._pending)
 
     async def read(self, wait: float) -> list[Frame]:

@@ -229,7 +229,7 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
             await admit(http)
         except BridgeError as error:
             http[REPORTED] = True  # the request has a line of its own
-            _audit(state, http, error.failure)
+            _audit(state, http, error.failure.http_status, error.failure)
             raise
 
     async def permit(http: web.Request, operation: Operation) -> None:
@@ -332,6 +332,7 @@ def _refused(http: web.Request, error: web.HTTPException) -> web.StreamResponse:
             failure = Failure(ErrorCode.TOO_LARGE, "The request body is too long.")
         case status:
             failure = Failure(ErrorCode.INVALID_REQUEST, error.reason, status=status)
+    failure.details["path"] = http.path
     return error_of(_nearest(http), failure)
 
 
@@ -347,7 +348,10 @@ def _nowhere(http: web.Request) -> web.StreamResponse:
             break
     hint = f"{likely}Routes: {', '.join(f'{known.dialect.name} at {known.path}' for known in routes)}."
     failure = Failure(
-        ErrorCode.NOT_FOUND, f"There is nothing at {http.method} {shortened(http.path)}.", backend_code=UNKNOWN_PATH
+        ErrorCode.NOT_FOUND,
+        f"There is nothing at {http.method} {shortened(http.path)}.",
+        backend_code=UNKNOWN_PATH,
+        details={"path": http.path},
     )
     if bridge.config.server.is_open:
         failure.message += f" {hint}"
@@ -367,7 +371,7 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
             headers[served_by.dialect.request_id_header] = known
         headers["server"] = "dialect-bridge"
         if (failure := response.get(FAILURE)) is not None:
-            _audit(state, http, failure)
+            _audit(state, http, response.status, failure)
         if state.draining or state.retired:
             headers["connection"] = "close"
             response.force_close()
@@ -377,14 +381,16 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
     return add_headers
 
 
-def _audit(state: State, http: web.Request, failure: Failure) -> None:
+def _audit(state: State, http: web.Request, status: int, failure: Failure) -> None:
     """Log a request that no route served, or whose sender may not do that."""
     # The path as it was sent: spaces in it could look like further facts of the line.
     path, peer, user, known = http.rel_url.raw_path, http.remote, http.get(USER), request_id(http)
     if failure.code in (ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN):
         state.refusals.refused(failure, path=path, peer=peer, user=user, request_id=known)
     elif REPORTED not in http:
-        state.refusals.unserved(failure, method=http.method, path=path, peer=peer, user=user, request_id=known)
+        state.refusals.unserved(
+            failure, http=status, method=http.method, path=path, peer=peer, user=user, request_id=known
+        )
 
 
 async def _live(http: web.Request) -> web.StreamResponse:

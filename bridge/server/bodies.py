@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from bridge.errors import BackendError, ErrorCode, RequestError
 
 FREE = 64 * 1024
 """Bytes of each body outside the budget. Small requests are read while the budget is taken by large ones."""
+_BLOCK = 1024 * 1024
 _ENCODINGS = frozenset({"", "identity", "gzip", "deflate"})
 
 
@@ -35,15 +37,16 @@ class Bodies:
         """
         if http.content.is_eof():
             return _arrived(http, limit)
-        body, charged = bytearray(), 0
+        body, charged = _Pages(), 0
         try:
             async for piece in self.pieces(http, user, limit=limit, seconds=seconds):
-                body += piece
-                more = len(body) - FREE - charged
+                more = body.size + len(piece) - FREE - charged
                 if more > 0:
                     self._charge(more)
                     charged += more
-            return bytes(body)
+                body.append(piece)
+                del piece  # not held while the next one is awaited
+            return body.joined()
         finally:
             self.taken -= charged
 
@@ -77,6 +80,7 @@ class Bodies:
                         if size > limit:
                             raise _too_large(limit)
                         yield piece
+                        del piece  # not held while the next one is awaited
         except TimeoutError:
             raise RequestError(f"The request body did not arrive within {seconds:g} s.", status=408) from None
         except web.RequestPayloadError:
@@ -97,6 +101,31 @@ class Bodies:
             self._users[user] -= 1
             if not self._users[user]:
                 del self._users[user]
+
+
+class _Pages:
+    """The bytes of one body so far, in memory that the system gets back at once.
+
+    Buffers on the heap that grow side by side fragment it: the process then holds three times the budget, for good.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._blocks: list[mmap.mmap] = []
+
+    def append(self, piece: bytes) -> None:
+        """Copy this piece to the end."""
+        start = 0
+        while start < len(piece):
+            used = self.size % _BLOCK
+            if not used:
+                self._blocks.append(mmap.mmap(-1, _BLOCK, access=mmap.ACCESS_COPY))
+            start += self._blocks[-1].write(piece[start : start + _BLOCK - used])
+            self.size = self.size - used + self._blocks[-1].tell()
+
+    def joined(self) -> bytes:
+        """Return the whole body."""
+        return b"".join(memoryview(block)[: block.tell()] for block in self._blocks)
 
 
 class HeldBody:

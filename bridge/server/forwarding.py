@@ -11,6 +11,7 @@ from aiohttp import web
 from bridge.codec import WireRequest
 from bridge.codec.ratelimits import OPENAI, passed_on
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
+from bridge.pipeline.redirects import redirects
 from bridge.server.bodies import BODIES
 from bridge.server.browsers import check_kept, is_json
 from bridge.server.handler import RequestScope
@@ -30,13 +31,18 @@ async def serve_forward(scope: RequestScope) -> web.StreamResponse:
         check_kept(http)  # sent without a preflight
     scope.report.back = backend.name
     path = http.path.removesuffix("/").removeprefix(scope.route.path.rstrip("/"))
-    wire = WireRequest(http.method, path, _headers(scope, backend), dict(http.query))
+    wire = WireRequest(http.method, path, _headers(scope, backend), _query(http))
     async with scope.limiter.slot(scope.user):
         try:
             async with asyncio.timeout(backend.timeouts.total):
                 return await _passed(scope, backend, wire)
         except TimeoutError:
             raise BackendError("The backend took too long to answer.", code=ErrorCode.BACKEND_TIMEOUT) from None
+
+
+def _query(http: web.Request) -> dict[str, str]:
+    """Return the query without parameters that hold a client's key or choose where the backend sends its own."""
+    return {name: value for name, value in http.query.items() if name != "key" and not redirects(name)}
 
 
 def _headers(scope: RequestScope, backend: HttpBackend) -> dict[str, str]:

@@ -73,14 +73,15 @@ class RefusalLog:
         self,
         failure: Failure,
         *,
+        http: int,
         method: str,
         path: str,
         peer: str | None,
         user: str | None = None,
         request_id: str | None = None,
     ) -> None:
-        """Note a request that no route has served, such as one for an unknown path."""
-        facts = {"http": failure.http_status, "method": method, **_facts(path, peer, user, request_id)}
+        """Note a request that no route has served, such as one for an unknown path. `http` is its answer's status."""
+        facts = {"http": http, "method": method, **_facts(path, peer, user, request_id)}
         self._write(access, f"request refused: {explained(failure)}", facts, str(failure.code), peer)
 
     def _write(

@@ -17,7 +17,7 @@ DRAIN_SECONDS = 0.25
 """Seconds to wait for the few bytes after an end mark."""
 _DRAIN_BYTES = 64 * 1024
 _COMPRESSION = "The backend's answer is compressed in a way that cannot be read."
-_SCHEME = "the port, and http or https, in the url"
+_SCHEME = "the port and the scheme (http or https) in the url"
 AT_ONCE = 64 * 1024
 """Bytes of a stream that are taken by one read: decoding more, if it is events of a few bytes, would hold the loop."""
 
@@ -134,9 +134,9 @@ def outcome_of(error: Exception) -> tuple[str, str]:
         case aiohttp.ClientConnectorDNSError() | socket.gaierror():
             advice = "the host name in the url"
         case aiohttp.ClientConnectorCertificateError() | ssl.SSLCertVerificationError():
-            advice = "the url, and the certificate"
+            advice = "the url and the certificate"
         case aiohttp.ServerTimeoutError() | TimeoutError():
-            advice = "the url, and timeouts.connect"
+            advice = "the url and timeouts.connect"
         case aiohttp.ClientSSLError() | ssl.SSLError():
             advice = _SCHEME
         case aiohttp.ClientConnectorError() | ConnectionRefusedError() | aiohttp.InvalidURL():

@@ -84,7 +84,7 @@ ADVICE: Mapping[int, str] = {
     308: "the url",
     401: "the api_key",
     403: "the api_key",
-    404: "the url, and the model",
+    404: "the url and the model",
     405: "the url",
     407: "the proxy",
     501: "the url",
@@ -559,7 +559,7 @@ class HttpCall:
             kind = answer.headers.get("content-type", "").partition(";")[0] or "without a content type"
             outcome += f" {kind}: {_excerpt(self._began)}"
         if failure.code is ErrorCode.BACKEND_PROTOCOL or unread:
-            advice = "the url, and the dialect"
+            advice = "the url and the dialect"
         self._backend.explained(failure, self.sent, outcome, advice)
 
     def fail(self, failure: Failure) -> list[Event]:

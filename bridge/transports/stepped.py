@@ -72,9 +72,9 @@ class SteppedCall:
             return self._run.close()
         if step.after:
             await asyncio.sleep(step.after)
-        return await self._send(step.wire)
+        return await self._send(step.wire, step.most)
 
-    async def _send(self, wire: WireRequest) -> list[Event]:
+    async def _send(self, wire: WireRequest, most: int | None) -> list[Event]:
         """Raise `BridgeError`, unless the run continues with another request."""
         wire = self.sent = self._addressed(wire)
         backend = self._backend
@@ -87,7 +87,8 @@ class SteppedCall:
             async with response:
                 failure = await backend.refusal_in(response, wire)
             return self._unless_refused(failure)
-        if response.content_type == sse.CONTENT_TYPE:
+        is_stream = response.content_type == sse.CONTENT_TYPE
+        if is_stream and most is None:
             if self._response is not None:
                 response.close()
                 raise BackendError("The backend opened a second event stream.", code=ErrorCode.BACKEND_PROTOCOL)
@@ -97,9 +98,12 @@ class SteppedCall:
             return []
         try:
             async with response:
-                body = await bounded(response.content.read, backend.max_event)
+                body = b"" if is_stream else await bounded(response.content.read, most or backend.max_event)
         except (aiohttp.ClientError, OSError) as error:
             return self._unless_refused(backend.explained(broken_off(error), wire, "broke off"))
+        except BackendError as error:
+            outcome = f"answered {response.status} with more than that"
+            return self._unless_refused(backend.explained(error.failure, wire, outcome))
         self.received += len(body)
         answer = self.whole = WireResponse(response.status, headers_of(response), body)
         try:
@@ -150,7 +154,7 @@ class SteppedCall:
                     return await self._read(response)
             except TimeoutError:
                 pass
-        return await self._send(step.wire)
+        return await self._send(step.wire, step.most)
 
     async def _read(self, response: aiohttp.ClientResponse) -> list[Event]:
         failure: Failure | None = None

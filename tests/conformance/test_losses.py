@@ -6,7 +6,7 @@ import pytest
 
 from bridge import framing
 from bridge.codec import Feature, Support, registry
-from bridge.model import fold
+from bridge.model import Message, Request, Text, fold
 from bridge.testing.wires import context, decode
 from bridge.testing.witnesses import ANSWERS, answer_of
 
@@ -26,3 +26,13 @@ def test_a_loss_of_an_answer_is_named(name: str, feature: Feature) -> None:
     arrived = read(fold(decode(dialect, [wire]))) == read(fold(events))
     # A refused finish is told as an error: nobody takes it for the answer.
     assert arrived or feature in told.lost.names or support is Support.REFUSE
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_fields_of_another_dialect_are_named(name: str) -> None:
+    dialect = registry.get(name)
+    for fields, is_lost in (({"a": 1}, True), ({"a": None}, False), ({"notes": {"a": 1}}, False)):
+        asked = Request([Message("user", [Text("Hi")])], model="m", extras={"of-another": fields})
+        told = context(dialect.back_options())
+        dialect.encode_request(asked, told)
+        assert (Feature.EXTRAS in told.lost.names) is is_lost

@@ -1,7 +1,7 @@
-"""docs/errors.md, every error code and what a client of each dialect sees of it: `make pages` writes it anew.
+"""docs/errors.md and docs/errors/*.md, every error code and what clients see of it: `make pages` writes them anew.
 
 What a code means is its docstring in `bridge/errors.py`, status and "may repeat" are `RULES` there; what clients see is
-what each dialect's encoder writes for it.
+what each dialect's encoder writes for it. What to check is in the file that the web page reads, in both languages.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import griffe
@@ -20,6 +21,8 @@ from bridge.testing.wires import encode
 from tests.docs.tables import ROOT, dialects
 
 PAGE = ROOT / "docs" / "errors.md"
+PAGES = {code: ROOT / "docs" / "errors" / f"{code}.md" for code in ErrorCode}
+STEPS = ROOT / "bridge" / "server" / "page" / "files" / "steps.json"
 
 HEAD = """\
 # Errors
@@ -46,6 +49,17 @@ def page() -> str:
     return "\n\n".join([HEAD + "\n" + _codes(), *(_section(dialect) for dialect in every)]) + "\n"
 
 
+def page_of(code: ErrorCode) -> str:
+    """The page of one code."""
+    rule = RULES[code]
+    again = "The same request may succeed later." if rule.retry else "Repeating the request does not help."
+    steps = "\n".join(f"- {step}" for step in json.loads(STEPS.read_text(encoding="utf-8"))[code]["en"])
+    return (
+        f"# {code}\n\n{meanings()[code]}\n\nHTTP {rule.http}, gRPC `{rule.grpc}`. {again}\n\n"
+        f"## What to check\n\n{steps}\n\n[Errors](../errors.md) shows this error in each dialect.\n"
+    )
+
+
 def _codes() -> str:
     lines = [
         "| code | means | HTTP | gRPC | may be repeated |",
@@ -58,6 +72,7 @@ def _codes() -> str:
     return "\n".join(lines)
 
 
+@cache
 def meanings() -> dict[ErrorCode, str]:
     """The docstring of each code, which Python itself forgets."""
     found = griffe.load("bridge.errors", search_paths=[ROOT])["ErrorCode"].members

@@ -28,6 +28,7 @@ def with_files(path: Path) -> str:
 # In the order in which they are written: translated pages hold what is copied into the English ones.
 PAGES: dict[Path, Callable[[], str]] = {
     errors.PAGE: errors.page,
+    **{path: partial(errors.page_of, code) for code, path in errors.PAGES.items()},
     configuration.PAGE: configuration.page,
     tables.PAGE: tables.page,
     AIP: lambda: spanned(AIP.read_text(encoding="utf-8"), "options", configuration.options("aip")),

@@ -162,6 +162,17 @@ def test_what_init_writes_is_served(tmp_path: Path) -> None:
         assert b"data: [DONE]" in post(f"{running.url}/v1/chat/completions", HELLO)
 
 
+def test_a_route_that_queues_runs_has_a_line_for_their_events(tmp_path: Path) -> None:
+    assert bridge("init", "--from", "agent-runs", "--to", "demo", cwd=tmp_path)[0] == 0
+    with serve(tmp_path, tmp_path / "config.yaml") as running:
+        running.wait_to_say("/events")
+        lines = [line.strip() for line in running.out.splitlines() if line.startswith("  curl ")]
+        queued, events = (run("bash", "-c", line.replace("curl -N", "curl -sSN", 1)).stdout for line in lines)
+    assert b'"created":true' in queued
+    assert b"You" in events
+    assert b"RUN_FINISHED" in events
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
 def test_completion(shell: str) -> None:
     code, out, err = bridge("completion", shell)

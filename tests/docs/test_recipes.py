@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import orjson
 import pytest
 
 from bridge.config import load
 from bridge.engine import Bridge
 from bridge.errors import ErrorCode, Failure
+from bridge.model import Text, ToolCall
 from bridge.server import running
 from tests.dialects.agentscope_service.service import Service
 from tests.docs.helpers import EXAMPLES, ROOT
@@ -295,6 +299,55 @@ async def test_a2a_agents_and_clients() -> None:
 
             agent.plays(answer)
             assert _said(await post(f"{url}/v1/chat/completions", _conversation("Hi"))) == "Hello"
+
+
+async def test_the_result_of_a_call_for_a_client_of_a2a() -> None:
+    page = (ROOT / "docs" / "cookbook.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```json\n(\{\n  \"messageId\".*?)```", page, re.DOTALL)
+    answer = orjson.loads(example)
+    call = ToolCall("call_1", "get_weather", "{}")
+    asked = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "How is the weather?"}]}
+    async with fake_backend("openai-chat") as model:
+        model.turns([call], [Text("21 degrees.")])
+        async with _recipe("a2a", OPENAI_BASE_URL=model.url) as url:
+            task = (await post(f"{url}/a2a/message:send", {"message": asked}, a2a_version="1.0")).json["task"]
+            assert task["status"]["message"]["metadata"]["interrupts"][0]["callId"] == "call_1"
+            body = {"message": {**answer, "taskId": task["id"]}}
+            task = (await post(f"{url}/a2a/message:send", body, a2a_version="1.0")).json["task"]
+        assert task["artifacts"][-1]["parts"] == [{"text": "21 degrees."}]
+        assert model.seen[-1].json["messages"][-1] == {
+            "role": "tool",
+            "tool_call_id": "call_1",
+            "content": '{"temperature":21}',
+        }
+
+
+async def test_a_page_with_use_chat() -> None:
+    go_on = asyncio.Event()
+
+    async def play(exchange: Exchange) -> None:
+        first, rest = CHAT.split(b"\n\n", 1)
+        await exchange.head()
+        await exchange.send(first + b"\n\n")
+        await go_on.wait()
+        await exchange.send(rest)
+        await exchange.end()
+
+    async with fake_backend() as model, _recipe("ai-sdk-ui", OPENAI_BASE_URL=model.url) as url:
+        model.plays(play)
+        message = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}
+        chat = {"id": "c1", "trigger": "submit-message", "messages": [message]}
+        asking = asyncio.create_task(post(f"{url}/api/chat", chat))
+        while not model.seen:
+            await asyncio.sleep(0.01)
+        async with aiohttp.ClientSession() as http, http.get(f"{url}/api/chat/c1/stream") as reading:
+            begun = await reading.content.readline()
+            go_on.set()
+            resumed = begun + await reading.content.read()
+        reply = await asking
+        assert b'"delta":"lo"' in reply.body
+        assert resumed == reply.body
+        assert (await ask("GET", f"{url}/api/chat/c1/stream")).status == 204
 
 
 async def test_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,16 @@ WANTED = {
     "streaming not working": "faq",
     "session": "dialects/agentscope",
     "tool calls": "faq",
+    "install": "quickstart",
+    "logging": "operations",
+    "OpenTelemetry": "operations",
+    "authentication": "configuration",
+    "human in the loop": "compatibility",
+    "vLLM": "dialects/openai-chat",
+    "health check": "operations",
+    "reverse proxy": "cookbook",
+    "load balancing": "cookbook",
+    "reload config": "operations",
 }
 
 

@@ -47,9 +47,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     yield from agent(tmp_path_factory, "a2a-agents", "sdk", "whole")
 
 
-@pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    yield from agent(tmp_path_factory, "a2a-agents-old", "old")
+@pytest.fixture(scope="module", params=["JSONRPC", "HTTP+JSON"])
+def old(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Server]:
+    yield from agent(tmp_path_factory, "a2a-agents-old", "old", request.param)
 
 
 @pytest.fixture(scope="module")
@@ -158,9 +158,10 @@ async def test_what_the_agent_says_while_it_works_is_reasoning(opened: Opened, s
     assert (seen.error, seen.text, seen.reasoning) == (None, "It is 42.", "Looking it up.")
 
 
+@ways
 @fronts
-async def test_a_message_without_a_task(opened: Opened, sdk: Server, front: str) -> None:
-    seen = await (await opened(front, sdk)).say("message")
+async def test_a_message_without_a_task(opened: Opened, sdk: Server, front: str, way: str) -> None:
+    seen = await (await opened(front, sdk, **WAYS[way])).say("message")
     assert (seen.error, seen.text) == (None, "Just a message.")
 
 
@@ -211,6 +212,8 @@ async def test_an_agent_that_does_not_stream(opened: Opened, whole: Server, fron
     # The task comes back with what it said before the question; that is not said again.
     seen = await person.resume("Oslo")
     assert (seen.error, seen.text) == (None, "You chose Oslo.")
+    seen = await person.say("message")
+    assert (seen.error, seen.text) == (None, "Just a message.")
     assert (await person.say("fail")).error is not None
 
 
@@ -228,6 +231,12 @@ async def test_an_agent_of_the_old_protocol(opened: Opened, old: Server, front: 
     seen = await person.resume("Oslo")
     assert (seen.error, seen.text) == (None, "You chose Oslo.")
     assert "The model is down." in str((await person.say("fail")).error)
+    assert (await (await opened(front, old)).say("message")).text == "Just a message."
+
+
+async def test_a_picture_reaches_an_agent_of_the_old_protocol(opened: Opened, old: Server) -> None:
+    seen = await (await opened("openai-chat", old)).say("look", "data:image/png;base64,iVBORw0KGgo=")
+    assert (seen.error, seen.text) == (None, "You sent image/png: iVBORw0KGgo=")
 
 
 async def test_a_task_of_the_old_protocol_is_cancelled(opened: Opened, old: Server) -> None:

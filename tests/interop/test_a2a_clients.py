@@ -117,6 +117,10 @@ async def test_the_python_sdk_where_only_0_3_is_served(a2a: list[str], tmp_path:
     judge_tasks(seen)
 
 
+async def test_the_python_sdk_over_http_where_only_0_3_is_served(a2a: list[str], tmp_path: Path) -> None:
+    judge_talk(await conversation(tmp_path, a2a, "HTTP+JSON", durable=True, versions=["0.3"]))
+
+
 @pytest.mark.parametrize("durable", [False, True], ids=["live", "durable"])
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 async def test_the_javascript_sdk(binding: str, durable: bool, a2a_js: list[str], tmp_path: Path) -> None:
@@ -127,9 +131,10 @@ async def test_the_javascript_sdk(binding: str, durable: bool, a2a_js: list[str]
         judge_tasks(seen)
 
 
-async def test_the_python_sdk_of_0_3(a2a_old: list[str], tmp_path: Path) -> None:
-    """It finds its fields in the card of both versions."""
-    seen = await conversation(tmp_path, a2a_old, durable=True, versions=["1.0", "0.3"])
+@pytest.mark.parametrize(("transport", "failure"), [("JSONRPC", "code=-32002"), ("HTTP+JSON", "400")])
+async def test_the_python_sdk_of_0_3(transport: str, failure: str, a2a_old: list[str], tmp_path: Path) -> None:
+    """It finds its fields in the card of both versions. Of an error over HTTP+JSON it reads the status."""
+    seen = await conversation(tmp_path, a2a_old, transport, durable=True, versions=["1.0", "0.3"])
     for name in ("streamed", "whole"):
         assert seen[name][1:] == ["completed", [ANSWER], ""]
     assert seen["streamed"][0][0] == "task"
@@ -137,7 +142,7 @@ async def test_the_python_sdk_of_0_3(a2a_old: list[str], tmp_path: Path) -> None
     assert seen["answered"][1:] == ["completed", PARTS[1:], ""]
     assert seen["kept"] == [[], "completed", PARTS, ""]
     assert seen["canceled"] == "canceled"
-    assert "code=-32002" in seen["failure"]
+    assert failure in seen["failure"]
 
 
 # ---------------------------------------------------------------------- agents that call agents

@@ -19,11 +19,11 @@ from bridge.codec import Feature, Support, WireRequest, WireResponse, registry
 from bridge.model import Answer, FinishReason, Message, Request, Resume, Text, Tool, ToolResult, fold, verify
 from bridge.testing.wires import context
 from bridge.translation import AnswerDecoder
+from tests.dialects.agent_runs.helpers import run_input
+from tests.dialects.aip.test_python_api import address
 from tests.docs.helpers import ROOT, server
-from tests.server.harness import serving
+from tests.server.harness import ask, post, serving
 from tests.stores.run_engines import redis_server  # noqa: F401
-
-pytestmark = pytest.mark.interop
 
 PYTHON = Path(sys.prefix) / "agentscope2" / "bin" / "python"
 SCRIPT = ROOT / "tests" / "interop" / "agentscope2_service.py"
@@ -64,7 +64,10 @@ class Service:
         return {view["session"]["config"]["name"]: view["status"] for view in views}
 
 
-@pytest.fixture(scope="module", params=["sqlite", "redis"])
+STORES = [pytest.param("sqlite", marks=pytest.mark.interop), pytest.param("redis", marks=pytest.mark.interop_all)]
+
+
+@pytest.fixture(scope="module", params=STORES)
 def service(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Service]:
     assert PYTHON.exists(), f"the agent service is not installed in {PYTHON.parents[1]}: run `make interop`"
     folder = tmp_path_factory.mktemp("service")
@@ -152,7 +155,7 @@ def user(text: str) -> Message:
 
 
 @fronts
-async def test_text_thinking_tools_and_a_second_turn(service: Service, front: str, tmp_path: Path) -> None:
+async def test_text_thinking_tools_and_a_failure(service: Service, front: str, tmp_path: Path) -> None:
     async with bridge(service, tmp_path, front) as base:
         client = Client(base, front, tmp_path)
         first = await client.ask(user("hello"))
@@ -169,6 +172,10 @@ async def test_text_thinking_tools_and_a_second_turn(service: Service, front: st
         if not card.client_runs_calls and card.answer(Feature.TOOL_RESULT) is Support.EXACT:
             assert len(fourth.results) == 2
         last = await client.ask(user("heard"))
+        failed = await client.ask(user("error"))
+        assert failed.failure is not None
+        assert "The agent's model refused the request" in failed.failure.message
+        assert (await client.ask(user("again"))).text.endswith("again 你好 🙂")
     heard = last.text.split(" | ")
     assert [h.removeprefix("user: ") for h in heard if h.startswith("user: ")][:4] == ["hello", "think", "tool", "two"]
     assert "assistant: You said: hello 你好 🙂" in heard
@@ -206,17 +213,10 @@ async def test_a_permission(service: Service, front: str, agrees: bool, tmp_path
         assert ("denied" in second.text) == (not agrees)
 
 
-@fronts
-async def test_a_failing_model(service: Service, front: str, tmp_path: Path) -> None:
-    async with bridge(service, tmp_path, front) as base:
-        client = Client(base, front, tmp_path)
-        answer = await client.ask(user("error"))
-        assert answer.failure is not None
-        assert "The agent's model refused the request" in answer.failure.message
-        assert (await client.ask(user("hello"))).text.endswith("hello 你好 🙂")
-
-
-@fronts
+@pytest.mark.parametrize(
+    "front",
+    ["a2a", "openai-chat", *(pytest.param(n, marks=pytest.mark.interop_all) for n in FRONTS[1:] if n != "openai-chat")],
+)
 async def test_a_client_that_leaves_stops_the_run(service: Service, front: str, tmp_path: Path) -> None:
     scene = f"wait-{front}-{tmp_path.name}"
     async with bridge(service, tmp_path, front) as base:
@@ -228,3 +228,51 @@ async def test_a_client_that_leaves_stops_the_run(service: Service, front: str, 
                 asking.cancel()
             async with asyncio.timeout(20), await left as reply:
                 assert reply.status == 200
+
+
+async def test_a_client_of_aip(service: Service, tmp_path: Path) -> None:
+    """A program that runs agents over AIP: here a bridge of its own, whose client speaks chat completions."""
+    listen = address()
+    config = {
+        "backends": {
+            "agent": {"dialect": "agentscope-service", "url": service.url, "options": service.options},
+            "gateway": {"dialect": "aip", "url": listen, "options": {"agent": "friday"}},
+        },
+        "routes": [
+            {"dialect": "aip", "listen": listen, "agent_id": "friday", "backend": "agent"},
+            {"dialect": "openai-chat", "path": "/openai-chat/v1", "backend": "gateway"},
+        ],
+        "stores": {"history": f"sqlite:///{tmp_path}/history.db"},
+    }
+    async with serving(config) as base:
+        for said, wanted in (("hello", "You said: hello 你好 🙂"), ("tool", "Tools said: Paris: sunny")):
+            answer = await Client(base, "openai-chat", tmp_path).ask(user(said))
+            assert (answer.text, answer.failure) == (wanted, None)
+        failed = await Client(base, "openai-chat", tmp_path).ask(user("error"))
+        assert failed.failure is not None
+        assert "The agent's model refused the request" in failed.failure.message
+
+
+async def test_queued_runs(service: Service, tmp_path: Path) -> None:
+    """The frontend `agent-runs`, whose clients start a run and read its events."""
+    url = "/api/v1/agent"
+    config = {
+        "backends": {"agent": {"dialect": "agentscope-service", "url": service.url, "options": service.options}},
+        "routes": [{"dialect": "agent-runs", "path": url, "backend": "agent"}],
+        "stores": dict.fromkeys(("history", "runs"), f"sqlite:///{tmp_path}/bridge.db"),
+    }
+    async with serving(config) as base:
+
+        async def say(text: str) -> str:
+            body = run_input(text, f"run-{text}")
+            named = (await post(f"{base}{url}/runs", body)).json
+            where = f"{base}{url}/runs/{named['threadId']}/events?runId={named['runId']}"
+            events = [
+                json.loads(line[6:]) for line in (await ask("GET", where)).body.split(b"\n") if line[:6] == b"data: "
+            ]
+            assert events[-1]["type"] == "RUN_FINISHED", events[-1]
+            return "".join(event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
+
+        assert await say("hello") == "You said: hello 你好 🙂"
+        assert await say("tool") == "Tools said: Paris: sunny"
+        assert "user: hello" in await say("heard")

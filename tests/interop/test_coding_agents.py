@@ -21,6 +21,7 @@ from tests.pairs.agents import AGENTS, Heard, Say, Step, Use
 from tests.server.harness import fake_backend, serving
 
 FOLDER = Path(__file__).parent / "agents"
+LARGE = Path(__file__).parent / "agents-all"
 BACKS = ("openai-chat", "anthropic-messages", "openai-responses", "agentscope")
 PATIENCE = 100.0
 """Seconds after which an agent that does not come to its end is ended, so that the test fails instead of hanging."""
@@ -77,24 +78,65 @@ def qwen(home: Path, base: str) -> tuple[list[str], dict[str, str]]:
     return ["--auth-type", "openai", "-y", "-p", QUESTION], variables
 
 
+def cline(home: Path, base: str) -> tuple[list[str], dict[str, str]]:
+    settings = home / "data" / "settings" / "providers.json"
+    settings.parent.mkdir(parents=True)
+    provider = {"provider": "openai-compatible", "apiKey": "x", "model": "m", "baseUrl": f"{base}/v1"}
+    entry = {"settings": provider, "updatedAt": "2026-01-01T00:00:00.000Z", "tokenSource": "manual"}
+    known = {"version": 1, "lastUsedProvider": provider["provider"], "modes": {}}
+    settings.write_text(json.dumps({**known, "providers": {provider["provider"]: entry}}))
+    return ["--data-dir", str(home / "data"), QUESTION], {}
+
+
+def continue_with(provider: str) -> Setup:
+    def setup(home: Path, base: str) -> tuple[list[str], dict[str, str]]:
+        model = {"name": "m", "provider": provider, "model": "m", "apiBase": f"{base}/v1", "apiKey": "x"}
+        abilities = {"roles": ["chat"], "capabilities": ["tool_use"]}
+        config = {"name": "bridge", "version": "1.0.0", "schema": "v1", "models": [{**model, **abilities}]}
+        (home / "config.yaml").write_text(json.dumps(config))
+        variables = {"CONTINUE_TELEMETRY_ENABLED": "0"}
+        return ["--config", str(home / "config.yaml"), "--auto", "-p", QUESTION], variables
+
+    return setup
+
+
+def pi(api: str, path: str = "/v1") -> Setup:
+    def setup(home: Path, base: str) -> tuple[list[str], dict[str, str]]:
+        models = home / ".pi" / "agent" / "models.json"
+        models.parent.mkdir(parents=True)
+        provider = {"baseUrl": f"{base}{path}", "api": api, "apiKey": "x", "models": [{"id": "m"}]}
+        models.write_text(json.dumps({"providers": {"bridge": provider}}))
+        return ["--offline", "--provider", "bridge", "--model", "m", "-p", QUESTION], {}
+
+    return setup
+
+
 @dataclass(frozen=True)
 class Program:
-    """An agent: the dialect that it speaks, and the tool by which it runs commands."""
+    """An agent: the dialect that it speaks, and the tool by which it runs commands. `command`: a large one."""
 
     dialect: str
     setup: Setup
     tool: str
     arguments: dict[str, Any]
     path: str = "/v1"
+    command: str = ""
 
 
 RUN = {"command": COMMAND, "description": "Say it"}
+ONLY = {"command": COMMAND}
 PROGRAMS = {
     "codex": Program("openai-responses", codex, "exec_command", {"cmd": COMMAND}),
     "claude": Program("anthropic-messages", claude, "Bash", RUN),
     "gemini": Program("gemini", gemini, "run_shell_command", RUN, path="/"),
     "opencode": Program("openai-responses", opencode, "bash", RUN),
     "qwen": Program("openai-chat", qwen, "run_shell_command", {**RUN, "is_background": False}),
+    "cline": Program("openai-chat", cline, "run_commands", {"commands": [COMMAND]}, command="cline"),
+    "continue": Program("openai-chat", continue_with("openai"), "Bash", ONLY, command="cn"),
+    "continue-claude": Program("anthropic-messages", continue_with("anthropic"), "Bash", ONLY, command="cn"),
+    "pi": Program("openai-chat", pi("openai-completions"), "bash", ONLY, command="pi"),
+    "pi-claude": Program("anthropic-messages", pi("anthropic-messages", ""), "bash", ONLY, command="pi"),
+    "pi-responses": Program("openai-responses", pi("openai-responses"), "bash", ONLY, command="pi"),
 }
 
 
@@ -112,9 +154,9 @@ def talk(program: Program) -> Callable[[Heard], list[Step]]:
 
 
 def runs() -> Iterator[Any]:
-    """Each agent over each backend; the first two of another dialect than its own are tried in CI."""
+    """Each agent over each backend; of small ones, the first two of another dialect than its own are tried in CI."""
     for name, program in PROGRAMS.items():
-        in_ci = [back for back in BACKS if back != program.dialect][:2]
+        in_ci = [] if program.command else [back for back in BACKS if back != program.dialect][:2]
         for back in BACKS:
             mark = pytest.mark.interop if back in in_ci else pytest.mark.interop_all
             yield pytest.param(name, back, marks=mark, id=f"{name}-{back}")
@@ -123,7 +165,8 @@ def runs() -> Iterator[Any]:
 @pytest.mark.parametrize(("name", "back"), [*runs()])
 async def test_a_turn_with_a_tool(name: str, back: str, tmp_path: Path) -> None:
     program = PROGRAMS[name]
-    node_client(FOLDER, name)
+    folder = LARGE if program.command else FOLDER
+    node_client(folder, name)
     home, work = tmp_path / "home", tmp_path / "work"
     home.mkdir()
     work.mkdir()
@@ -137,7 +180,7 @@ async def test_a_turn_with_a_tool(name: str, back: str, tmp_path: Path) -> None:
         }
         async with serving(config) as base:
             arguments, variables = program.setup(home, base)
-            command = [str(FOLDER / "node_modules" / ".bin" / name), *arguments]
+            command = [str(folder / "node_modules" / ".bin" / (program.command or name)), *arguments]
             out = await said_by(command, work, HOME=str(home), KEY="x", **variables)
         results = [entry for heard in agent.heard for entry in heard.conversation if entry[0] == "result"]
         assert results, (out, backend.problems)

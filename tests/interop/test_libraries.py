@@ -20,6 +20,7 @@ TOGETHER = {
     **dict.fromkeys(FEW, "libraries"),
     **dict.fromkeys(("mirascope", "qwen-agent", "semantic-kernel"), "libraries-all"),
 }
+BACKS = ("openai-chat", "anthropic-messages", "agentscope")
 ANSWER, GOODBYE = "It is sunny there.", "You are welcome. 🙂"
 
 
@@ -45,7 +46,20 @@ def final(heard: Heard) -> list[Step]:
     return [Say("I know."), Use(f"call_{len(heard.conversation)}", "final_answer", json.dumps({"answer": answer}))]
 
 
-@pytest.mark.parametrize("back", ["openai-chat", "anthropic-messages", "agentscope"])
+def by_fields(heard: Heard) -> list[Step]:
+    """DSPy offers no tools: it describes them, and asks for named fields of a text, of which one names a tool."""
+    words = str(heard.last[-1])
+    thanked = "Thanks." in words
+    if "next_thought" not in words.rpartition("Respond with")[2]:
+        fields = {"reasoning": "I know.", "answer": GOODBYE if thanked else ANSWER}
+    else:
+        tool = "finish" if thanked or "sunny in Paris" in words else "get_weather"
+        arguments = '{"city": "Paris"}' if tool == "get_weather" else "{}"
+        fields = {"next_thought": "I look.", "next_tool_name": tool, "next_tool_args": arguments}
+    return [Say("".join(f"[[ ## {name} ## ]]\n{value}\n\n" for name, value in fields.items()))]
+
+
+@pytest.mark.parametrize("back", BACKS)
 @pytest.mark.parametrize(
     "name",
     [
@@ -77,3 +91,25 @@ async def test_a_talk(name: str, back: str, tmp_path: Path) -> None:
         assert [e[1] for e in talk if e[0] == "assistant"] == ["I look.", ANSWER]
         assert [e[2] for e in talk if e[0] == "result"] == ["sunny in Paris"]
         assert agent.heard[0].tools == ["get_weather"] or agent.remembers
+
+
+@pytest.mark.interop_all
+@pytest.mark.parametrize("back", BACKS)
+async def test_dspy(back: str, tmp_path: Path) -> None:
+    """Three requests for the turn with the tool, two for the other one: it asks for the answer apart."""
+    python = Path(sys.prefix) / "dspy" / "bin" / "python"
+    assert python.exists(), "DSPy is not installed: make interop-all"
+    async with fake_backend() as backend:
+        agent = AGENTS[back](backend)
+        agent.brain = by_fields
+        config = {
+            "backends": {"it": {"dialect": agent.dialect, "url": agent.url, "options": agent.options}},
+            "routes": [{"dialect": "openai-chat", "path": "/v1", "backend": "it"}],
+            "stores": {"history": f"sqlite:///{tmp_path}/talks.db"},
+        }
+        async with serving(config) as base:
+            seen = await said_by([str(python), str(TALK), "dspy", f"{base}/v1"], tmp_path)
+    assert [text for text, _ in seen["turns"]] == [ANSWER, GOODBYE]
+    assert len(agent.heard) == 5
+    assert "sunny in Paris" in str(agent.heard[2].last[-1])
+    assert ANSWER in str(agent.heard[-1].conversation)

@@ -16,8 +16,6 @@ from tests.interop.test_agentscope_service import Service, redis_server, service
 from tests.interop.test_ai_sdk_ui import parts, text
 from tests.server.harness import serving
 
-pytestmark = pytest.mark.interop
-
 ADK = "https://google.github.io/adk-docs/a2a/a2a-extension/"
 
 

@@ -86,6 +86,20 @@ def test_every_feature_and_error_code_has_a_chinese_name() -> None:
     assert set(WORDS["errors"]) == set(ErrorCode), f'{PLACE} "errors"'
 
 
+_MARK = re.compile(r"`[^`]+`|\]\([^)]+\)")
+
+
+def test_every_error_code_has_steps_in_both_languages() -> None:
+    steps = json.loads((FILES / "steps.json").read_text(encoding="utf-8"))
+    assert set(steps) == set(ErrorCode)
+    for code, by_language in steps.items():
+        assert set(by_language) == {"en", "zh"}, code
+        for english, chinese in zip(by_language["en"], by_language["zh"], strict=True):
+            assert _HAN.search(chinese), chinese
+            assert not _HAN.search(english), english
+            assert sorted(_MARK.findall(chinese)) == sorted(_MARK.findall(english)), chinese
+
+
 def test_the_chinese_is_chinese_with_the_same_values() -> None:
     for table in WORDS.values():
         for english, chinese in table.items():

@@ -283,8 +283,12 @@ async def test_a_backend_that_is_not_there(tab: Tab) -> None:
     answer = await tab.ask("hi", "failed")
     assert "UPSTREAM_UNAVAILABLE: The backend is not available" in await answer.locator(".error").inner_text()
     assert "backend_unavailable" in await tab.column("back")
-    link = answer.locator(".error a")
-    assert await link.inner_text() == "backend_unavailable: what to check"
+    steps = json.loads((ROOT / "bridge" / "server" / "page" / "files" / "steps.json").read_text(encoding="utf-8"))
+    told = [step.replace("`", "") for step in steps["backend_unavailable"]["en"]]
+    assert await answer.locator(".steps li").all_inner_texts() == told
+    assert await answer.locator(".steps code").all_inner_texts() == ["url", "localhost"]
+    link = answer.locator(".steps > a")
+    assert await link.inner_text() == "More about backend_unavailable"
     address = await link.get_attribute("href") or ""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     place, _, name = address.rpartition("/")
@@ -296,6 +300,7 @@ async def test_a_refused_request(tab: Tab) -> None:
     await tab.choose("/openai-chat")
     answer = await tab.ask("limited", "failed")
     assert "HTTP 429: The demo agent is limited, as you asked." in await answer.locator(".error").inner_text()
+    assert "Wait for the time in Retry-After." in await answer.locator(".steps").inner_text()
     # Of an answer with such a status the browser itself complains.
     assert [problem for problem in tab.problems if "429" not in problem] == []
     tab.problems.clear()
@@ -404,7 +409,9 @@ async def test_chinese(browser: Browser, base: str, query: str, locale: str) -> 
     assert tab.problems == []
     answer = await tab.ask("错误", "failed")
     assert "演示智能体按你的要求失败了。" in await answer.locator(".error").inner_text()
-    assert "backend_error: 排查方法 后端返回错误。" in await answer.locator(".error").inner_text()
+    steps = await answer.locator(".steps").inner_text()
+    for told in ("后端返回错误。", "排查方法", "日志记录了它的状态码和响应的开头。", "详细说明（英文） backend_error"):
+        assert told in steps
     await context.close()
 
 
@@ -470,22 +477,36 @@ OVERLAPS = """() => {
 }"""
 
 
+ROWS = """() => import("./_page/words.js").then(({ t }) => {
+  const row = document.querySelector("#form .row");
+  return ["waiting", "streaming", "done", "stopped", "failed"].map((state) => {
+    document.getElementById("status").textContent = t(state);
+    return [state, row.getBoundingClientRect().height, row.scrollWidth - row.clientWidth];
+  });
+})"""
+"""The height of the row below the message, and what does not fit into it, in every state of a run."""
+
+
 @pytest.mark.parametrize("lang", ["en", "zh"])
 async def test_nothing_overlaps_at_any_width(browser: Browser, base: str, lang: str) -> None:
     context = await browser.new_context()
     tab = Tab(await context.new_page(), base)
     await tab.open(f"?lang={lang}")
     await tab.choose("/openai-chat")
+    await (await tab.ask("limited", "failed")).locator(".steps").wait_for()
     await tab.say("slow")
     await tab.page.locator(".answer .text").wait_for()
     for width in (320, 390, 600, 768, 960, 961, 1024, 1200, 1201, 1280, 1440, 1920, 2560):
         await tab.page.set_viewport_size({"width": width, "height": 900})
         await tab.drawn()
         assert await tab.page.evaluate("document.documentElement.scrollWidth") <= width, width
+        assert (
+            await tab.page.evaluate("(log => log.scrollWidth - log.clientWidth)(document.getElementById('log'))") <= 0
+        )
         assert await tab.page.evaluate(OVERLAPS) == [], width
-        row = await tab.page.locator("#form .row").bounding_box()
-        assert row is not None
-        assert row["height"] < 60, f"one line at {width}"
+        for state, height, hidden in await tab.page.evaluate(ROWS):
+            assert height < 60, f"one line at {width}: {state}"
+            assert hidden <= 0, f"wider than its place at {width}: {state}"
     await tab.page.keyboard.press("Escape")
     await context.close()
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Dialect, Support, registry
+from bridge.codec import CallSignatures, Dialect, Support, registry
 from bridge.library import Translator
 from bridge.model import (
     Event,
@@ -116,7 +116,12 @@ def check_recorded(back: str, name: str, front: str, *, in_pieces: bool) -> None
     shown = {str(p.kind) for r in fold(meant(back, name)).results for p in r.parts if isinstance(p, Media)}
     # AgentScope sends media of a result as text. What an agent takes back has been said.
     taken_back = {"text"} if name.startswith("stream-replace") else set()
-    assert lost <= losable(target) | {"usage", "usage_details", "choices"} | shown | taken_back
+    # Cards speak of the signatures of reasoning; those of calls have a fact of their own.
+    signs = source.capabilities.call_signatures is CallSignatures.IN_CALL
+    unsigned = (
+        {"reasoning_signature"} if signs and target.capabilities.call_signatures is CallSignatures.NOWHERE else set()
+    )
+    assert lost <= losable(target) | {"usage", "usage_details", "choices"} | shown | taken_back | unsigned
 
 
 @pytest.mark.parametrize("back", DIALECTS)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import anthropic
+import openai
 import pytest
+from anthropic.lib.streaming import AsyncMessageStream
 
-from bridge.model import Reasoning, Text
-from bridge.testing import FakeBackend, fake_backend
+from bridge.codec.signed_calls import signed
+from bridge.errors import ErrorCode, Failure
+from bridge.library import Translator
+from bridge.model import Reasoning, Text, ToolCall
+from bridge.testing import FakeBackend, ScriptedBackend, fake_backend
 from tests.server.harness import Reply, post, serving
 
 OURS = "bridge-reasoning-1."
@@ -208,3 +215,222 @@ async def test_a_talk_with_such_thinking_goes_on_at_an_agent_that_remembers() ->
         last = backend.requests[-1]
         assert ["".join(p.text for p in m.parts if isinstance(p, Text)) for m in last.messages] == ["Go on"]
         assert last.thread_id == backend.requests[0].thread_id
+
+
+# ---------------------------------------------------------------------- signed calls
+
+
+PARALLEL, LATER = "Rk9P+/8=", "YmFyLi4u"
+SIGNED = [
+    [
+        Reasoning("Hm."),
+        ToolCall("c1", "f", '{"a":1}', extras=signed(None, PARALLEL)),
+        ToolCall("c2", "f", '{"a":2}'),
+    ],
+    [ToolCall("c3", "f", '{"a":3}', extras=signed(None, LATER))],
+    ["It is done."],
+]
+"""Of calls in parallel Gemini signs the first; of calls after each other, each."""
+FUNCTION = {"name": "f", "description": "A tool", "parameters": {"type": "object", "properties": {}}}
+Talk = Callable[[str, bool, str], Awaitable[Any]]
+"""A client that runs all calls, until none comes: the base URL, whether it streams, the model."""
+
+
+async def talk_chat(url: str, stream: bool, model: str) -> Any:
+    tools: Any = [{"type": "function", "function": FUNCTION}]
+    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="x", max_retries=0) as client:
+        messages: list[Any] = [{"role": "user", "content": "Hi"}]
+        while True:
+            body: Any = {"model": model, "messages": messages, "tools": tools}
+            if stream:
+                async with client.chat.completions.stream(**body) as events:
+                    said = (await events.get_final_completion()).choices[0].message
+            else:
+                said = (await client.chat.completions.create(**body)).choices[0].message
+            if not said.tool_calls:
+                return said.content
+            kept = said.model_dump(exclude_none=True, exclude={"parsed", "tool_calls"})
+            calls = [call.model_dump(exclude_none=True, exclude={"index"}) for call in said.tool_calls]
+            for call in calls:
+                call["function"].pop("parsed_arguments", None)
+            messages += [{**kept, "tool_calls": calls}]
+            messages += [{"role": "tool", "tool_call_id": call["id"], "content": "ok"} for call in calls]
+
+
+async def talk_responses(url: str, stream: bool, model: str) -> Any:
+    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="x", max_retries=0) as client:
+        items: list[Any] = [{"role": "user", "content": "Hi"}]
+        while True:
+            body: Any = {"model": model, "input": items, "tools": [{"type": "function", "strict": False, **FUNCTION}]}
+            body |= {"store": False, "include": ["reasoning.encrypted_content"]}
+            if stream:
+                async with client.responses.stream(**body) as events:
+                    said: Any = await events.get_final_response()
+            else:
+                said = await client.responses.create(**body)
+            calls = [item for item in said.output if item.type == "function_call"]
+            if not calls:
+                return said.output_text
+            items += [item.model_dump(exclude_none=True, exclude={"parsed_arguments"}) for item in said.output]
+            items += [{"type": "function_call_output", "call_id": call.call_id, "output": "ok"} for call in calls]
+
+
+async def talk_messages(url: str, stream: bool, model: str) -> Any:
+    tool = {"name": "f", "input_schema": FUNCTION["parameters"]}
+    async with anthropic.AsyncAnthropic(base_url=url, api_key="x", max_retries=0) as client:
+        messages: list[Any] = [{"role": "user", "content": "Hi"}]
+        while True:
+            body: Any = {"model": model, "max_tokens": 100, "messages": messages, "tools": [tool]}
+            if stream:
+                events: AsyncMessageStream[None]
+                async with client.messages.stream(**body) as events:
+                    said: Any = await events.get_final_message()
+            else:
+                said = await client.messages.create(**body)
+            calls = [block for block in said.content if block.type == "tool_use"]
+            if not calls:
+                return said.content[-1].text
+            # As strict clients do: each block with the fields that requests have
+            fields = {"thinking": ("thinking", "signature"), "tool_use": ("id", "name", "input"), "text": ("text",)}
+            kept = [{"type": b.type, **{name: getattr(b, name) for name in fields[b.type]}} for b in said.content]
+            results = [{"type": "tool_result", "tool_use_id": call.id, "content": "ok"} for call in calls]
+            messages += [{"role": "assistant", "content": kept}, {"role": "user", "content": results}]
+
+
+async def talk_gemini(url: str, stream: bool, model: str) -> Any:
+    contents: list[Any] = [{"role": "user", "parts": [{"text": "Hi"}]}]
+    while True:
+        body = {"contents": contents, "tools": [{"functionDeclarations": [FUNCTION]}]}
+        method = "streamGenerateContent" if stream else "generateContent"
+        reply = await post(f"{url}/v1beta/models/{model}:{method}", body)
+        chunks = reply.json if stream else [reply.json]
+        said = [part for chunk in chunks for part in chunk["candidates"][0]["content"]["parts"]]
+        calls = [part["functionCall"] for part in said if "functionCall" in part]
+        if not calls:
+            return "".join(part.get("text", "") for part in said)
+        responses = [{"functionResponse": {"id": c["id"], "name": "f", "response": {"output": "ok"}}} for c in calls]
+        contents += [{"role": "model", "parts": said}, {"role": "user", "parts": responses}]
+
+
+TALKS: dict[str, Talk] = {
+    "openai-chat": talk_chat,
+    "openai-responses": talk_responses,
+    "anthropic-messages": talk_messages,
+    "gemini": talk_gemini,
+}
+
+
+@contextlib.asynccontextmanager
+async def signing(front: str, back: str = "gemini", **more: Any) -> AsyncIterator[tuple[str, FakeBackend]]:
+    async with fake_backend(back) as backend:
+        backend.turns(*SIGNED)
+        config = {
+            "backends": {"it": {"dialect": back, "url": f"{backend.url}/v1"}},
+            "routes": [{"dialect": front, "path": "/" if front == "gemini" else "/v1", "backend": "it"}],
+            **more,
+        }
+        if back == "gemini":
+            config["backends"]["it"]["url"] = backend.url
+        async with serving(config) as base:
+            yield base, backend
+
+
+def marks(backend: FakeBackend) -> list[list[str | None]]:
+    """The signatures of the calls in each turn of the model, as the last request has them on the wire."""
+    parts = [c["parts"] for c in backend.seen[-1].json["contents"] if c["role"] == "model"]
+    return [[part.get("thoughtSignature") for part in turn if "functionCall" in part] for turn in parts]
+
+
+@pytest.mark.parametrize("front", TALKS)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_geminis_signatures_of_calls_come_back_over_every_client(front: str, stream: bool) -> None:
+    async with signing(front) as (base, backend):
+        assert await TALKS[front](base, stream, "gemini-3-pro") == "It is done."
+        assert marks(backend) == [[PARALLEL, None], [LATER]]
+        assert len(backend.seen) == 3
+
+
+@pytest.mark.parametrize("front", TALKS)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_signatures_come_back_to_googles_chat_completions_as_well(front: str, stream: bool) -> None:
+    async with signing(front, "openai-chat") as (base, backend):
+        assert await TALKS[front](base, stream, "gemini-3-pro") == "It is done."
+        calls = [call for m in backend.seen[-1].json["messages"] for call in m.get("tool_calls", ())]
+        found = [call.get("extra_content") for call in calls]
+        assert found == [{"google": {"thought_signature": s}} if s else None for s in (PARALLEL, None, LATER)]
+
+
+async def test_a_stored_response_keeps_the_signature() -> None:
+    stores = {"stores": {"history": "sqlite:///:memory:"}}
+    async with signing("openai-responses", **stores) as (base, backend):
+        tools = [{"type": "function", **FUNCTION}]
+        reply = await post(f"{base}/v1/responses", {"model": "gemini-3-pro", "input": "Hi", "tools": tools})
+        results = [{"type": "function_call_output", "call_id": c, "output": "ok"} for c in ("c1", "c2")]
+        body = {"model": "gemini-3-pro", "input": results, "tools": tools, "previous_response_id": reply.json["id"]}
+        assert (await post(f"{base}/v1/responses", body)).status == 200
+        assert marks(backend) == [[PARALLEL, None]]
+
+
+@pytest.mark.parametrize("front", TALKS)
+async def test_a_refused_signature_is_left_out_and_the_call_goes_without(front: str) -> None:
+    async with signing(front) as (base, backend):
+        good = backend.script
+
+        async def script(exchange: Any) -> None:
+            if LATER.encode() in exchange.seen.body or PARALLEL.encode() in exchange.seen.body:
+                error = {"code": 400, "message": "Corrupted thought signature.", "status": "INVALID_ARGUMENT"}
+                await exchange.answer(400, json.dumps({"error": error}).encode())
+            else:
+                assert good is not None
+                await good(exchange)
+
+        backend.plays(script)
+        assert await TALKS[front](base, False, "gemini-2.5-flash") == "It is done."
+        assert marks(backend) == [[None, None], [None]]
+        assert len(backend.seen) == 5
+
+
+@pytest.mark.parametrize("front", TALKS)
+@pytest.mark.parametrize("back", ["anthropic-messages", "openai-responses", "agentscope"])
+async def test_another_backend_does_not_get_them(front: str, back: str) -> None:
+    """A conversation begins at Gemini and continues at another backend, when Gemini is overloaded."""
+    async with fake_backend("gemini") as backend, fake_backend(back) as other:
+        backend.turns(SIGNED[0], Failure(ErrorCode.OVERLOADED, "Later."))
+        other.says("It is done.")
+        urls = {"gemini": backend.url, back: f"{other.url}/v1"}
+        config = {
+            "backends": {name: {"dialect": name, "url": url} for name, url in urls.items()},
+            "routes": [{"dialect": front, "path": "/" if front == "gemini" else "/v1", "backend": list(urls)}],
+        }
+        async with serving(config) as base:
+            assert await TALKS[front](base, False, "gemini-3-pro") == "It is done."
+        sent = other.seen[-1].body.decode()
+        assert "bridge-call-1" not in sent
+        assert PARALLEL not in sent
+        assert base64.urlsafe_b64encode(PARALLEL.encode()).decode() not in sent
+
+
+def test_a_client_that_cannot_return_a_signature_loses_it_by_name() -> None:
+    script = ScriptedBackend("gemini", *SIGNED[0])
+    translator = Translator("gemini", "ag-ui", model="gemini-3-pro")
+    run = {"threadId": "t", "runId": "r", "state": {}, "messages": [{"id": "1", "role": "user", "content": "Hi"}]}
+    reply = script.reply(translator.request(json.dumps({**run, "tools": [], "context": []}).encode()))
+    out = b"".join(map(translator.feed, reply.pieces)) + translator.close()
+    assert b"TOOL_CALL_START" in out
+    assert translator.lost_details["reasoning_signature"] == "of a tool call"
+
+
+@pytest.mark.parametrize("value", ["bridge-call-1.google.!", "bridge-call-1.google._w==", "bridge-call-1.x.YQ=="])
+async def test_what_a_client_makes_up_as_the_signature_of_a_call_breaks_nothing(value: str) -> None:
+    content = [
+        {"type": "thinking", "thinking": "", "signature": value},
+        {"type": "tool_use", "id": "c1", "name": "f", "input": {}},
+    ]
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "ok"}
+    body = first("anthropic-messages", "gemini-3-pro")
+    body["messages"] += [{"role": "assistant", "content": content}, {"role": "user", "content": [result]}]
+    async with signing("anthropic-messages") as (base, backend):
+        backend.says("Hello.")
+        assert (await post(f"{base}/v1/messages", body)).status == 200
+        (call,) = backend.seen[-1].json["contents"][1]["parts"]
+        assert base64.b64decode(call["thoughtSignature"]) == b"skip_thought_signature_validator"

@@ -37,18 +37,18 @@ class Chat:
 
     async def say(self, text: str, **more: Any) -> list[Wire]:
         self.messages.append(_user(text, len(self.messages)))
-        return await self._send(more)
+        return await self.send(more)
 
     async def settle(self, state: Wire, **more: Any) -> list[Wire]:
         """Changes the last call of the chat as its result or its approval does."""
         calls = [part for part in self.messages[-1]["parts"] if "toolCallId" in part]
         calls[-1].update(state)
-        return await self._send(more)
+        return await self.send(more)
 
     async def resume(self, payload: Any, name: str) -> list[Wire]:
-        return await self._send({"resume": [{"id": name, "status": "resolved", "payload": payload}]})
+        return await self.send({"resume": [{"id": name, "status": "resolved", "payload": payload}]})
 
-    async def _send(self, more: Wire) -> list[Wire]:
+    async def send(self, more: Wire) -> list[Wire]:
         reply = await post(self.url, self._body(more))
         assert reply.status == 200, reply.body
         chunks = [orjson.loads(line[6:]) for line in reply.body.split(b"\n") if line.startswith(b"data: {")]
@@ -207,6 +207,21 @@ async def test_an_approval_without_a_call(chat: Chat, agent: FakeBackend, agrees
     sent = {"approve": agrees, "id": "p1", "approval_request_id": "p1", "reason": None}
     assert told(agent) == [("mcp_approval_response", sent)]
     assert len(sessions(agent)) == 1
+
+
+async def test_two_approvals_are_answered_at_once(chat: Chat, agent: FakeBackend) -> None:
+    other = {**WIPE, "id": "p2", "name": "reboot"}
+    agent.turns([Interrupted("p1", "approval", WIPE), Interrupted("p2", "approval", other)], [Text("Well.")])
+    asked = [chunk["data"]["id"] for chunk in of(await chat.say("wipe it"), "data-interrupt")]
+    assert len(asked) == 2
+    answers = zip(asked, (True, False), strict=True)
+    resume = [{"id": name, "status": "resolved", "payload": {"approved": agrees}} for name, agrees in answers]
+    chunks = await chat.send({"resume": resume})
+    assert (spoken(chunks), end(chunks)) == ("Well.", "stop")
+    sent = [
+        {"approve": yes, "id": p, "approval_request_id": p, "reason": None} for p, yes in (("p1", True), ("p2", False))
+    ]
+    assert told(agent) == [("mcp_approval_response", each) for each in sent]
 
 
 # ---------------------------------------------------------------------- tools

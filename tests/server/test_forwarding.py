@@ -102,6 +102,48 @@ async def test_keys_and_limits() -> None:
         assert page.status == 403
 
 
+async def test_keys_and_addresses_in_the_query_stay_here() -> None:
+    key = {"authorization": "Bearer client-key-1234"}
+    async with fake_backend() as backend, serving(config(backend.url, server={"auth": KEYS})) as base:
+        backend.answers(200, b"{}")
+        query = "a=1&key=client-key-1234&api-key=client-key-1234&access_token=t&api_base=http://x.example"
+        assert (await post(f"{base}/api/embeddings?{query}", {"input": "x"}, **key)).status == 200
+        assert [seen.path for seen in backend.seen] == ["/v1/embeddings?a=1"]
+
+
+async def test_an_upload_that_is_broken_off_ends_the_request_at_the_backend() -> None:
+    got: list[int] = []
+    gone = asyncio.Event()
+
+    async def receive(http: web.Request) -> web.Response:
+        try:
+            async for piece in http.content.iter_any():
+                got.append(len(piece))
+        except OSError:
+            gone.set()
+            raise
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/v1/audio/transcriptions", receive)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    listening = bound_socket()
+    await web.SockSite(runner, listening).start()
+    async with serving(config(f"http://127.0.0.1:{listening.getsockname()[1]}")) as base:
+        _, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
+        head = f"POST /api/audio/transcriptions HTTP/1.1\r\nhost: localhost\r\ncontent-type: {FORM}\r\n"
+        writer.write(f"{head}content-length: 200000\r\n\r\n".encode() + b"x" * 100_000)
+        async with asyncio.timeout(10):
+            while sum(got) < 100_000:
+                await asyncio.sleep(0.01)
+        writer.transport.abort()
+        async with asyncio.timeout(10):
+            await gone.wait()
+        assert sum(got) == 100_000
+    await runner.cleanup()
+
+
 @pytest.mark.parametrize(
     ("status", "shown", "code"), [(400, 400, "too_long"), (429, 429, "too_long"), (401, 502, "backend_auth")]
 )

@@ -89,7 +89,7 @@ BROKEN: dict[str, tuple[Callable[[FakeBackend], None], str, str, str]] = {
     ),
     "silence": (lambda backend: backend.plays(silent), "backend_timeout", "has not answered", "the timeouts"),
     "no answer": (
-        lambda backend: backend.plays(closes), "backend_unavailable", "failed: (Server|Client)", "http or https",
+        lambda backend: backend.plays(closes), "backend_unavailable", "failed: (Server|Client)", "the scheme",
     ),
     "half an answer": (lambda backend: backend.plays(cut), "truncated_stream", "answered 200", ""),
 }  # fmt: skip
@@ -183,6 +183,17 @@ async def test_a_wrong_request_has_a_line(caplog: pytest.LogCaptureFixture) -> N
     (line,) = lines(caplog)
     assert "WARNING run failed: invalid_request: messages: expected" in line
     assert "http=400" in line
+
+
+async def test_the_line_has_the_status_that_the_client_got(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    file = f"sqlite:///{tmp_path}/bridge.db"
+    setup = config("http://127.0.0.1:1", stores={"history": file, "runs": file})
+    setup["routes"].append({"dialect": "agent-runs", "path": "/agent", "backend": "llm"})
+    async with serving(setup) as base:
+        reply = await post(f"{base}/agent/attachments", {"no": "form"})
+    assert reply.status == 422
+    (line,) = [line for line in lines(caplog) if "request refused" in line]
+    assert "http=422" in line
 
 
 async def test_a_path_that_is_not_there(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -103,6 +104,15 @@ def test_an_answer_by_id() -> None:
 def test_an_answer_without_an_id_means_the_open_one() -> None:
     settled = settle([ASKED], Request([], resume=[Resume("", "resolved", "x")]), [], native=True)
     assert settled.resume == [Resume("int-1", "resolved", "x")]
+
+
+def test_an_answer_without_an_id_means_all_that_no_other_answer_names() -> None:
+    named, unnamed = Resume("int-1", "resolved", "x"), Resume("", "resolved", "y")
+    other = replace(ASKED, interrupt_id="int-2")
+    settled = settle([ASKED, other], Request([], resume=[unnamed]), [], native=True)
+    assert settled.resume == [Resume("int-1", "resolved", "y"), Resume("int-2", "resolved", "y")]
+    settled = settle([ASKED, other], Request([], resume=[named, unnamed]), [], native=True)
+    assert settled.resume == [named, Resume("int-2", "resolved", "y")]
 
 
 @pytest.mark.parametrize("name", ["int-9", ""])

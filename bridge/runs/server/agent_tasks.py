@@ -6,8 +6,8 @@ task's id. Elsewhere an answer is all that there is of a task. A task of another
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 from aiohttp import web
@@ -38,6 +38,8 @@ from bridge.server.runs import attend
 from bridge.server.wire import SERVED_BY, decoded, response_of
 
 _PLAIN_ENDS = frozenset({FinishReason.STOP, FinishReason.CANCELED})
+_WAITING_ENDS = frozenset({FinishReason.INTERRUPTED, FinishReason.TOOL_CALLS})
+"""Ends of a run after which its task may wait."""
 _MOST_LISTED = 1000
 """Older tasks are read by their ids, and are in no list."""
 
@@ -166,20 +168,20 @@ async def _run(scope: RequestScope, wire: WireRequest, call: TaskCall) -> web.St
     """Run the request in a message, as a new task or as the next run of its task."""
     request, caller = await scope.decode(wire)
     tasks, run_id = Tasks(scope), scope.report.run_id
-    task_id, previous = run_id, None
-    if call.task_id is not None:
-        task_id = call.task_id
-        before = await tasks.load(task_id)
-        request = scope.context.request = _dialect(scope).continues(request, before)
-        scope.context.thread_id = request.thread_id
-        previous = before[-1].context.run_id
-    key, plan = tasks.key(task_id, run_id), _plan(scope, request, caller)
+    task_id, previous = call.task_id or run_id, None
+    key = tasks.key(task_id, run_id)
     scope.report.about = key.facts
-    scope.report.back = scope.route.group_for(request).names
     async with scope.limiter.reader_slot(caller.owner):
-        if call.push_target is not None:
-            await _set_push(scope, task_id, call.push_target)
-        await _start(scope, key, plan, previous)
+        async with _continuing(scope, call.task_id):
+            if call.task_id is not None:
+                before = await tasks.load(task_id)
+                request = scope.context.request = _dialect(scope).continues(request, before)
+                scope.context.thread_id = request.thread_id
+                previous = before[-1].context.run_id
+            scope.report.back = scope.route.group_for(request).names
+            if call.push_target is not None:
+                await _set_push(scope, task_id, call.push_target)
+            await _start(scope, key, _plan(scope, request, caller), previous)
         if request.stream:
             return await read_on(scope, key, START)
         if not call.at_once:
@@ -188,6 +190,17 @@ async def _run(scope: RequestScope, wire: WireRequest, call: TaskCall) -> web.St
         if call.at_once:
             scope.report.status = "queued"
         return response_of(_dialect(scope).encode_task_now(call, runs), list(scope.report.lost))
+
+
+@asynccontextmanager
+async def _continuing(scope: RequestScope, task_id: str | None) -> AsyncIterator[None]:
+    """Let only one request at a time continue or end a task, so that the second one sees what the first one did."""
+    index = scope.bridge.task_index(scope.route, scope.user) if task_id is not None else None
+    if index is None or task_id is None:
+        yield
+        return
+    async with index.continuing(task_id):
+        yield
 
 
 def _plan(scope: RequestScope, request: Request, caller: Caller) -> RunPlan:
@@ -240,15 +253,17 @@ async def _watch(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
 async def _cancel(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
     """End a task. One that waits for an answer ends by a run that is canceled before it begins."""
     dialect, tasks, task_id = _dialect(scope), Tasks(scope), call.task_id or ""
-    runs = await tasks.load(task_id)
-    key = tasks.key(task_id, runs[-1].context.run_id)
-    match _reason(runs[-1]):
-        case None:
-            await scope.bridge.runs.cancel(key)
-        case FinishReason.INTERRUPTED:
-            key = await _start_canceled(scope, tasks, task_id, runs)
-        case _:
+    runs, key = await tasks.load(task_id), None
+    if _reason(runs[-1]) in _WAITING_ENDS:
+        async with _continuing(scope, task_id):
+            runs = await tasks.load(task_id)  # an answer may have come in the meantime
+            if _reason(runs[-1]) in _WAITING_ENDS:
+                key = await _start_canceled(scope, tasks, task_id, runs)
+    if key is None:
+        key = tasks.key(task_id, runs[-1].context.run_id)
+        if _reason(runs[-1]) is not None:
             raise dialect.not_cancelable(task_id)
+        await scope.bridge.runs.cancel(key)
     if not await scope.bridge.runs.ended(key, CANCEL_SECONDS):
         raise BridgeError("The task did not end: the process that executes it does not respond.")
     runs = await tasks.load(task_id)
@@ -267,9 +282,12 @@ def _reason(run: TaskStatus) -> FinishReason | RunFailed | None:
 
 
 async def _start_canceled(scope: RequestScope, tasks: Tasks, task_id: str, runs: Sequence[TaskStatus]) -> RunKey:
-    context = runs[-1].context
+    context, dialect = runs[-1].context, _dialect(scope)
     assert context.request is not None
-    request = _dialect(scope).continues(replace(context.request, messages=[], resume=[]), runs)
+    try:
+        request = dialect.continues(replace(context.request, messages=[], resume=[]), runs)
+    except RequestError:
+        raise dialect.not_cancelable(task_id) from None  # its calls have their results
     plan = _plan(scope, request, Caller(scope.user, scope.report.request_id))
     key = tasks.key(task_id, plan.run_id)
     await scope.bridge.runs.cancel(key)

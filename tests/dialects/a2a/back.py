@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import Context, WireRequest, WireResponse
+from bridge.codec import Context, FrameLike, WireRequest, WireResponse
 from bridge.dialects.a2a import dialect
 from bridge.dialects.a2a.options import BackOptions
 from bridge.errors import BackendError, ErrorCode, Failure
@@ -70,7 +70,7 @@ class Broken(list[bytes]):
     """A stream whose connection breaks behind these events."""
 
 
-Answer = WireResponse | Sequence[bytes]
+Answer = WireResponse | Sequence[FrameLike]
 
 
 def asking(*messages: Message | str, thread: str | None = None, resume: list[Resume] | None = None) -> Request:

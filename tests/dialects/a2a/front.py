@@ -57,8 +57,10 @@ def read(body: bytes, headers: dict[str, str] = NEW, path: str = "", **options: 
 def refusal(body: bytes, headers: dict[str, str] = NEW, path: str = "", **options: Any) -> tuple[WireResponse, Any]:
     """The response to a request that is refused, and its error."""
     context = front(**options)
+    wire = WireRequest("POST", path, headers, body=body)
     try:
-        dialect.decode_request(WireRequest("POST", path, headers, body=body), context)
+        dialect.decode_call(wire, context)
+        dialect.decode_request(wire, context)
     except BridgeError as error:
         failure = error.failure
         failure.details = {**failure.details, **context.error_details}

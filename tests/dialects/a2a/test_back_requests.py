@@ -132,6 +132,19 @@ def test_an_answer_goes_to_the_task_that_asked(payload: Any, part: Any) -> None:
     assert "metadata" not in new
 
 
+def test_answers_to_several_questions_each_name_theirs() -> None:
+    named = {"a2a": {"notes": {"taskId": "t1", "named": True}}}
+    answers = [Resume("i-1", "resolved", "Oslo", extras=named), Resume("i-2", "resolved", {"n": 1}, extras=named)]
+    new = message_of(asking(thread="c1", resume=answers))
+    assert new["parts"] == [
+        {"text": "Oslo", "metadata": {"interruptId": "i-1"}},
+        {"data": {"n": 1}, "metadata": {"interruptId": "i-2"}},
+    ]
+    assert (new["taskId"], "metadata" in new) == ("t1", False)
+    new = message_of(asking(thread="c1", resume=answers[:1]))
+    assert (new["parts"], new["metadata"]) == ([{"text": "Oslo"}], {"interruptId": "i-1"})
+
+
 def test_an_answer_that_was_declined() -> None:
     assert texts(message_of(asking(resume=[Resume("t1", "cancelled", extras=ASKED)]))) == ["cancelled"]
 

@@ -86,6 +86,24 @@ def test_a_card_that_names_no_way_to_call_says_so(card: Any, word: str) -> None:
     assert word in run.failure.message
 
 
+@pytest.mark.parametrize(
+    ("body", "kind"), [(b"", "text/event-stream"), (b"<html>", "text/html; charset=utf-8"), (b"oh", "application/json")]
+)
+def test_a_page_or_a_stream_in_place_of_the_card_is_named(body: bytes, kind: str) -> None:
+    failure = Run(whole(body, content_type=kind)).failure
+    assert failure is not None
+    said = "" if "json" in kind else f", got {kind.partition(';')[0]}"
+    assert failure.message.startswith(f"The agent card (/.well-known/agent-card.json) is not a JSON object{said}. ")
+
+
+def test_a_signed_card_is_read_like_any_other() -> None:
+    signed = {
+        **CARD,
+        "signatures": [{"protected": "eyJhbGciOiJFUzI1NiJ9", "signature": "c2ln", "header": {"kid": "k"}}],
+    }
+    assert fold(Run(whole(signed), SAID).events).text == "Hello"
+
+
 def test_options_choose_among_the_interfaces() -> None:
     assert Run(whole(CARD), SAID, version="0.3").body()["method"] == "message/stream"
     rest = Run(whole(CARD), [json.dumps(task("COMPLETED", "Hi")).encode()], binding="http+json")

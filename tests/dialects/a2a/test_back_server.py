@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,40 @@ async def test_what_an_agent_refuses_is_told_and_nothing_of_the_card() -> None:
         assert reply.status == 502
         assert "No pictures, please." in reply.json["error"]["message"]
         assert agent.others == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (
+            "application/json",
+            "The agent card could not be read: The backend's answer is longer than the limit of 1048576",
+        ),
+        (
+            "text/event-stream",
+            "The agent card (/.well-known/agent-card.json) is not a JSON object, got text/event-stream.",
+        ),
+    ],
+)
+async def test_a_card_without_an_end_is_not_read_to_its_end(kind: str, said: str) -> None:
+    async with fake_backend() as backend:
+        left = asyncio.Event()
+
+        async def play(exchange: Exchange) -> None:
+            await exchange.head(content_type=kind)
+            with suppress(ConnectionError):
+                while True:
+                    await exchange.send(b"data: " + b" " * 65536 + b"\n\n")
+            left.set()
+
+        backend.plays(play)
+        config = {"backends": {"it": {"dialect": "a2a", "url": backend.url}}, "routes": [
+            {"dialect": "openai-chat", "path": "/chat/v1", "backend": "it"}]}  # fmt: skip
+        async with serving(config) as base, asyncio.timeout(20):
+            reply = await post(base + CHAT, {"model": "m", "messages": [{"role": "user", "content": "hi"}]})
+            assert reply.status == 502
+            assert reply.json["error"]["message"].startswith(said)
+            await left.wait()
 
 
 def test_a_route_that_passes_bytes_through_needs_one_request_for_one_run() -> None:

@@ -114,6 +114,23 @@ def test_a_picture_in_an_answer_is_not_lost() -> None:
     assert Media(MediaKind.IMAGE, Inline("AAAA"), "image/png") in request.messages[0].parts
 
 
+def test_one_message_answers_several_questions() -> None:
+    parts = [
+        {"text": "Oslo", "metadata": {"interruptId": "i-1"}},
+        {"data": {"n": 1}, "metadata": {"interruptId": "i-2"}},
+        {"text": ", Norway", "metadata": {"interruptId": "i-1"}},
+    ]
+    request = read(send(*parts, taskId="t-1"))
+    assert request.messages == []
+    assert request.resume == [Resume("i-1", "resolved", "Oslo, Norway"), Resume("i-2", "resolved", {"n": 1})]
+    more = read(send(*parts[:1], "And quickly.", RESULT, taskId="t-1"))
+    assert [answer.interrupt_id for answer in more.resume] == ["i-1"]
+    assert [message.role for message in more.messages] == ["tool", "user"]
+    assert more.messages[1].parts == [Text("And quickly.")]
+    new = read(send(*parts))
+    assert (new.resume, len(new.messages[0].parts)) == ([], 3)
+
+
 RESULT = {"data": {"id": "c1", "name": "f", "response": {"r": 3.0}}, "metadata": {"adk_type": "function_response"}}
 
 
@@ -147,6 +164,18 @@ def test_a_result_that_no_task_waits_for_is_data() -> None:
         ({"message": message(parts=[{"text": "a"}, {}])}, "params.message.parts[1]"),
         ({"message": message(parts=[{"text": "a", "url": "b"}])}, "params.message.parts[0]"),
         ({"message": message(parts=[{"raw": "%"}])}, "params.message.parts[0].raw"),
+        ({"message": message(parts=[{"raw": "A"}])}, "params.message.parts[0].raw"),
+        ({"message": message(parts=[{"raw": "AAAA", "filename": 7}])}, "params.message.parts[0].filename"),
+        ({"message": message(parts=[{"url": ""}])}, "params.message.parts[0].url"),
+        (
+            {"message": message(parts=[{"url": "https://x.example", "mediaType": 7}])},
+            "params.message.parts[0].mediaType",
+        ),
+        ({"message": message(parts=[{"text": "x", "metadata": 7}])}, "params.message.parts[0].metadata"),
+        ({"message": message(metadata=7)}, "params.message.metadata"),
+        ({"message": message(contextId="c" * 513)}, "params.message.contextId"),
+        ({"message": message(messageId="m" * 513)}, "params.message.messageId"),
+        ({"message": message(), "metadata": "x"}, "params.metadata"),
         ({"message": message(), "configuration": {"historyLength": -1}}, "params.configuration.historyLength"),
         ({"message": message(), "configuration": []}, "params.configuration"),
     ],
@@ -171,6 +200,9 @@ def test_the_place_of_what_is_wrong_is_named(params: Any, place: str) -> None:
         (call("SendMessage", jsonrpc="1.0"), -32600, 7),
         (call("SendMessage", id={}), -32600, None),
         (call("SendMessage", id=True), -32600, None),
+        (call("SendMessage", id="x" * 513), -32600, None),
+        (call("SendMessage", {"message": message(taskId="t" * 513)}), -32001, 7),
+        (call("GetTask", {"id": "t" * 513}), -32001, 7),
         (json.dumps({"jsonrpc": "2.0", "id": "a"}).encode(), -32600, "a"),
         (call("Dance"), -32601, 7),
         (json.dumps({"jsonrpc": "2.0", "id": 7, "method": "GetTask", "params": [1]}).encode(), -32602, 7),
@@ -231,6 +263,18 @@ def test_no_push_notifications() -> None:
 
 def test_no_extended_card() -> None:
     assert refusal(call("GetExtendedAgentCard"))[1]["error"]["code"] == -32004
+
+
+def test_base64_is_passed_on_in_its_usual_form() -> None:
+    """ProtoJSON reads the alphabet for addresses, and content without its padding."""
+    (part,) = read(send({"raw": "-_8", "mediaType": "image/png"})).messages[0].parts
+    assert part == Media(MediaKind.IMAGE, Inline("+/8="), "image/png")
+
+
+def test_numbers_may_be_written_as_text() -> None:
+    """As ProtoJSON reads them."""
+    notes = read(send(configuration={"historyLength": "5"})).extra("a2a")["notes"]
+    assert notes["history"] == 5
 
 
 def test_the_same_over_plain_http() -> None:

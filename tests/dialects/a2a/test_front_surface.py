@@ -85,7 +85,7 @@ def test_the_agent_card_says_what_the_route_says() -> None:
 def test_the_agent_card_of_both_versions() -> None:
     wire = agent(versions=["1.0", "0.3"])
     named = [(each["protocolBinding"], each["protocolVersion"]) for each in wire["supportedInterfaces"]]
-    assert named == [("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3")]
+    assert named == [("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "0.3")]
     assert (wire["url"], wire["preferredTransport"], wire["protocolVersion"]) == (
         "https://a.example/x", "JSONRPC", "0.3.0",
     )  # fmt: skip
@@ -186,6 +186,9 @@ async def test_an_unknown_address() -> None:
         reply = await ask("GET", f"{base}/a2a/nothing", b"", NEW)
         assert (reply.status, reply.json["error"]["code"]) == (404, -32601)
         assert (await ask("GET", f"{base}/a2a", b"", NEW)).status == 405
+        for method, path, status in (("GET", "/acme/tasks", 404), ("PUT", "/message:send", 405)):
+            reply = await ask(method, f"{base}/a2a{path}", b"", NEW)
+            assert (reply.status, reply.json["error"]["code"]) == (status, status), "in the shape of HTTP+JSON"
 
 
 async def test_what_a_backend_cannot_take_is_refused_before_the_call() -> None:

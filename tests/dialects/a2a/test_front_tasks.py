@@ -11,7 +11,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from bridge.errors import ErrorCode, Failure
 from bridge.framing.sse import Splitter
+from bridge.model import Text, as_text
 from tests.server.harness import Exchange, ask, fake_backend, serving
 
 from .front import DEMO, NEW, artifacts, call, message, route, rpc, say, send, states, stores, stream
@@ -355,6 +357,38 @@ async def test_a_task_that_waits_is_canceled_without_a_run(durable: str) -> None
     (listed,) = (await rpc(durable, "ListTasks", {"includeArtifacts": True}))["result"]["tasks"]
     assert listed == reply.json
     assert code(await rpc(durable, "SendMessage", {"message": message("yes", taskId=asked["id"])})) == -32004
+
+
+async def test_a_task_that_waits_for_the_result_of_a_call_is_canceled(durable: str) -> None:
+    asked = await say(durable, "tool")
+    canceled = (await rpc(durable, "CancelTask", {"id": asked["id"]}))["result"]
+    assert (canceled["id"], canceled["status"]["state"]) == (asked["id"], "TASK_STATE_CANCELED")
+    again = await rpc(durable, "SendMessage", {"message": message("21", taskId=asked["id"])})
+    assert code(again) == code(await rpc(durable, "CancelTask", {"id": asked["id"]})) - 2 == -32004
+
+
+async def test_one_of_several_answers_to_a_question_counts(durable: str) -> None:
+    asked = await say(durable, "interrupt")
+    sent = [{"message": message("yes", taskId=asked["id"], messageId=f"m-{n}")} for n in range(5)]
+    calls = [*(rpc(durable, "SendMessage", params) for params in sent), rpc(durable, "CancelTask", {"id": asked["id"]})]
+    answers = await asyncio.gather(*calls)
+    kept = (await rpc(durable, "GetTask", {"id": asked["id"]}))["result"]
+    done = [each["result"] for each in answers if "result" in each]
+    assert [each.get("task", each)["status"]["state"] for each in done] == [kept["status"]["state"]]
+    assert {code(each) for each in answers if "error" in each} <= {-32004, -32002}
+    assert all("thread" not in each["error"]["message"] for each in answers if "error" in each)
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+async def test_another_message_under_the_id_of_an_answered_one_is_new(is_durable: bool, tmp_path: Path) -> None:
+    async with fake_backend("openai-chat") as backend:
+        backend.turns(Failure(ErrorCode.BACKEND_ERROR, "no"), [Text("Hi.")])
+        backends = {"it": {"dialect": "openai-chat", "url": backend.url}}
+        async with serving({"backends": backends, "routes": [route(durable=is_durable)], **stores(tmp_path)}) as base:
+            for text in ("one", "one", "two"):
+                await ask("POST", f"{base}/a2a", send(text, messageId="same", contextId="c"), NEW)
+        asked = [[as_text(part) for m in each.messages for part in m.parts] for each in backend.requests]
+    assert asked == [["one"], ["one"], ["one", "Hi.", "two"]], "what was not answered is tried again"
 
 
 async def test_a_task_that_waits_is_watched_as_it_is(durable: str) -> None:

@@ -325,6 +325,17 @@ def test_how_a_run_ended(reason: FinishReason, option: str, error: str | None) -
     assert (client.text, client.error) == ("x", error)
 
 
+def test_a_question_with_nothing_before_it_comes_in_a_message() -> None:
+    """AG-Kit's React client shows a question only in a message of the assistant, and an empty text makes one."""
+    made = builder()
+    made.interrupt(Interrupted("i1", "approval", "Go on?"))
+    out, _ = written(finished(made))
+    assert out == [
+        {"type": "text", "content": ""},
+        {"type": "interrupt", "id": "i1", "reason": "approval", "payload": "Go on?"},
+    ]
+
+
 def test_interrupts_come_last_and_have_a_string_for_a_reason() -> None:
     made = builder()
     made.interrupt(Interrupted("i1", None, {"content": "the page's clients look only at the top"}))

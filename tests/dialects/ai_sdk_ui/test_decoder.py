@@ -47,6 +47,41 @@ def test_usage_after_an_error_is_reported() -> None:
     assert answer.failure is not None
 
 
+def test_nothing_but_usage_is_read_after_an_error() -> None:
+    """A client closes its connection at an error."""
+    again = [*TEXT[1:], TEXT[2], {"type": "tool-input-available", "toolCallId": "k", "toolName": "f", "input": {}}]
+    answer = heard([*TEXT, {"type": "error", "errorText": "broke"}, TEXT[2], *again])
+    assert (answer.text, answer.calls) == ("half", [])
+    assert answer.failure is not None
+    assert answer.failure.message == "broke"
+
+
+BEGUN = {"type": "tool-input-start", "toolCallId": "k", "toolName": "f"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "failed"),
+    [
+        ('{"a":', "tool-calls", True),
+        ('{"a":', "stop", True),
+        ("[1]", "stop", True),
+        ('{"a":', "length", False),
+        ('{"a":1}', "stop", False),
+        ("", "tool-calls", False),
+    ],
+)
+def test_half_a_call_is_no_call(text: str, reason: str, failed: bool) -> None:
+    pieces = [{"type": "tool-input-delta", "toolCallId": "k", "inputTextDelta": piece} for piece in text]
+    answer = heard([{"type": "start"}, BEGUN, *pieces, {"type": "finish", "finishReason": reason}])
+    assert (answer.failure is not None) == failed
+    assert answer.failure is None or answer.failure.code == ErrorCode.BACKEND_PROTOCOL
+
+
+def test_a_file_without_a_url_is_none() -> None:
+    answer = heard([*TEXT, {"type": "file", "url": 7, "mediaType": "image/png"}, {"type": "finish"}])
+    assert (answer.text, len(answer.parts())) == ("half", 1)
+
+
 def test_an_abort_is_a_canceled_run() -> None:
     assert heard([*TEXT, {"type": "abort"}]).reason is FinishReason.CANCELED
 

@@ -159,6 +159,7 @@ def test_fields_beside_the_messages() -> None:
         ({"messages": [{"role": "user", "content": "hi"}]}, "messages[0].parts"),
         ({"messages": [{"role": "user", "parts": [{"type": 1}]}]}, "messages[0].parts[0].type"),
         ({"messages": [{"role": "user", "parts": [{"type": "file", "url": 1}]}]}, "messages[0].parts[0].url"),
+        ({"messages": [{"role": "user", "parts": [{"type": "file", "mediaType": "a/b"}]}]}, "messages[0].parts[0].url"),
         (chat({**call("output-available"), "toolCallId": 5}), "messages[1].parts[0].toolCallId"),
         (chat(call("approval-responded", approval={"approved": 1})), "messages[1].parts[0].approval.approved"),
     ],

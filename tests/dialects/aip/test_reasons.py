@@ -79,7 +79,7 @@ async def line_of(address: str, caplog: pytest.LogCaptureFixture) -> str:
     [
         ("UNAUTHENTICATED", f"bad key {KEY}", r"answered UNAUTHENTICATED: bad key \*\*\*", "the api_key"),
         ("PERMISSION_DENIED", "not yours", "answered PERMISSION_DENIED: not yours", "the api_key"),
-        ("UNIMPLEMENTED", "no such method", "answered UNIMPLEMENTED: no such method", "the url, and the dialect"),
+        ("UNIMPLEMENTED", "no such method", "answered UNIMPLEMENTED: no such method", "the url and the dialect"),
         ("NOT_FOUND", "no agent a", "answered NOT_FOUND: no agent a", "the agent in its options, or the model"),
         ("INTERNAL", "", "answered INTERNAL: no details", ""),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import WireResponse
+from bridge.codec import WireResponse, registry
 from bridge.dialects.gemini import dialect
 from bridge.dialects.gemini.wire import SIGNATURE
 from bridge.errors import ErrorCode, Failure
@@ -31,6 +31,7 @@ from bridge.model import (
     UsageReported,
     fold,
 )
+from bridge.testing.wires import encode
 
 from .helpers import chunk, chunks, decode_chunks, front, parts, read, user
 
@@ -245,11 +246,32 @@ def test_signatures_of_gemini_stay_on_their_parts_on_the_way_to_its_clients() ->
     ]
     told = parts(chunks(decode_chunks(*said)))
     assert [p.get(SIGNATURE) for p in told] == [None, "b25l", "dHdv", None, "dGhyZWU=", None]
-    for other in ("openai-chat", "anthropic-messages", "openai-responses"):
+    for other in ("ag-ui", "agentscope"):
         wire = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in said)
         translator = Translator("gemini", other)
         out = translator.feed(wire) + translator.close()
         assert b"dHdv" not in out
+
+
+def test_a_call_that_a_cancel_cut_off_is_left_out_by_name_and_the_others_are_not() -> None:
+    """Three calls of an agent interleave, and the run is canceled in the middle of the third."""
+    builder = front().builder()
+    for number in range(3):
+        builder.open_part(number, 0, PartKind.TOOL_CALL, call_id=f"c{number}", name="f")
+    for piece in ('{"a":', "1}"):
+        for number in range(3 if piece[0] == "{" else 2):
+            builder.delta(number, piece)
+    builder.end_part(0)
+    builder.end_part(1)
+    builder.finish(FinishReason.CANCELED)
+    builder.end()
+    translator = Translator("agentscope", "gemini")
+    wire = encode(registry.get("agentscope"), builder.take())
+    said = [json.loads(frame[6:]) for frame in (translator.feed(wire) + translator.close()).splitlines() if frame]
+    told = [p["functionCall"]["id"] for p in parts(said[:-1]) if "functionCall" in p]
+    assert told == ["c0", "c1"]
+    assert said[-1]["error"]["status"] == "CANCELLED"
+    assert translator.lost_details["tool_call"] == "cut off inside its arguments"
 
 
 # ---------------------------------------------------------------------- errors

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.codec import WireResponse
+from bridge.codec.signed_calls import signature_of
 from bridge.dialects.gemini import dialect
 from bridge.dialects.gemini.wire import SIGNATURE, own, standard
 from bridge.framing.sse import join
@@ -54,7 +55,7 @@ def test_what_a_backend_sends_means_what_the_index_says(entry: dict[str, Any]) -
         assert call.name == wanted["name"]
         assert call.call_id == wanted["id"] or (wanted["id"] is None and call.call_id)
         assert json.loads(call.arguments) == json.loads(wanted["arguments"])
-        assert own(call.extras).get(SIGNATURE) == wanted.get("signature")
+        assert signature_of(call.extras) == wanted.get("signature")
     usage = answer.usage
     counts = (usage.input, usage.output, usage.cached or 0, usage.reasoning or 0) if usage else (0, 0, 0, 0)
     wanted_usage = expect["usage"] or {}

@@ -180,7 +180,7 @@ async def test_a_client_that_leaves_ends_the_run() -> None:
 
 async def test_a_tool_loop_between_gemini_and_gemini_and_its_signature() -> None:
     async with fake_backend("gemini") as backend:
-        signed = ToolCall("c1", "f", '{"a":1}', extras={"gemini": {"thoughtSignature": "c2ln"}})
+        signed = ToolCall("c1", "f", '{"a":1}', extras={"signature": {"google": "c2ln"}})
         backend.turns([signed], ["It is done."])
         config = {
             "backends": {"it": {"dialect": "gemini", "url": backend.url}},

@@ -170,7 +170,9 @@ def test_audio_is_pieces_for_chat_and_one_medium_for_others() -> None:
 def test_thought_signature_goes_around() -> None:
     before = answer(capture("gemini-tool-no-index")).calls[0].extras
     assert before is not None
-    assert "extra_content" in before["openai-chat"]
+    assert before.keys() == {"signature"}
+    wire = encode(decode([capture("gemini-tool-no-index")]))
+    assert b'"extra_content":{"google":{"thought_signature":' in wire
     assert answer(encode(decode([capture("gemini-tool-no-index")]))).calls[0].extras == before
 
 

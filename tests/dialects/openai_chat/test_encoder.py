@@ -496,6 +496,13 @@ def test_reasoning_details_by_option() -> None:
     assert plain.lost.names == ["reasoning_signature"]
 
 
+def test_reasoning_without_a_text_writes_no_field() -> None:
+    events = build(lambda builder: builder.add("m", Reasoning("", redacted="c2VjcmV0")))
+    message = json.loads(dialect.assemble(events, front()).body)["choices"][0]["message"]
+    assert "reasoning_content" not in message
+    assert deltas(events) == []
+
+
 def test_reasoning_details_of_a_chat_backend_pass_once() -> None:
     details = [{"type": "reasoning.text", "index": 0, "text": "hm"}]
     events = decode_chunks(chunk({"reasoning": "hm", "reasoning_details": details}))

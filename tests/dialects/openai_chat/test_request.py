@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Feature, WireRequest
+from bridge.codec import Context, Feature, WireRequest, registry
 from bridge.dialects.openai_chat import dialect
 from bridge.errors import RequestError, Unsupported
 from bridge.model import (
@@ -147,6 +147,18 @@ def test_requests_of_the_captures(body: dict[str, Any]) -> None:
     assert again == ({"stream": False, **body} if not wanted.stream else {**body, "stream_options": options})
 
 
+@pytest.mark.parametrize(
+    ("options", "lost"),
+    [({"include_usage": True}, set()), ({"include_usage": True, "include_obfuscation": True}, {"extras"})],
+)
+def test_the_request_for_usage_is_no_loss_where_the_backend_has_none(options: dict[str, Any], lost: set[str]) -> None:
+    wanted = request({"model": "m", "messages": [{"role": "user", "content": "x"}], "stream_options": options})
+    agentscope = registry.get("agentscope")
+    context = Context("r", options=agentscope.back_options())
+    agentscope.encode_request(wanted, context)
+    assert set(context.lost.details) == lost
+
+
 def test_fields_have_their_place() -> None:
     r = request(FULL)
     assert (r.model, r.user_id, r.thread_id, r.stream, r.history) == ("m", "u1", "s1", True, HistoryMode.FULL)
@@ -159,6 +171,7 @@ def test_fields_have_their_place() -> None:
     assert r.tools is not None
     assert [t.name for t in r.tools] == ["get_weather", "sql", "web_search"]
     assert set(r.extra(NAME)) == {
+        "notes",
         "stream_options",
         "logprobs",
         "top_logprobs",

@@ -1,4 +1,4 @@
-"""An application that uses A2A's Python SDK of version 0.3: `session_old.py BASE_URL`. Prints what it saw as JSON."""
+"""An application that uses A2A's Python SDK of version 0.3: `session_old.py BASE_URL TRANSPORT`. Prints what it saw."""
 
 import asyncio
 import json
@@ -35,11 +35,12 @@ def shown(kinds: list[str], task: Task) -> list[object]:
     return [kinds, task.status.state.value, [text_of(a.parts) for a in task.artifacts or ()], question(task)]
 
 
-async def main(base: str) -> dict[str, object]:
+async def main(base: str, transport: str) -> dict[str, object]:
     async with httpx.AsyncClient(timeout=30) as http:
         card = await A2ACardResolver(http, base).get_agent_card()
-        client = ClientFactory(ClientConfig(httpx_client=http)).create(card)
-        plain = ClientFactory(ClientConfig(httpx_client=http, streaming=False)).create(card)
+        config = {"httpx_client": http, "supported_transports": [transport], "use_client_preference": True}
+        client = ClientFactory(ClientConfig(**config)).create(card)
+        plain = ClientFactory(ClientConfig(**config, streaming=False)).create(card)
         said = {"streamed": shown(*await ask(client, "hello")), "whole": shown(*await ask(plain, "hello"))}
         kinds, asked = await ask(client, "interrupt")
         said["asked"], said["answered"] = shown(kinds, asked), shown(*await ask(client, "yes", asked))
@@ -55,4 +56,4 @@ async def main(base: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    json.dump(asyncio.run(main(sys.argv[1])), sys.stdout)
+    json.dump(asyncio.run(main(*sys.argv[1:])), sys.stdout)

@@ -1,4 +1,4 @@
-"""A scripted agent on the last SDK that speaks 0.3 alone, a2a-sdk 0.3.26: `python old.py PORT`."""
+"""A scripted agent on the last SDK that speaks 0.3 alone, a2a-sdk 0.3.26: `python old.py PORT [JSONRPC|HTTP+JSON]`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import uvicorn
 from a2a.server.agent_execution import AgentExecutor, RequestContext
-from a2a.server.apps import A2AStarletteApplication
+from a2a.server.apps import A2ARESTFastAPIApplication, A2AStarletteApplication
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import (
@@ -27,6 +27,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 PORT = int(sys.argv[1])
+TRANSPORT = sys.argv[2]
 canceled: list[str] = []
 talks: dict[str, list[str]] = {}
 
@@ -34,6 +35,9 @@ talks: dict[str, list[str]] = {}
 class Agent(AgentExecutor):
     async def execute(self, context: RequestContext, event_queue: Any) -> None:
         text = context.get_user_input()
+        if text == "message":
+            await event_queue.enqueue_event(new_agent_text_message("Just a message."))
+            return
         waited = context.current_task is not None
         if not waited:
             await event_queue.enqueue_event(new_task(context.message))
@@ -56,6 +60,9 @@ class Agent(AgentExecutor):
             for number in range(600):
                 await task.add_artifact([Part(root=TextPart(text=f"{number} "))], "slow", append=number > 0)
                 await asyncio.sleep(0.05)
+        elif text == "look":
+            file = context.message.parts[1].root.file
+            await self.say(task, f"You sent {file.mime_type}: {file.bytes}")
         elif text == "before":
             await self.say(task, f"Before that: {before[-2]}" if len(before) > 1 else "Nothing before that.")
         else:
@@ -80,13 +87,15 @@ card = AgentCard(
     name="Old agent",
     description="Does what the first word says",
     url=f"http://127.0.0.1:{PORT}/",
+    preferred_transport=TRANSPORT,
     version="1.0.0",
     default_input_modes=["text/plain"],
     default_output_modes=["text/plain"],
     capabilities=AgentCapabilities(streaming=True),
     skills=[AgentSkill(id="script", name="Script", description="Follows a script", tags=["test"])],
 )
-app = A2AStarletteApplication(card, DefaultRequestHandler(Agent(), InMemoryTaskStore())).build()
+Application = A2AStarletteApplication if TRANSPORT == "JSONRPC" else A2ARESTFastAPIApplication
+app = Application(card, DefaultRequestHandler(Agent(), InMemoryTaskStore())).build()
 app.add_route("/healthz", lambda _: Response("ok"))
 app.add_route("/seen", told)
 uvicorn.run(app, host="127.0.0.1", port=PORT, log_level="warning")

@@ -205,8 +205,22 @@ async def qwen_agent(base: str) -> Turns:
     return turns
 
 
+async def dspy(base: str) -> Turns:
+    import dspy as library
+
+    model = library.LM(f"openai/{MODEL}", api_base=base, api_key=KEY, cache=False, num_retries=0)
+    agent = library.ReAct("question, history: dspy.History -> answer", tools=[get_weather], max_iters=3)
+    past: list[Any] = []
+    with library.context(lm=model):
+        for question in QUESTIONS:
+            answer = await agent.acall(question=question, history=library.History(messages=past))
+            past = [*past, {"question": question, "answer": answer.answer}]
+    return [(turn["answer"], 1) for turn in past]
+
+
 TALKS: dict[str, Callable[[str], Awaitable[Turns]]] = {
     "autogen": autogen,
+    "dspy": dspy,
     "haystack": haystack,
     "llama-index": llama_index,
     "llm": llm,

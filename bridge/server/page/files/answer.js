@@ -1,6 +1,6 @@
 // An answer in the talk: what a dialect's reader says of it, shown as it comes. Everything is put in as text.
 import { el } from "./dom.js";
-import { aboutError, t } from "./words.js";
+import { aboutError, stepsOf, t } from "./words.js";
 
 export class Turn {
   constructor(log, run) {
@@ -88,9 +88,8 @@ export class Turn {
 
   // `errors`: where the pages about error codes are.
   end(errors) {
-    const { code } = this.run;
-    const about = code && el("a", { href: `${errors}${code}.md`, target: "_blank", rel: "noreferrer" }, `${code}: ${t("check")}`);
-    if (about) this._body.querySelector(".error")?.append(" ", about, aboutError(code) && ` ${aboutError(code)}`);
+    const { code, state } = this.run;
+    if (code && state === "failed") this._body.append(whatToCheck(code, `${errors}${code}.md`));
     this.node.dataset.state = this.run.state;
     if (!this._body.childNodes.length && this.run.state === "done")
       this._body.append(el("p", { class: "faint" }, t("nothing")));
@@ -107,3 +106,27 @@ export class Turn {
     return block;
   }
 }
+
+// What to check after an error; `page` tells more about it.
+function whatToCheck(code, page) {
+  const steps = stepsOf(code).map((step) => el("li", {}, ...marked(step, page)));
+  return el(
+    "div",
+    { class: "steps" },
+    aboutError(code) && el("p", {}, aboutError(code)),
+    steps.length ? el("b", {}, t("check")) : null,
+    steps.length ? el("ul", {}, ...steps) : null,
+    outside(page, `${t("moreAbout")} ${code}`),
+  );
+}
+
+// A step is Markdown with `code` and [text](link); links start at the page.
+function marked(step, page) {
+  return step.split(/(`[^`]+`|\[[^\]]+\]\([^)]+\))/).map((piece) => {
+    if (piece.startsWith("`")) return el("code", {}, piece.slice(1, -1));
+    const link = /^\[(.+)\]\((.+)\)$/.exec(piece);
+    return link ? outside(new URL(link[2], page).href, link[1]) : piece;
+  });
+}
+
+const outside = (href, text) => el("a", { href, target: "_blank", rel: "noreferrer" }, text);

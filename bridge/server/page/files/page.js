@@ -155,6 +155,7 @@ async function say(text) {
   show(run);
   await run.go(turn);
   turn.end(page.state.errors);
+  changed(run);
   // Only what was said goes on: a call that nobody answered would make the talk one that models refuse.
   if (turn.said) messages.push({ id: token(), role: "assistant", text: turn.said });
   busy(null);

@@ -39,7 +39,7 @@ const WORDS = {
     grpc: "This route uses gRPC, which browsers cannot call.",
     empty: "Choose a route and send a message. What both sides send appears next to the chat.",
     emptyRun: "No run yet.",
-    waiting: "Waiting for the answer",
+    waiting: "Waiting",
     streaming: "Answering",
     done: "Done",
     stopped: "Stopped",
@@ -62,7 +62,8 @@ const WORDS = {
     more: "more, not shown here; the capture has them",
     unreachable: "The server cannot be reached.",
     nothing: "The answer ended without content.",
-    check: "what to check",
+    check: "What to check",
+    moreAbout: "More about",
     broken: "This frame could not be read",
     interrupt: "Waiting for you",
   },
@@ -104,7 +105,7 @@ const WORDS = {
     grpc: "此路由使用 gRPC，浏览器无法调用。",
     empty: "选择一条路由，发送一条消息。两侧的报文会显示在旁边。",
     emptyRun: "尚无运行记录。",
-    waiting: "等待回答",
+    waiting: "等待中",
     streaming: "正在回答",
     done: "已完成",
     stopped: "已停止",
@@ -128,6 +129,7 @@ const WORDS = {
     unreachable: "无法连接服务器。",
     nothing: "回答已结束，但没有内容。",
     check: "排查方法",
+    moreAbout: "详细说明（英文）",
     broken: "无法读取此帧",
     interrupt: "等待你的答复",
   },
@@ -137,19 +139,21 @@ const asked = new URLSearchParams(location.search).get("lang") ?? navigator.lang
 export const lang = asked.toLowerCase().startsWith("zh") ? "zh" : "en";
 export const t = (name) => WORDS[lang][name] ?? name;
 
-// Chinese for what the server says in English: names of features, reasons of losses, error codes.
-const CHINESE = lang === "zh" ? await chinese() : null;
+// Chinese for what the server says in English (names of features, reasons of losses, error codes), and what to check
+// after each error in both languages.
+const [CHINESE, STEPS] = await Promise.all([lang === "zh" ? table("chinese.json") : null, table("steps.json")]);
 
-async function chinese() {
+async function table(name) {
   try {
-    return await (await fetch(new URL("chinese.json", import.meta.url))).json();
+    return await (await fetch(new URL(name, import.meta.url))).json();
   } catch {
-    return null; // English is better than no page
+    return null; // the page works without it
   }
 }
 
 export const feature = (name) => CHINESE?.features[name] ?? "";
 export const aboutError = (code) => CHINESE?.errors[code] ?? "";
+export const stepsOf = (code) => STEPS?.[code]?.[lang] ?? [];
 
 // A reason is one or more statements; `{}` in an entry of the table stands for any text.
 export function reason(text) {
