@@ -17,7 +17,7 @@ _MAX_AGE = re.compile(r"max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
 _KEPT, _LONGEST = 60.0, 86400.0
 """Seconds for which a card is cached: if its server sends no lifetime, and at most."""
 LARGEST = 1024 * 1024
-"""Bytes of a card."""
+"""The largest card that is read, in bytes."""
 _MOST = 64
 """Interfaces of a card that are read; further ones are ignored."""
 _MEMO = "card"
@@ -88,8 +88,8 @@ def read_card(answer: WireResponse, known: Card | None, now: float) -> Card:
         kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
         got = f", got {shortened(kind)}" if kind and not kind.endswith("json") else ""
         raise BackendError(
-            f"The agent card ({CARD_PATH}) is not a JSON object{got}. The url of the backend must be the address below "
-            "which the card is; an agent without a card can be called with the option card: none.",
+            f"The agent card ({CARD_PATH}) is not a JSON object{got}. Expected the backend's url to be the agent's base "
+            "address, without the path of the card; for an agent without a card, set the option card: none.",
             code=ErrorCode.BACKEND_PROTOCOL,
         )
     card = camel_keys(value)

@@ -21,7 +21,7 @@ _BASE64_TEXT = re.compile(rb"[A-Za-z0-9+/\-_]+={0,2}")
 
 
 class OldRest(Spelled):
-    """Parameters in the form of 1.0, whose places are told by the names in the client's body."""
+    """Parameters in the form of 1.0; errors name their fields as the client's body does."""
 
     __slots__ = ()
 

@@ -22,7 +22,7 @@ _KIND = "a2a_kind"
 
 
 _REST = re.compile(r"/message:|/tasks(?:[/:]|$)|/extendedAgentCard/?$|/v1/card/?$")
-"""Addresses of HTTP+JSON, behind where the agent is."""
+"""The end of every address of HTTP+JSON."""
 
 
 class Kind(NamedTuple):

@@ -45,8 +45,9 @@ def noted(values: dict[str, Any]) -> Extras | None:
 
 
 def noted_call(values: dict[str, Any]) -> Extras | None:
-    """Return `extras` with these values of a call. Gemini's signature, which Google has in `extra_content`, is for all
-    dialects.
+    """Return `extras` with these values of a call.
+
+    Gemini's signature, which Google sends in `extra_content`, goes where every dialect looks for it.
     """
     content = dict_of(values.get(_EXTRA_CONTENT))
     google = dict_of(content.get(GOOGLE))

@@ -117,7 +117,7 @@ class Sequencer:
 
     Arguments:
         lost: Where the loss of all choices but the first is noted; None to keep all choices.
-        free: Types of events that never wait, since this wire has no place for them between its parts: usually all but
+        free: Types of events that never wait, since the wire does not place them between its parts: usually all but
             those of parts, `ContentAdded`, `ToolResulted` and the end of the run.
         inline: Types of events that may stand between the pieces of an open part unless something waits for its end.
         within: The kinds of open parts for which `inline` counts.

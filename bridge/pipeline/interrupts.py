@@ -49,7 +49,7 @@ class Settled:
 def settle(open_interrupts: Sequence[Interrupted], request: Request, new: list[Message], *, native: bool) -> Settled:
     """`new` is what the client sent since the run stopped; `native`: its wire can express interrupts.
 
-    An answer without an id is that to all interrupts which no other answer names.
+    An answer without an id answers every interrupt that no other answer names.
 
     Raises `RequestError` (conflict) for an answer to an interrupt that is not open, unless the client repeated earlier
     messages, and so earlier answers, too.

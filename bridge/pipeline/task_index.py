@@ -39,6 +39,6 @@ class TaskIndex:
 
     @asynccontextmanager
     async def continuing(self, task_id: str) -> AsyncIterator[None]:
-        """Let no other message, and no cancellation, find the same state of a task inside the block."""
+        """Hold the task while a message or a cancellation changes it, so that no other one acts on the same state."""
         async with self._history.turn(self._owner, self._scope, f"{_HEAD}/{task_id}"):
             yield

@@ -96,7 +96,7 @@ class Subscription:
                 self._pending = await self.read(0)
         elif record is not None and record.last is not None and self._cursor.entry > record.last:
             text = (
-                f"Last-Event-ID: expected the id of an event of this run, got {self._cursor}, which is not there yet."
+                f"Last-Event-ID: expected the id of an event of this run, got {self._cursor}, which has not happened yet."
             )
             raise RequestError(text, param="Last-Event-ID")
         return not self.done or bool(self._pending)
