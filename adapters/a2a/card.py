@@ -88,8 +88,8 @@ def read_card(answer: WireResponse, known: Card | None, now: float) -> Card:
         kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
         got = f", got {shortened(kind)}" if kind and not kind.endswith("json") else ""
         raise BackendError(
-            f"The agent card ({CARD_PATH}) is not a JSON object{got}. Expected the backend's url to be the agent's base "
-            "address, without the path of the card; for an agent without a card, set the option card: none.",
+            f"The agent card ({CARD_PATH}) is not a JSON object{got}. Expected the backend's url to be the agent's "
+            "base address, without the path of the card; for an agent without a card, set the option card: none.",
             code=ErrorCode.BACKEND_PROTOCOL,
         )
     card = camel_keys(value)

@@ -95,10 +95,8 @@ class Subscription:
                 # Only the encoder knows how many frames the last entry has; all of the log is there.
                 self._pending = await self.read(0)
         elif record is not None and record.last is not None and self._cursor.entry > record.last:
-            text = (
-                f"Last-Event-ID: expected the id of an event of this run, got {self._cursor}, which has not happened yet."
-            )
-            raise RequestError(text, param="Last-Event-ID")
+            text = f"expected the id of an event of this run, got {self._cursor}, which is beyond its last event"
+            raise RequestError(f"Last-Event-ID: {text}.", param="Last-Event-ID")
         return not self.done or bool(self._pending)
 
     async def read(self, wait: float) -> list[Frame]:

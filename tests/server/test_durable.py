@@ -134,7 +134,7 @@ async def test_two_processes_on_one_store(backend: FakeBackend, tmp_path: Path, 
     async with serving(dict(it)) as one, serving(dict(it)) as two:
         seen = frames(await read_some(f"{one}/ag-ui", run_input(), b"one "))
         ahead = await post(f"{two}/ag-ui", run_input(), last_event_id="999-0")
-        assert (ahead.status, b"999-0, which is not there yet" in ahead.body) == (422, True)
+        assert (ahead.status, b"999-0, which is beyond its last event" in ahead.body) == (422, True)
         reading = asyncio.create_task(post(f"{two}/ag-ui", run_input(), last_event_id=seen[-1].id or ""))
         go_on.set()
         there = frames((await reading).body)
