@@ -106,11 +106,12 @@ def without_separators(out: Outline, separator: str) -> Outline:
 def comparable(out: Outline, by_kind: bool = False) -> tuple[Any, ...]:
     """Return what two outlines are compared by.
 
-    Some wires have results beside their calls, others after the whole message, so results are compared separately.
+    Some wires have results beside their calls, others after the whole message, so results are compared separately. A
+    wire may have results as JSON values and errors as text: white space before them does not count.
     `by_kind` ignores the order of parts of different kinds: where parts overlap, a wire that has one field for each
     kind may send a part of one kind while a part of another waits.
     """
-    results = sorted((i for i in out.items if i[0] == "tool_result"), key=repr)
+    results = sorted(((*i[:2], i[2].lstrip()) for i in out.items if i[0] == "tool_result"), key=repr)
     items = _joined(i for i in out.items if i[0] != "tool_result")
     if by_kind:
         items = _joined(sorted(items, key=lambda item: item[0]))

@@ -79,6 +79,7 @@ async def test_behind_nginx_the_header_names_the_user() -> None:
 # ---------------------------------------------------------------------- nginx, systemd
 
 
+@pytest.mark.interop
 def test_nginx_knows_its_directives() -> None:
     """Every directive is known, stands where it may and has as many arguments as it takes."""
     parsed = yaml.safe_load(lint("crossplane", "parse", "--strict", str(DEPLOY / "nginx" / "nginx.conf")))
@@ -103,6 +104,7 @@ def test_the_unit_is_one_and_starts_what_there_is(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- containers
 
 
+@pytest.mark.interop
 def test_the_image_passes_hadolint() -> None:
     assert lint("hadolint", "Dockerfile") == ""
 
@@ -127,6 +129,7 @@ def test_the_image_has_byte_code_of_the_standard_library() -> None:
     assert text.index(line) < text.index("PYTHONDONTWRITEBYTECODE") < text.index("USER ")
 
 
+@pytest.mark.interop
 def test_compose_fits_its_specification() -> None:
     lint("check-jsonschema", "--builtin-schema", "vendor.compose-spec", "deploy/compose.yaml")
     (compose,) = documents(DEPLOY / "compose.yaml")
@@ -138,6 +141,7 @@ def test_compose_fits_its_specification() -> None:
     assert needed <= bridge["environment"].keys()
 
 
+@pytest.mark.interop
 def test_kubernetes_takes_the_manifests() -> None:
     manifest = DEPLOY / "kubernetes" / "bridge.yaml"
     lint("kubernetes-validate", "--strict", "-k", "1.33.0", str(manifest))

@@ -89,6 +89,7 @@ def test_the_schema_for_editors_is_that_of_the_code() -> None:
     assert SCHEMA.read_text(encoding="utf-8") == schema()
 
 
+@pytest.mark.interop
 def test_every_configuration_names_the_schema_and_fits_it() -> None:
     for path in CONFIGURATIONS:
         found = re.match(r"# yaml-language-server: \$schema=(\S+)\n", path.read_text(encoding="utf-8"))
