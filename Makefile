@@ -6,6 +6,9 @@ CONFIG ?= config.yaml
 TIME   ?= 600
 JOBS   ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() * 2)')
 
+# Tests start hundreds of processes: where bytecode is not written, each one compiles all modules again.
+export PYTHONDONTWRITEBYTECODE =
+
 .DEFAULT_GOAL := help
 .PHONY: help run test lowest others interop interop-all compare lint types bench profile performance growth fuzz soak sbom wheel provenance audit fidelity pages reliability docs clean
 

@@ -99,7 +99,7 @@ class Server:
 
     def wait_for(self, path: str) -> None:
         """Returns when there is any answer at `path`. Fails when the process ended before."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60  # other projects' servers compile their modules when they start first
         while time.monotonic() < deadline:
             assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.out}{self.err}"
             try:
