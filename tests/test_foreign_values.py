@@ -164,15 +164,15 @@ def dumped(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def refuse(back: Dialect, text: str) -> list[Failure]:
-    """What a backend's errors become, told to clients of every dialect."""
-    failures = [back.decode_error(answer) for answer in answers(text)]
-    failures += streamed(back, text)
-    for front in FRONTS.values():
-        for failure in failures:
-            front.encode_error(failure)
-            encode(front, [RunStarted("r"), RunFailed(failure)])
-    return failures
+def refused(back: Dialect, text: str) -> list[Failure]:
+    """What a backend's errors become."""
+    return [back.decode_error(answer) for answer in answers(text)] + streamed(back, text)
+
+
+def tell(front: Dialect, failures: list[Failure]) -> None:
+    for failure in failures:
+        front.encode_error(failure)
+        encode(front, [RunStarted("r"), RunFailed(failure)])
 
 
 def streamed(back: Dialect, text: str) -> list[Failure]:
@@ -189,7 +189,7 @@ def streamed(back: Dialect, text: str) -> list[Failure]:
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_an_error_repeats_little_of_a_backends(name: str) -> None:
-    failures = refuse(DIALECTS[name], "x" * MEGABYTE)
+    failures = refused(DIALECTS[name], "x" * MEGABYTE)
     for front in FRONTS.values():
         for failure in failures:
             check_short(failure, front)
@@ -199,7 +199,15 @@ def test_an_error_repeats_little_of_a_backends(name: str) -> None:
 @pytest.mark.parametrize("name", DIALECTS)
 def test_an_error_of_a_backend_takes_linear_time(name: str, piece: str) -> None:
     back = DIALECTS[name]
-    check_linear(lambda text: refuse(back, text), [piece * (size // len(piece)) for size in SIZES], piece)
+    check_linear(lambda text: refused(back, text), [piece * (size // len(piece)) for size in SIZES], piece)
+
+
+@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize("name", FRONTS)
+def test_a_failure_is_told_in_linear_time(name: str, piece: str) -> None:
+    """Every dialect's failures have the same few fields, so those of one backend stand for all."""
+    failures = [refused(DIALECTS["openai-chat"], piece * (size // len(piece))) for size in SIZES]
+    check_linear(lambda each: tell(FRONTS[name], each), failures, piece)
 
 
 KEYS = ("sk-proj-abcdefgh1234", "eyJhbGciOiJI.eyJzdWIiOiIx.c2ln")

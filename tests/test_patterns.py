@@ -29,7 +29,7 @@ FACTOR = 4
 SIZES = [64, 256, 1024, 4096, 16384]
 MOST = 2.2 * FACTOR
 """Linear is `FACTOR`, quadratic its square; what a busy machine adds lies between."""
-DEAR = 0.05
+DEAR = 0.01
 """Seconds after which no longer text is tried: the growth is seen before."""
 
 Pattern = re.Pattern[str] | re.Pattern[bytes]

@@ -172,6 +172,7 @@ async def _(exchange: Exchange, said: Said) -> None:
     with suppress(ConnectionError):
         while not exchange.seen.gone.is_set():
             await exchange.send(b": alive\n\n" * 4_000)
+            await asyncio.sleep(0.005)
 
 
 @fault("silent between events", begun=True, timeouts={"idle": "150ms"})
@@ -193,6 +194,7 @@ async def _(exchange: Exchange, said: Said) -> None:
     with suppress(ConnectionError):
         while not exchange.seen.gone.is_set():
             await exchange.send(b": alive\n\n" * 4_000)
+            await asyncio.sleep(0.005)
 
 
 @fault("not HTTP")
