@@ -49,6 +49,7 @@ def pytest_runtest_logfinish() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    reports = [r for kind in ("passed", "failed", "error") for r in terminalreporter.stats.get(kind, ())]
+    kinds = ("passed", "failed", "error")
+    reports = [r for kind in kinds for r in terminalreporter.stats.get(kind, ()) if isinstance(r, pytest.TestReport)]
     if line := tally(reports):
         terminalreporter.write_sep("=", f"pairs: {line}")

@@ -13,7 +13,6 @@ from typing import Any
 
 from bridge.codec.check import wrong
 from bridge.codec.jsontext import arguments_of
-from bridge.codec.signed_calls import signed
 from bridge.dialects.gemini.wire import ASIDES, MADE, SIGNATURE, Spelled, given, medium, noted, own
 from bridge.model import Message, Part, Reasoning, Text, ToolCall, ToolResult, json_text
 
@@ -132,9 +131,8 @@ class ContentReader:
     def _call(self, node: Spelled, beside: dict[str, Any]) -> ToolCall:
         name = node.need_string("name")
         call_id = node.string("id") or self._new_id()
-        signature = beside.pop(SIGNATURE, None)
         self._waiting.setdefault(name, OrderedDict())[call_id] = None
-        return ToolCall(call_id, name, arguments_of(_free(node, "args")), extras=signed(noted(beside), signature))
+        return ToolCall(call_id, name, arguments_of(_free(node, "args")), extras=noted(beside))
 
     def _new_id(self) -> str:
         self._made += 1

@@ -13,7 +13,6 @@ from bridge.codec import Context
 from bridge.codec.counts import is_count
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.jsontext import arguments_of, repaired, text_of
-from bridge.codec.signed_calls import signed
 from bridge.dialects.gemini.errors import error_in, failure_of
 from bridge.dialects.gemini.wire import BROKEN, MADE, NAME, SIGNATURE, given, medium, noted, read_usage, reason_of
 from bridge.errors import ErrorCode, Failure
@@ -159,7 +158,8 @@ class GeminiDecoder(JsonDecoder):
         call_id = text_of(call.get("id")) or self._context.make_id(MADE)
         args = call.get("args")
         arguments = args if isinstance(args, str) else arguments_of(args if isinstance(args, dict) else {})
-        self.builder.add(index, ToolCall(call_id, text_of(call.get("name")), arguments, extras=signed(None, signature)))
+        extras = noted({SIGNATURE: signature} if signature else {})
+        self.builder.add(index, ToolCall(call_id, text_of(call.get("name")), arguments, extras=extras))
 
     def _whole(self, index: int, part: dict[str, Any]) -> None:
         """A medium, or a part that only Gemini understands."""

@@ -15,7 +15,7 @@ from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.cut_calls import CUT, CutCalls
 from bridge.codec.jsontext import dumps, input_of
 from bridge.codec.sequencer import Sequencer
-from bridge.codec.signed_calls import signature_of
+from bridge.codec.signed_parts import signature_of
 from bridge.dialects.gemini.errors import CANCELED, error_object
 from bridge.dialects.gemini.options import FrontOptions
 from bridge.dialects.gemini.wire import NAME, NOTES, SIGNATURE, finish_word, media_part, own, write_usage
@@ -158,11 +158,10 @@ class GeminiEncoder:
         part = self._parts.pop(event.part_id)
         if event.signature or event.redacted:
             self._context.lost.add(Feature.REASONING_SIGNATURE)
+        signature = signature_of(event.extras) or signature_of(part.started.extras)
         if part.started.kind is PartKind.TOOL_CALL:
-            self._call(part, event.status, signature_of(event.extras) or signature_of(part.started.extras))
-            return
-        signature = own(event.extras).get(SIGNATURE) or own(part.started.extras).get(SIGNATURE)
-        if signature and (part.before or part.started.kind is not PartKind.REASONING):
+            self._call(part, event.status, signature)
+        elif signature and (part.before or part.started.kind is not PartKind.REASONING):
             thought = {"thought": True} if part.started.kind is PartKind.REASONING else {}
             self._say(part.choice, {**_EMPTY, **thought, SIGNATURE: signature})
             self._texts.discard(part.choice)

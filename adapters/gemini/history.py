@@ -14,7 +14,6 @@ from typing import Any
 
 from bridge.codec import Context, Feature
 from bridge.codec.jsontext import input_of, loads
-from bridge.codec.signed_calls import signature_of
 from bridge.dialects.gemini.contents import KEY
 from bridge.dialects.gemini.options import BackOptions
 from bridge.dialects.gemini.wire import ASIDES, MADE, SIGNATURE, media_part, own
@@ -142,8 +141,8 @@ class ContentWriter:
         turn = self._turn("model")
         skip = _SKIP if self._skips and not turn.calls else None  # only the first call of a turn has one
         beside = dict(own(call.extras))
-        if signature := signature_of(call.extras) or skip:
-            beside[SIGNATURE] = signature
+        if skip:
+            beside.setdefault(SIGNATURE, skip)
         turn.calls.append((call.call_id, call.name))
         self._names[call.call_id] = call.name
         arguments = input_of(call.arguments)

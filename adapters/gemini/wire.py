@@ -9,6 +9,7 @@ from typing import Any, Self
 from bridge.codec.check import Node
 from bridge.codec.counts import is_count
 from bridge.codec.jsontext import text_of
+from bridge.codec.signed_parts import signature_of, signed
 from bridge.model import (
     Extras,
     FileRef,
@@ -69,13 +70,23 @@ class Spelled(Node):
 
 
 def own(extras: Extras | None) -> dict[str, Any]:
-    """Return this dialect's extras of a part or an event; an empty dict if there are none."""
-    return extras.get(NAME) or {} if extras else {}
+    """Return this dialect's extras of a part or an event, the signature of a part included; an empty dict if there are
+    none.
+    """
+    if not extras:
+        return {}
+    signature = signature_of(extras)
+    values: dict[str, Any] = extras.get(NAME) or {}
+    return {**values, SIGNATURE: signature} if signature else values
 
 
 def noted(values: dict[str, Any]) -> Extras | None:
-    """Return `extras` with these values for this dialect, None if there are none."""
-    return {NAME: values} if values else None
+    """Return `extras` with these values for this dialect, a signature under the key of all dialects; None if there are
+    none.
+    """
+    signature = text_of(values.get(SIGNATURE))
+    rest = {name: value for name, value in values.items() if name != SIGNATURE}
+    return signed({NAME: rest} if rest else None, signature)
 
 
 def given(values: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from bridge.codec import Feature, Losses
 from bridge.codec.counts import NOT_REPORTED, is_all_zeros
 from bridge.codec.jsontext import dict_of, whole
 from bridge.codec.openai import with_mark
-from bridge.codec.signed_calls import GOOGLE, signature_of, signed
+from bridge.codec.signed_parts import GOOGLE, signature_of, signed
 from bridge.model import SHARED, Extras, FinishReason, UsageReported
 
 NAME = "openai-chat"

@@ -144,10 +144,11 @@ class RunsTools(StrEnum):
 class CallSignatures(StrEnum):
     """The place in which clients of a dialect return the signature of a tool call.
 
-    IN_CALL: with the call; its backends get it there. IN_REASONING: in opaque reasoning before the call. NOWHERE: they
-    drop it.
+    IN_PART: with the call, as with every part that has one. IN_CALL: with the call. The backends of both get it there.
+    IN_REASONING: in opaque reasoning before the call. NOWHERE: they drop it.
     """
 
+    IN_PART = "part"
     IN_CALL = "call"
     IN_REASONING = "reasoning"
     NOWHERE = "nowhere"
@@ -206,7 +207,7 @@ class Capabilities:
     wants_signatures: bool = False
     """Its clients take reasoning without a signature for broken."""
     call_signatures: CallSignatures = CallSignatures.NOWHERE
-    """The place in which its clients return the signatures of calls (`codec.signed_calls`)."""
+    """The place in which its clients return the signatures of calls (`codec.signed_parts`)."""
 
     def __post_init__(self) -> None:
         for role, entries, wanted in (

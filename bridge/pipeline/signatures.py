@@ -4,8 +4,8 @@ For clients of another vendor's dialect, such a value is wrapped into one of the
 client returns it unread, and only that vendor's backends get it. Clients that reject reasoning without a signature get
 an empty one.
 
-The signature of a tool call travels with the call. If the client's dialect has no field for it there, it is wrapped
-into reasoning without text that precedes the call.
+The signature of another part travels with that part. That of a tool call, if the client's dialect has no field for it
+there, is wrapped into reasoning without text that precedes the call.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from bridge.codec import CallSignatures, Capabilities, Feature, Losses, Support
 from bridge.codec.jsontext import dumps, read_json
-from bridge.codec.signed_calls import GOOGLE, signature_of, signed, unsigned
+from bridge.codec.signed_parts import GOOGLE, signature_of, signed, unsigned
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
+    ContentAdded,
     Event,
+    Extras,
     HistoryMode,
     Message,
     Part,
@@ -37,8 +39,8 @@ from bridge.model import (
 _OF_CALL = re.compile(r"bridge-call-1\.([a-z0-9_-]*)\.([A-Za-z0-9_=-]*)", re.ASCII)
 _OURS = re.compile(r"bridge-reasoning-1\.([a-z0-9_-]*)\.([A-Za-z0-9_=-]*)", re.ASCII)
 _OF_ANOTHER = "an opaque value of another vendor"
-_CHANGED = frozenset({Reasoning, ToolCall})
-"""The parts with opaque values."""
+SIGNS = frozenset({CallSignatures.IN_PART, CallSignatures.IN_CALL})
+"""The places of dialects whose backends sign calls."""
 _REFUSED = re.compile(r"signature|encrypted[ _]content|extra_content", re.IGNORECASE)
 
 
@@ -73,38 +75,54 @@ class SealSignatures:
         return replace(event, signature=_seal(self._vendor, value), redacted=None)
 
 
-class CarryCallSignatures:
-    """Puts the signature of a call into reasoning before it, or notes that it is lost."""
+class CarrySignatures:
+    """Puts the signature of a call into reasoning before it, if that is where the client returns it. Notes signatures
+    that the client cannot return.
+    """
 
     at_rest = True
 
     def __init__(self, front: Capabilities, lost: Losses) -> None:
-        self._carries = front.call_signatures is CallSignatures.IN_REASONING
+        self._place = front.call_signatures
         self._loses = front.history is HistoryMode.FULL  # otherwise the bridge stores the conversation
         self._lost = lost
+        self._calls: set[str] = set()
 
     def __call__(self, events: list[Event]) -> list[Event]:
         out: list[Event] = []
         for event in events:
-            if isinstance(event, PartStarted) and (signature := signature_of(event.extras)) is not None:
-                if self._carries:
-                    part_id = f"{event.part_id}.signature"
-                    out.append(PartStarted(part_id, event.message_id, PartKind.REASONING))
-                    out.append(PartEnded(part_id, _seal_call(signature)))
-                elif self._loses:
-                    self._lose()
-            elif isinstance(event, PartEnded) and self._loses and signature_of(event.extras) is not None:
-                self._lose()  # it came too late to precede the call
+            if isinstance(event, PartStarted):
+                if event.kind is PartKind.TOOL_CALL:
+                    self._calls.add(event.part_id)
+                    out += self._before(event)
+            elif isinstance(event, PartEnded):
+                # That of a call comes too late here for reasoning before it.
+                is_call = event.part_id in self._calls
+                self._calls.discard(event.part_id)
+                if not (is_call and self._place is CallSignatures.IN_CALL):
+                    self._lose(event.extras, "of a tool call" if is_call else "of a text")
+            elif isinstance(event, ContentAdded):
+                self._lose(event.part.extras, "of a medium")
             out.append(event)
         return out
 
-    def _lose(self) -> None:
-        self._lost.add(Feature.REASONING_SIGNATURE, "of a tool call")
+    def _before(self, call: PartStarted) -> list[Event]:
+        if self._place is CallSignatures.IN_REASONING and (signature := signature_of(call.extras)) is not None:
+            part_id = f"{call.part_id}.signature"
+            started = PartStarted(part_id, call.message_id, PartKind.REASONING)
+            return [started, PartEnded(part_id, _seal_call(signature))]
+        if self._place is CallSignatures.NOWHERE:
+            self._lose(call.extras, "of a tool call")
+        return []
+
+    def _lose(self, extras: Extras | None, what: str) -> None:
+        if self._loses and signature_of(extras) is not None:
+            self._lost.add(Feature.REASONING_SIGNATURE, what)
 
 
 def for_backend(request: Request, front: Capabilities, back: Capabilities, lost: Losses) -> Request:
     """Return the request with the values that a backend of `back` has made, each as that vendor gave it."""
-    request = _with_signed_calls(request, back, lost)
+    request = _with_signed_parts(request, back, lost)
     for message in request.messages:
         if Reasoning in map(type, message.parts):
             messages = _changed(request.messages, _Kept(front, back, lost))
@@ -146,8 +164,8 @@ class _Kept:
         carries = back.request(Feature.REASONING_HISTORY) is not Support.DROP
         self._takes_fronts = front.vendor in ("", back.vendor) if back.vendor else carries
 
-    def __call__(self, part: Reasoning | ToolCall) -> Part:
-        if isinstance(part, ToolCall):
+    def __call__(self, part: Part) -> Part:
+        if not isinstance(part, Reasoning):
             return part
         found = _OURS.fullmatch(part.signature or "")
         if found is None:
@@ -165,11 +183,13 @@ class _Kept:
         return Reasoning(part.text, signature, redacted, extras)
 
 
-def _with_signed_calls(request: Request, back: Capabilities, lost: Losses) -> Request:
-    """Return the request with the signatures of calls in the calls, if a backend of `back` reads them there."""
-    if not any(map(_signs_call, (part for message in request.messages for part in message.parts))):
+def _with_signed_parts(request: Request, back: Capabilities, lost: Losses) -> Request:
+    """Return the request with signatures in the parts that they belong to, as far as a backend of `back` reads them
+    there.
+    """
+    if not any(map(_is_signed, (part for message in request.messages for part in message.parts))):
         return request
-    takes = back.call_signatures is CallSignatures.IN_CALL
+    takes = back.call_signatures in SIGNS
     waiting: str | None = None
     messages: list[Message] = []
     for message in request.messages:
@@ -180,12 +200,11 @@ def _with_signed_calls(request: Request, back: Capabilities, lost: Losses) -> Re
                 if waiting is None or not takes:
                     lost.add(Feature.REASONING_HISTORY, _OF_ANOTHER)
                 continue
-            if isinstance(part, ToolCall):
-                if takes:
-                    part = replace(part, extras=signed(part.extras, waiting))
-                elif signature_of(part.extras) is not None:
-                    lost.add(Feature.REASONING_HISTORY, _OF_ANOTHER)
-                    part = replace(part, extras=unsigned(part.extras))
+            if isinstance(part, ToolCall) and takes:
+                part = replace(part, extras=signed(part.extras, waiting))
+            elif signature_of(part.extras) is not None and back.call_signatures is not CallSignatures.IN_PART:
+                lost.add(Feature.REASONING_HISTORY, _OF_ANOTHER)
+                part = replace(part, extras=unsigned(part.extras))
             waiting = None
             parts.append(part)
         if parts or not message.parts:
@@ -193,45 +212,44 @@ def _with_signed_calls(request: Request, back: Capabilities, lost: Losses) -> Re
     return replace(request, messages=messages)
 
 
-def _signs_call(part: Part) -> bool:
-    """Return whether the part is a signed call, or reasoning with the signature of one."""
-    if isinstance(part, Reasoning):
-        return _OF_CALL.fullmatch(part.signature or "") is not None
-    return isinstance(part, ToolCall) and signature_of(part.extras) is not None
+def _is_signed(part: Part) -> bool:
+    """Return whether the part has a signature, or is reasoning with that of a call."""
+    is_of_call = isinstance(part, Reasoning) and _OF_CALL.fullmatch(part.signature or "") is not None
+    return is_of_call or signature_of(part.extras) is not None
 
 
-def _without_signature(part: Reasoning | ToolCall) -> Part:
-    if isinstance(part, ToolCall):
-        return part if signature_of(part.extras) is None else replace(part, extras=unsigned(part.extras))
-    return Reasoning(part.text) if _is_opaque(part) else part
+def _without_signature(part: Part) -> Part:
+    if signature_of(part.extras) is not None:
+        part = replace(part, extras=unsigned(part.extras))
+    return Reasoning(part.text) if isinstance(part, Reasoning) and _is_opaque(part) else part
 
 
 def _is_opaque(part: Reasoning) -> bool:
     return bool(part.signature or part.redacted)
 
 
-def _changed(messages: list[Message], change: Any) -> list[Message] | None:
+def _changed(messages: list[Message], change: Callable[[Part], Part]) -> list[Message] | None:
     """The messages with changed reasoning and calls, without what is empty by that; None if nothing changes."""
     out: list[Message] = []
     is_changed = False
     for message in messages:
-        new = message if _CHANGED.isdisjoint(map(type, message.parts)) else _message(message, change)
+        new = _message(message, change)
         is_changed = is_changed or new is not message
         if new is not None:
             out.append(new)
     return out if is_changed else None
 
 
-def _message(message: Message, change: Any) -> Message | None:
+def _message(message: Message, change: Callable[[Part], Part]) -> Message | None:
     parts = list(_parts(message.parts, change))
     if len(parts) == len(message.parts) and all(new is old for new, old in zip(parts, message.parts, strict=True)):
         return message
     return replace(message, parts=parts) if parts else None
 
 
-def _parts(parts: list[Part], change: Any) -> Iterator[Part]:
+def _parts(parts: list[Part], change: Callable[[Part], Part]) -> Iterator[Part]:
     for part in parts:
-        new = change(part) if type(part) in _CHANGED else part
+        new = change(part)
         if new is part or not isinstance(new, Reasoning) or new.text or _is_opaque(new):
             yield new
 

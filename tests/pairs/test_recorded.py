@@ -30,6 +30,7 @@ from bridge.model import (
     unfold,
     verify,
 )
+from bridge.pipeline.signatures import SIGNS
 from bridge.testing.pairs import visible_to
 from bridge.testing.wires import context, decode
 from bridge.translation import AnswerDecoder
@@ -116,11 +117,9 @@ def check_recorded(back: str, name: str, front: str, *, in_pieces: bool) -> None
     shown = {str(p.kind) for r in fold(meant(back, name)).results for p in r.parts if isinstance(p, Media)}
     # AgentScope sends media of a result as text. What an agent takes back has been said.
     taken_back = {"text"} if name.startswith("stream-replace") else set()
-    # Cards speak of the signatures of reasoning; those of calls have a fact of their own.
-    signs = source.capabilities.call_signatures is CallSignatures.IN_CALL
-    unsigned = (
-        {"reasoning_signature"} if signs and target.capabilities.call_signatures is CallSignatures.NOWHERE else set()
-    )
+    # Cards name signatures of reasoning. Those of calls and texts have a fact of their own.
+    signs, returns = source.capabilities.call_signatures, target.capabilities.call_signatures
+    unsigned = {"reasoning_signature"} if signs in SIGNS and returns not in (signs, CallSignatures.IN_PART) else set()
     assert lost <= losable(target) | {"usage", "usage_details", "choices"} | shown | taken_back | unsigned
 
 

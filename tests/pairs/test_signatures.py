@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -13,11 +14,14 @@ import openai
 import pytest
 from anthropic.lib.streaming import AsyncMessageStream
 
-from bridge.codec.signed_calls import signed
+from bridge.codec import registry
+from bridge.codec.signed_parts import signed
 from bridge.errors import ErrorCode, Failure
 from bridge.library import Translator
-from bridge.model import Reasoning, Text, ToolCall
+from bridge.model import HistoryMode, Reasoning, Text, ToolCall
 from bridge.testing import FakeBackend, ScriptedBackend, fake_backend
+from bridge.transports.demo import PICTURE
+from tests.pairs.test_recorded import translated
 from tests.server.harness import Reply, post, serving
 
 OURS = "bridge-reasoning-1."
@@ -371,20 +375,24 @@ async def test_a_stored_response_keeps_the_signature() -> None:
         assert marks(backend) == [[PARALLEL, None]]
 
 
+def refuse_signatures(backend: FakeBackend) -> None:
+    good = backend.script
+
+    async def script(exchange: Any) -> None:
+        if LATER.encode() in exchange.seen.body or PARALLEL.encode() in exchange.seen.body:
+            error = {"code": 400, "message": "Corrupted thought signature.", "status": "INVALID_ARGUMENT"}
+            await exchange.answer(400, json.dumps({"error": error}).encode())
+        else:
+            assert good is not None
+            await good(exchange)
+
+    backend.plays(script)
+
+
 @pytest.mark.parametrize("front", TALKS)
 async def test_a_refused_signature_is_left_out_and_the_call_goes_without(front: str) -> None:
     async with signing(front) as (base, backend):
-        good = backend.script
-
-        async def script(exchange: Any) -> None:
-            if LATER.encode() in exchange.seen.body or PARALLEL.encode() in exchange.seen.body:
-                error = {"code": 400, "message": "Corrupted thought signature.", "status": "INVALID_ARGUMENT"}
-                await exchange.answer(400, json.dumps({"error": error}).encode())
-            else:
-                assert good is not None
-                await good(exchange)
-
-        backend.plays(script)
+        refuse_signatures(backend)
         assert await TALKS[front](base, False, "gemini-2.5-flash") == "It is done."
         assert marks(backend) == [[None, None], [None]]
         assert len(backend.seen) == 5
@@ -418,6 +426,65 @@ def test_a_client_that_cannot_return_a_signature_loses_it_by_name() -> None:
     out = b"".join(map(translator.feed, reply.pieces)) + translator.close()
     assert b"TOOL_CALL_START" in out
     assert translator.lost_details["reasoning_signature"] == "of a tool call"
+
+
+def spoken(*parts: dict[str, Any]) -> bytes:
+    """A stream of Gemini, one chunk for each part."""
+    candidates = [{"content": {"role": "model", "parts": [part]}, "index": 0} for part in parts]
+    candidates[-1]["finishReason"] = "STOP"
+    return b"".join(b"data: " + json.dumps({"candidates": [each]}).encode() + b"\n\n" for each in candidates)
+
+
+SIGNED_TEXT = spoken(
+    {"text": "Hello"},
+    {"text": "", "thoughtSignature": PARALLEL},  # as Google sends that of a text
+    {"inlineData": {"mimeType": "image/png", "data": PICTURE}, "thoughtSignature": LATER},
+)
+
+
+@pytest.mark.parametrize("front", [name for name in registry.served() if name != "gemini"])
+def test_signatures_of_texts_and_media_are_lost_by_name(front: str) -> None:
+    """Google recommends to return them and does not require it. Conversations that the bridge keeps have them."""
+    source, target = registry.get("gemini"), registry.get(front)
+    lost = translated(source, target, [SIGNED_TEXT])[1]
+    assert ("reasoning_signature" in lost) == (target.capabilities.history is HistoryMode.FULL)
+
+
+def test_geminis_clients_get_signatures_of_texts_and_media() -> None:
+    gemini = registry.get("gemini")
+    out, lost = translated(gemini, gemini, [SIGNED_TEXT])
+    parts = re.findall(rb'"parts":(\[.*?\])', out)
+    signatures = [part.get("thoughtSignature") for found in parts for part in json.loads(found)]
+    assert list(filter(None, signatures)) == [PARALLEL, LATER]
+    assert lost <= {"usage"}
+
+
+ASKED = {
+    "contents": [
+        {"role": "user", "parts": [{"text": "Hi"}]},
+        {"role": "model", "parts": [{"text": "Hello", "thoughtSignature": PARALLEL}]},
+        {"role": "user", "parts": [{"text": "Go on"}]},
+    ]
+}
+
+
+@pytest.mark.parametrize(("back", "keeps"), [("gemini", True), ("openai-chat", False), ("anthropic-messages", False)])
+async def test_the_signature_of_a_text_goes_to_gemini_alone(back: str, keeps: bool) -> None:
+    async with signing("gemini", back) as (base, backend):
+        backend.says("Hello.")
+        reply = await post(f"{base}/models/m:generateContent", ASKED)
+        assert reply.status == 200
+        assert (PARALLEL in backend.seen[-1].body.decode()) == keeps
+        assert ("reasoning_history" in reply.headers.get("x-bridge-lost", "")) == (not keeps)
+
+
+async def test_a_refused_signature_of_a_text_is_left_out() -> None:
+    async with signing("gemini") as (base, backend):
+        refuse_signatures(backend)
+        reply = await post(f"{base}/models/m:generateContent", ASKED)
+        assert (reply.status, len(backend.seen)) == (200, 2)
+        assert PARALLEL not in backend.seen[-1].body.decode()
+        assert "reasoning_history" in reply.headers["x-bridge-lost"]
 
 
 @pytest.mark.parametrize("value", ["bridge-call-1.google.!", "bridge-call-1.google._w==", "bridge-call-1.x.YQ=="])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.codec import WireResponse
-from bridge.codec.signed_calls import signature_of
+from bridge.codec.signed_parts import signature_of
 from bridge.dialects.gemini import dialect
 from bridge.dialects.gemini.wire import SIGNATURE, own, standard
 from bridge.framing.sse import join

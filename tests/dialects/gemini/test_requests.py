@@ -10,7 +10,7 @@ import pytest
 
 from bridge.codec import WireRequest, registry, wire_request
 from bridge.codec.jsontext import MAX_DEPTH
-from bridge.codec.signed_calls import signed as signed_call
+from bridge.codec.signed_parts import signed as signed_call
 from bridge.dialects.gemini import dialect
 from bridge.dialects.gemini.schema import Reducer, json_schema
 from bridge.dialects.gemini.wire import SIGNATURE, own
