@@ -17,7 +17,9 @@ from bridge.dialects.ai_sdk_ui.request import NO_RESULT
 from bridge.dialects.ai_sdk_ui.wire import (
     NAME,
     Wire,
+    and_signature,
     metadata_for,
+    metadata_in,
     metadata_of,
     output_of,
     own,
@@ -152,15 +154,17 @@ class _Writer:
                 return self._call(part)
             case Reasoning():
                 wire = {"type": "reasoning", "text": part.text, "state": "done"}
-                return with_metadata(wire, metadata_for(part.signature, part.redacted, part.extras))
+                metadata = metadata_for(part.signature, part.redacted, part.extras)
+                return with_metadata(wire, and_signature(metadata, part.extras))
             case Media(source=FileRef()):
                 raise Unsupported(f"{path}: expected a URL or the file itself, got the id of a file.", param=path)
             case Media():
-                return {**write_file(part), **({"filename": part.filename} if part.filename else {})}
+                wire = {**write_file(part), **({"filename": part.filename} if part.filename else {})}
+                return with_metadata(wire, metadata_in(part.extras))
             case Data() if native := own(part.extras):
                 return native
             case _:
-                return with_metadata(_text(as_text(part)), metadata_of(own(part.extras).get("providerMetadata")))
+                return with_metadata(_text(as_text(part)), metadata_in(part.extras))
 
     def _call(self, call: ToolCall) -> Wire:
         if call.origin is not Origin.FUNCTION:
@@ -170,7 +174,9 @@ class _Writer:
             {"type": "dynamic-tool", "toolName": call.name} if native.get("dynamic") else {"type": f"tool-{call.name}"}
         )
         value, is_json = parsed(call.arguments)
-        more = picked(native, "callProviderMetadata", "providerExecuted", "title", "approval")
+        more = picked(native, "providerExecuted", "title", "approval")
+        if metadata := and_signature(metadata_of(native.get("callProviderMetadata")), call.extras):
+            more["callProviderMetadata"] = metadata
         wire: Wire = {**kind, "toolCallId": call.call_id, "state": "input-available", "input": value, **more}
         if not is_json:
             wire.update(state="output-error", errorText="The arguments are not valid JSON.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, RunsTools, entries
 
 _AS_DATA = "a data part with a name, which applications can read"
 _BY_OPTION = "the protocol has no field for it; backend option body_fields adds it to the request body"
@@ -47,4 +47,5 @@ CAPABILITIES = Capabilities(
     client_runs_calls=False,
     exact_results=False,
     runs_tools=RunsTools.ANY,
+    call_signatures=CallSignatures.IN_PART,
 )

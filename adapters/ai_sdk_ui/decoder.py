@@ -18,6 +18,7 @@ from bridge.dialects.ai_sdk_ui.wire import (
     Wire,
     metadata_of,
     noted,
+    noted_part,
     picked,
     read_file,
     secret_of,
@@ -216,7 +217,8 @@ class UIMessageDecoder(JsonDecoder):
             return
         metadata = self._secrets.pop(key, None)
         signature, redacted = secret_of(metadata, sealed=True) if kind is PartKind.REASONING else (None, None)
-        self.builder.end_part(key, signature=signature, redacted=redacted, extras=noted({"providerMetadata": metadata}))
+        extras = noted_part({"providerMetadata": metadata}, metadata)
+        self.builder.end_part(key, signature=signature, redacted=redacted, extras=extras)
 
     # ------------------------------------------------------------------ calls
 
@@ -233,7 +235,7 @@ class UIMessageDecoder(JsonDecoder):
                 PartKind.TOOL_CALL,
                 call_id=call_id or None,
                 name=text_of(event.get("toolName")),
-                extras=noted(picked(event, "dynamic", "providerExecuted", "title")),
+                extras=noted_part(picked(event, "dynamic", "providerExecuted", "title"), event.get("providerMetadata")),
             )
         return call_id
 
@@ -261,7 +263,7 @@ class UIMessageDecoder(JsonDecoder):
             self._calls[call_id].append(said)
             self.builder.delta(call_id, said)
         metadata = metadata_of(event.get("providerMetadata"))
-        self.builder.end_part(call_id, extras=noted({"providerMetadata": metadata}))
+        self.builder.end_part(call_id, extras=noted_part({"providerMetadata": metadata}, metadata))
 
     def _input_error(self, event: Wire) -> None:
         self._input(event)

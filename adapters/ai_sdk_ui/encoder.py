@@ -21,7 +21,9 @@ from bridge.dialects.ai_sdk_ui.wire import (
     FINISHES,
     INVALID_INPUT,
     Wire,
+    and_signature,
     metadata_for,
+    metadata_in,
     metadata_of,
     noted_file,
     output_of,
@@ -142,9 +144,9 @@ class UIMessageEncoder:
             self._call_ended(event)
             return
         if kind is PartKind.REASONING:
-            metadata = metadata_for(event.signature, event.redacted, event.extras)
+            metadata = and_signature(metadata_for(event.signature, event.redacted, event.extras), event.extras)
         else:
-            metadata = metadata_of(own(event.extras).get("providerMetadata"))
+            metadata = metadata_in(event.extras)
         self._write(with_metadata({"type": f"{_WORDS[kind]}-end", "id": self._part.part_id}, metadata))
 
     def _call_started(self, event: ev.PartStarted) -> None:
@@ -167,7 +169,7 @@ class UIMessageEncoder:
         """A client runs what is available, so that half a call waits for its result, or for the end of the run."""
         value, is_json = parsed("".join(self._arguments))
         named = self._named(self._part)
-        metadata = metadata_of(own(event.extras).get("providerMetadata"))
+        metadata = and_signature(metadata_in(event.extras), self._part.extras)
         if is_json and event.status is MessageStatus.COMPLETED:
             self._write(with_metadata({"type": "tool-input-available", **named, "input": value}, metadata))
             return

@@ -12,7 +12,7 @@ from bridge.codec import Context, Feature, Node, WireRequest, body_of
 from bridge.codec.check import wrong
 from bridge.dialects.ai_sdk_ui.fields import read_fields
 from bridge.dialects.ai_sdk_ui.options import FrontOptions
-from bridge.dialects.ai_sdk_ui.wire import NAME, noted, picked, read_file, read_reasoning, value_text
+from bridge.dialects.ai_sdk_ui.wire import NAME, noted, noted_part, picked, read_file, read_reasoning, value_text
 from bridge.errors import RequestError
 from bridge.model import Data, FileRef, HistoryMode, Message, Part, Request, Resume, Text, ToolCall, ToolResult
 
@@ -148,7 +148,8 @@ class _Reader:
         kind = node.need_string("type")
         if kind == "text":
             if text := node.need_string("text"):
-                self._parts.append((Text(text, noted(picked(node.value, "providerMetadata"))), node.path))
+                extras = noted_part(picked(node.value, "providerMetadata"), node.get("providerMetadata"))
+                self._parts.append((Text(text, extras), node.path))
         elif kind == "reasoning":
             part = read_reasoning(node.need_string("text"), node.get("providerMetadata"))
             if part.text or part.signature or part.redacted or part.extras:
@@ -172,7 +173,8 @@ class _Reader:
         raw = node.string("rawInput")
         arguments = raw if raw is not None and (value is None or state == "output-error") else value_text(_input(value))
         more = {**picked(node.value, *_OF_A_CALL), **({"dynamic": True} if dynamic else {})}
-        self._parts.append((ToolCall(call_id, name, arguments, extras=noted(more)), node.path))
+        extras = noted_part(more, node.get("callProviderMetadata"))
+        self._parts.append((ToolCall(call_id, name, arguments, extras=extras), node.path))
         result = self._outcome(node, state, is_last)
         if result is not None:
             text, is_error, extras = result

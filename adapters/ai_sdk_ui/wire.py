@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec.jsontext import loads, text_of
+from bridge.codec.signed_parts import GOOGLE, signature_of, signed
 from bridge.model import (
     Extras,
     FileRef,
@@ -27,6 +28,8 @@ OURS = "dialect_bridge"
 
 INVALID_INPUT = "The arguments of this call are not a complete JSON value."
 """The `errorText` of a call without a tool to run it. A backend's own text is the result of such a call."""
+
+_SIGNATURE = "thoughtSignature"
 
 EARLIER: dict[str, dict[str, Any]] = {OURS: {"earlier": True}}
 """The `providerMetadata` of a call of an earlier answer, which clients need beside its result."""
@@ -108,6 +111,26 @@ def metadata_for(signature: str | None, redacted: str | None, extras: Extras | N
     return {OURS: ours} if ours else None
 
 
+def metadata_in(extras: Extras | None) -> dict[str, Wire] | None:
+    """`providerMetadata` of a text, a call or a medium."""
+    return and_signature(metadata_of(own(extras).get("providerMetadata")), extras)
+
+
+def and_signature(metadata: dict[str, Wire] | None, extras: Extras | None) -> dict[str, Wire] | None:
+    """The metadata with the signature of the part, in the form of the AI SDK's provider for Gemini."""
+    signature = signature_of(extras)
+    if signature is None:
+        return metadata
+    known = metadata or {}
+    return {**known, GOOGLE: {**known.get(GOOGLE, {}), _SIGNATURE: signature}}
+
+
+def noted_part(values: Wire, metadata: Any) -> Extras | None:
+    """Return `extras` of a part with these values for this dialect, and the signature that its metadata has."""
+    known = metadata_of(metadata) or {}
+    return signed(noted(values), text_of(known.get(GOOGLE, {}).get(_SIGNATURE)))
+
+
 def with_metadata(wire: Wire, metadata: dict[str, Wire] | None) -> Wire:
     """The chunk or part, with `providerMetadata` if there is any."""
     return {**wire, "providerMetadata": metadata} if metadata else wire
@@ -126,7 +149,7 @@ def read_file(wire: Wire) -> Media:
     if text_of(ours.get("kind")) in _MIMES:
         kind = MediaKind(ours["kind"])
     filename = text_of(wire.get("filename")) or text_of(ours.get("filename"))
-    extras = noted({"providerMetadata": native or None})
+    extras = noted_part({"providerMetadata": native or None}, native)
     return Media(kind, source, None if ours.get("guessed") else mime or None, filename or None, extras)
 
 
@@ -145,7 +168,7 @@ def noted_file(media: Media) -> Wire:
         ours["guessed"] = True
     if _kind_of(wire["mediaType"]) is not media.kind:
         ours["kind"] = str(media.kind)
-    native = metadata_of(own(media.extras).get("providerMetadata")) or {}
+    native = metadata_in(media.extras) or {}
     return with_metadata(wire, {**native, OURS: ours} if ours else native)
 
 
@@ -182,4 +205,4 @@ def value_text(value: Any) -> str:
 def read_reasoning(text: str, metadata: Any) -> Reasoning:
     """The reasoning of an earlier answer, with its metadata for backends of this dialect."""
     known = metadata_of(metadata)
-    return Reasoning(text, *secret_of(known, sealed=False), noted({"providerMetadata": known}))
+    return Reasoning(text, *secret_of(known, sealed=False), noted_part({"providerMetadata": known}, known))

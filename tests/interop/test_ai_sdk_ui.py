@@ -25,6 +25,7 @@ from tests.dialects.ai_sdk_ui.helpers import FrontOptions, asked, context, diale
 from tests.docs.helpers import server
 from tests.interop.client import Driver
 from tests.interop.test_pydantic_ai import PYTHON, SCRIPT
+from tests.pairs.test_signatures import LATER, PARALLEL, marks, signing
 from tests.server.harness import ask, post, serving
 
 pytestmark = pytest.mark.interop
@@ -97,6 +98,15 @@ def test_results_of_the_server_are_not_sent_back(chats: Driver, build: str) -> N
     assert (len(seen["requests"]), text(seen)) == (1, "half past twelve")
     (call,) = parts(seen, "tool-")
     assert (call["state"], call["output"]) == ("output-available", {"time": "12:34"})
+
+
+@builds
+async def test_the_signatures_of_geminis_calls_come_back(chats: Driver, build: str) -> None:
+    async with signing("ai-sdk-ui") as (base, backend):
+        command = {"build": build, "url": f"{base}/v1", "say": "Hi", "outputs": {"f": "ok"}}
+        seen = await chats.play(command)
+        assert (seen["status"], text(seen), len(backend.seen)) == ("ready", "It is done.", 3), seen
+        assert marks(backend) == [[PARALLEL, None], [LATER]]
 
 
 @builds

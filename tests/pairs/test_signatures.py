@@ -364,6 +364,39 @@ async def test_signatures_come_back_to_googles_chat_completions_as_well(front: s
         assert found == [{"google": {"thought_signature": s}} if s else None for s in (PARALLEL, None, LATER)]
 
 
+async def test_signatures_come_back_to_an_ai_sdk_server_as_well() -> None:
+    async with signing("gemini", "ai-sdk-ui") as (base, backend):
+        assert await TALKS["gemini"](base, True, "gemini-3-pro") == "It is done."
+        said = [part for m in backend.seen[-1].json["messages"] for part in m["parts"]]
+        found = [part.get("callProviderMetadata") for part in said if part["type"] == "tool-f"]
+        assert found == [{"google": {"thoughtSignature": s}} if s else None for s in (PARALLEL, None, LATER)]
+
+
+def test_a_chat_of_the_ai_sdk_returns_every_signature() -> None:
+    gemini, chat = registry.get("gemini"), registry.get("ai-sdk-ui")
+    out, lost = translated(gemini, chat, [SIGNED_TEXT])
+    assert "reasoning_signature" not in lost
+    chunks = [json.loads(line[6:]) for line in out.splitlines() if line.startswith(b"data: {")]
+    found = {c["type"]: c["providerMetadata"] for c in chunks if "providerMetadata" in c}
+    assert found == {
+        "text-end": {"google": {"thoughtSignature": PARALLEL}},
+        "file": {"google": {"thoughtSignature": LATER}},
+    }
+    parts = [
+        {"type": "text", "text": "Hello", "state": "done", "providerMetadata": found["text-end"]},
+        {
+            "type": "file",
+            "mediaType": "image/png",
+            "url": f"data:image/png;base64,{PICTURE}",
+            "providerMetadata": found["file"],
+        },
+    ]
+    body = {"id": "c", "messages": [{"id": "m", "role": "assistant", "parts": parts}]}
+    request = Translator("gemini", "ai-sdk-ui").request(json.dumps(body).encode())
+    sent = [part for turn in json.loads(request)["contents"] for part in turn["parts"]]
+    assert [part.get("thoughtSignature") for part in sent if part != {"text": ""}] == [PARALLEL, LATER]
+
+
 async def test_a_stored_response_keeps_the_signature() -> None:
     stores = {"stores": {"history": "sqlite:///:memory:"}}
     async with signing("openai-responses", **stores) as (base, backend):
@@ -442,7 +475,7 @@ SIGNED_TEXT = spoken(
 )
 
 
-@pytest.mark.parametrize("front", [name for name in registry.served() if name != "gemini"])
+@pytest.mark.parametrize("front", [name for name in registry.served() if name not in ("gemini", "ai-sdk-ui")])
 def test_signatures_of_texts_and_media_are_lost_by_name(front: str) -> None:
     """Google recommends to return them and does not require it. Conversations that the bridge keeps have them."""
     source, target = registry.get("gemini"), registry.get(front)
