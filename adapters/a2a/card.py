@@ -24,6 +24,8 @@ _MEMO = "card"
 _PATH = "/%:@!$&'()*+,;=~"
 """Characters that need no quoting in a path, beside letters, digits and `-._`."""
 _NAMES = {JSON_RPC.lower(): JSON_RPC, "json-rpc": JSON_RPC, "http+json": HTTP_JSON, "rest": HTTP_JSON}
+_VERSIONS = {"": Version.NEW, "1": Version.NEW, "0": Version.OLD}
+"""By the major version of an interface."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,8 @@ def read_card(answer: WireResponse, known: Card | None, now: float) -> Card:
     interfaces = _interfaces(card)
     if not interfaces:
         raise BackendError(
-            f"The agent card ({CARD_PATH}) names no interface of JSONRPC or HTTP+JSON; without a card the agent can be "
-            "called with the option card: none.",
+            f"The agent card ({CARD_PATH}) names no interface of JSONRPC or HTTP+JSON in version 1.x or 0.x; without a "
+            "card the agent can be called with the option card: none.",
             code=ErrorCode.BACKEND_PROTOCOL,
         )
     streaming = dict_of(card.get("capabilities")).get("streaming") is True
@@ -142,7 +144,9 @@ def _interface(value: dict[str, Any]) -> Interface | None:
     url = text_of(wire.get("url"))
     if binding is None or not url:
         return None
-    version = Version.OLD if text_of(wire.get("protocolVersion")).startswith("0.") else Version.NEW
+    version = _VERSIONS.get(text_of(wire.get("protocolVersion")).partition(".")[0])
+    if version is None:
+        return None
     try:
         parts = urlsplit(url)
     except ValueError:

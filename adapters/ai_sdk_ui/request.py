@@ -32,7 +32,8 @@ def decode_request(wire: WireRequest, context: Context, options: FrontOptions) -
         nodes = [_last_message(body, options)]
         reader.message(nodes[0], is_last=True)
     else:
-        body.need_array("messages")
+        if not body.need_array("messages"):
+            wrong("messages", "at least one message", [])
         nodes = list(body.objects("messages"))
         for index, node in enumerate(nodes):
             reader.message(node, is_last=index == len(nodes) - 1)

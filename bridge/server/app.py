@@ -7,6 +7,7 @@ request that fits nothing gets its 404 or 405 in the shape of the dialect whose 
 from __future__ import annotations
 
 import asyncio
+import difflib
 import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -341,11 +342,9 @@ def _nowhere(http: web.Request) -> web.StreamResponse:
     bridge = http.app[STATE].bridge
     routes = [route for route in bridge.routes if not route.dialect.over_grpc]
     likely, dialect = "", _nearest(http)
-    for route, endpoint in [(known, endpoint) for known in routes for endpoint in known.surface]:
-        if endpoint.path and "{" not in endpoint.path and http.path.rstrip("/").endswith(endpoint.path):
-            path = f"{endpoint.method} {route.path.rstrip('/')}{endpoint.path}"
-            likely, dialect = f"Did you mean {path} ({route.dialect.name})? ", dialect or route.dialect
-            break
+    if (meant := _meant(http.path, routes)) is not None:
+        path, route = meant
+        likely, dialect = f"Did you mean {path} ({route.dialect.name})? ", dialect or route.dialect
     hint = f"{likely}Routes: {', '.join(f'{known.dialect.name} at {known.path}' for known in routes)}."
     failure = Failure(
         ErrorCode.NOT_FOUND,
@@ -358,6 +357,20 @@ def _nowhere(http: web.Request) -> web.StreamResponse:
     else:
         failure.cause = hint.removesuffix(".")
     return error_of(dialect, failure)
+
+
+def _meant(path: str, routes: list[Route]) -> tuple[str, Route] | None:
+    """What a client with an unknown path probably meant: a method and path that it ends with, or a similar one."""
+    path = path.rstrip("/")
+    found: dict[str, tuple[str, Route]] = {}
+    for route, endpoint in [(known, endpoint) for known in routes for endpoint in known.surface]:
+        if endpoint.path and "{" not in endpoint.path:
+            whole = f"{route.path.rstrip('/')}{endpoint.path}"
+            found.setdefault(whole, (f"{endpoint.method} {whole}", route))
+            if path.endswith(endpoint.path):
+                return found[whole]
+    similar = difflib.get_close_matches(path[:200], found, 1, 0.85)
+    return found[similar[0]] if similar else None
 
 
 def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:

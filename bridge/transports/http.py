@@ -380,12 +380,14 @@ class HttpBackend(ConfiguredBackend):
         """Return the failure that a status other than 2xx means, with the body that `read` returns piece by piece."""
         try:
             body = await bounded(read, MAX_ERROR_BODY, cut=True)
-        except (aiohttp.ClientError, OSError):
-            body = b""
+        except (aiohttp.ClientError, OSError) as error:
+            return self.refusal(WireResponse(status, headers, b""), wire, f"a body that cannot be read: {error}")
         return self.refusal(WireResponse(status, headers, body), wire)
 
-    def refusal(self, answer: WireResponse, wire: WireRequest) -> Failure:
-        """Return the failure that an answer with a status other than 2xx means."""
+    def refusal(self, answer: WireResponse, wire: WireRequest, excerpt: str = "") -> Failure:
+        """Return the failure that an answer with a status other than 2xx means. `excerpt` replaces its first words in
+        the log.
+        """
         if answer.status < 400:
             text = f"The backend answered with a redirect (HTTP {answer.status}), which is not followed."
             failure = Failure(ErrorCode.BACKEND_ERROR, text)
@@ -395,7 +397,7 @@ class HttpBackend(ConfiguredBackend):
             failure = with_status(self.secrets.hide(self.dialect.decode_error(answer)), answer.status)
         failure.details.setdefault("backend_status", answer.status)
         moved = answer.headers.get("location", "")
-        said = f"redirected to {moved}" if answer.status < 400 and moved else _excerpt(answer.body)
+        said = f"redirected to {moved}" if answer.status < 400 and moved else excerpt or _excerpt(answer.body)
         advice = ADVICE.get(answer.status, "")
         if answer.status == 404 and failure.code is not ErrorCode.NOT_FOUND:
             advice = "the url"

@@ -87,6 +87,9 @@ BROKEN: dict[str, tuple[Callable[[FakeBackend], None], str, str, str]] = {
         answers(200, b"no gzip", "text/event-stream", content_encoding="gzip"), "backend_protocol",
         "is compressed in a way that cannot be read", "the dialect",
     ),
+    "invalid compression of an error": (
+        answers(500, b"no gzip", content_encoding="gzip"), "backend_error", "answered 500: a body that cannot be read", "",
+    ),
     "silence": (lambda backend: backend.plays(silent), "backend_timeout", "has not answered", "the timeouts"),
     "no answer": (
         lambda backend: backend.plays(closes), "backend_unavailable", "failed: (Server|Client)", "the scheme",
@@ -214,6 +217,16 @@ async def test_a_path_that_is_not_there(caplog: pytest.LogCaptureFixture) -> Non
     assert "http=404 method=POST path=/chat/completions" in first
     assert "s3cret" not in first
     assert "http=405 method=GET path=/v1/chat/completions" in second
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completion", "/v1/chat/completoins", "/v1/chat-completions"])
+async def test_a_path_with_a_typo(path: str) -> None:
+    async with serving(config("http://127.0.0.1:1")) as base:
+        reply = await post(f"{base}{path}", BODY)
+        assert "Did you mean POST /v1/chat/completions (openai-chat)?" in reply.json["error"]["message"]
+        other = await post(f"{base}/v1/something/else", BODY)
+        assert "Did you mean" not in other.json["error"]["message"]
+        assert (await post(f"{base}/{'a' * 4000}", BODY)).status == 404
 
 
 async def test_a_websocket_that_is_not_served(caplog: pytest.LogCaptureFixture) -> None:

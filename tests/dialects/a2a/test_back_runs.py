@@ -73,6 +73,7 @@ def test_a_card_that_cannot_be_had_ends_the_run() -> None:
         ({"supportedInterfaces": [{"url": "http://[", "protocolBinding": "JSONRPC"}]}, "names no interface"),
         ({"supportedInterfaces": 7, "url": 7}, "names no interface"),
         ({"url": "javascript:alert(1)"}, "names no interface"),
+        ({"url": "http://h/", "protocolVersion": "2.0"}, "in version 1.x or 0.x"),
         (
             {"supportedInterfaces": [{"url": 1}] * 64 + [{"url": "/", "protocolBinding": "JSONRPC"}]},
             "names no interface",
