@@ -77,6 +77,33 @@ def test_without_a_finish_reason_the_answer_is_cut() -> None:
     assert fold(decode_chunks({"candidates": [whole, {**half, "index": 1}]})).failure is not None
 
 
+def test_a_medium_ends_the_text_before_it() -> None:
+    picture = {"inlineData": {"mimeType": "image/png", "data": "aGk="}}
+    answer = fold(decode_chunks(chunk({"text": "a"}), chunk(picture), chunk({"text": "b"}, finish="STOP")))
+    assert [getattr(p, "text", p.__class__) for p in answer.messages[0].parts] == ["a", Media, "b"]
+
+
+@pytest.mark.parametrize("status", [401, 403, 407])
+def test_a_refused_key_is_the_operators_matter_whatever_the_word(status: int) -> None:
+    error = {"code": status, "message": "No.", "status": "OUT_OF_RANGE"}
+    failure = dialect.decode_error(WireResponse(status, {}, json.dumps({"error": error}).encode()))
+    assert failure.code is ErrorCode.BACKEND_AUTH
+
+
+def test_candidates_may_interleave() -> None:
+    builder = front().builder()
+    for choice in (0, 1):
+        builder.message(choice, choice=choice)
+        builder.open_part(f"p{choice}", choice, PartKind.TEXT)
+    for text in ("a", "b"):
+        for choice in (0, 1):
+            builder.delta(f"p{choice}", text)
+    builder.end()
+    said = chunks(builder.take())
+    seen = [(c["index"], p["text"]) for each in said for c in each.get("candidates", ()) for p in c["content"]["parts"]]
+    assert [each for each in seen if each[1]] == [(0, "a"), (1, "a"), (0, "b"), (1, "b")]
+
+
 def test_late_facts_count_and_usage_may_rise() -> None:
     said = [
         chunk({"text": "x"}, usageMetadata={"promptTokenCount": 55}),
