@@ -259,3 +259,8 @@ def test_statuses_of_http_mean_what_they_mean() -> None:
             assert failure.code == word
             assert failure.headers == {"retry-after": "3"}
     assert "sk-1" not in dialect.decode_error(WireResponse(401, {}, b'{"error":{"message":"key sk-1"}}')).message
+
+
+def test_an_error_may_be_a_plain_text() -> None:
+    failure = dialect.decode_error(WireResponse(500, {"content-type": "application/json"}, b'{"error":"no power"}'))
+    assert failure.message == "no power"

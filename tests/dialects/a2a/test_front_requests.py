@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bridge.dialects.a2a.request import notes_of
-from bridge.dialects.a2a.wire import Version
+from bridge.dialects.a2a.wire import LONGEST_ID, Version
 from bridge.model import (
     Data,
     HistoryMode,
@@ -288,3 +288,8 @@ def test_the_same_over_plain_http() -> None:
     response, said = refusal(body, {}, "/message:send")
     assert (response.status, said["error"]["status"]) == (400, "FAILED_PRECONDITION")
     assert said["error"]["details"][0]["reason"] == "VERSION_NOT_SUPPORTED"
+
+
+def test_ids_have_a_longest_length() -> None:
+    assert read(send(contextId="c" * LONGEST_ID)).thread_id == "c" * LONGEST_ID
+    assert "expected at most 512 characters" in str(refusal(send(contextId="c" * (LONGEST_ID + 1)))[1])

@@ -334,6 +334,13 @@ def test_an_error_message_counts_only_when_nothing_follows() -> None:
         assert told(CREATED, message("m"), piece("m", "before"), error, *nothing_new).failure == failed.failure
 
 
+def test_an_error_message_without_a_status_is_one_by_its_code() -> None:
+    error = {"object": "message", "id": "e", "type": "error", "code": "MODEL_TIMEOUT", "message": "too slow"}
+    failed = told(CREATED, error, DONE)
+    assert failed.failure is not None
+    assert failed.failure.code is ErrorCode.BACKEND_TIMEOUT
+
+
 @pytest.mark.parametrize("error", [{"error": {"code": "X", "message": "bad"}}, {"code": "X", "message": "bad"}])
 def test_a_message_that_failed_keeps_what_it_says(error: dict[str, Any]) -> None:
     whole = [{"type": "text", "text": "Hello"}]

@@ -383,6 +383,13 @@ def test_a_request_survives_the_trip() -> None:
     assert back == request
 
 
+@pytest.mark.parametrize(("kind", "wire"), [("json", "json_object"), ("text", "text")])
+def test_a_format_without_a_schema(kind: str, wire: str) -> None:
+    request = Request([Message("user", [Text("hi")])], response_format=ResponseFormat(kind))
+    sent = json.loads(dialect.encode_request(request, context()).body)
+    assert sent["response_format"] == {"type": wire}
+
+
 TEXT = user(text("x"))
 CALL = {"type": "plugin_call", "content": [{"type": "data", "data": {"name": "f"}}]}
 BAD: list[tuple[Any, str, str]] = [

@@ -119,13 +119,31 @@ def test_files_of_the_user() -> None:
         {"type": "file", "mediaType": "image/png", "filename": "a.png", "url": "data:image/png;base64,AAAA"},
         {"type": "file", "mediaType": "application/pdf", "url": "https://x.example/a.pdf"},
         {"type": "file", "mediaType": "audio/wav", "url": "", "providerReference": {"openai": "file-1"}},
+        {"type": "file", "mediaType": "audio/wav", "url": "https://x.example/a", "providerReference": {"openai": "f"}},
     ]
     request = asked({"messages": [{"role": "user", "parts": parts}]})
     assert request.messages[0].parts == [
         Media(MediaKind.IMAGE, Inline("AAAA"), "image/png", "a.png"),
         Media(MediaKind.FILE, Url("https://x.example/a.pdf"), "application/pdf"),
         Media(MediaKind.AUDIO, FileRef("file-1"), "audio/wav"),
+        Media(MediaKind.AUDIO, Url("https://x.example/a"), "audio/wav"),
     ]
+
+
+def test_data_parts_of_the_user_reach_servers_unchanged() -> None:
+    part = {"type": "data-weather", "id": "d1", "data": {"temp": 21}}
+    assert sent(asked({"messages": [{"role": "user", "parts": [part]}]}))["messages"][0]["parts"] == [part]
+
+
+def test_names_of_people_are_lost_by_name_and_those_of_tools_are_not() -> None:
+    def lost(message: Message) -> list[str]:
+        request = Request([Message("user", [Text("hi")]), message])
+        found = context(BackOptions(), request)
+        dialect.encode_request(request, found)
+        return found.lost.names
+
+    assert "message_name" in lost(Message("user", [Text("hi")], name="Ann"))
+    assert "message_name" not in lost(Message("tool", [ToolResult("c1", [Text("42")], "f")], name="f"))
 
 
 def test_what_no_model_reads_is_left_out_and_named() -> None:
