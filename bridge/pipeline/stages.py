@@ -115,8 +115,8 @@ class WithholdServerTools:
         self._passed = frozenset() if holds_offered else offered
         self._show = show
         self._runs_others = runs_others
-        self._own_last: PartStarted | None = None  # a call that the backend has to run, while nothing follows it
-        self._clients = False  # a call that waits for the client was passed on
+        self._ends_in_own = False  # nothing followed the backend's own calls
+        self._awaits_client = False  # a call of the client's was passed on
         self._asked: list[Interrupted] = []
         self._held: dict[str, list[Event]] = {}
         self._calls: dict[str, str] = {}
@@ -140,14 +140,13 @@ class WithholdServerTools:
     def _one(self, event: Event, out: list[Event]) -> None:
         match event:
             case PartStarted(kind=PartKind.TOOL_CALL) if event.name not in self._passed:
-                if self._runs_others and event.name not in self._offered and not self._clients:
-                    self._own_last = event
+                self._ends_in_own = self._runs_others and event.name not in self._offered
                 self._held[event.part_id] = [event]
                 self._held_of[event.message_id] += 1
                 self._calls[event.call_id or ""] = event.part_id
             case PartStarted():
-                self._own_last = None
-                self._clients = self._clients or event.kind is PartKind.TOOL_CALL
+                self._ends_in_own = False
+                self._awaits_client = self._awaits_client or event.kind is PartKind.TOOL_CALL
                 out.append(event)
             case ArgsDelta() | PartEnded() if event.part_id in self._held:
                 self._held[event.part_id].append(event)
@@ -206,7 +205,7 @@ class WithholdServerTools:
             if self._asked and start.name not in self._offered:
                 waiting.setdefault(start.call_id, []).append(f"{start.name}({_arguments(pieces)})")
             elif finished:
-                if start is self._own_last:
+                if self._ends_in_own and not self._awaits_client:
                     text = _UNASKED.format(f"{start.name}({_arguments(pieces)})")
                     raise BackendError(text, code=ErrorCode.BACKEND_PROTOCOL)
                 out += [start, *pieces]
