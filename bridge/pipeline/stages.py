@@ -108,7 +108,8 @@ class WithholdServerTools:
         runs_others: bool = False,
     ) -> None:
         """`offered` are the client's tools. If `holds_offered`, the backend may run even calls of those itself; if
-        `runs_others`, it runs all others, or asks: an answer that ends with such a call is a failure.
+        `runs_others`, it runs all others, or asks, also where it does not tell results: such a call is dropped, and an
+        answer that ends with it is a failure.
         """
         self._lost = lost
         self._offered = offered
@@ -175,11 +176,15 @@ class WithholdServerTools:
         self._held_of[start.message_id] -= 1
         if not isinstance(held[-1], PartEnded):
             self._unfinished.add(part_id)
-        self._lost.add(Feature.TOOL_RESULT, "tools run by the backend are not shown as calls")
-        if self._show != "drop":
-            self._tell(f"{start.name}({_arguments(held)}) -> {result_text(event.parts)}", start, out)
+        self._hide(start, held, result_text(event.parts), out)
         if not self._held_of[start.message_id] and start.message_id in self._ends:
             out.append(self._ends.pop(start.message_id))
+
+    def _hide(self, start: PartStarted, pieces: Sequence[Event], result: str | None, out: list[Event]) -> None:
+        self._lost.add(Feature.TOOL_RESULT, "tools run by the backend are not shown as calls")
+        if self._show != "drop":
+            told = f"{start.name}({_arguments(pieces)})"
+            self._tell(told if result is None else f"{told} -> {result}", start, out)
 
     def _tell(self, text: str, call: PartStarted, out: list[Event]) -> None:
         """The finished call in a message of its own: the call's may be ended already."""
@@ -196,18 +201,20 @@ class WithholdServerTools:
         ]
 
     def _release(self, out: list[Event], *, finished: bool) -> None:
-        """End the answer: calls without a result become the client's. After a failure they are dropped, and so are
-        those of tools that the client did not offer while the run waits for a person.
+        """End the answer: calls without a result become the client's, unless the backend runs all that were not
+        offered. After a failure they are dropped, and so are the backend's own while the run waits for a person.
         """
         waiting: dict[str | None, list[str]] = {}
         for start, *pieces in self._held.values():
             assert isinstance(start, PartStarted)
             if self._asked and start.name not in self._offered:
                 waiting.setdefault(start.call_id, []).append(f"{start.name}({_arguments(pieces)})")
-            elif finished:
+            elif finished and self._runs_others and start.name not in self._offered:
                 if self._ends_in_own and not self._awaits_client:
                     text = _UNASKED.format(f"{start.name}({_arguments(pieces)})")
                     raise BackendError(text, code=ErrorCode.BACKEND_PROTOCOL)
+                self._hide(start, pieces, None, out)
+            elif finished:
                 out += [start, *pieces]
         self._held.clear()
         self._held_of.clear()
