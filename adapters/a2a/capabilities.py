@@ -63,4 +63,5 @@ CAPABILITIES = Capabilities(
     exact_arguments=False,
     exact_results=False,
     runs_tools=RunsTools.ANY,
+    names_interrupts=False,
 )

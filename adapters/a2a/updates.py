@@ -43,6 +43,7 @@ from bridge.model import (
     Url,
     interrupt_text,
     json_text,
+    question_about,
     result_text,
 )
 from bridge.model import events as ev
@@ -311,9 +312,11 @@ class Updates:
 
     def _asked(self, event: ev.Interrupted) -> list[Wire]:
         text = interrupt_text(event)
-        if event.reason == ev.AWAITS_RESULT and event.call_id in self._calls:
+        if event.call_id in self._calls:
             name, args = self._calls[event.call_id]
-            text = f"The result of this call is needed: {name}({args if isinstance(args, str) else json_text(args)})"
+            call = f"{name}({args if isinstance(args, str) else json_text(args)})"
+            is_awaited = event.reason == ev.AWAITS_RESULT
+            text = f"The result of this call is needed: {call}" if is_awaited else question_about([call], text)
         parts = [part_said({"text": text}, {}, self.version)]
         schema = event.payload.get("responseSchema") if isinstance(event.payload, dict) else None
         if isinstance(schema, dict):

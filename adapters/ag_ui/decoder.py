@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from bridge.codec import Context
@@ -16,7 +17,7 @@ from bridge.dialects.ag_ui.errors import error_in, failure_of
 from bridge.dialects.ag_ui.reports import read_interrupt, read_unnamed, read_usage
 from bridge.dialects.ag_ui.snapshot import answer_from
 from bridge.dialects.ag_ui.streams import Streams
-from bridge.dialects.ag_ui.wire import NAME, OURS, UNNAMED, attached, camel, finish_in, noted
+from bridge.dialects.ag_ui.wire import NAME, OURS, UNNAMED, attached, camel, finish_in, noted, own
 from bridge.model import Custom, FinishReason, Interrupted, Raw, StateChanged, StateOp, StepEnded, StepStarted
 
 _Event = dict[str, Any]
@@ -36,6 +37,7 @@ class AGUIDecoder(JsonDecoder):
         self._snapshot: list[Any] | None = None
         self._finish: FinishReason | None = None
         self._unnamed: list[Interrupted] = []  # told by CUSTOM events; an outcome may tell the same ones with their ids
+        self._told: list[Any] = []  # what these CUSTOM events hold, for clients that listen to them
 
     # -------------------------------------------------------------- frames
 
@@ -58,7 +60,7 @@ class AGUIDecoder(JsonDecoder):
 
     def flush(self) -> None:
         self._streams.settle()
-        self._ask_unnamed()
+        self._ask(self._unnamed)
 
     def _event(self, event: _Event) -> None:
         event = camel(event)
@@ -183,11 +185,16 @@ class AGUIDecoder(JsonDecoder):
             with suppress(ValueError):
                 said = loads(value)
         self._unnamed.append(read_unnamed(value, said, self._context.make_id(UNNAMED)))
+        self._told.append(value)
 
-    def _ask_unnamed(self) -> None:
-        unnamed, self._unnamed = self._unnamed, []
-        for event in unnamed:
-            self.builder.interrupt(event)
+    def _ask(self, questions: list[Interrupted]) -> None:
+        """The first question has the CUSTOM events of all: outcomes do not say which of them tells which question."""
+        told, self._told, self._unnamed = self._told, [], []
+        for question in questions:
+            if told:
+                question = replace(question, extras=noted({**own(question.extras), "told": told}))
+                told = []
+            self.builder.interrupt(question)
 
     # -------------------------------------------------------------- the run
 
@@ -205,10 +212,8 @@ class AGUIDecoder(JsonDecoder):
             answer_from(self._snapshot, self.builder, self._context.request, streams.called, streams.thought)
         named = [e for e in interrupts if isinstance(e, dict)] if isinstance(interrupts, list) else []
         if kind == "interrupt" and named:
-            self._unnamed.clear()
-            for entry in named:
-                self.builder.interrupt(read_interrupt(entry, self._context.make_id("int")))
-        self._ask_unnamed()
+            self._unnamed = [read_interrupt(entry, self._context.make_id("int")) for entry in named]
+        self._ask(self._unnamed)
         reason = finish_in(event) or self._finish
         self.builder.finish(
             FinishReason.CANCELED if kind == "cancelled" else reason,

@@ -19,7 +19,7 @@ from bridge.dialects.ag_ui.options import FrontOptions
 from bridge.dialects.ag_ui.parts import tells_media, write_part
 from bridge.dialects.ag_ui.reasoning import ReasoningWords, words
 from bridge.dialects.ag_ui.wholes import Claims, custom_of, raw_of, state_of
-from bridge.dialects.ag_ui.wire import NAME, OURS, RESULT_ERROR, VERSION, own, speaks_new
+from bridge.dialects.ag_ui.wire import NAME, OURS, RESULT_ERROR, UNNAMED, VERSION, own, speaks_new
 from bridge.model import HistoryMode, Origin, PartKind, as_markdown
 from bridge.model import events as ev
 from bridge.model.events import Event
@@ -318,6 +318,8 @@ class AGUIEncoder:
         self._end.usage = event
 
     def _interrupted(self, event: ev.Interrupted) -> None:
+        for value in own(event.extras).get("told", ()):
+            self._write({"type": "CUSTOM", "name": UNNAMED, "value": value})
         self._end.interrupts.append(event)
 
     def _heartbeat(self, event: ev.Heartbeat) -> None:

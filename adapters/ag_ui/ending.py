@@ -8,7 +8,7 @@ from bridge.codec import Context, Feature
 from bridge.dialects.ag_ui.errors import run_error
 from bridge.dialects.ag_ui.reports import write_interrupt, write_usage
 from bridge.dialects.ag_ui.wholes import Subagents
-from bridge.dialects.ag_ui.wire import NOTED, own
+from bridge.dialects.ag_ui.wire import NOTED, UNNAMED, own
 from bridge.errors import ErrorCode, Failure
 from bridge.model import FinishReason, Interrupted, RunFinished, UsageReported
 
@@ -72,7 +72,9 @@ class Ending:
 
     def _question(self) -> list[_Wire]:
         """Write the open questions of a failed or canceled run, as its end has no place for them."""
-        return [{"type": "CUSTOM", "name": "on_interrupt", "value": write_interrupt(i)} for i in self.interrupts]
+        if any("told" in own(i.extras) for i in self.interrupts):
+            return []  # as the agent told them
+        return [{"type": "CUSTOM", "name": UNNAMED, "value": write_interrupt(i)} for i in self.interrupts]
 
     def _reported(self) -> _Wire:
         usage = write_usage(self.usage, self.model or self._context.model) if self.usage else []

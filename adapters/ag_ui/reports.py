@@ -8,7 +8,7 @@ from typing import Any
 
 from bridge.codec.jsontext import loads
 from bridge.dialects.ag_ui.wire import OURS, UNNAMED, camel, noted, own
-from bridge.model import Interrupted, Resume, UsageReported
+from bridge.model import Interrupted, Resume, UsageReported, interrupt_text
 
 # ------------------------------------------------------------------ usage
 
@@ -90,9 +90,7 @@ def write_interrupt(event: Interrupted) -> dict[str, Any]:
         wire.update(payload)
     elif payload is not None:
         ours["payload"] = payload
-        text = payload.get("message") if isinstance(payload, dict) else payload
-        if isinstance(text, str) and text:
-            wire["message"] = text
+        wire["message"] = interrupt_text(event)
     if ours:
         wire["metadata"] = {**wire.get("metadata", {}), OURS: ours}
     return wire

@@ -10,7 +10,9 @@ from bridge.model import Extras, FinishReason, Request, json_text
 NAME = "ag-ui"
 VERSION = "1.0"
 UNNAMED = "on_interrupt"
-"""Begins the ids of interrupts that came as a CUSTOM event without one, and are answered in `forwardedProps`."""
+"""The name of CUSTOM events that ask without an id, and the beginning of the ids that such questions get. They are
+answered in `forwardedProps`.
+"""
 
 OURS = "dialect-bridge"
 RESULT_ERROR = "isError"

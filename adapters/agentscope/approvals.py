@@ -13,16 +13,23 @@ from bridge.dialects.agentscope.extras import NAME
 from bridge.model import Interrupted, Resume, json_text
 
 
-def approval_data(event: Interrupted) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return `data` of an approval request, and metadata with what has no field in it."""
+def approval_data(event: Interrupted, call: tuple[str, str] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return `data` of an approval request, and metadata with what has no field in it.
+
+    A question without words shows the name and the arguments of the `call` that it is about.
+    """
     payload = event.payload if isinstance(event.payload, dict) else {}
     is_call = isinstance(payload.get("name"), str) and "arguments" in payload
     if is_call and event.reason == "approval" and payload.get("id") == event.interrupt_id:
         return payload, {}
-    arguments = payload["arguments"] if is_call else event.payload
+    name, arguments = event.reason or "interrupt", event.payload
+    if is_call:
+        name, arguments = payload["name"], payload["arguments"]
+    elif not arguments and call is not None:
+        name, arguments = call
     data: dict[str, Any] = {
         "id": event.interrupt_id,
-        "name": payload["name"] if is_call else event.reason or "interrupt",
+        "name": name,
         "arguments": arguments if isinstance(arguments, str) else json_text(arguments),
         "server_label": payload.get("server_label") or "",
     }

@@ -96,6 +96,8 @@ class Encoder:
         self._open_part: _OpenPart | None = None
         self._roles: dict[str, str] = {}
         self._calls: dict[str, tuple[str, str, str]] = {}
+        self._waiting: dict[str, tuple[str, str]] = {}
+        """Name and arguments of the calls without a result."""
         self._truncated_call: WireMessage | None = None
         self._created_at = 0.0
         self._answer_metadata: dict[str, Any] = {}
@@ -296,6 +298,7 @@ class Encoder:
             elif not arguments and event.status is MessageStatus.COMPLETED:
                 arguments = "{}"  # readers parse the arguments as JSON, which an empty string is not
             self._write_call(part.started, arguments, end)
+            self._waiting[part.started.call_id or ""] = part.started.name or "", arguments
         else:
             self._end_text(part, reasoning_metadata(event.signature, event.redacted), end)
             self._add_citations(event.extras)
@@ -313,6 +316,7 @@ class Encoder:
         self._output.complete_content(*content_of(event.part), own(event.part.extras))
 
     def _result(self, event: ev.ToolResulted) -> None:
+        self._waiting.pop(event.call_id, None)
         known = self._calls.get(event.call_id)
         kind, name, owner = known or (self._options.call_type, "", "")
         own_extras = own(event.extras)
@@ -372,7 +376,7 @@ class Encoder:
 
     def _interrupted(self, event: ev.Interrupted) -> None:
         """Write an interrupt as an approval request, for which the web frontend shows confirm and cancel buttons."""
-        data, metadata = self._output.form.place_metadata(*approval_data(event))
+        data, metadata = self._output.form.place_metadata(*approval_data(event, self._waiting.get(event.call_id or "")))
         own_extras = own(event.extras)
         owner = str(own_extras.get("id") or self._context.make_id("msg"))
         self._open_complete_message(owner, "mcp_approval_request", "assistant", own_extras, metadata)

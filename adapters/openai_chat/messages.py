@@ -115,7 +115,7 @@ class MessageReader:
         """The id of the call that a tool message answers. Some clients write it as `id`, others name only the function,
         or nothing: then it is the first open call of that name, else the first open call.
         """
-        if node.get("tool_call_id") is not None or not self._open:
+        if node.get("tool_call_id") not in (None, "") or not self._open:
             return node.need_string("tool_call_id")
         if (known := node.get("id")) in self._open:
             return str(known)

@@ -7,6 +7,7 @@ the API's answer in the notation of their language:
     status_code: 503, model_name: gpt, body: {'message': 'Overloaded', 'type': 'server_error'}
     RateLimitError("Error code: 429 - {'error': ...}")
     429 {"type":"error","error":{"type":"rate_limit_error","message":"..."}}
+    litellm.RateLimitError: AnthropicException - {"type":"error","error":{"message":"..."}}
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ _STATUS = re.compile(
     r"|\b(?:error code|status_code)[:=] ?([45]\d\d)\b",
     re.IGNORECASE,
 )
+_NAMES = {"RateLimitError": 429, "ResourceExhausted": 429, "ServiceUnavailableError": 503, "OverloadedError": 529}
+"""Exceptions whose name is their status."""
+_NAMED = re.compile(rf"(?:\w{{1,40}}\.){{0,4}}({'|'.join(_NAMES)})\b")
 _LITERAL = r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
 _REPR = re.compile(r"[\w.]{1,80}\(" + _LITERAL, re.DOTALL)
 _VALUE = r"""['"]?\s{0,9}[:=]\s{0,9}""" + _LITERAL
@@ -45,12 +49,13 @@ def unwrapped(failure: Failure) -> Failure:
     the backend sent no code, the code and `retry-after` of its 429 or 5xx.
     """
     text = failure.message[:_LONGEST]
+    named = _NAMED.match(text)
     if exception := _REPR.match(text):
         text = _text(exception[1])
     found = _STATUS.search(text)
-    status = int(found[1] or found[2]) if found else 0
+    status = int(found[1] or found[2]) if found else _NAMES[named[1]] if named else 0
     message, begin = _MESSAGE.search(text), _OBJECT.search(text)
-    if not found and (message is None or begin is None or begin.start()):
+    if not status and (message is None or begin is None or begin.start()):
         return failure
     if message and begin:
         words = _text(message[1])

@@ -202,6 +202,9 @@ class StateChanged:
     extras: Extras | None = None
 
 
+APPROVALS: Final = frozenset({"approval", "confirmation", "tool_call"})
+"""Reasons of interrupts that ask for a yes or a no."""
+
 AWAITS_RESULT: Final = "tool_result"
 """The reason of an interrupt that only waits for the result of its call. Clients are shown the call, not a question."""
 

@@ -116,11 +116,13 @@ class Resume:
         if self.decision != "resolved":
             return False
         payload = self.payload
-        if isinstance(payload, str):
-            return payload.strip().rstrip(".!。！").lower() in _YES
         if isinstance(payload, dict):
-            return all(payload.get(key, True) is True for key in ("approve", "approved"))
-        return payload is None or payload is True
+            return all(_is_yes(payload.get(key, True)) for key in ("approve", "approved"))
+        return payload is None or _is_yes(payload)
+
+
+def _is_yes(said: Any) -> bool:
+    return said.strip().rstrip(".!。！").lower() in _YES if isinstance(said, str) else said is True
 
 
 _ROLES = ("system", "developer", "user", "assistant", "tool")

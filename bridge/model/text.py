@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from bridge.model.events import Interrupted
+from bridge.model.events import APPROVALS, Interrupted
 from bridge.model.parts import (
     Data,
     FileRef,
@@ -106,6 +106,8 @@ def interrupt_text(event: Interrupted) -> str:
         if suspended:
             return question_about(calls, json_text(suspended[0]))
         payload = "\n\n".join(calls) or payload
+    if payload in (None, "", {}, []) and event.reason in APPROVALS:
+        return "The agent asks for approval."
     lines = [event.reason] if event.reason else []
     if payload not in (None, "", {}, []):
         lines.append(payload if isinstance(payload, str) else json_text(payload))

@@ -6,6 +6,7 @@ These functions know no store and no run; `bridge.pipeline.memory` uses them.
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
@@ -49,11 +50,11 @@ def mark(message: Message) -> Mark:
 def digest(messages: list[Message]) -> str:
     """Return the SHA-256 of a conversation, in hexadecimal.
 
-    Consecutive answers count as one, and white space in answers does not count, as clients join texts in different
-    ways.
+    Consecutive messages of the user count as one, and so do consecutive answers, whose white space does not count:
+    clients join both in different ways.
     """
     marks: list[Mark] = []
-    for message in messages:
+    for message in _joined(messages):
         new = mark(message)
         if new[0] == "assistant":
             new = (new[0], "".join(new[1].split()), *new[2:])
@@ -62,6 +63,18 @@ def digest(messages: list[Message]) -> str:
             new = ("assistant", last[1] + new[1], last[2] + new[2], last[3] + new[3], new[4])
         marks.append(new)
     return hashlib.sha256(dumps(marks)).hexdigest()
+
+
+def _joined(messages: list[Message]) -> list[Message]:
+    """Return the messages with consecutive ones of the user as one: Gradio sends a photo and its text as two messages
+    first, and as one in later requests.
+    """
+    joined: list[Message] = []
+    for message in messages:
+        if joined and message.role == "user" == joined[-1].role:
+            message = Message("user", [*joined.pop().parts, *message.parts])
+        joined.append(message)
+    return joined
 
 
 def up_to_last_answer(messages: list[Message]) -> list[Message]:
@@ -90,13 +103,22 @@ def continues(stored: list[Message], messages: list[Message], ran: Collection[st
     """Return the index at which `messages` go beyond what is stored; None if they do not continue it.
 
     The backend's own messages are not compared: answers, and results of the calls `ran`. Those that directly follow the
-    known part count as known.
+    known part count as known. One message of the user may repeat several that are stored.
     """
-    position = 0
-    for known in stored:
+    position, left = 0, deque(stored)
+    while left:
         position = _past_answers(messages, position, ran)
-        if position == len(messages) or mark(messages[position]) != mark(known):
+        if position == len(messages):
             return None
+        known, given = left.popleft(), messages[position]
+        while mark(known) != mark(given):
+            if (
+                len(known.parts) >= len(given.parts)
+                or not left
+                or not known.role == given.role == left[0].role == "user"
+            ):
+                return None
+            [known] = _joined([known, left.popleft()])
         position += 1
     return _past_answers(messages, position, ran)
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import orjson
 
 from bridge.errors import ErrorCode, RequestError, shortened
-from bridge.model import Interrupted, Message, Request, Resume, Text, result_text
+from bridge.model import Interrupted, Message, Request, Resume, Text, json_text, result_text
+from bridge.model.events import APPROVALS
 from bridge.model.parts import Extras
 from bridge.pipeline.conversation import results_in
 
@@ -30,8 +32,11 @@ _TYPES: dict[type, frozenset[str]] = {
 }
 """The JSON Schema types of a value, by its class."""
 
-_APPROVALS = frozenset({"approval", "confirmation", "tool_call"})
-"""Reasons of interrupts that ask for a yes or a no."""
+_DECISIONS = {
+    True: frozenset({"approve", "approved", "accept", "accepted", "allow", "allowed", "confirm", "confirmed", "yes"}),
+    False: frozenset({"reject", "rejected", "decline", "declined", "deny", "denied", "refuse", "refused", "no"}),
+}
+"""Words for a yes or a no among the choices of a question."""
 
 
 @dataclass(slots=True)
@@ -135,12 +140,14 @@ def _by_words(asked: list[Interrupted], new: list[Message]) -> Settled:
 
 
 def _is_free(asked: Interrupted) -> bool:
-    """Return whether a person answers this question in words, not by a button, a form or a tool's result."""
+    """Return whether a person answers this question in words, not by a button or a tool's result."""
     payload = asked.payload
     schema = payload.get("responseSchema") if isinstance(payload, dict) else None
-    if isinstance(schema, dict):
-        return "string" in _types(schema) | _types(_needed(schema)[1])
-    if asked.call_id or asked.reason in _APPROVALS:
+    if isinstance(schema, dict) and (schema.keys() - {"type"} or _types(schema) - {"object"}):
+        return not any(
+            "boolean" in _types(each) and "string" not in _types(each) for each in (schema, *_fields(schema).values())
+        )
+    if asked.call_id or asked.reason in APPROVALS:
         return False
     return (
         asked.reason == "input_required"
@@ -188,48 +195,103 @@ def _decisions(answer: Resume, count: int) -> Any:
 
 def _refuses(answer: Resume) -> bool:
     """Return whether a person said no, by a button, rather than left the question."""
-    payload = answer.payload
-    return isinstance(payload, dict) and any(payload.get(key) is False for key in ("approve", "approved"))
+    return _is_decision(answer.payload) and not replace(answer, decision="resolved").agrees
+
+
+def _is_decision(payload: Any) -> bool:
+    """Return whether a payload is that of a button."""
+    return isinstance(payload, dict) and not payload.keys().isdisjoint(("approve", "approved"))
 
 
 def _form(answer: Resume, schema: dict[str, Any]) -> Any:
-    """Return a payload that is not an object, or one of another protocol, as an object of this schema; any other
-    payload unchanged.
+    """Return a payload in the form of this schema, or unchanged if it has that form or none is found.
 
-    A yes or no becomes the one required boolean, a text the one string; the text of a "no" becomes the reason if the
-    schema has one.
+    An object with one required field gets the answer there; the text of a "no" becomes its reason if it has one.
+    """
+    payload, fields = _value_for(answer, schema), _fields(schema)
+    if len(fields) != 1:
+        return payload
+    ((name, field_schema),) = fields.items()
+    if isinstance(payload, dict) and name in payload:
+        value = _value_for(replace(answer, payload=payload[name]), field_schema)
+        return payload if value is payload[name] else {**payload, name: value}
+    value = _value_for(answer, field_schema)
+    if not _takes(field_schema, value):
+        return payload
+    words = answer.payload.get("reason") if isinstance(answer.payload, dict) else answer.payload
+    has_reason = value is False and isinstance(words, str) and "reason" in schema["properties"]
+    return {name: value, **({"reason": words} if has_reason else {})}
+
+
+def _value_for(answer: Resume, schema: dict[str, Any]) -> Any:
+    """Return the value of this schema that an answer means: a choice, what a text holds as JSON, a yes or no.
+
+    It is the payload itself if that fits, or nothing else does.
     """
     payload, types = answer.payload, _types(schema)
-    if "boolean" in types and _TYPES[type(payload)].isdisjoint(types):
+    if choices := _choices(schema):
+        return _chosen(answer, choices)
+    if isinstance(payload, str) and types and "string" not in types:
+        value = _value(payload)
+        if _takes(schema, value):
+            return value
+    if "boolean" in types and not _takes(schema, payload):
         return answer.agrees
-    name, field_schema = _needed(schema)
-    if not name or (isinstance(payload, dict) and name in payload):
-        return payload
-    types = _types(field_schema)
-    if "string" in types and isinstance(payload, str):
-        return {name: payload}
-    if "boolean" in types:
-        words = payload.get("reason") if isinstance(payload, dict) else payload
-        has_reason = isinstance(words, str) and "reason" in schema["properties"] and not answer.agrees
-        return {name: answer.agrees, **({"reason": words} if has_reason else {})}
-    return payload
+    is_number = isinstance(payload, (int, float)) and not isinstance(payload, bool)
+    return json_text(payload) if types == {"string"} and is_number else payload
 
 
-def _needed(schema: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the one field that an answer needs, and its schema: the required one, or the only one; else "" and {}."""
-    fields, needed = schema.get("properties"), schema.get("required")
-    if isinstance(fields, dict):
-        names = needed if isinstance(needed, list) and needed else list(fields)
-        if len(names) == 1 and isinstance(names[0], str) and isinstance(fields.get(names[0]), dict):
-            return names[0], fields[names[0]]
-    return "", {}
+def _chosen(answer: Resume, choices: list[Any]) -> Any:
+    """Return the choice that an answer names, or the one that says yes or no as it does; else its payload."""
+    payload = answer.payload
+    named = [c for c in choices if isinstance(payload, str) and str(c).lower() == payload.strip().rstrip(".!").lower()]
+    decides = isinstance(payload, (str, bool)) or _is_decision(payload)
+    meant = [c for c in choices if decides and isinstance(c, str) and c.lower() in _DECISIONS[answer.agrees]]
+    found = named or meant
+    return found[0] if len(found) == 1 else payload
+
+
+def _takes(schema: dict[str, Any], value: Any) -> bool:
+    choices = _choices(schema)
+    return value in choices if choices else not _TYPES[type(value)].isdisjoint(_types(schema))
+
+
+def _fields(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the fields that an answer needs, with their schemas: the required ones, or all."""
+    fields, needed, shared = schema.get("properties"), schema.get("required"), schema.get("$defs")
+    if not isinstance(fields, dict):
+        return {}
+    out = {}
+    for name in needed if isinstance(needed, list) and needed else fields:
+        found = fields.get(name) if isinstance(name, str) else None
+        if isinstance(found, dict):
+            # Pydantic writes an enumeration apart.
+            path = str(found.get("$ref", "")).removeprefix("#/$defs/")
+            apart = shared.get(path) if isinstance(shared, dict) else None
+            out[str(name)] = apart if isinstance(apart, dict) else found
+    return out
+
+
+def _kinds(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a schema and its alternatives: Pydantic writes an optional text as `anyOf` a text and null."""
+    alternatives = [*_list(schema.get("anyOf")), *_list(schema.get("oneOf"))]
+    return [schema, *(each for each in alternatives if isinstance(each, dict))]
 
 
 def _types(schema: dict[str, Any]) -> frozenset[str]:
-    """Return the types that a JSON Schema takes; it may name one or several."""
-    found = schema.get("type")
-    names = found if isinstance(found, list) else [found]
+    """Return the types that a JSON Schema takes."""
+    found = [kind.get("type") for kind in _kinds(schema)]
+    names = chain.from_iterable(each if isinstance(each, list) else [each] for each in found)
     return frozenset(name for name in names if isinstance(name, str))
+
+
+def _choices(schema: dict[str, Any]) -> list[Any]:
+    """Return the only values that a JSON Schema takes, where it lists them."""
+    return [choice for kind in _kinds(schema) for choice in _list(kind.get("enum"))]
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _is_text(message: Message) -> bool:

@@ -241,6 +241,12 @@ class Expand(Turn):
     async def _find(self, run_id: str) -> tuple[list[Message], list[Message]]:
         """Return the stored conversation and what is new."""
         await self._enter(self.request.thread_id or run_id)
+        if self._conversation.dropped:
+            log.warning(
+                "run %s: the backend does not get the oldest %d messages of this conversation, which are deleted "
+                "(stores.max_conversation, stores.max_messages)",
+                run_id, self._conversation.dropped,
+            )  # fmt: skip
         stored, messages = self._conversation.messages, self.request.messages
         if self.request.history is not HistoryMode.LAST:
             return stored, unknown(stored, messages)

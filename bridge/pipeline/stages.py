@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from bridge.codec import CallSignatures, Capabilities, Feature, Losses, RunsTools, Support
 from bridge.codec.caching import marks_in
-from bridge.errors import ConfigError
+from bridge.errors import BackendError, ConfigError, ErrorCode
 from bridge.model import (
     ArgsDelta,
     Event,
@@ -84,6 +84,12 @@ class ShowAwaitedCalls:
         ]
 
 
+_UNASKED = (
+    "The agent's run ended with {}, a call of its own, without a result and without a question. "
+    "It may wait for an approval that its adapter does not report."
+)
+
+
 class WithholdServerTools:
     """Keeps tool calls that the backend runs itself away from clients that would run them again.
 
@@ -93,13 +99,25 @@ class WithholdServerTools:
     """
 
     def __init__(
-        self, lost: Losses, offered: frozenset[str], show: str = "drop", *, holds_offered: bool = False
+        self,
+        lost: Losses,
+        offered: frozenset[str],
+        show: str = "drop",
+        *,
+        holds_offered: bool = False,
+        runs_others: bool = False,
     ) -> None:
-        """`offered` are the client's tools. If `holds_offered`, the backend may run even calls of those itself."""
+        """`offered` are the client's tools. If `holds_offered`, the backend may run even calls of those itself; if
+        `runs_others`, it runs all others, or asks, also where it does not tell results: such a call is dropped, and an
+        answer that ends with it is a failure.
+        """
         self._lost = lost
         self._offered = offered
         self._passed = frozenset() if holds_offered else offered
         self._show = show
+        self._runs_others = runs_others
+        self._ends_in_own = False  # nothing followed the backend's own calls
+        self._awaits_client = False  # a call of the client's was passed on
         self._asked: list[Interrupted] = []
         self._held: dict[str, list[Event]] = {}
         self._calls: dict[str, str] = {}
@@ -123,9 +141,14 @@ class WithholdServerTools:
     def _one(self, event: Event, out: list[Event]) -> None:
         match event:
             case PartStarted(kind=PartKind.TOOL_CALL) if event.name not in self._passed:
+                self._ends_in_own = self._runs_others and event.name not in self._offered
                 self._held[event.part_id] = [event]
                 self._held_of[event.message_id] += 1
                 self._calls[event.call_id or ""] = event.part_id
+            case PartStarted():
+                self._ends_in_own = False
+                self._awaits_client = self._awaits_client or event.kind is PartKind.TOOL_CALL
+                out.append(event)
             case ArgsDelta() | PartEnded() if event.part_id in self._held:
                 self._held[event.part_id].append(event)
             case ArgsDelta() | PartEnded() if event.part_id in self._unfinished:
@@ -153,12 +176,15 @@ class WithholdServerTools:
         self._held_of[start.message_id] -= 1
         if not isinstance(held[-1], PartEnded):
             self._unfinished.add(part_id)
-        self._lost.add(Feature.TOOL_RESULT, "tools run by the backend are not shown as calls")
-        if self._show != "drop":
-            arguments = "".join(e.text for e in held if isinstance(e, ArgsDelta))
-            self._tell(f"{start.name}({arguments}) -> {result_text(event.parts)}", start, out)
+        self._hide(start, held, result_text(event.parts), out)
         if not self._held_of[start.message_id] and start.message_id in self._ends:
             out.append(self._ends.pop(start.message_id))
+
+    def _hide(self, start: PartStarted, pieces: Sequence[Event], result: str | None, out: list[Event]) -> None:
+        self._lost.add(Feature.TOOL_RESULT, "tools run by the backend are not shown as calls")
+        if self._show != "drop":
+            told = f"{start.name}({_arguments(pieces)})"
+            self._tell(told if result is None else f"{told} -> {result}", start, out)
 
     def _tell(self, text: str, call: PartStarted, out: list[Event]) -> None:
         """The finished call in a message of its own: the call's may be ended already."""
@@ -175,15 +201,19 @@ class WithholdServerTools:
         ]
 
     def _release(self, out: list[Event], *, finished: bool) -> None:
-        """End the answer: calls without a result become the client's. After a failure they are dropped, and so are
-        those of tools that the client did not offer while the run waits for a person.
+        """End the answer: calls without a result become the client's, unless the backend runs all that were not
+        offered. After a failure they are dropped, and so are the backend's own while the run waits for a person.
         """
         waiting: dict[str | None, list[str]] = {}
         for start, *pieces in self._held.values():
             assert isinstance(start, PartStarted)
             if self._asked and start.name not in self._offered:
-                arguments = "".join(e.text for e in pieces if isinstance(e, ArgsDelta))
-                waiting.setdefault(start.call_id, []).append(f"{start.name}({arguments})")
+                waiting.setdefault(start.call_id, []).append(f"{start.name}({_arguments(pieces)})")
+            elif finished and self._runs_others and start.name not in self._offered:
+                if self._ends_in_own and not self._awaits_client:
+                    text = _UNASKED.format(f"{start.name}({_arguments(pieces)})")
+                    raise BackendError(text, code=ErrorCode.BACKEND_PROTOCOL)
+                self._hide(start, pieces, None, out)
             elif finished:
                 out += [start, *pieces]
         self._held.clear()
@@ -204,13 +234,22 @@ class WithholdServerTools:
         ]
 
 
+def _arguments(call: Sequence[Event]) -> str:
+    return "".join(e.text for e in call if isinstance(e, ArgsDelta))
+
+
 def withhold_server_tools(context: StageContext) -> Stage | None:
     """The stage, for fronts whose clients run what they see over backends that may have run it already."""
     if not context.front.client_runs_calls or context.back.runs_tools is RunsTools.NEVER:
         return None
     offered = frozenset(t.name for t in context.request.tools or ())
     show = getattr(context.options, "server_tools", "drop")
-    return WithholdServerTools(context.lost, offered, show, holds_offered=context.back.runs_tools is RunsTools.ANY)
+    runs, asks = context.back.runs_tools, context.back.answer(Feature.INTERRUPT) is Support.EXACT
+    # Without its request, as in `translate`, an answer does not show which tools were offered.
+    runs_others = runs is RunsTools.UNLISTED and asks and bool(context.request.messages)
+    return WithholdServerTools(
+        context.lost, offered, show, holds_offered=runs is RunsTools.ANY, runs_others=runs_others
+    )
 
 
 def _context_as_system(request: Request) -> Request:

@@ -108,6 +108,7 @@ class RouteOperations:
         requested = http.match_info.get("id")
         if requested is None:
             return response_of(dialect.encode_models(listed))
+        requested = requested.removesuffix("/")  # as after any other path
         for info in listed:
             if info.id == requested:
                 return response_of(dialect.encode_model(info))

@@ -63,7 +63,7 @@ class Bounds:
     """
 
     messages: int = 10_000
-    size: int = 16 * 2**20
+    size: int = 64 * 2**20
     conversations: int = 10_000
     """Maximum per owner; beyond it, those unused for longest are deleted, up to one percent late."""
 

@@ -7,6 +7,7 @@ return what has arrived, up to a limit, since waking up per line or per HTTP chu
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 import re
 import time
@@ -61,6 +62,8 @@ log = logging.getLogger("bridge.http")
 
 USER_AGENT = "dialect-bridge"
 MAX_ERROR_BODY = 1024 * 1024
+LARGE_BODY = 1024 * 1024
+"""Bytes: aiohttp warns of a larger body in one piece."""
 _LAST_WORDS = 1.0
 """Seconds that chores have to end when the backend is closed."""
 _STOP_SECONDS = 2.0
@@ -351,7 +354,7 @@ class HttpBackend(ConfiguredBackend):
                     wire.method,
                     address,
                     params=wire.query or None,
-                    data=wire.body or None,
+                    data=(io.BytesIO(wire.body) if len(wire.body) > LARGE_BODY else wire.body) or None,
                     headers=wire.headers,
                     allow_redirects=False,
                 )

@@ -74,6 +74,21 @@ async def test_what_agents_ask(agent: tuple[str, Server], front: str, tmp_path: 
         assert (seen.error, seen.text) == (None, "You said: hello")
 
 
+@pytest.mark.parametrize("front", [front for front, kind in PEOPLE.items() if not kind.knows_interrupts])
+async def test_an_approval_that_is_not_reported(agent: tuple[str, Server], front: str, tmp_path: Path) -> None:
+    """Mastra's `requireApproval`: a call, then the end of the run."""
+    kind, running = agent
+    if not kind.startswith("mastra"):
+        return
+    backend = SimpleNamespace(dialect="ag-ui", url=f"{running.url}/agent", options={})
+    async with serving(routes(backend, history=f"sqlite:///{tmp_path}/talks.db")) as base:
+        person = PEOPLE[front](base, uuid.uuid4().hex)
+        seen = await person.say("wipe")
+        assert (seen.calls, "wipe({}), a call of its own" in (seen.error or "")) == ([], True)
+        seen = await person.say("hello")
+        assert (seen.error, seen.text) == (None, "You said: hello")
+
+
 async def test_the_error_of_a_model(agent: tuple[str, Server]) -> None:
     kind, running = agent
     if kind != "ag2":

@@ -404,3 +404,32 @@ async def test_an_agent_that_remembers_is_told_the_context_when_it_changed(tmp_p
                 sent.append([text for _, text in scope_sent(backend)])
                 talk.append({"id": f"a{number}", "role": "assistant", "content": "ok"})
         assert sent == [["city: Paris", "q0"], ["q1"], ["city: Rome", "q2"], ["q3"], ["q4"]]
+
+
+PHOTO = "data:image/jpeg;base64," + "A" * 4_800_000
+"""A photo of 3.6 MB, as phones make them."""
+
+
+async def test_a_talk_with_several_photos_is_kept_whole(tmp_path: Path) -> None:
+    message = {"type": "message", "role": "user", "content": [{"type": "image", "image_url": PHOTO}]}
+    async with fake_backend() as backend, serving(setup("openai-chat", backend, tmp_path)) as base:
+        backend.streams(*chat_stream({"content": "Seen."}))
+        for turn in range(1, 6):
+            reply = await post(f"{base}/scope/process", {"input": [message], "session_id": "s-1"})
+            assert (reply.status, b'"failed"' in reply.body) == (200, False)
+            photos = [m for m in backend.seen[-1].json["messages"] if m["role"] == "user"]
+            assert len(photos) == turn
+
+
+async def test_turns_that_were_deleted_are_named_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with fake_backend() as backend:
+        config = setup("openai-chat", backend, tmp_path)
+        config["stores"]["max_messages"] = 2
+        async with serving(config) as base:
+            backend.streams(*chat_stream({"content": "Yes."}))
+            for text in ("one", "two"):
+                await agentscope_client(base, [user(text)])
+                assert "deleted" not in caplog.text
+            await agentscope_client(base, [user("three")])
+    assert [text for _, text in chat_sent(backend)] == ["two", "Yes.", "three"]
+    assert "the backend does not get the oldest 2 messages" in caplog.text

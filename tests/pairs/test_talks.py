@@ -458,3 +458,14 @@ async def test_a_talk_in_which_server_tools_are_told_stays_one_thread(show: str,
             await person.say("Paris?")
             await person.say("Thanks")
     assert agent.heard[0].thread == agent.heard[1].thread
+
+
+@pytest.mark.parametrize("front", [p for p in PEOPLE if not PEOPLE[p].knows_interrupts])
+async def test_a_call_that_waits_without_a_question_is_an_error(front: str, tmp_path: Path) -> None:
+    """As Mastra's `requireApproval` ends a run behind AG-UI; the client can talk on."""
+    async with meeting(front, "ag-ui", tmp_path) as (person, agent):
+        script(agent, [Use("c1", "wipe", '{"path":"/"}')], [Say("hello")])
+        seen = await person.say("wipe")
+        assert (seen.calls, 'wipe({"path":"/"}), a call of its own' in (seen.error or "")) == ([], True)
+        seen = await person.say("and now?")
+        assert (seen.error, seen.text) == (None, "hello")

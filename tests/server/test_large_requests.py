@@ -9,7 +9,7 @@ import pytest
 
 from bridge.codec import registry
 from bridge.model import Request
-from tests.server.harness import post, serving
+from tests.server.harness import fake_backend, post, serving
 
 LARGE = 400_000
 CONFIG = {
@@ -41,3 +41,17 @@ async def test_a_large_request_that_is_wrong_is_refused_as_a_small_one() -> None
             body = {"model": "m", "messages": [{"role": "nobody", "content": "x" * size}]}
             reply = await post(f"{base}/v1/chat/completions", body)
             assert (reply.status, reply.json["error"]["param"]) == (400, "messages[0].role")
+
+
+async def test_a_large_request_reaches_the_backend_whole() -> None:
+    """Without a warning of aiohttp, which is an error here."""
+    photo = "A" * 3_000_000
+    async with fake_backend() as backend:
+        backend.streams(b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n', b"data: [DONE]\n\n")
+        config = {**CONFIG, "backends": {"it": {"dialect": "openai-chat", "url": f"{backend.url}/v1"}}}
+        async with serving(config) as base:
+            parts = [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{photo}"}}]
+            body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": parts}]}
+            reply = await post(f"{base}/v1/chat/completions", body)
+        assert (reply.status, b'"error"' in reply.body) == (200, False)
+        assert backend.seen[0].json["messages"][0]["content"] == parts

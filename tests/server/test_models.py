@@ -55,6 +55,7 @@ async def test_what_backends_of_several_kinds_tell() -> None:
         assert (small["architecture"]["input_modalities"], small["supported_parameters"]) == (["text"], ["tools"])
         assert local == {"id": "local", "object": "model", "created": 0, "owned_by": "vllm", "context_length": 4096}
         assert plain == {"id": "plain", "object": "model", "created": 0, "owned_by": "unknown"}
+        assert (await ask("GET", f"{base}/chat/models/vendor/big/")).json == big
         async with openai.AsyncOpenAI(base_url=f"{base}/chat", api_key="x") as sdk:
             assert (await sdk.models.retrieve("vendor/big")).model_extra["name"] == "Vendor: Big"  # type: ignore[index]
 

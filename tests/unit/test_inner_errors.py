@@ -72,6 +72,13 @@ def test_an_overload_of_the_anthropic_sdk() -> None:
         ("{'error': {'message': 'Broken.'}}", ErrorCode.BACKEND_ERROR, "Broken.", {}),
         ("429 Too many requests, try again in 500ms", ErrorCode.RATE_LIMITED,
          "Too many requests, try again in 500ms", {"retry-after": "1"}),
+        ('litellm.RateLimitError: AnthropicException - {"type":"error","error":{"type":"x","message":"Wait a bit."}}',
+         ErrorCode.RATE_LIMITED, "Wait a bit.", {}),
+        ("litellm.ServiceUnavailableError: OpenAIException - 503 Service Unavailable",
+         ErrorCode.OVERLOADED, "litellm.ServiceUnavailableError: OpenAIException - 503 Service Unavailable", {}),
+        ("RateLimitError('Slow down')", ErrorCode.RATE_LIMITED, "Slow down", {}),
+        ("openai.RateLimitError", ErrorCode.RATE_LIMITED, "openai.RateLimitError", {}),
+        ("RateLimitError: Error code: 503 - {'message': 'Busy'}", ErrorCode.OVERLOADED, "Busy", {}),
     ],
 )  # fmt: skip
 def test_other_notations(text: str, code: ErrorCode, message: str, headers: dict[str, str]) -> None:
@@ -87,6 +94,8 @@ def test_other_notations(text: str, code: ErrorCode, message: str, headers: dict
         "The field 'message': 'x' is missing",
         "Expected {'a': 1}",
         "Tried 500 times",
+        "The RateLimitError of yesterday",
+        "RateLimitErrors",
     ],
 )
 def test_other_texts_stay(text: str) -> None:

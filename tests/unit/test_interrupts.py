@@ -32,6 +32,7 @@ def result(call_id: str, text: str) -> Message:
         (ASKED, "Go on?"),
         (Interrupted("i", "r", {"question": "Which?", "more": 1}), "Which?"),
         (Interrupted("i", "r", "In words"), "In words"),
+        (CALL, "The agent asks for approval."),
         (Interrupted("i", "r", {"message": " ", "a": 1}), 'r: {"message":" ","a":1}'),
         (Interrupted("i", "approval", {"name": "wipe", "arguments": '{"a":1}'}), 'approval: wipe({"a":1})'),
         (Interrupted("i", "approval", {"name": "wipe", "arguments": {"a": 1}}), 'approval: wipe({"a":1})'),
@@ -80,6 +81,8 @@ def test_how_a_question_is_told(event: Interrupted, text: str) -> None:
         ({}, True),
         ({"approved": False}, False),
         ({"approve": "no"}, False),
+        ({"approved": "Yes"}, True),
+        ({"approve": 1}, False),
         ("yes", True),
         (" OK! ", True),
         ("同意。", True),
@@ -169,7 +172,10 @@ CHOICE = {"type": "object", "properties": {"city": {"type": "string"}, "zip": {"
         ({**APPROVAL, "required": ["approved", "reason"]}, "yes", "yes"),
         (APPROVAL, "yes", "yes"),
         ({**CHOICE, "required": ["city"]}, "Paris", {"city": "Paris"}),
-        ({**CHOICE, "required": ["city"]}, 3, 3),
+        ({**CHOICE, "required": ["city"]}, 3, {"city": "3"}),
+        ({**CHOICE, "required": ["city"]}, [3], [3]),
+        ({**APPROVAL, "required": ["approved"]}, {"approved": "yes"}, {"approved": True}),
+        ({**APPROVAL, "required": ["approved"]}, {"approved": "not yet"}, {"approved": False}),
         ({**CHOICE, "required": ["country"]}, "Paris", "Paris"),
         ({"type": "boolean"}, "yes", True),
         ({"type": "boolean"}, "no", False),
@@ -244,6 +250,55 @@ def test_a_schema_may_take_several_types(schema: dict[str, Any], said: Any, sent
     assert settled.resume == [Resume("i", "resolved", sent)]
 
 
+OPTIONAL = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+COLOURS = {"type": "string", "enum": ["red", "Blue"]}
+DECISION = {"enum": ["approve", "reject", "edit"], "type": "string"}
+BUTTON = {"approve": True, "id": "i"}
+FORM = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}}
+
+
+def needed(field_schema: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"answer": field_schema}, "required": ["answer"], **more}
+
+
+@pytest.mark.parametrize(
+    ("schema", "said", "sent"),
+    [
+        ({"type": ["integer", "null"]}, "7", 7),
+        ({"type": "integer"}, "seven", "seven"),
+        ({"type": "integer"}, "7.5", "7.5"),
+        ({"type": "string"}, "7", "7"),
+        (needed({"type": "number"}), "3.5", {"answer": 3.5}),
+        (needed({"type": "number"}), "much", "much"),
+        (needed({"type": "array"}), '["a"]', {"answer": ["a"]}),
+        (needed(OPTIONAL), "Rome", {"answer": "Rome"}),
+        (OPTIONAL, "Rome", "Rome"),
+        ({"type": "boolean"}, "false", False),
+        (needed(COLOURS), "blue.", {"answer": "Blue"}),
+        (needed(COLOURS), "green", "green"),
+        ({"enum": [1, 2]}, "2", 2),
+        (DECISION, "yes", "approve"),
+        (DECISION, "no, thanks", "reject"),
+        (DECISION, "Edit", "edit"),
+        (needed(DECISION), BUTTON, {"answer": "approve"}),
+        (needed(DECISION), {**BUTTON, "approve": False}, {"answer": "reject"}),
+        (needed(DECISION), {"answer": "edit", "more": 1}, {"answer": "edit", "more": 1}),
+        (needed({"$ref": "#/$defs/D"}, **{"$defs": {"D": DECISION}}), "yes", {"answer": "approve"}),
+        (needed({"anyOf": [DECISION, {"type": "null"}]}), "ok", {"answer": "approve"}),
+        (needed({"$ref": "#/$defs/E"}), "yes", "yes"),
+        (FORM, '{"name":"Bo","age":7}', {"name": "Bo", "age": 7}),
+        (FORM, "Bo, 7", "Bo, 7"),
+    ],
+)
+def test_what_a_person_says_in_the_form_of_the_schema(schema: dict[str, Any], said: Any, sent: Any) -> None:
+    asked = Interrupted("i", "input", {"message": "?", "responseSchema": schema}, "call_1")
+    settled = settle([asked], Request([], resume=[Resume("i", "resolved", said)]), [], native=True)
+    assert settled.resume == [Resume("i", "resolved", sent)]
+    if isinstance(said, str) and schema != {"type": "boolean"}:
+        settled = settle([asked], Request([]), [user(said)], native=True)
+        assert settled.resume == [Resume("i", "resolved", sent)], "typed, where there are buttons"
+
+
 def test_a_schema_with_one_field_needs_that_field() -> None:
     asked = Interrupted(
         "i", "mastra:tool_suspend", {"responseSchema": {"properties": {"approved": {"type": "boolean"}}}}
@@ -279,6 +334,8 @@ def test_a_result_of_another_call_leaves_the_question_about_a_call_open() -> Non
         (Interrupted("i", "approval", {"name": "wipe", "arguments": "{}"}), False),
         (Interrupted("i", "hitl", {"message": "Sure?", "responseSchema": {"type": "boolean"}}), False),
         (Interrupted("i", "tool_call", {"message": "Which?"}, "call_1"), False),
+        (Interrupted("i", "tool_call", {"responseSchema": {"type": "object"}}, "call_1"), False),
+        (Interrupted("i", "tool_call", {"responseSchema": APPROVAL}, "call_1"), False),
         (Interrupted("i", None, {"steps": []}), False),
     ],
 )

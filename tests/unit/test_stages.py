@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Losses, RunsTools, entries
-from bridge.errors import ConfigError, ErrorCode, Failure
+from bridge.errors import BackendError, ConfigError, ErrorCode, Failure
 from bridge.model import (
     ArgsDelta,
     Event,
@@ -119,6 +119,28 @@ class TestWithhold:
             END,
             STOP,
         ]
+
+    @pytest.mark.parametrize(
+        ("between", "fails"),
+        [
+            ([], True),
+            (TEXT, False),
+            (call("2", "m", "mine"), False),
+            ([*call("2", "m", "mine"), *call("3", "m", "g")], False),
+            ([*call("2", "m", "g"), ToolResulted("call-2", [Text("x")])], True),
+        ],
+    )
+    def test_an_answer_that_ends_with_a_call_that_nobody_runs_fails(self, between: list[Event], fails: bool) -> None:
+        stage = WithholdServerTools(Losses(), frozenset({"mine"}), runs_others=True)
+        stage([HEAD, MESSAGE, *call("1", "m", "f"), *between, END])
+        if not fails:
+            ended = stage([CALLS])
+            assert ended[-1] == CALLS
+            assert not any(isinstance(event, PartStarted) for event in ended), "the backend's own calls are not shown"
+            return
+        with pytest.raises(BackendError, match=r'ended with f\({"a":1}\), a call of its own') as caught:
+            stage([STOP])
+        assert caught.value.failure.code is ErrorCode.BACKEND_PROTOCOL
 
     def test_a_call_without_a_result_is_the_clients(self) -> None:
         losses = Losses()

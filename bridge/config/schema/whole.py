@@ -60,7 +60,7 @@ class Stores(Section):
         description="maximum number of messages of one conversation; the oldest turns are deleted beyond it",
     )
     max_conversation: Size = Field(
-        default=16 * 2**20,
+        default=64 * 2**20,
         description="maximum size of one conversation in bytes; the oldest turns are deleted beyond it",
     )
     retention: Retention = Field(default_factory=Retention, description="retention times")

@@ -204,7 +204,7 @@ def test_a_call_that_waits_is_told_to_clients_of_google_adk() -> None:
     builder.end()
     events = builder.take()
     plain = told(events)[-1]["statusUpdate"]["status"]["message"]["parts"]
-    assert plain == [{"text": "Approve?"}]
+    assert plain == [{"text": 'approve({"amount":5})\n\nApprove?'}]
     adk = told(events, read(send(), {**NEW, "a2a-extensions": ADK}))[-1]["statusUpdate"]["status"]["message"]["parts"]
     assert adk[1] == {
         "data": {"id": "c1", "name": "approve", "args": {"amount": 5}},

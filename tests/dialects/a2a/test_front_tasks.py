@@ -14,6 +14,7 @@ import pytest
 from bridge.errors import ErrorCode, Failure
 from bridge.framing.sse import Splitter
 from bridge.model import Text, as_text
+from tests.pairs.agents import Agent, Ask, Kit, Say, Scope
 from tests.server.harness import Exchange, ask, fake_backend, serving
 
 from .front import DEMO, NEW, artifacts, call, message, route, rpc, say, send, states, stores, stream
@@ -61,6 +62,26 @@ async def test_the_stream_and_the_stored_task_agree(durable: str) -> None:
     assert task["status"] == said[-1]["statusUpdate"]["status"]
     text = "".join(part["text"] for update in artifacts(said) for part in update["artifact"]["parts"])
     assert [part["text"] for each in task["artifacts"] for part in each["parts"]] == [text]
+
+
+@pytest.mark.parametrize("kind", [Scope, Kit])
+@pytest.mark.parametrize("durable", [True, False])
+async def test_an_answer_reaches_an_agent_that_keeps_its_conversations(
+    kind: type[Agent], durable: bool, tmp_path: Path
+) -> None:
+    """The agent gets the id of its question, which the client's message does not name."""
+    async with fake_backend() as backend:
+        agent = kind(backend)
+        asked = Ask("q-1", {"name": "transfer", "arguments": "{}"})
+        agent.brain = lambda heard: [Say("Sent.")] if heard.resumed else [asked]
+        it = {"dialect": agent.dialect, "url": agent.url, "options": agent.options}
+        config = {"backends": {"it": it}, "routes": [{**route(durable=durable), "backend": "it"}], **stores(tmp_path)}
+        async with serving(config) as base:
+            task = await say(f"{base}/a2a", "Send it")
+            assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+            done = await say(f"{base}/a2a", "yes", taskId=task["id"], contextId=task["contextId"])
+    assert done["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert (agent.heard[1].resumed, agent.heard[1].refused) == ("q-1", False)
 
 
 async def test_a_question_and_its_answer_are_one_task(durable: str) -> None:

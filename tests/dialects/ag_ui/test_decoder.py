@@ -346,7 +346,8 @@ def test_usage_that_a_client_would_refuse_is_mended() -> None:
 
 def test_interrupts_of_ag_kit() -> None:
     answer = heard({"type": "CUSTOM", "name": "on_interrupt", "value": '{"ask": "Sure?"}'})
-    assert answer.interrupts == [Interrupted("on_interrupt_run1", None, {"ask": "Sure?"})]
+    told = {"ag-ui": {"told": ['{"ask": "Sure?"}']}}
+    assert answer.interrupts == [Interrupted("on_interrupt_run1", None, {"ask": "Sure?"}, extras=told)]
     assert answer.reason is FinishReason.INTERRUPTED
     assert heard({"type": "CUSTOM", "name": "on_interrupt", "value": "no json"}).interrupts[0].payload == "no json"
 

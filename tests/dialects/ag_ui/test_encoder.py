@@ -416,12 +416,27 @@ def test_interrupts_come_back(payload: Any, reason: str | None) -> None:
     assert answer.reason is FinishReason.INTERRUPTED
 
 
+@pytest.mark.parametrize(
+    ("asks", "message"),
+    [
+        (Interrupted("i", "approval", {"name": "wipe", "arguments": "{}"}), "approval: wipe({})"),
+        (Interrupted("i", None, {"question": "Sure?", "steps": [1]}), "Sure?"),
+        (Interrupted("i", None, "Sure?"), "Sure?"),
+    ],
+)
+def test_a_question_of_another_protocol_has_a_message(asks: Interrupted, message: str) -> None:
+    """It is what clients show."""
+    end = said(build(lambda builder: builder.interrupt(asks)))[-1]
+    assert end["outcome"]["interrupts"][0]["message"] == message
+
+
 def test_an_interrupt_of_a_run_that_failed() -> None:
     def tell(builder: Any) -> None:
         builder.interrupt(Interrupted("i1", "approval", {"x": 1}))
         builder.fail(Failure(ErrorCode.INTERNAL, "It broke."))
 
-    assert again(build(tell)).interrupts == [Interrupted("i1", "approval", {"x": 1})]
+    (asked,) = again(build(tell)).interrupts
+    assert replace(asked, extras=None) == Interrupted("i1", "approval", {"x": 1})
     check_order(said(build(tell), old_client()))
 
 

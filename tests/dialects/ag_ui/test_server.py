@@ -105,6 +105,29 @@ async def test_a_langgraph_agent_asks_a_chat_client(tmp_path: Path) -> None:
         assert second.json["threadId"] == first.json["threadId"]
 
 
+@pytest.mark.parametrize("ending", ["RUN_FINISHED", "outcome", "RUN_ERROR"])
+async def test_a_client_that_listens_for_the_event_of_langgraph_gets_it(ending: str) -> None:
+    """CopilotKit's `useLangGraphInterrupt` reads this event and answers in `forwardedProps`."""
+    end: dict[str, Any] = {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}
+    if ending == "outcome":
+        end["outcome"] = {"type": "interrupt", "interrupts": [{"id": n, "reason": "hitl"} for n in ("i1", "i2")]}
+    elif ending == "RUN_ERROR":
+        end = {"type": ending, "message": "It broke."}
+    sent = [*LANGGRAPH[:-1], {"type": "CUSTOM", "name": "on_interrupt", "value": {"question": "Sure?"}}, end]
+    async with fake_backend() as backend, serving(config(backend.url)) as base:
+        backend.streams(*(b"data: " + orjson.dumps(e) + b"\n\n" for e in sent))
+        first = asked({"id": "1", "role": "user", "content": "Send it"})
+        events = events_in((await post(f"{base}/ag-ui", first)).body)
+        check(events)
+        told = [e["value"] for e in events if e["type"] == "CUSTOM"]
+        assert told == ["Really?", {"question": "Sure?"}]
+        if ending != "RUN_ERROR":
+            assert len(events[-1]["outcome"]["interrupts"]) == 2
+        props = {"command": {"resume": "yes"}}
+        await post(f"{base}/ag-ui", {**first, "forwardedProps": props})
+        assert backend.seen[1].json["forwardedProps"] == props
+
+
 async def test_what_the_agent_is_able_to_do() -> None:
     """In the object that the official package has for it; what does not hold for each backend is false."""
     async with fake_backend() as backend:

@@ -425,6 +425,21 @@ def test_whole_parts_survive_the_trip(part: Media | Data) -> None:
         assert back == part
 
 
+def test_a_question_without_words_shows_its_call() -> None:
+    def tell(builder: Builder) -> None:
+        builder.add("m", ToolCall("c1", "rm", '{"a":1}'))
+        builder.add("m", ToolCall("c2", "ls", "{}"))
+        builder.result("c2", [Text("a")])
+        builder.interrupt(Interrupted("i1", "tool_call", None, "c1"))
+        builder.interrupt(Interrupted("i2", "tool_call", None, "c2"))
+
+    events = encode(run(tell, FinishReason.INTERRUPTED))
+    asked = [m["content"][0]["data"] for m in payloads(events)[-1]["output"] if m["type"] == "mcp_approval_request"]
+    assert asked[0] == {"id": "i1", "name": "rm", "arguments": '{"a":1}', "server_label": "", "call_id": "c1"}
+    assert asked[1]["name"] == "tool_call", "that call has its result"
+    assert again(run(tell, FinishReason.INTERRUPTED)).interrupts[0].payload is None
+
+
 @pytest.mark.parametrize(
     "interrupt",
     [

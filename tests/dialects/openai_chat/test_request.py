@@ -306,6 +306,7 @@ def test_small_liberties() -> None:
         ([{}, {}], ["a", "b"]),
         ([{"id": "made-up", "name": "g"}, {}], ["b", "a"]),
         ([{"tool_call_id": "other"}, {"name": "g"}], ["other", "b"]),
+        ([{"tool_call_id": ""}, {"tool_call_id": None}], ["a", "b"]),
     ],
 )
 def test_a_tool_message_without_the_id_of_its_call(results: list[dict[str, str]], answered: list[str]) -> None:

@@ -25,7 +25,7 @@ function play(prompt) {
     return say(`It says: ${results.join(", ")}.`);
   }
   const scene = last.content.map((part) => part.text ?? "").join("");
-  const input = { pay: { amount: 250 }, book: {} }[scene];
+  const input = { pay: { amount: 250 }, book: {}, wipe: {} }[scene];
   if (input === undefined) return say(`You said: ${scene}`);
   return [{ type: "tool-call", toolCallId: `call_${++calls}`, toolName: scene, input: JSON.stringify(input) }];
 }
@@ -64,7 +64,14 @@ const pay = suspending(
   ({ approved }) => (approved ? "paid" : "refused"),
 );
 const book = suspending("book", {}, () => "Which city?", { city: z.string() }, ({ city }) => `booked ${city}`);
-const helper = new Agent({ id: "helper", name: "helper", instructions: "Help.", model, tools: { pay, book } });
+const wipe = createTool({
+  id: "wipe",
+  description: "wipe",
+  inputSchema: z.object({}),
+  requireApproval: true,
+  execute: async () => "wiped",
+});
+const helper = new Agent({ id: "helper", name: "helper", instructions: "Help.", model, tools: { pay, book, wipe } });
 const mastra = new Mastra({ agents: { helper }, storage: new InMemoryStore({ id: "runs" }), logger: false });
 
 http
