@@ -44,9 +44,9 @@ class Answer(Protocol):
         """Return up to `most` bytes that arrived before the answer broke off."""
         ...
 
-    def pass_on(self, take: Callable[[bytes], bool]) -> None:
+    def pass_on(self, take: Callable[[bytes], bool] | None) -> None:
         """Call `take` with data that arrives while `read` waits, if the client can do that. Where `take` returns False,
-        `read` ends, without that data.
+        `read` ends, without that data. With None, `read` returns all data.
         """
         ...
 
