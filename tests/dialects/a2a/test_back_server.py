@@ -19,6 +19,7 @@ from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, post,
 
 from .back import CARD, artifact, error, rpc, status, task
 
+pytestmark = pytest.mark.usefixtures("each_http_client")
 Answers = Callable[[dict[str, Any]], list[bytes] | bytes]
 CHAT = "/chat/v1/chat/completions"
 
