@@ -78,9 +78,9 @@ class CarryCallSignatures:
 
     at_rest = True
 
-    def __init__(self, front: Capabilities, lost: Losses) -> None:
-        self._carries = front.call_signatures is CallSignatures.IN_REASONING
-        self._loses = front.history is HistoryMode.FULL  # otherwise the bridge stores the conversation
+    def __init__(self, carries: bool, loses: bool, lost: Losses) -> None:
+        self._carries = carries
+        self._loses = loses
         self._lost = lost
 
     def __call__(self, events: list[Event]) -> list[Event]:
@@ -100,6 +100,17 @@ class CarryCallSignatures:
 
     def _lose(self) -> None:
         self._lost.add(Feature.REASONING_SIGNATURE, "of a tool call")
+
+
+def carry_call_signatures(front: Capabilities, lost: Losses) -> CarryCallSignatures | None:
+    """Return the stage for clients of a backend whose calls are signed; None if signatures reach them, or are stored
+    with the conversation.
+    """
+    carries = front.call_signatures is CallSignatures.IN_REASONING
+    loses = front.history is HistoryMode.FULL
+    if front.call_signatures is CallSignatures.IN_CALL or not (carries or loses):
+        return None
+    return CarryCallSignatures(carries, loses, lost)
 
 
 def for_backend(request: Request, front: Capabilities, back: Capabilities, lost: Losses) -> Request:

@@ -44,7 +44,7 @@ from bridge.model import (
 from bridge.model.estimate import quarter_tokens
 from bridge.model.events import AWAITS_RESULT
 from bridge.pipeline.redirects import without_redirects
-from bridge.pipeline.signatures import CarryCallSignatures, SealSignatures, for_backend
+from bridge.pipeline.signatures import SealSignatures, carry_call_signatures, for_backend
 from bridge.translation import Stage
 
 
@@ -269,8 +269,8 @@ def build(factories: Sequence[StageFactory], context: StageContext) -> list[Stag
         stages.append(withhold)
     if front.wants_signatures or (back.vendor and front.vendor not in ("", back.vendor)):
         stages.append(SealSignatures(front, back))
-    if back.call_signatures is CallSignatures.IN_CALL and front.call_signatures is not CallSignatures.IN_CALL:
-        stages.append(CarryCallSignatures(front, lost))
+    if back.call_signatures is CallSignatures.IN_CALL and (carry := carry_call_signatures(front, lost)) is not None:
+        stages.append(carry)
     for factory in factories:
         if (stage := factory(context)) is not None:
             stages.append(stage)
