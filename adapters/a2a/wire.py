@@ -89,6 +89,8 @@ OLD_METHODS: dict[str, Method] = {
     "agent/getAuthenticatedExtendedCard": Method.EXTENDED_CARD,
 }
 """The methods of version 0.3, which has none that lists tasks."""
+METHODS: dict[str, Method] = {**{str(method): method for method in Method}, **OLD_METHODS}
+"""The methods of both versions."""
 
 
 def method_name(method: Method, version: Version) -> str:
