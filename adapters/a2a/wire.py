@@ -183,7 +183,7 @@ class Spelled(Node):
 
 def camel_keys(value: Wire) -> Wire:
     """Return the object with camelCase names; what is in it stays as it is."""
-    if not any("_" in name for name in value):
+    if "_" not in "".join(value):
         return value
     return {_WORD.sub(lambda found: found[1].upper(), name): each for name, each in value.items()}
 
