@@ -101,11 +101,11 @@ def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient) -> Ba
         from bridge.grpc.backend import GrpcBackend
 
         return GrpcBackend(name, dialect, url, **settings)
+    settings |= {"max_event": section.max_event, "httptools": http_client == "httptools"}
     if isinstance(dialect, QueuedRunsDialect):
         from bridge.runs.backend import QueuedRunsBackend
 
-        return QueuedRunsBackend(name, dialect, url, max_event=section.max_event, **settings)
-    settings |= {"max_event": section.max_event, "httptools": http_client == "httptools"}
+        return QueuedRunsBackend(name, dialect, url, **settings)
     if isinstance(dialect, SteppedRunDialect):
         from bridge.transports.stepped import SteppedBackend
 

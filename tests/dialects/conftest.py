@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 
-from bridge.engine import assembly
+from bridge.transports.http import HttpBackend
 
 
 @pytest.fixture(params=["aiohttp", "httptools"])
-def each_http_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streams of backends are read by each client in turn."""
-    assemble = assembly.assemble
+def each_http_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Streams of backends are read by each client in turn. The name of the client."""
+    client: str = request.param
+    init = HttpBackend.__init__
 
-    def assembled(config: Any, tracing: Any, _: str) -> Any:
-        return assemble(config, tracing, request.param)
+    def chosen(self: HttpBackend, *args: Any, **settings: Any) -> None:
+        init(self, *args, **{**settings, "httptools": client == "httptools"})
 
-    monkeypatch.setattr(assembly, "assemble", assembled)
+    monkeypatch.setattr(HttpBackend, "__init__", chosen)
+    return client
