@@ -76,7 +76,7 @@ def task_of(folders: Sequence[TaskFolder], history: int | None = None, *, artifa
         task["artifacts"] = made
     said: list[Wire] = []
     for folder in folders:
-        said += [*history_of(folder.context, folder.version), *folder.said]
+        said += [*history_of(folder.context, folder.notes, folder.version), *folder.said]
         if folder is not last and "message" in folder.state:
             said.append(folder.state["message"])
     if shown := said if history is None else said[-history:] if history else []:

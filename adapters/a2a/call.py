@@ -17,6 +17,7 @@ from bridge.dialects.a2a.refusals import DETAIL, Head, refused
 from bridge.dialects.a2a.wire import (
     EXTENSIONS_HEADER,
     LONGEST_ID,
+    METHODS,
     OLD_BASE,
     OLD_EXTENSIONS_HEADER,
     OLD_METHODS,
@@ -132,16 +133,16 @@ def _over_json_rpc(wire: WireRequest, context: Context) -> Call:
     name = body.get("method")
     if not isinstance(name, str):
         raise refused(refusals.REQUEST, f"method: expected a string, got {kind_of(name)}.", "method")
-    old = OLD_METHODS.get(name)
-    if old is None and name not in list(Method):
+    method = METHODS.get(name)
+    if method is None:
         raise refused(refusals.METHOD, f"There is no method {shortened(name)!r}.", "method")
-    version = _version(wire, context, Version.OLD if old is not None else Version.NEW)
+    version = _version(wire, context, Version.OLD if name in OLD_METHODS else Version.NEW)
     params = body.get("params")
     if params is None:
         params = {}
     if not isinstance(params, dict):
         raise refused(refusals.PARAMS, f"params: expected an object, got {kind_of(params)}.", "params")
-    return Call(old or Method(name), version, Spelled(params, "params"), head, _extensions(wire))
+    return Call(method, version, Spelled(params, "params"), head, _extensions(wire))
 
 
 def _body(wire: WireRequest) -> dict[str, Any]:

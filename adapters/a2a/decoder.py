@@ -73,10 +73,9 @@ TASK, CALL, QUESTION = "taskId", "call", "question"
 
 @dataclass(slots=True)
 class _Artifact:
-    """What came of one artifact so far. `length` is that of its text."""
+    """What came of one artifact so far."""
 
     pieces: list[str] = field(default_factory=list)
-    length: int = 0
     others: set[str] = field(default_factory=set)
     flowing: PartKind | None = None
 
@@ -84,12 +83,8 @@ class _Artifact:
     def text(self) -> str:
         """All of its text, concatenated once until more comes."""
         if len(self.pieces) > 1:
-            self.pieces = ["".join(self.pieces)]
+            self.pieces[:] = ["".join(self.pieces)]
         return self.pieces[0] if self.pieces else ""
-
-    def add(self, text: str) -> None:
-        self.pieces.append(text)
-        self.length += len(text)
 
 
 class A2ADecoder(JsonDecoder):
@@ -121,8 +116,9 @@ class A2ADecoder(JsonDecoder):
         self._told: set[str] = set()
         self._said: set[str] = set()
         self._answered = False
-        # A text of a status that an artifact may repeat, and how much of it the artifact has repeated.
+        # A text of a status that an artifact may repeat, the artifact that does, and how much of it that has repeated.
         self._held: str | None = None
+        self._held_in: _Artifact | None = None
         self._held_at = 0
         self._last_progress = ""
         self._usage: dict[str, UsageReported] = {}
@@ -155,6 +151,8 @@ class A2ADecoder(JsonDecoder):
                 self._artifact(dict_of(value.get("artifact")), append=value.get("append") is True)
                 if value.get("lastChunk") is True:
                     self._end_artifact(text_of(camel_keys(dict_of(value.get("artifact"))).get("artifactId")))
+                elif value.get("append") is True and self._held is None:
+                    self._learn(event, result, value)
             case _:
                 self.builder.emit(Raw(NAME, result))
 
@@ -285,7 +283,7 @@ class A2ADecoder(JsonDecoder):
                 self._part(part)
         text = "".join(texts)
         if text and any(key.startswith("adk_") for key in metadata):
-            self._held, self._held_at = text, 0
+            self._held, self._held_in, self._held_at = text, None, 0
         elif text:
             self._last_progress = text
             self._progress_text(text)
@@ -313,7 +311,7 @@ class A2ADecoder(JsonDecoder):
             self._held = None
         self._release()
         reason = "auth_required" if state is State.AUTH_REQUIRED else "input_required"
-        said = {**self._earlier, **{key: [each.length, _digest(each.text)] for key, each in self._artifacts.items()}}
+        said = {**self._earlier, **{key: [len(each.text), _digest(each.text)] for key, each in self._artifacts.items()}}
         notes = {TASK: self.task_id, QUESTION: text_of(message.get("messageId")), PARTS_SAID: said}
         named = dict_of(message.get("metadata")).get(INTERRUPTS)
         calls = [p for p in parts if isinstance(p, ToolCall)]
@@ -370,6 +368,19 @@ class A2ADecoder(JsonDecoder):
         for part in parts:
             self._artifact_part(key, artifact, part)
 
+    def _learn(self, event: dict[str, Any], result: Wire, value: Wire) -> None:
+        """Most events add one text to an artifact. Those with converted names are not learned."""
+        wire = dict_of(value.get("artifact"))
+        artifact = self._artifacts.get(key := text_of(wire.get("artifactId")))
+        parts = wire.get("parts")
+        if artifact is None or artifact.flowing is not PartKind.TEXT or not isinstance(parts, list) or len(parts) != 1:
+            return
+        wrapper = () if value is result else tuple(name for name, each in result.items() if each is value)
+        if isinstance(dict_of(parts[0]).get("text"), str) and (wrapper or value is result):
+            path = (*(() if result is event else ("result",)), *wrapper, "artifact", "parts", 0, "text")
+            part = self.builder.part((key, PartKind.TEXT))
+            self.repeat.learn(event, path, part, texts=artifact.pieces)
+
     def _replacing(self, wire: Wire, parts: list[Part], known: _Artifact) -> list[Part]:
         """Return what is new in an artifact that is sent again as a whole; sent text cannot be withdrawn."""
         text = "".join(p.text for p in parts if isinstance(p, Text))
@@ -377,7 +388,7 @@ class A2ADecoder(JsonDecoder):
         if text and not text.startswith(known.text):
             self.builder.emit(Raw(NAME, {"type": "replaced artifact", "artifact": wire}))
             return others
-        rest = text[known.length :]
+        rest = text[len(known.text) :]
         return [*others, Text(rest)] if rest else others
 
     def _artifact_part(self, key: str, artifact: _Artifact, part: Part) -> None:
@@ -385,7 +396,7 @@ class A2ADecoder(JsonDecoder):
             case Text():
                 self._answered = True
                 self._compare_with_held(artifact, part.text)
-                artifact.add(part.text)
+                artifact.pieces.append(part.text)
                 self._flow(key, artifact, PartKind.TEXT, part.text)
             case Reasoning():
                 self._release()
@@ -402,10 +413,11 @@ class A2ADecoder(JsonDecoder):
         if self._held is None:
             return
         at = self._held_at
-        if artifact.length != at or not self._held.startswith(text, at):
+        elsewhere = artifact is not self._held_in if at else artifact.text
+        if elsewhere or not self._held.startswith(text, at):
             self._release()
             return
-        self._held_at = at + len(text)
+        self._held_in, self._held_at = artifact, at + len(text)
         if self._held_at == len(self._held):
             self._held = None
 
@@ -431,7 +443,7 @@ class A2ADecoder(JsonDecoder):
         """Add the parts of a message that is, or ends, the answer, except what an artifact has sent already."""
         parts = _parts(message)
         text = "".join(p.text for p in parts if isinstance(p, Text))
-        artifacts = [each.text for each in self._artifacts.values() if each.length]
+        artifacts = [each.text for each in self._artifacts.values() if each.text]
         again = bool(text) and (text in artifacts or text == "".join(artifacts) or text in self._said)
         if text and self._held == text:
             self._held = None
@@ -518,7 +530,7 @@ def _behind(parts: list[Part], earlier: list[Any], known: _Artifact) -> list[Par
     text = "".join(p.text for p in parts if isinstance(p, Text))
     if _digest(text[:length]) != digest:
         return parts
-    known.add(text[:length])
+    known.pieces.append(text[:length])
     return [Text(text[length:])] if len(text) > length else []
 
 

@@ -63,7 +63,7 @@ class A2AEncoder(Updates):
         if self._goes_on:
             return
         task: Wire = {"id": self.task_id, "contextId": self.context_id, "status": state}
-        if self.notes.history != 0 and (history := history_of(self.context, self.version)):
+        if self.notes.history != 0 and (history := history_of(self.context, self.notes, self.version)):
             task["history"] = history
         self._write("task", task)
 

@@ -56,11 +56,6 @@ ANSWER = "answer"
 """The name of an artifact that is text of an answer."""
 
 
-def task_id_of(context: Context) -> str:
-    """Return the id of the task that a run belongs to: the one that it continues, else its own."""
-    return notes_of(context.request).task or context.run_id
-
-
 def context_id_of(context: Context) -> str:
     """Return the id of the context that a run belongs to."""
     thread = context.request.thread_id if context.request is not None else None
@@ -75,7 +70,8 @@ class Updates:
         self.notes = notes = notes_of(context.request)
         self.reader = reader or notes
         self.version = self.reader.written_in
-        self.task_id, self.context_id = task_id_of(context), context_id_of(context)
+        # Of the task that the run continues, else of its own.
+        self.task_id, self.context_id = notes.task or context.run_id, context_id_of(context)
         options = FrontOptions.of(context)
         self._thoughts = options.reasoning == "status"
         self._tools = notes.adk or options.tools == "status"
@@ -334,12 +330,12 @@ class Updates:
         self.status(self._state(State.FAILED, event.ended_at, said), metadata, final=True)
 
 
-def history_of(context: Context, version: Version) -> list[Wire]:
-    """Return the message of a run's request for the task's history; None if there is none."""
+def history_of(context: Context, notes: Notes, version: Version) -> list[Wire]:
+    """Return the message of a run's request, with its notes, for the task's history; None if there is none."""
     request = context.request
     if request is None or not (request.messages or request.resume):
         return []
-    notes, parts = notes_of(request), list[Wire]()
+    parts = list[Wire]()
     said = [message for message in request.messages if message.role in ("user", "tool")]
     for part in [part for each in said for part in each.parts]:
         if isinstance(part, ToolResult):
@@ -357,7 +353,7 @@ def history_of(context: Context, version: Version) -> list[Wire]:
             parts,
             version,
             context_id=context_id_of(context),
-            task_id=task_id_of(context),
+            task_id=notes.task or context.run_id,
             metadata=next((each.metadata for each in said if each.metadata), None),
         )
     ]

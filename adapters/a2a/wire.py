@@ -89,6 +89,8 @@ OLD_METHODS: dict[str, Method] = {
     "agent/getAuthenticatedExtendedCard": Method.EXTENDED_CARD,
 }
 """The methods of version 0.3, which has none that lists tasks."""
+METHODS: dict[str, Method] = {**{str(method): method for method in Method}, **OLD_METHODS}
+"""The methods of both versions."""
 
 
 def method_name(method: Method, version: Version) -> str:
@@ -181,7 +183,7 @@ class Spelled(Node):
 
 def camel_keys(value: Wire) -> Wire:
     """Return the object with camelCase names; what is in it stays as it is."""
-    if not any("_" in name for name in value):
+    if "_" not in "".join(value):
         return value
     return {_WORD.sub(lambda found: found[1].upper(), name): each for name, each in value.items()}
 

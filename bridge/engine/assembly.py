@@ -101,19 +101,18 @@ def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient) -> Ba
         from bridge.grpc.backend import GrpcBackend
 
         return GrpcBackend(name, dialect, url, **settings)
+    settings |= {"max_event": section.max_event, "httptools": http_client == "httptools"}
     if isinstance(dialect, QueuedRunsDialect):
         from bridge.runs.backend import QueuedRunsBackend
 
-        return QueuedRunsBackend(name, dialect, url, max_event=section.max_event, **settings)
+        return QueuedRunsBackend(name, dialect, url, **settings)
     if isinstance(dialect, SteppedRunDialect):
         from bridge.transports.stepped import SteppedBackend
 
-        return SteppedBackend(name, dialect, url, max_event=section.max_event, **settings)
+        return SteppedBackend(name, dialect, url, **settings)
     from bridge.transports.http import HttpBackend
 
-    return HttpBackend(
-        name, dialect, url, max_event=section.max_event, httptools=http_client == "httptools", **settings
-    )
+    return HttpBackend(name, dialect, url, **settings)
 
 
 def _route(index: int, section: cfg.Route, backends: dict[str, Backend]) -> Route:

@@ -82,9 +82,9 @@ class CarrySignatures:
 
     at_rest = True
 
-    def __init__(self, front: Capabilities, lost: Losses) -> None:
-        self._place = front.call_signatures
-        self._loses = front.history is HistoryMode.FULL  # otherwise the bridge stores the conversation
+    def __init__(self, place: CallSignatures, loses: bool, lost: Losses) -> None:
+        self._place = place
+        self._loses = loses
         self._lost = lost
         self._calls: set[str] = set()
 
@@ -118,6 +118,17 @@ class CarrySignatures:
     def _lose(self, extras: Extras | None, what: str) -> None:
         if self._loses and signature_of(extras) is not None:
             self._lost.add(Feature.REASONING_SIGNATURE, what)
+
+
+def carry_signatures(front: Capabilities, back: Capabilities, lost: Losses) -> CarrySignatures | None:
+    """Return the stage for the signatures of a backend's parts; None if it signs none, or if all of them reach the
+    client or are stored with the conversation.
+    """
+    place = front.call_signatures
+    if back.call_signatures not in SIGNS or place in (CallSignatures.IN_PART, back.call_signatures):
+        return None
+    loses = front.history is HistoryMode.FULL  # otherwise the bridge stores the conversation
+    return CarrySignatures(place, loses, lost) if loses or place is CallSignatures.IN_REASONING else None
 
 
 def for_backend(request: Request, front: Capabilities, back: Capabilities, lost: Losses) -> Request:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, cast
 
-from bridge.codec import CallSignatures, Capabilities, Feature, Losses, RunsTools, Support
+from bridge.codec import Capabilities, Feature, Losses, RunsTools, Support
 from bridge.codec.caching import marks_in
 from bridge.errors import BackendError, ConfigError, ErrorCode
 from bridge.model import (
@@ -44,7 +44,7 @@ from bridge.model import (
 from bridge.model.estimate import quarter_tokens
 from bridge.model.events import AWAITS_RESULT
 from bridge.pipeline.redirects import without_redirects
-from bridge.pipeline.signatures import SIGNS, CarrySignatures, SealSignatures, for_backend
+from bridge.pipeline.signatures import SealSignatures, carry_signatures, for_backend
 from bridge.translation import Stage
 
 
@@ -308,8 +308,8 @@ def build(factories: Sequence[StageFactory], context: StageContext) -> list[Stag
         stages.append(withhold)
     if front.wants_signatures or (back.vendor and front.vendor not in ("", back.vendor)):
         stages.append(SealSignatures(front, back))
-    if back.call_signatures in SIGNS and front.call_signatures not in (CallSignatures.IN_PART, back.call_signatures):
-        stages.append(CarrySignatures(front, lost))
+    if (carry := carry_signatures(front, back, lost)) is not None:
+        stages.append(carry)
     for factory in factories:
         if (stage := factory(context)) is not None:
             stages.append(stage)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from contextlib import suppress
 from typing import Any
 
 import aiohttp
@@ -20,7 +21,7 @@ from bridge.model import Event, Request, RunFailed
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import Call, CallInfo
 from bridge.pipeline.retries import asked_pause
-from bridge.transports.answers import AT_ONCE, drain, failure_of, outcome_of, unread
+from bridge.transports.answers import AT_ONCE, Answer, failure_of, outcome_of
 from bridge.transports.http import HttpBackend
 
 log = logging.getLogger("bridge.http")
@@ -64,7 +65,7 @@ class QueuedCall:
         self._info = info
         self._decoder = backend.dialect.decoder(context)
         self._splitter = sse.Splitter(backend.max_event)
-        self._response: aiohttp.ClientResponse | None = None
+        self._answer: Answer | None = None
         self._started = False
         self._over = False
         self._all_read = False
@@ -126,21 +127,22 @@ class QueuedCall:
                 raise _gave_up("its events have no ids to resume from.", "")
             self._last = wire
             try:
-                response = await self._backend.ask(self._addressed(wire))
+                answer = await self._backend.answer(self._addressed(wire))
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 failure = self._backend.explained(failure_of(error), wire, *outcome_of(error))
             else:
-                if response.status == 200:
-                    self._response, self._came = response, 0
-                    self._backend.reads(response)
+                if answer.status == 200:
+                    self._answer, self._came = answer, 0
                     self._splitter = sse.Splitter(self._backend.max_event)
                     return
-                async with response:
-                    if response.status == 204:
+                try:
+                    if answer.status == 204:
                         self._all_read = True
                         return
-                    failure = await self._backend.refusal_in(response, wire)
-                if response.status != 429 and response.status < 500:
+                    failure = await self._backend.refused(answer.status, answer.headers, answer.read, wire)
+                finally:
+                    answer.release()
+                if answer.status != 429 and answer.status < 500:
                     raise BackendError.of(failure)
             await self._wait(failure)
 
@@ -156,23 +158,23 @@ class QueuedCall:
         if self._over:
             return []
         try:
-            if self._response is None and not self._all_read:
+            if self._answer is None and not self._all_read:
                 await self._go_on()
-            if self._response is None:
+            if self._answer is None:
                 return self._passed_on(self._decoder.close())
-            return await self._read(self._response)
+            return await self._read(self._answer)
         except BridgeError as error:
             return self.fail(error.failure)
 
-    async def _read(self, response: aiohttp.ClientResponse) -> list[Event]:
+    async def _read(self, answer: Answer) -> list[Event]:
         try:
-            data = await response.content.read(AT_ONCE)
+            data = await answer.read(AT_ONCE)
             ended = not data
             self._broke = False
         except (aiohttp.ClientError, OSError) as error:
             # aiohttp keeps the exception, and with its traceback this call and all it holds, in a cycle.
             error.__traceback__ = None
-            data, ended, self._broke = unread(response), True, True
+            data, ended, self._broke = answer.unread(AT_ONCE), True, True
         self._came += len(data)
         self.received += len(data)
         # What is incomplete when a stream ends is left: it comes again, whole.
@@ -180,9 +182,8 @@ class QueuedCall:
         if frames:
             self._tries = 0
         if ended:
-            self._response = None
-            self._backend.forget(response)
-            response.release()
+            self._answer = None
+            answer.release()
         return self._passed_on(self._decoder.feed(frames))
 
     def _passed_on(self, events: list[Event]) -> list[Event]:
@@ -222,23 +223,27 @@ class QueuedCall:
     # ------------------------------------------------------------------ the end
 
     async def close(self) -> None:
-        response, self._response = self._response, None
-        if response is not None:
-            self._backend.forget(response)
+        answer, self._answer = self._answer, None
         if self._started and not (self.wire_ended or self._all_read):
-            self._backend.later(self._cancel(response))
-        elif response is not None:
+            self._backend.later(self._cancel(answer))
+        elif answer is not None:
             # The server closes the connection itself after the end.
-            self._backend.later(drain(response))
+            answer.release(drain=True)
 
-    async def _cancel(self, response: aiohttp.ClientResponse | None) -> None:
+    async def _cancel(self, answer: Answer | None) -> None:
         """Cancel the run at the backend, and let it come to its end."""
         try:
-            await self._backend.whole_answer(self._addressed(self._run.cancel()), _LAST_EVENTS)
-        except BridgeError as error:
-            log.debug("backend %s: a run was not cancelled: %s", self._backend.name, error.message)
-        if response is not None:
-            await drain(response, _LAST_EVENTS)
+            try:
+                await self._backend.whole_answer(self._addressed(self._run.cancel()), _LAST_EVENTS)
+            except BridgeError as error:
+                log.debug("backend %s: a run was not cancelled: %s", self._backend.name, error.message)
+            with suppress(aiohttp.ClientError, OSError):
+                async with asyncio.timeout(_LAST_EVENTS):
+                    while answer is not None and await answer.read(AT_ONCE):
+                        pass
+        finally:
+            if answer is not None:
+                answer.release()
 
 
 def _gave_up(reason: str, cause: str) -> BackendError:

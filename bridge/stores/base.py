@@ -209,5 +209,7 @@ def _escaped(text: str) -> str:
 
 def plain_id(text: str) -> str:
     """Return the id that `stored_id` was called with."""
+    if "%" not in text:
+        return text
     first, *rest = text.split("%")
     return first + "".join(chr(int(piece[:4], 16)) + piece[4:] for piece in rest)

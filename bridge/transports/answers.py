@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -15,7 +14,6 @@ from bridge.errors import BackendError, ErrorCode, Failure
 
 DRAIN_SECONDS = 0.25
 """Seconds to wait for the few bytes after an end mark."""
-_DRAIN_BYTES = 64 * 1024
 _COMPRESSION = "The backend's answer is compressed in a way that cannot be read."
 _SCHEME = "the port and the scheme (http or https) in the url"
 AT_ONCE = 64 * 1024
@@ -44,9 +42,9 @@ class Answer(Protocol):
         """Return up to `most` bytes that arrived before the answer broke off."""
         ...
 
-    def pass_on(self, take: Callable[[bytes], bool]) -> None:
+    def pass_on(self, take: Callable[[bytes], bool] | None) -> None:
         """Call `take` with data that arrives while `read` waits, if the client can do that. Where `take` returns False,
-        `read` ends, without that data.
+        `read` ends, without that data. With None, `read` returns all data.
         """
         ...
 
@@ -82,23 +80,6 @@ async def bounded(read: Callable[[int], Awaitable[bytes]], most: int, *, cut: bo
             )
         pieces.append(piece)
     return b"".join(pieces)
-
-
-async def drain(response: aiohttp.ClientResponse, seconds: float = DRAIN_SECONDS) -> None:
-    """Reads the few bytes that follow the end mark, so that the connection can be used again; else closes it."""
-    size = 0
-    try:
-        async with asyncio.timeout(seconds):
-            while size < _DRAIN_BYTES and (piece := await response.content.readany()):
-                size += len(piece)
-    except (aiohttp.ClientError, OSError, RuntimeError, TimeoutError):
-        # RuntimeError: aiohttp's, of a connection that it closed itself because what came is not HTTP.
-        pass
-    finally:
-        if response.content.at_eof():
-            response.release()
-        else:
-            response.close()
 
 
 def failure_of(error: Exception) -> Failure:

@@ -335,7 +335,7 @@ class HttpBackend(ConfiguredBackend):
         """Send the request of a run, and return the answer once its head is there. Raises what the client raises."""
         if self._client is None:
             return AiohttpAnswer(self, await self.ask(wire))
-        address = self.address(wire.path)
+        address = self.address_of(wire)
         if wire.query:
             address = address.extend_query(wire.query)
         return await self._client.request(wire.method, address, wire.headers, wire.body)
@@ -436,7 +436,7 @@ class AiohttpAnswer:
     def unread(self, most: int) -> bytes:
         return unread(self._response)
 
-    def pass_on(self, take: Callable[[bytes], bool]) -> None:
+    def pass_on(self, take: Callable[[bytes], bool] | None) -> None:
         """aiohttp has no callback for data."""
 
     def release(self, drain: bool = False) -> None:

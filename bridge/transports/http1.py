@@ -179,9 +179,9 @@ class Answer:
             self._connection.resume()
         return data
 
-    def pass_on(self, take: Callable[[bytes], bool]) -> None:
+    def pass_on(self, take: Callable[[bytes], bool] | None) -> None:
         """Call `take` with data that arrives while `read` waits. Where it returns False, `read` returns what else has
-        arrived, possibly nothing.
+        arrived, possibly nothing. With None, `read` returns all data.
         """
         self._take = take
 

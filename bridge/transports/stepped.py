@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import aiohttp
 
-from bridge.codec import Context, FrameLike, Losses, SteppedRun, SteppedRunDialect, WireRequest, WireResponse
+from bridge.codec import Context, FrameLike, Losses, Step, SteppedRun, SteppedRunDialect, WireRequest, WireResponse
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.framing import sse
 from bridge.model import Event, Request, RunFailed
+from bridge.model.closing import PIECES
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import Call, CallInfo
-from bridge.transports.answers import AT_ONCE, bounded, broken_off, drain, failure_of, headers_of, outcome_of, unread
+from bridge.transports.answers import AT_ONCE, Answer, bounded, broken_off, failure_of, outcome_of
 from bridge.transports.http import HttpBackend
 
 log = logging.getLogger("bridge.http")
@@ -55,15 +58,17 @@ class SteppedCall:
         self._run = run
         self._info = info
         self._splitter = sse.Splitter(backend.max_event)
-        self._response: aiohttp.ClientResponse | None = None
-        self._first: list[Event] = []
+        self._answer: Answer | None = None  # the open stream
+        self._due: Step | None = None  # what to ask beside it
+        self._take: Callable[[list[Event]], bool] | None = None
+        self._decoded: list[Event] | None = None  # what waits for `read`
         self._over = False
 
     # ------------------------------------------------------------------ asking
 
     async def open(self) -> None:
-        while self._response is None and not self._first:
-            self._first = await self._step()
+        while self._answer is None and not self._decoded:
+            self._decoded = await self._step() or None
 
     async def _step(self) -> list[Event]:
         """One request and, unless a stream opened, its answer; the end when nothing is left to ask."""
@@ -79,37 +84,37 @@ class SteppedCall:
         wire = self.sent = self._addressed(wire)
         backend = self._backend
         try:
-            response = await backend.ask(wire)
+            answer = await backend.answer(wire)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             error.__traceback__ = None  # as in `HttpCall.read`
             return self._unless_refused(backend.explained(failure_of(error), wire, *outcome_of(error)))
-        if response.status >= 300 and response.status != 304:
-            async with response:
-                failure = await backend.refusal_in(response, wire)
-            return self._unless_refused(failure)
-        is_stream = response.content_type == sse.CONTENT_TYPE
-        if is_stream and most is None:
-            if self._response is not None:
-                response.close()
+        is_stream = answer.headers.get("content-type", "").partition(";")[0].strip().lower() == sse.CONTENT_TYPE
+        if is_stream and most is None and answer.status < 300:
+            if self._answer is not None:
+                answer.release()
                 raise BackendError("The backend opened a second event stream.", code=ErrorCode.BACKEND_PROTOCOL)
-            self._response = response
-            self._splitter = sse.Splitter(backend.max_event)
-            backend.reads(response)
+            self._stream(answer)
             return []
+        failure, body = None, b""
         try:
-            async with response:
-                body = b"" if is_stream else await bounded(response.content.read, most or backend.max_event)
+            if answer.status >= 300 and answer.status != 304:
+                failure = await backend.refused(answer.status, answer.headers, answer.read, wire)
+            elif not is_stream:
+                body = await bounded(answer.read, most or backend.max_event)
         except (aiohttp.ClientError, OSError) as error:
-            return self._unless_refused(backend.explained(broken_off(error), wire, "broke off"))
+            failure = backend.explained(broken_off(error), wire, "broke off")
         except BackendError as error:
-            outcome = f"answered {response.status} with more than that"
-            return self._unless_refused(backend.explained(error.failure, wire, outcome))
+            failure = backend.explained(error.failure, wire, f"answered {answer.status} with more than that")
+        finally:
+            answer.release()
+        if failure is not None:
+            return self._unless_refused(failure)
         self.received += len(body)
-        answer = self.whole = WireResponse(response.status, headers_of(response), body)
+        self.whole = WireResponse(answer.status, answer.headers, body)
         try:
-            events = self._run.whole(answer)
+            events = self._run.whole(self.whole)
         except BackendError as error:
-            backend.explained(backend.secrets.hide(error.failure), wire, f"answered {response.status}")
+            backend.explained(backend.secrets.hide(error.failure), wire, f"answered {answer.status}")
             raise
         self.wire_ended = _ends(events)
         return events
@@ -133,49 +138,73 @@ class SteppedCall:
         if self._over:
             return []
         try:
-            if self._first:
-                events, self._first = self._first, []
-            elif self._response is not None:
-                events = await self._read_or_ask(self._response)
+            if self._decoded is not None:
+                events, self._decoded = self._decoded, None
+            elif self._answer is not None:
+                events = await self._read_or_ask(self._answer)
             else:
                 events = await self._step()
             return self._passed_on(events)
         except BridgeError as error:
             return self._passed_on(self._run.close(error.failure))
 
-    async def _read_or_ask(self, response: aiohttp.ClientResponse) -> list[Event]:
+    async def _read_or_ask(self, answer: Answer) -> list[Event]:
         """What comes on the stream, or sends what is to be sent beside it once it was silent for that long."""
-        step = self._run.next()
+        step = self._due = self._due or self._run.next()
         if step is None:
-            return await self._read(response)
-        if step.after:
-            try:
-                async with asyncio.timeout(step.after):
-                    return await self._read(response)
-            except TimeoutError:
-                pass
+            return await self._read(answer)
+        try:
+            if step.after:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(step.after):
+                        return await self._read(answer)
+        finally:
+            self._due = None
         return await self._send(step.wire, step.most)
 
-    async def _read(self, response: aiohttp.ClientResponse) -> list[Event]:
+    async def _read(self, answer: Answer) -> list[Event]:
         failure: Failure | None = None
         try:
-            data = await response.content.read(AT_ONCE)
-            ended = not data
+            data = await answer.read(AT_ONCE)
+            ended = not data and self._decoded is None
         except (aiohttp.ClientError, OSError) as error:
             error.__traceback__ = None  # as in `HttpCall.read`
-            data, ended, failure = unread(response), True, broken_off(error)
-        self.received += len(data)
-        frames = self.frames = self._splitter.feed(data) if data else []
+            data, ended, failure = answer.unread(AT_ONCE), True, broken_off(error)
+        events, self._decoded = self._decoded or [], None
+        events += self._received(data)
         if ended and failure is None:
-            frames = self.frames = [*frames, *self._splitter.close()]
-        events = self._run.feed(frames)
+            events += self._run.feed(self._splitter.close())
         if ended:
-            self._let_go(response)
-            response.release()
+            self._answer = None
+            answer.release()
             if not _ends(events):
                 events += self._run.ended(failure)
         self.wire_ended = _ends(events)
         return events
+
+    def _received(self, data: bytes) -> list[Event]:
+        """The events of these bytes of the stream. Raises `BackendError` for what is too long."""
+        self.received += len(data)
+        return self._run.feed(self._splitter.feed(data)) if data else []
+
+    def pass_deltas(self, take: Callable[[list[Event]], bool]) -> None:
+        """As of `HttpCall`."""
+        self._take = take
+        if self._answer is not None:
+            self._answer.pass_on(self._taken)
+
+    def _taken(self, data: bytes) -> bool:
+        """Pass deltas on where they arrive, unless something is to be asked as soon as the stream is silent."""
+        assert self._take is not None
+        try:
+            events = self._received(data)
+        except BackendError as error:
+            events = self._run.close(error.failure)
+        self._due = self._due or self._run.next()
+        if self._due is None and PIECES.issuperset(map(type, events)) and (not events or self._take(events)):
+            return True
+        self._decoded = events
+        return False
 
     def _passed_on(self, events: list[Event]) -> list[Event]:
         if _ends(events):
@@ -184,9 +213,12 @@ class SteppedCall:
                 self._backend.secrets.hide(events[-1].error)
         return events
 
-    def _let_go(self, response: aiohttp.ClientResponse) -> None:
-        self._response = None
-        self._backend.forget(response)
+    def _stream(self, answer: Answer) -> None:
+        """A stream opened."""
+        self._answer = answer
+        self._splitter = sse.Splitter(self._backend.max_event)
+        if self._take is not None:
+            answer.pass_on(self._taken)
 
     def fail(self, failure: Failure) -> list[Event]:
         self._over = True
@@ -196,43 +228,43 @@ class SteppedCall:
 
     async def close(self) -> None:
         self._over = True
-        response = self._response
-        if response is not None:
-            self._let_go(response)
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer.pass_on(None)
         if self._run.working:
             # Waited for, though not for long: sent later, it could end the next run of the same conversation.
-            await asyncio.wait({self._backend.later(self._cancel(response))}, timeout=_LAST_WORDS)
-        elif response is not None:
-            self._backend.later(drain(response))
+            await asyncio.wait({self._backend.later(self._cancel(answer))}, timeout=_LAST_WORDS)
+        elif answer is not None:
+            answer.release(drain=True)
 
-    async def _cancel(self, response: aiohttp.ClientResponse | None) -> None:
+    async def _cancel(self, answer: Answer | None) -> None:
         """Cancel the run at the backend as soon as it has reported its id, and wait for its end."""
         backend = self._backend
         wire = self._run.cancel()
         try:
             async with asyncio.timeout(_LAST_EVENTS):
-                while wire is None and response is not None and (data := await response.content.read(AT_ONCE)):
-                    self._run.feed(self._splitter.feed(data))
+                while wire is None and answer is not None and (data := await answer.read(AT_ONCE)):
+                    self._received(data)
                     wire = self._run.cancel()
             if wire is not None:
                 await backend.whole_answer(self._addressed(wire), _LAST_EVENTS)
                 for pause in _CANCEL_AGAIN if self._run.misses_cancels else ():
-                    if response is None or await self._told_end(response, pause):
+                    if answer is None or await self._told_end(answer, pause):
                         break
                     await backend.whole_answer(self._addressed(wire), _LAST_EVENTS)
         except (aiohttp.ClientError, OSError, BridgeError) as error:
             log.debug("backend %s: a run was not cancelled: %s", backend.name, type(error).__name__)
         finally:
             # Also if the backend is closed in the meantime, as nothing else refers to this connection.
-            if response is not None:
-                await drain(response)
+            if answer is not None:
+                answer.release(drain=True)
 
-    async def _told_end(self, response: aiohttp.ClientResponse, within: float) -> bool:
+    async def _told_end(self, answer: Answer, within: float) -> bool:
         """Return whether the stream reports the end of a canceled run, or ends, within this time."""
         try:
             async with asyncio.timeout(within):
-                while data := await response.content.read(AT_ONCE):
-                    if _ends(self._run.feed(self._splitter.feed(data))):
+                while data := await answer.read(AT_ONCE):
+                    if _ends(self._received(data)):
                         break
         except TimeoutError:
             return False

@@ -22,6 +22,12 @@ _MESSAGE = '{"object":"message","status":"%s","id":"%s","type":"%s","role":"assi
 _BLOCK = '{"type":"content_block_start","index":%d,"content_block":{"type":"%s","id":"t","name":"f"}}'
 _PARTS = '{"candidates":[{"content":{"parts":[%s],"role":"model"}%s}],"modelVersion":"m"}'
 _DELTA = '{"type":"content_block_delta","index":%d,"delta":{"type":"%s_delta","%s":<text>}}'
+_RPC = '{"jsonrpc":"2.0","id":"1","result":{%s}}'
+_ARTIFACT = '"artifactUpdate":{"taskId":"t","contextId":"c","artifact":{"artifactId":"%s","parts":[%s]}%s}'
+_STATUS = (
+    '"statusUpdate":{"taskId":"t","status":{"state":"TASK_STATE_%s","message":{"messageId":"m%s","role":"ROLE_AGENT",'
+    '"parts":[{"text":%s}]}},"metadata":%s}'
+)
 
 WIRES: dict[str, tuple[list[str], list[str], list[str]]] = {
     "openai-chat": (
@@ -102,6 +108,26 @@ WIRES: dict[str, tuple[list[str], list[str], list[str]]] = {
         [_MESSAGE % ("completed", "a", "message"), _MESSAGE % ("in_progress", "r", "reasoning"), "[1]",
          _MESSAGE % ("in_progress", "h", "heartbeat"), _MESSAGE % ("completed", "r", "reasoning"), '{"error":"x"}'],
     ),
+    "a2a": (
+        [_RPC % '"task":{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}',
+         _RPC % (_ARTIFACT % ("a", '{"text":"x"}', ""))],
+        [
+            _RPC % (_ARTIFACT % ("a", '{"text":<text>}', ',"append":true')),
+            "{" + _ARTIFACT % ("a", '{"text":<text>}', ',"append":true,"lastChunk":false') + "}",
+            '{"kind":"artifact-update","append":true,"taskId":"t","artifact":{"parts":[{"kind":"text","text":<text>}],'
+            '"artifactId":"a"}}',
+            _RPC % (_ARTIFACT % ("a", '{"text":<text>,"metadata":{"adk_thought":true}}', ',"append":true')),
+            _RPC % (_ARTIFACT % ("a", '{"text":<text>},{"text":"z"}', ',"append":true')),
+            _RPC % (_ARTIFACT % ("a", '{"text":<text>}', ',"append":true,"lastChunk":true')),
+            _RPC % (_ARTIFACT % ("b", '{"text":<text>}', "")),
+            _RPC % (_ARTIFACT % ("a", '{"data":{"text":<text>}}', ',"append":true')),
+            '{"artifact_update":{"task_id":"t","artifact":{"artifact_id":"a","parts":[{"text":<text>}]},"append":true}}',
+            _RPC % (_STATUS % ("WORKING", "<n>", "<text>", '{"adk_x":1}')),
+        ],
+        [_RPC % (_ARTIFACT % ("a", '{"data":{}}', ',"append":true')), _RPC % (_STATUS % ("WORKING", 7, '"t1"', "{}")),
+         _RPC % (_ARTIFACT % ("a", '{"text":"x"}', "")), _RPC % (_STATUS % ("COMPLETED", 8, '"x"', "{}")), "[1]",
+         '{"error":{"message":"x"}}', _RPC % (_ARTIFACT % ("a", '7', ',"append":true'))],
+    ),
 }  # fmt: skip
 WIRES["agentscope-java"] = WIRES["agentscope"]
 
@@ -178,6 +204,7 @@ LEARNED: dict[str, tuple[int, ...]] = {
     "ag-ui": (0, 1, 2, 3),
     "agentscope": (0, 1, 3, 4),
     "agentscope-java": (0, 1, 3, 4),
+    "a2a": (0, 1, 2),
 }
 """The pieces above that begin as a text, a reasoning or a call goes on."""
 

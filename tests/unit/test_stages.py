@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Losses, RunsTools, entries
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Losses, RunsTools, entries, registry
 from bridge.errors import BackendError, ConfigError, ErrorCode, Failure
 from bridge.model import (
     ArgsDelta,
@@ -338,6 +338,15 @@ class TestLoad:
 
 
 # ------------------------------------------------------------------ calls whose results a backend waits for
+
+
+def test_a_conversation_that_is_kept_over_chat_passes_no_stage() -> None:
+    """A stage costs time per token, and a second record of the answer."""
+    chat = registry.get("openai-chat").capabilities
+    for name in ("agentscope", "agentscope-java", "ag-kit", "a2a"):
+        assert build((), context(registry.get(name).capabilities, chat)) == []
+    # Clients that send their calls back learn of a signature that they do not get.
+    assert build((), context(registry.get("ag-ui").capabilities, chat))
 
 
 def test_a_call_whose_result_is_awaited_is_shown_as_the_clients() -> None:

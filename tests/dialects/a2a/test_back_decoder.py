@@ -67,6 +67,25 @@ def test_a_status_whose_text_an_artifact_repeats_is_not_progress() -> None:
     assert read(task("WORKING"), adk("It is 42."), DONE).text == "It is 42."
 
 
+WORDS = [f"word{n} " for n in range(8)]
+
+
+def test_what_came_piece_by_piece_is_known_when_it_comes_again() -> None:
+    pieces = [artifact(word, append=True) for word in WORDS]
+    events = events_of(*pieces, artifact("".join(WORDS) + "end"), DONE)
+    assert fold(events).text == "".join(WORDS) + "end"
+    assert not [e for e in events if isinstance(e, Raw)]
+
+
+def test_a_status_is_not_progress_if_pieces_of_an_artifact_repeat_it() -> None:
+    pieces = [artifact(word, append=True) for word in WORDS]
+    answer = read(adk("".join(WORDS)), *pieces, DONE)
+    assert (answer.text, answer.reasoning) == ("".join(WORDS), "")
+    # Two artifacts do not repeat one status.
+    answer = read(adk("abab"), artifact("ab"), artifact("ab", "b"), DONE)
+    assert (answer.text, answer.reasoning) == ("abab", "abab")
+
+
 def test_progress_by_option() -> None:
     said = [status("WORKING", "Looking."), artifact("It is 42."), DONE]
     assert read(*said).reasoning == "Looking."

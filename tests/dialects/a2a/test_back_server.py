@@ -19,6 +19,7 @@ from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, post,
 
 from .back import CARD, artifact, error, rpc, status, task
 
+pytestmark = pytest.mark.usefixtures("each_http_client")
 Answers = Callable[[dict[str, Any]], list[bytes] | bytes]
 CHAT = "/chat/v1/chat/completions"
 
@@ -227,3 +228,13 @@ async def test_a_client_that_names_no_thread_goes_on_with_the_one_that_it_sees(t
                 body["session_id"] = json.loads(reply.body.split(b"\n\n")[0][6:])["session_id"]
         assert body["session_id"] != "c-7"
         assert [message.get("contextId") for message in agent.asked] == [None, "c-7"]
+
+
+async def test_messages_go_where_the_card_says_whatever_the_base_is() -> None:
+    async with fake_backend() as backend:
+        agent = Agent(backend, lambda _: done("Hi.", "c1"))
+        agent.url = f"{backend.url}/base"
+        async with serving(routes(agent, history="off")) as base:
+            reply = await post(base + CHAT, {"model": "m", "messages": [{"role": "user", "content": "Hello"}]})
+            assert reply.json["choices"][0]["message"]["content"] == "Hi."
+        assert [seen.path for seen in backend.seen] == ["/base/.well-known/agent-card.json", "/rpc"]

@@ -14,6 +14,7 @@ import pytest
 from tests.dialects.agentscope_service.service import WORDS, Service, reply_of
 from tests.server.harness import post, serving
 
+pytestmark = pytest.mark.usefixtures("each_http_client")
 QUESTION = {"type": "tool_call", "id": "call_1", "name": "send_mail", "input": "{}", "state": "asking"}
 ASKS = [
     {"type": "REPLY_START"},
