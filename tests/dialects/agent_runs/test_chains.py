@@ -59,7 +59,7 @@ OFFERS: dict[str, Any] = {
 async def test_two_bridges_say_what_one_says(front: str, scene: str, tmp_path: Path) -> None:
     dialect = registry.get(front)
     wire = dialect.example_request(scene)
-    body = {**orjson.loads(wire.body), **({"tools": [OFFERS[front]]} if front in OFFERS else {})}
+    body = {**orjson.loads(wire.body), **({"tools": [OFFERS[front]]} if scene == "tools" and front in OFFERS else {})}
     async with served(tmp_path) as behind, serving(routes(behind + BASE, tmp_path)) as far:
         direct = {"backends": {"it": {"dialect": "demo"}}, "routes": routes("", tmp_path)["routes"]}
         async with serving(direct) as near:
