@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from bridge.codec import Capabilities, Feature, Losses, RunsTools, Support
 from bridge.codec.caching import marks_in
-from bridge.errors import BackendError, ConfigError, ErrorCode
+from bridge.errors import ConfigError, ErrorCode, Failure
 from bridge.model import (
     ArgsDelta,
     Event,
@@ -161,8 +161,8 @@ class WithholdServerTools:
             case Interrupted():
                 self._asked.append(event)
             case RunFinished() | RunFailed():
-                self._release(out, finished=isinstance(event, RunFinished))
-                out.append(event)
+                failure = self._release(out, finished=isinstance(event, RunFinished))
+                out.append(event if failure is None else RunFailed(failure))
             case _:
                 out.append(event)
 
@@ -200,10 +200,12 @@ class WithholdServerTools:
             MessageEnded(message),
         ]
 
-    def _release(self, out: list[Event], *, finished: bool) -> None:
+    def _release(self, out: list[Event], *, finished: bool) -> Failure | None:
         """End the answer: calls without a result become the client's, unless the backend runs all that were not
         offered. After a failure they are dropped, and so are the backend's own while the run waits for a person.
+        Return the failure of an answer that ends with a call that neither side runs.
         """
+        failure = None
         waiting: dict[str | None, list[str]] = {}
         for start, *pieces in self._held.values():
             assert isinstance(start, PartStarted)
@@ -212,8 +214,9 @@ class WithholdServerTools:
             elif finished and self._runs_others and start.name not in self._offered:
                 if self._ends_in_own and not self._awaits_client:
                     text = _UNASKED.format(f"{start.name}({_arguments(pieces)})")
-                    raise BackendError(text, code=ErrorCode.BACKEND_PROTOCOL)
-                self._hide(start, pieces, None, out)
+                    failure = failure or Failure(ErrorCode.BACKEND_PROTOCOL, text)
+                else:
+                    self._hide(start, pieces, None, out)
             elif finished:
                 out += [start, *pieces]
         self._held.clear()
@@ -221,6 +224,7 @@ class WithholdServerTools:
         out.extend(self._ends.values())
         self._ends.clear()
         out += self._questions(waiting)
+        return failure
 
     def _questions(self, waiting: dict[str | None, list[str]]) -> list[Event]:
         """The questions, each with the call that it is about; the first one also with those that none names."""

@@ -63,6 +63,8 @@ async def post(url: str, body: Any, **headers: str) -> Reply:
 async def ask(method: str, url: str, data: bytes = b"", headers: dict[str, str] | None = None) -> Reply:
     async with (
         aiohttp.ClientSession() as session,
-        session.request(method, url, data=io.BytesIO(data) if data else None, headers=headers) as response,
+        session.request(
+            method, url, data=io.BytesIO(data) if isinstance(data, bytes) and data else data or None, headers=headers
+        ) as response,
     ):
         return Reply(response.status, {k.lower(): v for k, v in response.headers.items()}, await response.read())

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import orjson
 import pytest
 
 from bridge.codec import Operation, offers, registry
@@ -43,15 +44,27 @@ def endpoint(name: str) -> str:
 # ---------------------------------------------------------------------- two bridges in a row
 
 
+_SCHEMA = {"type": "object"}
+OFFERS: dict[str, Any] = {
+    "openai-chat": {"type": "function", "function": {"name": "get_weather", "parameters": _SCHEMA}},
+    "openai-responses": {"type": "function", "name": "get_weather", "parameters": _SCHEMA, "strict": False},
+    "anthropic-messages": {"name": "get_weather", "input_schema": _SCHEMA},
+    "gemini": {"functionDeclarations": [{"name": "get_weather"}]},
+}
+"""The tool that the demo calls, for clients that must offer what they run."""
+
+
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("scene", ["hello", "reasoning", "tools", "server tool", "error late"])
 async def test_two_bridges_say_what_one_says(front: str, scene: str, tmp_path: Path) -> None:
     dialect = registry.get(front)
     wire = dialect.example_request(scene)
+    body = {**orjson.loads(wire.body), **({"tools": [OFFERS[front]]} if scene == "tools" and front in OFFERS else {})}
     async with served(tmp_path) as behind, serving(routes(behind + BASE, tmp_path)) as far:
         direct = {"backends": {"it": {"dialect": "demo"}}, "routes": routes("", tmp_path)["routes"]}
         async with serving(direct) as near:
-            replies = [await ask("POST", base + endpoint(front), wire.body, dict(wire.headers)) for base in (near, far)]
+            data, headers = orjson.dumps(body), dict(wire.headers)
+            replies = [await ask("POST", base + endpoint(front), data, headers) for base in (near, far)]
     one, two = (fold(decode(reply.body, front)) for reply in replies)
     assert [reply.status for reply in replies] == [200, 200]
     assert (two.text, two.reason, two.usage) == (one.text, one.reason, one.usage)
