@@ -21,7 +21,7 @@ Json = dict[str, Any]
 KNOWN = {
     # Reasoning, which chat completions have no field for, and media.
     *(f"{name}: unknown in {kind}" for name in ("reasoning_content", "reasoning", "reasoning_details", "images", "annotations", "audio") for kind in ("ChoiceDelta", "ChatCompletionMessage")),
-    "extra_content: unknown in ChoiceDeltaToolCall",
+    *(f"extra_content: unknown in {kind}" for kind in ("ChoiceDeltaToolCall", "ChatCompletionMessageFunctionToolCall")),
     # What the documents of the Responses API require, or its servers send.
     *(f"{name}: unknown in Response" for name in ("store", "presence_penalty", "frequency_penalty")),
     "name: unknown in ResponseFunctionCallArgumentsDoneEvent",

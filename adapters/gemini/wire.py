@@ -178,8 +178,8 @@ def _kind_of(mime: str) -> MediaKind:
 
 
 def media_part(media: Media, *, guessed: bool = False) -> dict[str, Any]:
-    """Return the part of a medium. Its media type determines the kind of medium; an unknown one is sent as `image/*` and
-    the like, or `guessed` for servers that need a real one. That of an address may be left out.
+    """Return the part of a medium. Its media type determines its kind; an unknown one is sent as `image/*` and
+    the like, or `guessed` for servers that need a real one. An address may be without one.
     """
     mime = (_guess(media) if guessed else media.mime) or ""
     if _kind_of(mime) is not media.kind:
