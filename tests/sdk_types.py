@@ -7,14 +7,14 @@ every field is known, every literal is one of its values, and null stands only w
 from __future__ import annotations
 
 import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NotRequired, Required, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel
-from typing_extensions import NotRequired, Required, TypeAliasType, get_type_hints, is_typeddict
+from typing_extensions import TypeAliasType, get_type_hints, is_typeddict
 
 _LISTS = (list, Iterable, Sequence, Iterator)
 
@@ -25,9 +25,7 @@ def _fields(kind: Any) -> dict[str, tuple[Any, bool]]:
     if is_typeddict(kind):
         required = kind.__required_keys__
         return {name: (hint, name in required) for name, hint in get_type_hints(kind, include_extras=True).items()}
-    return {
-        (field.alias or name): (field.annotation, field.is_required()) for name, field in kind.model_fields.items()
-    }
+    return {(field.alias or name): (field.annotation, field.is_required()) for name, field in kind.model_fields.items()}
 
 
 @cache
@@ -105,7 +103,11 @@ def _of_object(value: Any, kind: Any, place: str) -> list[str]:
         return [f"{place}: {kind.__name__} expected, got {value!r:.80}"]
     fields = _fields(kind)
     out = [f"{place}.{name}: unknown in {kind.__name__}" for name in value if name not in fields]
-    out += [f"{place}.{name}: missing in {kind.__name__}" for name, (_, must) in fields.items() if must and name not in value]
+    out += [
+        f"{place}.{name}: missing in {kind.__name__}"
+        for name, (_, must) in fields.items()
+        if must and name not in value
+    ]
     for name, (hint, _) in fields.items():
         if name in value:
             out += faults(value[name], hint, f"{place}.{name}")

@@ -1,6 +1,7 @@
-"""The judge of what clients of the four model APIs get: every object by the SDK's type, and the order of a stream.
+"""The judge of what clients of chat completions, Messages and Gemini get: every object by its type, without fields that
+the type lacks, and the rules of a stream. `responses_judge` has those of Responses.
 
-Each function returns the faults that it found. `tests.official` judges what the documents require beyond the types.
+Each function returns the faults that it found. `official` judges which fields the documents require.
 """
 
 from __future__ import annotations
@@ -12,531 +13,292 @@ from typing import Any
 
 from anthropic.types import Message, RawMessageStreamEvent
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
-from openai.types.responses import Response, ResponseStreamEvent
 
+from tests import gemini_types
 from tests.sdk_types import faults
 
 Json = dict[str, Any]
+Frames = Sequence[tuple[str | None, bytes]]
+"""The events of a stream: the name and the payload of each."""
 
-KNOWN = {
-    # Reasoning, which chat completions have no field for, and media.
-    *(f"{name}: unknown in {kind}" for name in ("reasoning_content", "reasoning", "reasoning_details", "images", "annotations", "audio") for kind in ("ChoiceDelta", "ChatCompletionMessage")),
-    *(f"extra_content: unknown in {kind}" for kind in ("ChoiceDeltaToolCall", "ChatCompletionMessageFunctionToolCall")),
-    # What the documents of the Responses API require, or its servers send.
-    *(f"{name}: unknown in Response" for name in ("store", "presence_penalty", "frequency_penalty")),
-    "name: unknown in ResponseFunctionCallArgumentsDoneEvent",
-    "bytes: unknown in Logprob",
-    "bytes: unknown in LogprobTopLogprob",
-    # Counts that the bridge estimated.
-    *(f"estimated: unknown in {kind}" for kind in ("CompletionUsage", "ResponseUsage", "Usage", "MessageDeltaUsage", "GenerateContentResponseUsageMetadata")),
-}
-"""Fields that the types lack and the wire has."""
-
-
-def known(found: list[str]) -> list[str]:
-    return [each for each in found if each.rpartition(".")[2] not in KNOWN]
+_REASONING = ("reasoning_content", "reasoning", "reasoning_details")
+_LACKING = frozenset({
+    *(f"{n}: unknown in {k}" for n in _REASONING for k in ("ChoiceDelta", "ChatCompletionMessage")),
+    *(f"images: unknown in {kind}" for kind in ("ChoiceDelta", "ChatCompletionMessage")),
+    *(f"{name}: unknown in ChoiceDelta" for name in ("annotations", "audio")),
+    "extra_content: unknown in ChoiceDeltaToolCall",
+    "extra_content: unknown in ChatCompletionMessageFunctionToolCall",
+    *(f"estimated: unknown in {kind}" for kind in ("CompletionUsage", "Usage", "MessageDeltaUsage")),
+})  # fmt: skip
+"""Fields that the types lack and the wires have, and the mark of estimated counts."""
 
 
-# ---------------------------------------------------------------- chat completions
+def _typed(value: Json, kind: Any, place: str = "") -> list[str]:
+    return [fault for fault in faults(value, kind, place) if fault.rpartition(".")[2] not in _LACKING]
 
 
-def chat_stream(payloads: Sequence[bytes], *, usage: bool) -> list[str]:
+def _is_object_so_far(text: str) -> bool:
+    """Return whether a text is a JSON object, or the beginning of one: models do not finish all arguments."""
+    try:
+        return isinstance(json.loads(text), dict)
+    except json.JSONDecodeError as error:
+        return text.startswith("{") and not error.msg.startswith("Extra data")
+
+
+# ------------------------------------------------------------------ chat completions
+
+
+def chat_stream(frames: Frames, *, usage: bool) -> list[str]:
     """`usage`: the client asked for it."""
-    if not payloads:
+    payloads = [data for _, data in frames]
+    values = [json.loads(data) for data in payloads if data != b"[DONE]"]
+    if not values:
         return ["an empty stream"]
     out: list[str] = []
-    done = payloads[-1] == b"[DONE]"
-    values = [json.loads(p) for p in payloads if p != b"[DONE]"]
-    if values and "error" in values[-1]:
-        error = values.pop()
-        out += _chat_error(error)
-    elif not done:
-        out.append("no [DONE]")
-    else:
-        error = None
-    if error is None and usage:
-        last = values.pop() if values else {}
-        out += known(faults(last, ChatCompletionChunk, "usage chunk"))
-        if last.get("choices") != [] or not last.get("usage"):
-            out.append("the last chunk holds no usage")
-        out += _sum(last.get("usage") or {}, "prompt_tokens", "completion_tokens", "total_tokens")
-    ids = set()
-    seen: dict[int, Json] = {}
-    for n, chunk in enumerate(values):
-        out += known(faults(chunk, ChatCompletionChunk, f"[{n}]"))
-        ids.add(tuple(chunk.get(k) for k in ("id", "created", "model", "object", "system_fingerprint", "service_tier")))
-        if chunk.get("usage") is not None:
-            out.append(f"[{n}]: usage beside choices")
-        if len(chunk["choices"]) != 1:
-            out.append(f"[{n}]: {len(chunk['choices'])} choices")
+    failed = "error" in values[-1]
+    if failed:
+        out += openai_error(values.pop())
+    elif payloads[-1] != b"[DONE]" or payloads.count(b"[DONE]") != 1:
+        out.append("[DONE] is not the end")
+    if usage and not failed:
+        last = values.pop()
+        out += _typed(last, ChatCompletionChunk, "usage")
+        out += _chat_usage(last.get("usage")) if last["choices"] == [] else ["the last chunk is not the usage"]
+    choices: dict[int, _Choice] = {}
+    for number, chunk in enumerate(values):
+        found = _typed(chunk, ChatCompletionChunk)
+        if chunk.get("usage") is not None or len(chunk["choices"]) != 1:
+            found.append(f"usage, or not one choice: {chunk}")
+        if any(chunk.get(name) != values[0].get(name) for name in ("id", "created", "model", "system_fingerprint")):
+            found.append("the head changes")
         for choice in chunk["choices"]:
-            out += [f"[{n}] {f}" for f in _chat_choice(choice, seen)]
-    if len(ids) > 1:
-        out.append(f"the head of chunks changes: {ids}")
-    if error is None:
-        if 0 not in seen:
-            out.append("no choice 0")
-        for index, state in seen.items():
-            if not state["finish"]:
-                out.append(f"choice {index}: no finish_reason")
-            if state["finish"] == "tool_calls" and not state["calls"]:
-                out.append(f"choice {index}: tool_calls without calls")
-            if state["finish"] == "stop" and state["calls"]:
-                out.append(f"choice {index}: stop with calls")
-            for call in state["calls"]:
-                if call["type"] == "function":
-                    try:
-                        json.loads(call["text"])
-                    except ValueError:
-                        if call["text"] == "":
-                            out.append(f"choice {index}: a call with empty arguments")
-    return out
+            found += _next(choices, choice["index"]).feed(choice)
+        out += [f"[{number}] {fault}" for fault in found]
+    if not failed and list(choices) != list(range(len(choices) or 1)):
+        out.append(f"the choices are {list(choices)}, in this order")
+    return out + [fault for choice in choices.values() if not failed for fault in choice.end()]
 
 
-def _chat_choice(choice: Json, seen: dict[int, Json]) -> list[str]:
-    out = []
-    index, delta = choice["index"], choice["delta"]
-    if index not in seen:
-        if delta.get("role") != "assistant":
-            out.append("no role at first")
-        if index > 0 and 0 not in seen:
-            out.append("choice 0 does not come first")
-        if choice.get("finish_reason"):
-            out.append("finish in the first chunk")
-        seen[index] = {"finish": None, "calls": [], "first": True}
-    elif "role" in delta:
-        out.append("role repeated")
-    state = seen[index]
-    if state["finish"]:
-        out.append("something after finish_reason")
-    if choice.get("finish_reason"):
-        state["finish"] = choice["finish_reason"]
-        if delta != {}:
-            out.append(f"finish with a delta {delta}")
-    elif not state["first"] and delta in ({}, {"content": ""}) and not choice.get("logprobs"):
-        out.append("empty delta")
-    state["first"] = False
-    for name in ("content", "refusal", "reasoning_content", "reasoning"):
-        if delta.get(name) == "" and "role" not in delta:
-            out.append(f"empty {name}")
-    for call in delta.get("tool_calls") or []:
-        number = call["index"]
-        if number == len(state["calls"]):
-            if not call.get("id") or call.get("type") not in ("function", "custom"):
-                out.append(f"first fragment without id or type: {call}")
-            inner = call.get(call.get("type") or "function") or {}
-            if "name" not in inner:
-                out.append("first fragment without name")
-            state["calls"].append({"text": "", "type": call.get("type")})
-        elif number != len(state["calls"]) - 1:
-            out.append(f"fragment of call {number} after call {len(state['calls']) - 1} began")
-        elif "id" in call or "type" in call or "name" in (call.get("function") or {}):
-            out.append(f"id, type or name repeated: {call}")
-        inner = call.get("function") or call.get("custom") or {}
-        state["calls"][min(number, len(state["calls"]) - 1)]["text"] += inner.get("arguments") or inner.get("input") or ""
-    return out
+def _next(choices: dict[int, _Choice], index: int) -> _Choice:
+    return choices.setdefault(index, _Choice())
 
 
-def _chat_error(value: Json) -> list[str]:
-    error = value["error"]
-    good = set(value) == {"error"} and isinstance(error, dict) and set(error) >= {"message", "type", "param", "code"}
-    good = good and isinstance(error["message"], str) and isinstance(error["type"], str)
-    good = good and all(error[k] is None or isinstance(error[k], str) for k in ("param", "code"))
-    return [] if good and error["message"] else [f"error: {value}"]
+class _Choice:
+    """One choice of a stream, as the SDK's helper adds it up."""
+
+    def __init__(self) -> None:
+        self._begun = False
+        self._finish: str | None = None
+        self._calls: list[list[str]] = []
+        """Of each call its type and the pieces of its arguments."""
+
+    def feed(self, choice: Json) -> list[str]:
+        """Return what is wrong with the next chunk of the choice."""
+        delta, out = choice["delta"], []
+        if ("role" in delta) is self._begun:
+            out.append("the role is in the first chunk, and nowhere else")
+        if self._finish is not None:
+            out.append("something after the finish_reason")
+        if choice["finish_reason"]:
+            self._finish = choice["finish_reason"]
+            if delta != {}:
+                out.append(f"the finish_reason beside {delta}")
+        elif delta == {} and set(choice) == {"index", "delta", "finish_reason", "logprobs"} and not choice["logprobs"]:
+            out.append("an empty chunk")
+        if self._begun:
+            out += [f"{name} is empty" for name in ("content", "refusal", *_REASONING) if delta.get(name) == ""]
+        self._begun = True
+        for call in delta.get("tool_calls", ()):
+            out += self._call(call)
+        return out
+
+    def _call(self, call: Json) -> list[str]:
+        kind = call.get("type") or (self._calls[-1][0] if self._calls else "function")
+        inner = call.get(kind, {})
+        if call["index"] == len(self._calls):
+            self._calls.append([kind, inner.get("arguments", inner.get("input", ""))])
+            return [] if call.get("id") and "type" in call and "name" in inner else [f"a call begins with {call}"]
+        if call["index"] != len(self._calls) - 1:
+            return [f"a fragment of call {call['index']} of {len(self._calls)}"]
+        self._calls[-1].append(inner.get("arguments", inner.get("input", "")))
+        return [f"told again: {call}"] if {"id", "type", "name"} & {*call, *inner} else []
+
+    def end(self) -> list[str]:
+        """Return what is wrong with the choice as a whole."""
+        out = [
+            f"a call with the arguments {pieces}" for kind, *pieces in self._calls
+            if kind == "function" and not "".join(pieces).strip()
+        ]  # fmt: skip
+        return out + _finish(self._finish, bool(self._calls))
+
+
+def _finish(word: str | None, called: bool) -> list[str]:
+    wrong = {None, "stop"} if called else {None, "tool_calls"}
+    return [f"finish_reason {word}, and calls: {called}"] if word in wrong else []
 
 
 def chat_whole(value: Json) -> list[str]:
-    out = known(faults(value, ChatCompletion))
+    out = _typed(value, ChatCompletion) + _chat_usage(value.get("usage"))
     for choice in value["choices"]:
-        message = choice["message"]
-        if not message.get("tool_calls") and choice["finish_reason"] == "tool_calls":
-            out.append("tool_calls without calls")
-        if message.get("tool_calls") and choice["finish_reason"] == "stop":
-            out.append("stop with calls")
-        if message.get("tool_calls") == []:
-            out.append("an empty list of calls")
-        if "content" not in message:
-            out.append("no content")
-    if [c["index"] for c in value["choices"]] != list(range(len(value["choices"]))):
-        out.append("indices of choices")
-    return out + _sum(value.get("usage") or {}, "prompt_tokens", "completion_tokens", "total_tokens")
-
-
-def chat_error(value: Json) -> list[str]:
-    return _chat_error(value)
-
-
-def _sum(usage: Json, first: str, second: str, total: str) -> list[str]:
-    try:
-        good = usage[first] + usage[second] == usage[total]
-    except (KeyError, TypeError):
-        return [f"usage: {usage}"]
-    return [] if good else [f"usage does not sum up: {usage}"]
-
-
-# ---------------------------------------------------------------- Responses
-
-
-def responses_stream(frames: Sequence[tuple[str | None, bytes]]) -> list[str]:
-    out: list[str] = []
-    values = [json.loads(data) for _, data in frames]
-    if not values:
-        return ["an empty stream"]
-    for n, ((name, _), value) in enumerate(zip(frames, values, strict=True)):
-        out += [f"[{n}]{f}" for f in _response_event(value)]
-        if name != value["type"]:
-            out.append(f"[{n}]: event {name} is a {value['type']}")
-        if value.get("sequence_number") != n:
-            out.append(f"[{n}]: sequence_number {value.get('sequence_number')}")
-    kinds = [v["type"] for v in values]
-    if kinds[:2] != ["response.created", "response.in_progress"]:
-        out.append(f"head: {kinds[:2]}")
-    if kinds[-1] not in ("response.completed", "response.incomplete", "response.failed"):
-        out.append(f"end: {kinds[-1]}")
-    ended = [k for k in kinds if k in ("response.completed", "response.incomplete", "response.failed", "error")]
-    if len(ended) != 1:
-        out.append(f"ends: {ended}")
-    if len({v["response"]["id"] for v in values if "response" in v}) != 1:
-        out.append("the id of the response changes")
-    items = _Items()
-    for n, value in enumerate(values[2:-1], 2):
-        out += [f"[{n}] {value['type']}: {f}" for f in items.feed(value)]
-    out += items.end(values[-1]["response"])
+        calls = choice["message"].get("tool_calls", ())
+        out += _finish(choice["finish_reason"], bool(calls))
+        out += [f"a call with the arguments {c['function']['arguments']!r}" for c in calls
+                if c["type"] == "function" and not c["function"]["arguments"].strip()]  # fmt: skip
     return out
 
 
-def _response_event(value: Json) -> list[str]:
-    found = known(faults(value, ResponseStreamEvent))
-    return found
+def _chat_usage(usage: Json | None) -> list[str]:
+    if not usage:
+        return ["there is no usage"]
+    good = usage["prompt_tokens"] + usage["completion_tokens"] == usage["total_tokens"]
+    return [] if good else [f"usage: the total is another one: {usage}"]
 
 
-class _Items:
-    """The items of a stream, as their deltas build them."""
-
-    def __init__(self) -> None:
-        self.items: list[Json] = []
-        self.done: dict[int, Json] = {}
-        self.parts: dict[tuple[int, str, int], str | None] = {}
-        self.notes: dict[tuple[int, int], list[Any]] = {}
-
-    def feed(self, event: Json) -> list[str]:
-        kind = event["type"].removeprefix("response.")
-        index = event.get("output_index")
-        if kind == "output_item.added":
-            out = [] if index == len(self.items) else [f"output_index {index}, expected {len(self.items)}"]
-            if len(self.done) != len(self.items):
-                out.append("the item before is open")
-            if event["item"].get("status") not in (None, "in_progress"):
-                out.append(f"status {event['item'].get('status')} at the start")
-            if event["item"]["id"] in [i["id"] for i in self.items]:
-                out.append("id used twice")
-            self.items.append({**event["item"], "#args": ""})
-            return out
-        if index is None or index >= len(self.items):
-            return [f"no item {index}"]
-        item = self.items[index]
-        if index in self.done:
-            return ["the item is done"]
-        if kind == "output_item.done":
-            self.done[index] = event["item"]
-            return self._done(index, item, event["item"])
-        if event.get("item_id") != item["id"]:
-            return [f"item_id {event.get('item_id')}"]
-        return self._inside(kind, index, item, event)
-
-    def _inside(self, kind: str, index: int, item: Json, event: Json) -> list[str]:
-        if kind in ("content_part.added", "reasoning_summary_part.added"):
-            name = "content_index" if kind.startswith("content") else "summary_index"
-            place = (index, name, event[name])
-            expected = sum(1 for p in self.parts if p[:2] == place[:2])
-            self.parts[place] = ""
-            text = event["part"].get("text", event["part"].get("refusal"))
-            return ([] if event[name] == expected else [f"{name} {event[name]}, expected {expected}"]) + (
-                [] if text == "" else ["the part does not begin empty"]
-            )
-        if kind.startswith("function_call_arguments") or kind.startswith("custom_tool_call_input"):
-            if kind.endswith("delta"):
-                item["#args"] += event["delta"]
-                return [] if event["delta"] else ["empty delta"]
-            text = event.get("arguments", event.get("input"))
-            item["#over"] = True
-            return [] if text == item["#args"] else [f"done {text!r} is not the deltas {item['#args']!r}"]
-        name = "summary_index" if "summary" in kind else "content_index"
-        if name not in event:
+def openai_error(value: Json) -> list[str]:
+    """The shape that both APIs of OpenAI have."""
+    match value:
+        case {"error": {"message": str(text), "type": str(), "param": str() | None, "code": str() | None}} if text:
             return []
-        place = (index, name, event[name])
-        if self.parts.get(place) is None:
-            return [f"no open part {place}"]
-        if kind.endswith(".delta"):
-            self.parts[place] = (self.parts[place] or "") + event["delta"]
-            return [] if event["delta"] else ["empty delta"]
-        if kind.endswith("annotation.added"):
-            notes = self.notes.setdefault(place[::2], [])
-            notes.append(event["annotation"])
-            return [] if event["annotation_index"] == len(notes) - 1 else ["annotation_index"]
-        if kind in ("output_text.done", "refusal.done", "reasoning_text.done", "reasoning_summary_text.done"):
-            text = event.get("text", event.get("refusal"))
-            return [] if text == self.parts[place] else [f"done {text!r} is not {self.parts[place]!r}"]
-        if kind in ("content_part.done", "reasoning_summary_part.done"):
-            text = event["part"].get("text", event["part"].get("refusal"))
-            out = [] if text == self.parts[place] else ["part.done is not the deltas"]
-            if event["part"]["type"] == "output_text" and event["part"]["annotations"] != self.notes.get(place[::2], []):
-                out.append("annotations of part.done were not told")
-            self.parts[place] = None
-            item.setdefault("#parts", {}).setdefault(name, []).append(event["part"])
-            return out
-        return []
-
-    def _done(self, index: int, item: Json, done: Json) -> list[str]:
-        out = []
-        if done.get("id") != item.get("id") or done["type"] != item["type"]:
-            out.append("another id or type")
-        if any(p[0] == index and v is not None for p, v in self.parts.items()):
-            out.append("a part is open")
-        told = item.get("#parts", {})
-        if done["type"] == "message" and done["content"] != told.get("content_index", []):
-            out.append("content is not its parts")
-        if done["type"] == "reasoning":
-            if done["summary"] != told.get("summary_index", []) or (done.get("content") or []) != told.get("content_index", []):
-                out.append("reasoning is not its parts")
-        if done["type"] == "function_call":
-            if done["arguments"] != item["#args"] or not item.get("#over"):
-                out.append("arguments are not the deltas")
-            if {k: v for k, v in done.items() if k not in ("arguments", "status")} != {
-                k: v for k, v in item.items() if k not in ("arguments", "status") and k[0] != "#"
-            }:
-                out.append(f"the call changed: {done}")
-        if done.get("status") == "in_progress":
-            out.append("status in_progress at the end")
-        return out
-
-    def end(self, response: Json) -> list[str]:
-        out = []
-        if set(self.done) != set(range(len(self.items))):
-            out.append("items are open at the end")
-        if response["output"] != [self.done[n] for n in sorted(self.done)]:
-            out.append("the output of the last event is not its items")
-        return out + _response(response)
+    return [f"an error of another shape: {value}"]
 
 
-def _response(response: Json) -> list[str]:
-    out = []
-    status = response["status"]
-    if response.get("usage") is not None:
-        out += _sum(response["usage"], "input_tokens", "output_tokens", "total_tokens")
-    if (status == "failed") != (response.get("error") is not None):
-        out.append(f"error {response.get('error')} with status {status}")
-    if (status == "incomplete") != (response.get("incomplete_details") is not None):
-        out.append(f"incomplete_details {response.get('incomplete_details')} with status {status}")
-    if status == "completed" and any(i.get("status") not in (None, "completed") for i in response["output"]):
-        out.append("an item of a completed response is not completed")
-    return out
+# ------------------------------------------------------------------ Messages
 
-
-def responses_whole(value: Json) -> list[str]:
-    return known(faults(value, Response)) + _response(value)
-
-
-# ---------------------------------------------------------------- Messages
-
-
-def messages_stream(frames: Sequence[tuple[str | None, bytes]]) -> list[str]:
-    out: list[str] = []
-    values = [json.loads(data) for _, data in frames]
-    for n, ((name, _), value) in enumerate(zip(frames, values, strict=True)):
-        if name != value["type"]:
-            out.append(f"[{n}]: event {name} is a {value['type']}")
-        if value["type"] == "error":
-            out += messages_error(value)
-        elif value["type"] == "message_start":  # the type of blocks refuses what the type of stops lacks
-            out += [f"[{n}]{f}" for f in known(faults(value, RawMessageStreamEvent))]
-        elif value["type"] != "ping":
-            out += [f"[{n}]{f}" for f in known(faults(value, RawMessageStreamEvent))]
-    values = [v for v in values if v["type"] != "ping"]
-    if not values or values[0]["type"] != "message_start":
-        return [*out, "no message_start"]
-    failed = values[-1]["type"] == "error"
-    blocks: list[Json] = []
-    open_block: int | None = None
-    for n, value in enumerate(values[1:], 1):
-        kind = value["type"]
-        if kind == "content_block_start":
-            if open_block is not None or value["index"] != len(blocks):
-                out.append(f"[{n}]: block {value['index']} starts, {len(blocks)} expected, open {open_block}")
-            open_block = value["index"]
-            blocks.append(value["content_block"])
-            block = value["content_block"]
-            if block.get("text") or block.get("thinking") or block.get("signature") or (block["type"] == "tool_use" and block["input"]):
-                out.append(f"[{n}]: the block does not begin empty")
-            pieces: list[Json] = []
-        elif kind == "content_block_delta":
-            if value["index"] != open_block:
-                out.append(f"[{n}]: delta of {value['index']}, open {open_block}")
-            pieces.append(value["delta"])
-        elif kind == "content_block_stop":
-            if value["index"] != open_block:
-                out.append(f"[{n}]: stop of {value['index']}, open {open_block}")
-            out += [f"[{n}]: {f}" for f in _block(blocks[-1], pieces)]
-            open_block = None
-        elif kind == "message_start":
-            out.append("message_start repeated")
-        elif kind in ("message_delta", "message_stop"):
-            if open_block is not None:
-                out.append(f"{kind} with an open block")
-    kinds = [v["type"] for v in values]
-    if failed:
-        if "message_delta" in kinds or "message_stop" in kinds or kinds.count("error") != 1:
-            out.append("an end beside an error")
-        if open_block is not None:
-            out.append("a block is open at the error")
-    else:
-        if kinds[-2:] != ["message_delta", "message_stop"] or kinds.count("message_delta") != 1:
-            out.append(f"end: {kinds[-2:]}")
-        else:
-            called = any(b["type"] == "tool_use" for b in blocks)
-            out += _stop(values[-2]["delta"], called)
-    return out
-
-
-_FIELDS = {
+_HOLDERS = {
     "text_delta": ("text",),
     "citations_delta": ("text",),
     "thinking_delta": ("thinking",),
     "signature_delta": ("thinking",),
-    "input_json_delta": ("tool_use", "server_tool_use", "mcp_tool_use"),
+    "input_json_delta": ("tool_use", "server_tool_use"),
 }
+"""The blocks in which a delta may stand."""
+_ERRORS = (
+    "invalid_request_error", "authentication_error", "billing_error", "permission_error", "not_found_error",
+    "request_too_large", "rate_limit_error", "api_error", "timeout_error", "overloaded_error",
+)  # fmt: skip
+
+
+def messages_stream(frames: Frames) -> list[str]:
+    values = [json.loads(data) for _, data in frames]
+    out = [f"event {name} is a {value['type']}" for (name, _), value in zip(frames, values, strict=True)
+           if name != value["type"]]  # fmt: skip
+    values = [value for value in values if value["type"] != "ping"]
+    kinds = [value["type"] for value in values]
+    if kinds[:1] != ["message_start"] or kinds.count("message_start") != 1:
+        return [*out, f"the events are {kinds}"]
+    failed = kinds[-1] == "error"
+    if failed:
+        out += messages_error(values.pop())
+    elif kinds[-2:] != ["message_delta", "message_stop"]:
+        return [*out, f"the last events are {kinds[-2:]}"]
+    body = values[1:] if failed else values[1:-2]
+    blocks: list[Json] = []
+    pieces: list[Json] | None = None
+    for number, value in enumerate(values):
+        out += _typed(value, RawMessageStreamEvent, f"[{number}]")
+    for number, value in enumerate(body, 1):
+        match value["type"], pieces:
+            case "content_block_start", None if value["index"] == len(blocks):
+                blocks.append(value["content_block"])
+                pieces = []
+            case "content_block_delta", list() if value["index"] == len(blocks) - 1:
+                pieces.append(value["delta"])
+            case "content_block_stop", list() if value["index"] == len(blocks) - 1:
+                out += [f"[{number}]: {fault}" for fault in _block(blocks[-1], pieces)]
+                pieces = None
+            case kind, _:
+                out.append(f"[{number}]: {kind} in the wrong place")
+    if pieces is not None:
+        out.append("a block is open at the end")
+    return out if failed else out + _stop(values[-2]["delta"], blocks)
 
 
 def _block(block: Json, pieces: list[Json]) -> list[str]:
-    out = []
-    for piece in pieces:
-        if block["type"] not in _FIELDS.get(piece["type"], (block["type"],)):
-            out.append(f"{piece['type']} in a {block['type']}")
-        for name in ("text", "thinking", "partial_json"):
-            if piece.get(name) == "":
-                out.append(f"empty {name}")
-    if block["type"] == "text" and not pieces:
-        out.append("an empty text")
-    if block["type"] == "tool_use":
-        text = "".join(p.get("partial_json", "") for p in pieces)
+    kind = block["type"]
+    out = [f"{p['type']} in a {kind}" for p in pieces if kind not in _HOLDERS[p["type"]]]
+    texts = [p[name] for p in pieces for name in ("text", "thinking", "partial_json") if name in p]
+    if "" in texts or (kind == "text" and not texts) or block.get(kind) or block.get("input"):
+        out.append(f"a {kind} with {block} and {texts}")
+    if kind == "tool_use":
         if not re.fullmatch(r"[a-zA-Z0-9_-]+", block["id"]):
-            out.append(f"id {block['id']}")
-        if not text:
-            out.append("no input")
-        try:
-            if not isinstance(json.loads(text), dict):
-                out.append(f"input {text}")
-        except ValueError:
-            out.append(f"input {text}")
+            out.append(f"the id {block['id']!r}")
+        if not _is_object_so_far(whole := "".join(texts)):
+            out.append(f"the input {whole!r}")
     return out
 
 
-def _stop(end: Json, called: bool) -> list[str]:
-    word = end["stop_reason"]
-    if word is None:
-        return ["no stop_reason"]
-    if (word == "tool_use") != called and word in ("tool_use", "end_turn"):
-        return [f"stop_reason {word}, called {called}"]
-    if (word == "refusal") != (end.get("stop_details") is not None) and end.get("stop_details"):
-        return [f"stop_details {end['stop_details']} with {word}"]
-    return []
+def _stop(end: Json, blocks: list[Json]) -> list[str]:
+    called = any(block["type"] == "tool_use" for block in blocks)
+    wrong = {None, "end_turn"} if called else {None, "tool_use"}
+    return [f"stop_reason {end['stop_reason']}, and calls: {called}"] if end["stop_reason"] in wrong else []
 
 
 def messages_whole(value: Json) -> list[str]:
-    out = known(faults(value, Message))
-    out += _stop(value, any(b["type"] == "tool_use" for b in value["content"]))
-    out += [f"empty text block {n}" for n, b in enumerate(value["content"]) if b["type"] == "text" and not b["text"]]
-    return out
+    out = _typed(value, Message) + _stop(value, value["content"])
+    return out + ["an empty text" for b in value["content"] if b["type"] == "text" and not b["text"]]
 
 
 def messages_error(value: Json) -> list[str]:
-    good = set(value) <= {"type", "error", "request_id"} and value["type"] == "error"
-    kinds = ("invalid_request_error", "authentication_error", "billing_error", "permission_error", "not_found_error",
-             "request_too_large", "rate_limit_error", "api_error", "timeout_error", "overloaded_error")
-    good = good and value["error"].get("type") in kinds and bool(value["error"].get("message"))
-    return [] if good else [f"error: {value}"]
+    match value:
+        case {"type": "error", "error": {"type": str(kind), "message": str(text)}} if text and kind in _ERRORS:
+            return []
+    return [f"an error of another shape: {value}"]
 
 
-# ---------------------------------------------------------------- Gemini
+# ------------------------------------------------------------------ Gemini
 
 
-def gemini_stream(payloads: Sequence[bytes], kind: Any) -> list[str]:
-    out: list[str] = []
-    values = [json.loads(p) for p in payloads]
+def gemini_stream(frames: Frames) -> list[str]:
+    values = [json.loads(data) for _, data in frames]
     if not values:
         return ["an empty stream"]
+    out: list[str] = []
     failed = "error" in values[-1]
     if failed:
         out += gemini_error(values.pop())
     finished: set[int] = set()
-    heads = set()
-    for n, value in enumerate(values):
-        out += known(faults(value, kind, f"[{n}]"))
-        heads.add((value.get("modelVersion"), value.get("responseId")))
-        for candidate in value.get("candidates", []):
-            index = candidate.get("index", 0)
-            if index in finished:
-                out.append(f"[{n}]: candidate {index} after its end")
-            if candidate.get("finishReason"):
-                finished.add(index)
-            out += [f"[{n}]: {f}" for f in _parts(candidate)]
-        if "usageMetadata" in value:
-            out += _counts(value["usageMetadata"])
-    if len(heads) > 1:
-        out.append(f"heads {heads}")
-    if not failed:
-        last = values[-1]
-        if "promptFeedback" not in last and not all(c.get("finishReason") for c in last.get("candidates") or [{}]):
-            out.append("no finishReason in the last chunk")
-        if "usageMetadata" not in last:
-            out.append("no usage in the last chunk")
-        if "promptFeedback" not in last and 0 not in finished:
-            out.append("no finish of candidate 0")
-    elif finished:
-        out.append("finishReason beside an error")
+    for number, value in enumerate(values):
+        found = _typed(value, gemini_types.Response)
+        if any(value[name] != values[0][name] for name in ("modelVersion", "responseId")):
+            found.append("the head changes")
+        for candidate in value.get("candidates", ()):
+            if candidate["index"] in finished:
+                found.append("something after the finishReason")
+            if "finishReason" in candidate:
+                finished.add(candidate["index"])
+            found += _parts(candidate)
+        out += [f"[{number}]{fault}" for fault in found]
+    if failed:
+        return out + (["a finishReason beside an error"] if finished else [])
+    last = values[-1]
+    ends = "promptFeedback" in last or all("finishReason" in c for c in last.get("candidates", [{}]))
+    return out + ([] if ends else ["no finishReason in the last chunk"]) + _counts(last.get("usageMetadata"))
+
+
+def gemini_whole(value: Json) -> list[str]:
+    out = _typed(value, gemini_types.Response) + _counts(value.get("usageMetadata"))
+    for candidate in value.get("candidates", ()):
+        out += _parts(candidate) + ([] if "finishReason" in candidate else ["no finishReason"])
     return out
-
-
-_KINDS = {
-    "text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode", "codeExecutionResult",
-    "toolCall", "toolResponse",
-}  # fmt: skip
 
 
 def _parts(candidate: Json) -> list[str]:
-    out = []
-    content = candidate.get("content") or {}
-    if content.get("role") != "model":
-        out.append("role")
-    if not content.get("parts"):
-        out.append("no parts")
-    for part in content.get("parts") or []:
-        if len(_KINDS & set(part)) != 1 and not part.get("thoughtSignature"):
-            out.append(f"part {part}")
-        if "functionCall" in part and not isinstance(part["functionCall"].get("args"), dict):
-            out.append(f"args {part}")
-    return out
+    """Clients forget a turn with a chunk that has no part; each part is of one kind."""
+    parts = candidate["content"]["parts"]
+    beside = {"thought", "thoughtSignature"}
+    return [f"a part {part}" for part in parts if len(part.keys() - beside) != 1] if parts else ["no part"]
 
 
-def _counts(usage: Json) -> list[str]:
-    total = sum(
-        usage.get(name) or 0
-        for name in ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
-    )
-    return [] if total == usage.get("totalTokenCount", 0) else [f"usage does not sum up: {usage}"]
-
-
-def gemini_whole(value: Json, kind: Any) -> list[str]:
-    out = known(faults(value, kind))
-    for candidate in value.get("candidates", []):
-        out += _parts(candidate)
-        if not candidate.get("finishReason"):
-            out.append("no finishReason")
-    return out + (_counts(value["usageMetadata"]) if "usageMetadata" in value else ["no usage"])
+def _counts(usage: Json | None) -> list[str]:
+    if usage is None:
+        return ["there is no usage"]
+    names = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
+    good = sum(usage.get(name, 0) for name in names) == usage["totalTokenCount"]
+    return [] if good else [f"usageMetadata: the total is another one: {usage}"]
 
 
 def gemini_error(value: Json) -> list[str]:
-    error = value.get("error") or {}
-    good = set(value) == {"error"} and set(error) <= {"code", "message", "status", "details"}
-    good = good and type(error.get("code")) is int and 400 <= error["code"] < 600 and bool(error.get("status"))
-    return [] if good and error.get("message") else [f"error: {value}"]
+    match value:
+        case {"error": {"code": int(code), "message": str(text), "status": str()}} if text and 400 <= code < 600:
+            return []
+    return [f"an error of another shape: {value}"]

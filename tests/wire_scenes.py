@@ -120,13 +120,23 @@ def _choices(b: Builder) -> None:
 
 
 def _logprobs(b: Builder) -> None:
-    entry = {"token": "Hi", "bytes": [72, 105], "logprob": -0.1, "top_logprobs": [{"token": "Hi", "bytes": [72, 105], "logprob": -0.1}]}
+    entry = {
+        "token": "Hi",
+        "bytes": [72, 105],
+        "logprob": -0.1,
+        "top_logprobs": [{"token": "Hi", "bytes": [72, 105], "logprob": -0.1}],
+    }
     b.flow(0, PartKind.TEXT, "Hi", {SHARED: {"logprobs": {"content": [entry]}}})
-    b.flow(0, PartKind.TEXT, " you", {SHARED: {"logprobs": {"content": [{**entry, "token": " you", "top_logprobs": []}]}}})
+    b.flow(
+        0, PartKind.TEXT, " you", {SHARED: {"logprobs": {"content": [{**entry, "token": " you", "top_logprobs": []}]}}}
+    )
 
 
 def _annotated(b: Builder) -> None:
-    note = {"type": "url_citation", "url_citation": {"start_index": 0, "end_index": 3, "title": "T", "url": "https://x.example/"}}
+    note = {
+        "type": "url_citation",
+        "url_citation": {"start_index": 0, "end_index": 3, "title": "T", "url": "https://x.example/"},
+    }
     b.open_part("t", 0, PartKind.TEXT)
     b.delta("t", "See it.")
     b.end_part("t", extras={SHARED: {"annotations": [note, note]}})
@@ -241,13 +251,19 @@ SCENES: dict[str, Scene] = {
     "refusal after text": _adds(Text("Hm. "), Refusal("I can't.")),
     "annotations": _annotated,
     "logprobs": _logprobs,
-    "image": _adds(Text("See"), Media(MediaKind.IMAGE, PNG, "image/png"), Media(MediaKind.IMAGE, Url("https://x.example/a.png"))),
+    "image": _adds(
+        Text("See"), Media(MediaKind.IMAGE, PNG, "image/png"), Media(MediaKind.IMAGE, Url("https://x.example/a.png"))
+    ),
     "image alone": _adds(Media(MediaKind.IMAGE, PNG)),
     "image ref": _adds(Media(MediaKind.IMAGE, FileRef("file-1"))),
     "audio": _adds(Media(MediaKind.AUDIO, WAV, "audio/wav", transcript="Hi"), Media(MediaKind.AUDIO, WAV)),
     "audio url": _adds(Media(MediaKind.AUDIO, Url("https://x.example/a.wav"), "audio/wav")),
     "video": _adds(Media(MediaKind.VIDEO, Url("https://x.example/a.mp4"))),
-    "file": _adds(Text("See"), Media(MediaKind.FILE, PDF, "application/pdf", "a.pdf"), Media(MediaKind.FILE, Url("https://x.example/a.pdf"))),
+    "file": _adds(
+        Text("See"),
+        Media(MediaKind.FILE, PDF, "application/pdf", "a.pdf"),
+        Media(MediaKind.FILE, Url("https://x.example/a.pdf")),
+    ),
     "data": _adds(Data({"a": [1, None]}), Text("x")),
     "choices": _choices,
     "length": _ends(FinishReason.LENGTH, Text("Hal")),
@@ -266,9 +282,7 @@ SCENES: dict[str, Scene] = {
     "interrupt": _interrupts(False),
     "interrupt call": _interrupts(True),
     "usage all": _usage(input=10, output=5, total=15, cached=4, reasoning=2),
-    
     "usage input only": _usage(input=10),
-    
     "usage estimated": _usage(input=10, output=5, estimated=True),
     "usage cached above": _usage(input=10, output=5, cached=12, reasoning=9),
 }

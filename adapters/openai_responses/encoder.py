@@ -41,7 +41,7 @@ from bridge.dialects.openai_responses.output import (
 from bridge.dialects.openai_responses.raw import RawItems
 from bridge.dialects.openai_responses.response import QUEUED, is_background, new_response, overlaid
 from bridge.dialects.openai_responses.stored import facts, keep, ours
-from bridge.dialects.openai_responses.wire import CANCELED, NAME, SUMMARY, logprobs_in, own, with_bytes, write_usage
+from bridge.dialects.openai_responses.wire import CANCELED, NAME, SUMMARY, logprobs_in, own, write_usage
 from bridge.errors import Failure
 from bridge.model import FinishReason, MessageStatus, Origin, PartKind, as_markdown, interrupt_text, seal
 from bridge.model import events as ev
@@ -128,7 +128,7 @@ class ResponsesEncoder:
         if not logprobs or writing is None or not event.text:
             return False
         writing.pieces.append(event.text)
-        writing.logprobs += map(with_bytes, logprobs)
+        writing.logprobs += logprobs
         self._write(writing.words.delta, {**writing.place, "delta": event.text, "logprobs": logprobs})
         return True
 
