@@ -206,6 +206,10 @@ def _overlapping(b: Builder) -> None:
         b.end_part(key)
 
 
+def _empty_message(b: Builder) -> None:
+    b.message(0)
+
+
 def _empty_text(b: Builder) -> None:
     b.open_part("t", 0, PartKind.TEXT)
     b.end_part("t")
@@ -220,7 +224,7 @@ SCENES: dict[str, Scene] = {
     "text": _adds(Text("Hello.")),
     "stream": _stream,
     "empty": _adds(),
-    "empty message": lambda b: b.message(0) and None,
+    "empty message": _empty_message,
     "empty parts": _empty_text,
     "white space": _adds(Text(" ")),
     "reasoning": _adds(Reasoning("Hm."), Text("Hi")),
