@@ -119,6 +119,12 @@ def _choices(b: Builder) -> None:
     b.usage(UsageReported(3, 4, 7))
 
 
+def _last_choice_first(b: Builder) -> None:
+    for choice in (2, 1, 0):
+        b.message(choice, choice=choice)
+        b.flow(choice, PartKind.TEXT, f"answer {choice}")
+
+
 def _logprobs(b: Builder) -> None:
     entry = {
         "token": "Hi",
@@ -270,6 +276,7 @@ SCENES: dict[str, Scene] = {
     ),
     "data": _adds(Data({"a": [1, None]}), Text("x")),
     "choices": _choices,
+    "choices out of order": _last_choice_first,
     "length": _ends(FinishReason.LENGTH, Text("Hal")),
     "filter": _ends(FinishReason.CONTENT_FILTER, Text("Hal")),
     "filter empty": _ends(FinishReason.CONTENT_FILTER),

@@ -421,6 +421,28 @@ def test_arguments_that_are_no_object_survive_a_message_in_one_piece(arguments: 
     assert call.arguments == arguments
 
 
+@pytest.mark.parametrize(
+    ("pieces", "told"),
+    [
+        (["nu", "ll"], ['{"INVALID_JSON":"null"}']),
+        (["[", '{"a":1}]'], ['{"INVALID_JSON":"[{\\"a\\":1}]"}']),
+        ([" ", "\n"], ["{}"]),
+        ([" \n", '\t{"a":', " 1}"], ['{"a":', " 1}"]),
+    ],
+    ids=str,
+)
+def test_arguments_are_streamed_as_an_object(pieces: list[str], told: list[str]) -> None:
+    """The SDK fails at a text that is no JSON, and clients send any other value back as an input, which is refused."""
+
+    def tell(b: Builder) -> None:
+        b.open_part("c", 0, PartKind.TOOL_CALL, call_id="c", name="f")
+        for piece in pieces:
+            b.delta("c", piece)
+
+    events = emitted(build(tell))
+    assert [e["delta"]["partial_json"] for e in events if e["type"] == "content_block_delta"] == told
+
+
 @pytest.mark.parametrize("call_id", ["", "functions.f:0", "ü", "a b", "toolx_abc", "x" * 300, "\ud800"])
 def test_ids_of_any_kind_come_back(call_id: str) -> None:
     from bridge.dialects.anthropic_messages.wire import call_id_of, wire_id
