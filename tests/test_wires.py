@@ -3,46 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from itertools import product
 from typing import Any
 
 import pytest
 
-from bridge.codec import Context, Dialect, Frame, WireRequest, WireResponse, registry
+from bridge.codec import Dialect, WireResponse, registry
 from bridge.codec.jsontext import dumps
 from bridge.errors import BridgeError, Unsupported
 from bridge.framing import sse
 from bridge.library import Translator
 from bridge.model import Event
 from bridge.testing.wires import context, encode
-from tests import responses_judge, wire_judge
 from tests.cases import all_cases
-from tests.wire_judge import Frames
-from tests.wire_scenes import SCENES, events
+from tests.wire_judge import JUDGES, Frames, chat_stream, frames_of
+from tests.wire_scenes import SCENES, asked, events, prepared
 
 Json = dict[str, Any]
-Judges = tuple[Callable[[Frames], list[str]], Callable[[Json], list[str]], Callable[[Json], list[str]]]
 
-_SCHEMA = {"type": "object", "properties": {}}
-REQUESTS: dict[str, Json] = {
-    "openai-chat": {
-        "messages": [{"role": "user", "content": "Hi"}],
-        "tools": [{"type": "function", "function": {"name": "f", "parameters": _SCHEMA}}],
-        "stream_options": {"include_usage": True},
-    },
-    "openai-responses": {"input": "Hi", "tools": [{"type": "function", "name": "f", "parameters": _SCHEMA}]},
-    "anthropic-messages": {
-        "max_tokens": 10,
-        "messages": [{"role": "user", "content": "Hi"}],
-        "tools": [{"name": "f", "input_schema": _SCHEMA}],
-    },
-    "gemini": {
-        "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
-        "tools": [{"functionDeclarations": [{"name": "f"}]}],
-        "generationConfig": {"thinkingConfig": {"includeThoughts": True}},
-    },
-}
 OPTIONS: dict[str, list[Json]] = {
     "openai-chat": [{}, {"reasoning_field": "reasoning_details"}, {"media": "images"}, {"media": "drop"}],
     "openai-responses": [{}, {"reasoning": "content"}, {"reasoning": "summary", "media": "drop"}],
@@ -50,50 +28,6 @@ OPTIONS: dict[str, list[Json]] = {
     "gemini": [{}, {"reasoning": "drop"}],
 }
 """Options that change the form of what is written."""
-
-
-def _responses_stream(frames: Frames) -> list[str]:
-    values = [json.loads(data) for _, data in frames]
-    named = [name for name, _ in frames] == [value["type"] for value in values]
-    return responses_judge.stream_faults(values) + ([] if named else ["an event has another name"])
-
-
-JUDGES: dict[str, Judges] = {
-    "openai-chat": (
-        lambda frames: wire_judge.chat_stream(frames, usage=True),
-        wire_judge.chat_whole,
-        wire_judge.openai_error,
-    ),
-    "openai-responses": (_responses_stream, responses_judge.response_faults, wire_judge.openai_error),
-    "anthropic-messages": (wire_judge.messages_stream, wire_judge.messages_whole, wire_judge.messages_error),
-    "gemini": (wire_judge.gemini_stream, wire_judge.gemini_whole, wire_judge.gemini_error),
-}
-
-
-def asked(front: str, stream: bool) -> WireRequest:
-    """The request of a client that wants all that there is."""
-    wire = WireRequest("POST", headers={"content-type": "application/json"}, body=dumps(REQUESTS[front]))
-    if front == "gemini":
-        method = "streamGenerateContent" if stream else "generateContent"
-        wire.path, wire.query = f"/v1beta/models/m:{method}", {"alt": "sse"}
-        wire.params = {"model": "m"}
-    else:
-        wire.body = dumps({"model": "m", "stream": stream, **REQUESTS[front]})
-    return wire
-
-
-def frames_of(data: bytes) -> Frames:
-    """The events of a stream without its comments."""
-    frames = [f if isinstance(f, Frame) else Frame(f) for f in sse.Splitter().feed(data)]
-    return [(frame.event, frame.data) for frame in frames if frame.comment is None]
-
-
-def prepared(front: str, options: Json, stream: bool) -> Context:
-    """The context of a client's run."""
-    dialect = registry.get(front)
-    made = context(dialect.front_options(**options))
-    made.request = dialect.decode_request(asked(front, stream), made)
-    return made
 
 
 @pytest.mark.parametrize("front", JUDGES)
@@ -178,7 +112,7 @@ CALL = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "f"
     ],
 )
 def test_the_judge_of_chat_streams_sees(deltas: list[Json], finish: str, fault: str | None) -> None:
-    found = wire_judge.chat_stream(chat(*deltas, finish=finish), usage=True)
+    found = chat_stream(chat(*deltas, finish=finish), usage=True)
     assert found == [] if fault is None else fault in str(found)
 
 

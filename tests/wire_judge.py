@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anthropic.types import Message, RawMessageStreamEvent
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from bridge.codec import Frame
+from bridge.framing import sse
 from tests import gemini_types
+from tests.responses_judge import response_faults, stream_faults
 from tests.sdk_types import faults
 
 Json = dict[str, Any]
@@ -215,7 +218,7 @@ def messages_stream(frames: Frames) -> list[str]:
 
 def _block(block: Json, pieces: list[Json]) -> list[str]:
     kind = block["type"]
-    out = [f"{p['type']} in a {kind}" for p in pieces if kind not in _HOLDERS[p["type"]]]
+    out = [f"{p['type']} in a {kind}" for p in pieces if kind not in _HOLDERS.get(p["type"], (kind,))]
     texts = [p[name] for p in pieces for name in ("text", "thinking", "partial_json") if name in p]
     if "" in texts or (kind == "text" and not texts) or block.get(kind) or block.get("input"):
         out.append(f"a {kind} with {block} and {texts}")
@@ -302,3 +305,32 @@ def gemini_error(value: Json) -> list[str]:
         case {"error": {"code": int(code), "message": str(text), "status": str()}} if text and 400 <= code < 600:
             return []
     return [f"an error of another shape: {value}"]
+
+
+# ------------------------------------------------------------------ all of them
+
+
+def responses_stream(frames: Frames) -> list[str]:
+    values = [json.loads(data) for _, data in frames]
+    named = [name for name, _ in frames] == [value["type"] for value in values]
+    return stream_faults(values) + ([] if named else ["an event has another name"])
+
+
+Judges = tuple[Callable[[Frames], list[str]], Callable[[Json], list[str]], Callable[[Json], list[str]]]
+JUDGES: dict[str, Judges] = {
+    "openai-chat": (
+        lambda frames: chat_stream(frames, usage=True),
+        chat_whole,
+        openai_error,
+    ),
+    "openai-responses": (responses_stream, response_faults, openai_error),
+    "anthropic-messages": (messages_stream, messages_whole, messages_error),
+    "gemini": (gemini_stream, gemini_whole, gemini_error),
+}
+"""By dialect the judges of a stream whose client asked for its usage, of an answer in one piece, and of an error."""
+
+
+def frames_of(data: bytes) -> Frames:
+    """The events of a stream without its comments."""
+    frames = [f if isinstance(f, Frame) else Frame(f) for f in sse.Splitter().feed(data)]
+    return [(frame.event, frame.data) for frame in frames if frame.comment is None]

@@ -1,9 +1,12 @@
-"""Answers that exercise every form of a wire, as events of a run."""
+"""Answers that exercise every form of a wire, as events of a run; and clients that ask for all of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+from bridge.codec import Context, WireRequest, registry
+from bridge.codec.jsontext import dumps
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     SHARED,
@@ -31,8 +34,10 @@ from bridge.model import (
     Url,
     UsageReported,
 )
+from bridge.testing.wires import context
 
 PNG, WAV, PDF = Inline("iVBORw0KGgo="), Inline("UklGRiQAAABXQVZF"), Inline("JVBERi0xLjQKJeLjz9MK")
+Json = dict[str, Any]
 AWKWARD = 'é😀\u2028\u0085"\\\n\t\x00 </script> שלום'
 Scene = Callable[[Builder], None]
 
@@ -297,3 +302,46 @@ SCENES: dict[str, Scene] = {
     "usage estimated": _usage(input=10, output=5, estimated=True),
     "usage cached above": _usage(input=10, output=5, cached=12, reasoning=9),
 }
+
+
+# ------------------------------------------------------------------ who asks
+
+_SCHEMA = {"type": "object", "properties": {}}
+REQUESTS: dict[str, Json] = {
+    "openai-chat": {
+        "messages": [{"role": "user", "content": "Hi"}],
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": _SCHEMA}}],
+        "stream_options": {"include_usage": True},
+    },
+    "openai-responses": {"input": "Hi", "tools": [{"type": "function", "name": "f", "parameters": _SCHEMA}]},
+    "anthropic-messages": {
+        "max_tokens": 10,
+        "messages": [{"role": "user", "content": "Hi"}],
+        "tools": [{"name": "f", "input_schema": _SCHEMA}],
+    },
+    "gemini": {
+        "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
+        "tools": [{"functionDeclarations": [{"name": "f"}]}],
+        "generationConfig": {"thinkingConfig": {"includeThoughts": True}},
+    },
+}
+
+
+def asked(front: str, stream: bool) -> WireRequest:
+    """The request of a client that wants all that there is."""
+    wire = WireRequest("POST", headers={"content-type": "application/json"}, body=dumps(REQUESTS[front]))
+    if front == "gemini":
+        method = "streamGenerateContent" if stream else "generateContent"
+        wire.path, wire.query = f"/v1beta/models/m:{method}", {"alt": "sse"}
+        wire.params = {"model": "m"}
+    else:
+        wire.body = dumps({"model": "m", "stream": stream, **REQUESTS[front]})
+    return wire
+
+
+def prepared(front: str, options: Json, stream: bool) -> Context:
+    """The context of a client's run."""
+    dialect = registry.get(front)
+    made = context(dialect.front_options(**options))
+    made.request = dialect.decode_request(asked(front, stream), made)
+    return made

@@ -243,6 +243,10 @@ class MessagesEncoder:
                 self._context.lost.add(Feature.RAW, "an event without a valid name")
 
     def _whole(self, block: dict[str, Any], deltas: list[dict[str, Any]]) -> None:
+        """Write a block that is complete. Clients read the input of a call from deltas."""
+        if isinstance(given := block.get("input"), dict) and given and not deltas:
+            block = {**block, "input": {}}
+            deltas = [{"type": _INPUT[0], _INPUT[1]: dumps(given).decode()}]
         index = self._open(block)
         for delta in deltas:
             self._block_delta(index, delta)

@@ -407,6 +407,15 @@ def test_a_block_of_its_own_waits_for_the_open_one() -> None:
     ]  # fmt: skip
 
 
+def test_the_input_of_a_call_of_the_servers_own_is_streamed_in_deltas() -> None:
+    call = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+    events = build(lambda b: b.emit(Raw("anthropic-messages", {"block": call})))
+    start, delta = emitted(events)[1:3]
+    assert start["content_block"] == {**call, "input": {}}
+    assert delta["delta"] == {"type": "input_json_delta", "partial_json": '{"query":"x"}'}
+    assert json.loads(dialect.assemble(events, front()).body)["content"] == [call]
+
+
 @pytest.mark.parametrize(
     "arguments", ["not json", "[1, 2]", '"text"', "null", '{"a": 1} trailing', '{"city": "K'], ids=str
 )
