@@ -175,7 +175,12 @@ class MessagesEncoder:
     def _call(self, part: _Part) -> None:
         """Opens the block of a call."""
         started = part.started
-        block = {"type": "tool_use", "id": wire_id(started.call_id or ""), "name": started.name, "input": {}}
+        block: dict[str, Any] = {
+            "type": "tool_use",
+            "id": wire_id(started.call_id or ""),
+            "name": started.name,
+            "input": {},
+        }
         part.index = self._open({"caller": DIRECT, **own(started.extras), **block})
 
     def _first_arguments(self, part: _Part, text: str) -> str:
