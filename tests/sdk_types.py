@@ -60,9 +60,16 @@ def _fields(kind: Any) -> dict[str, tuple[Any, bool]]:
     """Field -> its type, and whether it is required."""
     if is_typeddict(kind):
         hints = get_type_hints(kind, include_extras=True)
-        return {name: (_bare(hint), name in kind.__required_keys__) for name, hint in hints.items()}
+        return {name: (_bare(hint), _is_required(kind, name, hint)) for name, hint in hints.items()}
     fields = kind.model_fields.items()
     return {(field.alias or name): (_bare(field.annotation), field.is_required()) for name, field in fields}
+
+
+def _is_required(kind: Any, name: str, hint: Any) -> bool:
+    """The class knows it only where its annotations were evaluated at once."""
+    marks = {Required: True, NotRequired: False}
+    said = marks.get(get_origin(hint))
+    return name in kind.__required_keys__ if said is None else said
 
 
 @cache
@@ -139,7 +146,7 @@ def _union(members: tuple[Any, ...], value: Any, place: str) -> list[str]:
     if value is None and types.NoneType in members:
         return []
     if isinstance(value, dict):
-        members = tuple(kind for kind in members if _is_object(kind) and _is_tagged(kind, value)) or members
+        members = tuple(kind for kind in members if not _is_object(kind) or _is_tagged(kind, value)) or members
     best: list[str] = []
     for member in members:
         found = _check(member)(value, place)
