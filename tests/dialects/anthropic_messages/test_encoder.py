@@ -450,6 +450,8 @@ def test_arguments_are_streamed_as_an_object(pieces: list[str], told: list[str])
 
     events = emitted(build(tell))
     assert [e["delta"]["partial_json"] for e in events if e["type"] == "content_block_delta"] == told
+    (call,) = fold(decode([encode(build(tell))])).calls
+    assert call.arguments.strip() == ("".join(pieces).strip() or "{}")
 
 
 @pytest.mark.parametrize("call_id", ["", "functions.f:0", "ü", "a b", "toolx_abc", "x" * 300, "\ud800"])
