@@ -47,7 +47,7 @@ _REASONS = {word: reason for reason, word in FINISHES.items() if reason is not F
 _INTERRUPTED = Failure(ErrorCode.TRUNCATED_STREAM, "The model's answer ended before it was complete.")
 _HALF_A_CALL = Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer ended in the middle of the input of a call.")
 _CUT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
-_AFTER_ERROR = frozenset({"finish", "message-metadata"})
+_AFTER_ERROR = ("finish", "message-metadata")
 """Chunks that are read after an error: they may have the usage."""
 _STATES = frozenset(map(str, StateOp))
 

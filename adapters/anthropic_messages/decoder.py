@@ -16,11 +16,13 @@ from bridge.codec import Context
 from bridge.codec.citations import with_citations
 from bridge.codec.counts import is_all_zeros
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import arguments_of, repaired, text_of
+from bridge.codec.jsontext import arguments_of, read_json, repaired, text_of
 from bridge.dialects.anthropic_messages.errors import error_in, failure_of
 from bridge.dialects.anthropic_messages.wire import CITATIONS, NAME, UNREAD, UsageReader, given, noted, reason_of
 from bridge.model import Event, Heartbeat, PartKind, Raw
 
+_NO_OBJECT = '{"INVALID_JSON":'
+"""How arguments that are no object come from another bridge, in one piece."""
 _MESSAGE = "message"  # the builder's key: an answer is one message
 _KINDS = {"text": PartKind.TEXT, "thinking": PartKind.REASONING, "tool_use": PartKind.TOOL_CALL}
 # Delta type -> the block it belongs to, and the field that holds its piece.
@@ -176,6 +178,9 @@ class MessagesDecoder(JsonDecoder):
         if piece is not None and piece[0] is block.kind:
             text = delta.get(piece[1])
             if type(text) is str and text:
+                if not block.filled and text.startswith(_NO_OBJECT):
+                    value = read_json(text.encode("utf-8", "replace"))
+                    text = text if value is None else arguments_of(value)
                 block.filled = True
                 self._put(index, text)
                 self.repeat.learn(event, ("delta", piece[1]), self.builder.part(index))

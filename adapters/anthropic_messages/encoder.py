@@ -13,7 +13,7 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
 from bridge.codec.counts import NOT_REPORTED
-from bridge.codec.jsontext import dumps
+from bridge.codec.jsontext import dumps, input_of
 from bridge.codec.media import answer_feature
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.anthropic_messages.errors import CANCELED, error_object
@@ -49,13 +49,19 @@ _NO_END: dict[str, Any] = {"stop_reason": None, "stop_sequence": None, "stop_det
 """Why a message ended, while it has not. Clients require each field, there and at the end."""
 _EMPTY: dict[str, Any] = {"type": "text", "text": "", "citations": []}
 """The start of a text block. Null would do for `citations` as well, but the AI SDK refuses it in a whole message."""
+_INPUT = "input_json_delta", "partial_json"
+_SPACE = " \t\r\n"
+"""The white space of JSON."""
 _PING = Frame(b'{"type":"ping"}', "ping")
 
 
 class _Part:
-    """A part that began. `before` and `after` lie around each piece; `before` is empty until its block is open."""
+    """A part that began. `before` and `after` lie around each piece; `before` is empty until the first one is written.
 
-    __slots__ = ("after", "before", "hidden", "index", "pieces", "started")
+    `held` are the pieces of arguments that do not begin as an object.
+    """
+
+    __slots__ = ("after", "before", "held", "hidden", "index", "started")
 
     def __init__(self, started: ev.PartStarted, hidden: bool) -> None:
         self.started = started
@@ -63,7 +69,7 @@ class _Part:
         self.before = b""
         self.after = b""
         self.index = 0
-        self.pieces = False
+        self.held: list[str] = []
 
 
 class MessagesEncoder:
@@ -138,49 +144,69 @@ class MessagesEncoder:
             if event.origin is not Origin.FUNCTION:
                 self._context.lost.add(Feature.TOOL_ORIGIN)
             self._calls.add(event.call_id)
-            self._begin(part)
+            self._call(part)
         elif event.kind is PartKind.REFUSAL:
             self._context.lost.add(Feature.REFUSAL, "sent as text")
         elif hidden:
             self._context.lost.add(Feature.REASONING, "hidden by option reasoning")
 
     def _piece(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> None:
-        part = self._parts[event.part_id]
+        part, text = self._parts[event.part_id], event.text
         if not part.before:
-            if part.hidden or not event.text:
+            if part.hidden or not text:
                 return
-            self._begin(part)
-        if event.text:
-            part.pieces = True
-            self._out.append(Frame(part.before + dumps(event.text) + part.after, _DELTA))
+            if part.started.kind is PartKind.TOOL_CALL:
+                text = self._first_arguments(part, text)
+            else:
+                self._begin(part)
+        if text:
+            self._out.append(Frame(part.before + dumps(text) + part.after, _DELTA))
 
     def _begin(self, part: _Part) -> None:
-        """Opens the block of a part."""
-        started, more = part.started, own(part.started.extras)
-        block: dict[str, Any]
-        match started.kind:
-            case PartKind.TOOL_CALL:
-                call_id = wire_id(started.call_id or "")
-                block = {"type": "tool_use", "id": call_id, "name": started.name, "input": {}}
-                more = {"caller": DIRECT, **more}
-                words = "input_json_delta", "partial_json"
-            case PartKind.REASONING:
-                block, words = {"type": "thinking", "thinking": "", "signature": ""}, ("thinking_delta", "thinking")
-            case _:
-                block, words = _EMPTY, ("text_delta", "text")
-        part.index = self._open({**more, **block})
+        """Opens the block of a text or of thinking."""
+        if part.started.kind is PartKind.REASONING:
+            block: dict[str, Any] = {"type": "thinking", "thinking": "", "signature": ""}
+            words = "thinking_delta", "thinking"
+        else:
+            block, words = _EMPTY, ("text_delta", "text")
+        part.index = self._open({**own(part.started.extras), **block})
         part.before, part.after = block_delta(part.index, *words)
+
+    def _call(self, part: _Part) -> None:
+        """Opens the block of a call."""
+        started = part.started
+        block: dict[str, Any] = {
+            "type": "tool_use",
+            "id": wire_id(started.call_id or ""),
+            "name": started.name,
+            "input": {},
+        }
+        part.index = self._open({"caller": DIRECT, **own(started.extras), **block})
+
+    def _first_arguments(self, part: _Part, text: str) -> str:
+        """Return what can be written of arguments of which nothing was. An `input` has to be an object: of arguments
+        that begin otherwise, nothing can be written before they are complete.
+        """
+        begun = text if part.held else text.lstrip(_SPACE)
+        if part.held or not begun.startswith("{"):
+            if begun:
+                part.held.append(begun)
+            return ""
+        part.before, part.after = block_delta(part.index, *_INPUT)
+        return begun
 
     def _part_ended(self, event: ev.PartEnded) -> None:
         part = self._parts.pop(event.part_id)
         if part.hidden:
             return
         late = own(event.extras)
-        if event.signature and not part.before:
+        is_call = part.started.kind is PartKind.TOOL_CALL
+        if is_call and not part.before:
+            whole = dumps(input_of("".join(part.held))).decode()
+            self._block_delta(part.index, {"type": _INPUT[0], _INPUT[1]: whole})
+        elif event.signature and not part.before:
             self._begin(part)  # thinking whose text is kept back has a signature all the same
-        if part.before:
-            if part.started.kind is PartKind.TOOL_CALL and not part.pieces:
-                self._block_delta(part.index, {"type": "input_json_delta", "partial_json": "{}"})
+        if part.before or is_call:
             for citation in late.get(CITATIONS) or ():
                 self._block_delta(part.index, {"type": "citations_delta", "citation": citation})
             for delta in late.get(UNREAD) or ():
@@ -222,6 +248,10 @@ class MessagesEncoder:
                 self._context.lost.add(Feature.RAW, "an event without a valid name")
 
     def _whole(self, block: dict[str, Any], deltas: list[dict[str, Any]]) -> None:
+        """Write a block that is complete. Clients read the input of a call from deltas."""
+        if isinstance(given := block.get("input"), dict) and given and not deltas:
+            block = {**block, "input": {}}
+            deltas = [{"type": _INPUT[0], _INPUT[1]: dumps(given).decode()}]
         index = self._open(block)
         for delta in deltas:
             self._block_delta(index, delta)

@@ -22,6 +22,7 @@ from bridge.model import (
     UsageReported,
     mime_of,
 )
+from bridge.model.media_types import fitted, type_of_name
 
 NAME = "gemini"
 SIGNATURE = "thoughtSignature"
@@ -120,6 +121,10 @@ BROKEN = frozenset(
 _WORDS = {FinishReason.LENGTH: "MAX_TOKENS", FinishReason.CONTENT_FILTER: "SAFETY"}
 
 
+_CALLED = "FUNCTION_CALL"
+"""How some servers end answers with calls. It is no word of the API, and clients that check it drop the calls."""
+
+
 def reason_of(word: str) -> FinishReason:
     return REASONS.get(word, FinishReason.STOP)
 
@@ -127,7 +132,9 @@ def reason_of(word: str) -> FinishReason:
 def finish_word(reason: FinishReason | None, known: Any = None) -> str:
     """The wire's word. `known` is the backend's own, which is kept where it means the same."""
     word = _WORDS.get(reason, "STOP") if reason else "STOP"
-    return known if isinstance(known, str) and known and reason_of(known) is reason_of(word) else word
+    if not isinstance(known, str) or known in ("", _CALLED):
+        return word
+    return known if reason_of(known) is reason_of(word) else word
 
 
 # ------------------------------------------------------------------ media
@@ -171,18 +178,28 @@ def _kind_of(mime: str) -> MediaKind:
 
 
 def media_part(media: Media, *, guessed: bool = False) -> dict[str, Any]:
-    """Return the part of a medium. Its media type is required, and determines the kind of medium; an unknown one is
-    sent as `image/*` and the like, or `guessed` for servers that need a real one.
+    """Return the part of a medium. Its media type determines its kind; an unknown one is sent as `image/*` and
+    the like, or `guessed` for servers that need a real one. An address may be without one.
     """
-    mime = (mime_of(media) if guessed else media.mime) or ""
+    mime = (_guess(media) if guessed else media.mime) or ""
     if _kind_of(mime) is not media.kind:
         mime = _DEFAULTS[media.kind] if guessed or media.kind is MediaKind.FILE else f"{media.kind}/*"
     named = {"displayName": media.filename} if media.filename else {}
     match media.source:
         case Inline(base64=data):
+            mime = mime or (_DEFAULTS[MediaKind.FILE] if guessed else "")
             return {"inlineData": {"mimeType": mime, "data": data, **named}}
         case Url(url=address) | FileRef(file_id=address):
-            return {"fileData": {"mimeType": mime, "fileUri": address, **named}}
+            typed = {"mimeType": mime} if mime else {}
+            return {"fileData": {**typed, "fileUri": address, **named}}
+
+
+def _guess(media: Media) -> str | None:
+    """The media type; of an address also by its extension."""
+    if media.mime or not isinstance(media.source, Url):
+        return mime_of(media)
+    names = media.filename, media.source.url.partition("?")[0].partition("#")[0]
+    return next(filter(None, (fitted(type_of_name(name), media.kind) for name in names)), None)
 
 
 # ------------------------------------------------------------------ usage

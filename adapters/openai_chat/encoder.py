@@ -71,6 +71,8 @@ _LOST: dict[type, Feature] = {
     StepEnded: Feature.STEP,
     Custom: Feature.CUSTOM,
 }
+_MOST_CHOICES = 128
+"""The largest `n` of the API."""
 _CONSTANT = ("system_fingerprint", "service_tier")
 _OURS = frozenset({"id", "object", "created", "model", "choices", "usage", "error", *_CONSTANT})
 _ROLE = {content: dumps({"role": "assistant", "content": content})[1:-1].decode() for content in ("", None)}
@@ -172,7 +174,8 @@ class ChatEncoder:
                 self._out.append(part.before + piece + part.twin + piece + part.after)
             else:
                 self._out.append(part.before + dumps(self._begun(part, text)) + part.after)
-            part.bare = False
+            if part.bare:
+                part.bare = text.isspace()
 
     def _begun(self, part: _Part, text: str) -> str:
         """The first piece of a text, with what separates it from that of another message."""
@@ -190,7 +193,8 @@ class ChatEncoder:
                 after = after.removesuffix(usual) + b"}," + dumps(fields)[1:] + b"]}"
             piece = dumps(self._begun(part, event.text) if part.twin == b"" else event.text)
             self._out.append(part.before + piece + (part.twin + piece if part.twin else b"") + after)
-            part.bare = False
+            if part.bare:
+                part.bare = event.text.isspace()
         elif fields_beside:
             self._out.append(self._chunk(part.choice, {}, fields_beside))
 
@@ -206,12 +210,15 @@ class ChatEncoder:
         return self._head + dumps({"choices": [entry]})[1:]
 
     def _open(self, choice: int, content: str | None = "") -> _Choice:
-        """The role chunk of a choice, once and before all else of it; the first chunk of all is choice 0's."""
+        """The role chunk of a choice, once and before all else of it. The SDK's helper keeps choices in a list, so that
+        those before it come first.
+        """
         known = self._choices.get(choice)
         if known is not None:
             return known
-        if choice != 0 and 0 not in self._choices:
-            self._open(0)
+        for earlier in range(min(choice, _MOST_CHOICES)):
+            if earlier not in self._choices:
+                self._open(earlier)
         before, after = self._around(choice, _ROLE[content])
         if self._first:
             after = after[:-1] + b"," + dumps(self._first)[1:]
@@ -309,7 +316,7 @@ class ChatEncoder:
         if part is None or part.call is None:
             return
         if part.bare:
-            # Strict clients parse the arguments: "" is no JSON (capture tool-empty-arguments)
+            # Strict clients parse the arguments: white space is no JSON (capture tool-empty-arguments)
             self._out.append(part.before + b'"{}"' + part.after)
         late = {k: v for k, v in first_keys(fields_of_call(event.extras)).items() if part.extras.get(k) != v}
         if late:

@@ -11,7 +11,7 @@ from typing import Any
 from bridge.codec import Context, WireRequest
 from bridge.codec.check import Node, model_in, wrong
 from bridge.codec.jsontext import need_json, read_body
-from bridge.codec.openai import COMMON
+from bridge.codec.openai import COMMON, SHARED
 from bridge.codec.tools import check_choice
 from bridge.dialects.openai_chat.messages import MessageReader
 from bridge.dialects.openai_chat.wire import NAME, noted, own
@@ -57,7 +57,7 @@ _SAMPLING = frozenset(
         "presence_penalty",
     }
 )
-_TYPED = frozenset({"stream_options", "logprobs", "store", "top_logprobs", "logit_bias", "service_tier"})
+_TYPED = frozenset({"stream_options", "logprobs", "store", "top_logprobs", "logit_bias"}) | SHARED
 
 
 def decode_request(wire: WireRequest, context: Context) -> Request:
@@ -107,7 +107,8 @@ def _check_extras(body: Node) -> None:
         body.boolean(name)
     body.integer("top_logprobs")
     body.object("logit_bias")
-    body.string("service_tier")
+    for name in SHARED:
+        body.string(name)
 
 
 def _note_usage(extras: dict[str, Any]) -> None:

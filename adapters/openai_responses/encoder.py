@@ -255,7 +255,7 @@ class ResponsesEncoder:
             self._close_item()
             return
         assert writing is not None
-        if not writing.pieces:  # clients parse the arguments, and "" is no JSON
+        if not any(map(str.strip, writing.pieces)):  # clients parse the arguments, and white space is no JSON
             writing.pieces.append("{}")
             self._write(ARGUMENTS.delta, {**writing.place, "delta": "{}"})
         item.value["arguments"] = writing.text

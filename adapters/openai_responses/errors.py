@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.jsontext import dict_of
+from bridge.codec.jsontext import dict_of, text_of
 from bridge.codec.openai import WORDS, error_object, failure_of
 from bridge.errors import ErrorCode, Failure
 
@@ -66,7 +66,7 @@ def failure_in(error: Any) -> Failure:
     """
     fields = dict_of(error) if not isinstance(error, str) else {"message": error}
     fields = {**fields, **dict_of(fields.get("error"))}
-    code, kind = fields.get("code"), fields.get("type")
+    code, kind = fields.get("code"), text_of(fields.get("type")) or None
     if kind == "error":
         kind = None  # the name of the event
     if code in _COARSE and kind in _OURS:

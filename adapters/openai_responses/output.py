@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge.codec import Feature
 from bridge.codec.jsontext import dumps
-from bridge.dialects.openai_responses.wire import CONTENT, SUMMARY
+from bridge.dialects.openai_responses.wire import CONTENT, SUMMARY, with_bytes
 from bridge.model import events as ev
 
 Wire = dict[str, Any]
@@ -158,4 +158,4 @@ def reasoning_item(wire_id: str, more: Wire) -> Wire:
 
 
 def text_part(text: str, logprobs: list[Any]) -> Wire:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": list(map(with_bytes, logprobs))}

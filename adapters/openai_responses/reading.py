@@ -158,7 +158,7 @@ class Items:
         """A piece of a text or refusal; the key of that part."""
         key = self.open_text(item, index, kind)
         item.said.add(key)
-        self._put(key, text, shared_logprobs(dicts_in(logprobs)))
+        self._put(key, text, shared_logprobs(logprobs))
         return key
 
     def go_on(self, key: Key, text: str) -> bool:

@@ -114,7 +114,7 @@ def _metadata(body: Node) -> dict[str, Any]:
 
 def _check_extras(body: Node) -> None:
     """Fields that travel as extras and that answers repeat, by their types in the API."""
-    for name in ("service_tier", "safety_identifier", "prompt_cache_key"):
+    for name in ("service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"):
         body.string(name)
     for name in ("max_tool_calls", "top_logprobs"):
         body.integer(name)

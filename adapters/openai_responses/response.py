@@ -28,6 +28,8 @@ defaults.
 """
 _TIERS = ("auto", "default", "flex", "scale", "priority")
 """The service tiers of OpenAI; servers of other providers have other values, which strict clients reject."""
+_OBJECTS = frozenset({"text", "reasoning"})
+"""Fields of a response that hold an object."""
 QUEUED = ("response.created", "response.queued")
 """The events of a response in the background that come before its run."""
 
@@ -67,9 +69,12 @@ def new_response(started: RunStarted, context: Context, status: str = "in_progre
 def overlaid(response: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     """The response with the fields of a backend's own.
 
-    One that the backend left null keeps its value, since clients require a number or an object there.
+    One that the backend left null keeps its value, since clients require a number or an object there; so do the fields
+    that it left out of an object.
     """
     said = {name: value for name, value in theirs.items() if value is not None or name not in response}
+    for name in _OBJECTS & said.keys():
+        said[name] = {**dict_of(response.get(name)), **dict_of(said[name])}
     return {**response, **said, "tools": echoed_tools(said.get("tools", response["tools"]))}
 
 

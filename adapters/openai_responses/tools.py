@@ -88,6 +88,7 @@ def read_text(body: Node, extras: dict[str, Any]) -> ResponseFormat | None:
     text = body.object("text")
     if text is None:
         return None
+    text.string("verbosity")
     node = text.object("format")
     kind = node.need_string("type") if node else "text"
     known = kind in ("text", "json_object", "json_schema")

@@ -91,7 +91,8 @@ def _item(part: Part) -> Item:
         case Reasoning():
             return ("reasoning", part.text, part.signature)
         case ToolCall():
-            return ("tool_call", part.call_id, part.name, part.arguments or "{}", str(part.origin))
+            # White space around JSON means nothing, and alone it is no JSON.
+            return ("tool_call", part.call_id, part.name, part.arguments.strip() or "{}", str(part.origin))
         case ToolResult():
             return ("tool_result", part.call_id, result_text(part.parts))
         case Media():

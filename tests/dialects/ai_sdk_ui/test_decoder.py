@@ -23,6 +23,7 @@ TEXT = [{"type": "start"}, {"type": "text-start", "id": "t"}, {"type": "text-del
         ([{"type": "finish", "finishReason": "interrupted"}], True, ErrorCode.TRUNCATED_STREAM),
         ([{"type": "finish", "finishReason": "error"}], True, ErrorCode.BACKEND_ERROR),
         ([{"type": "error", "errorText": "broke"}], False, ErrorCode.BACKEND_ERROR),
+        ([{"type": "error", "errorText": "broke"}, {"type": []}], False, ErrorCode.BACKEND_ERROR),
         ([{"type": "error", "errorText": "broke"}, {"type": "finish", "finishReason": "stop"}], True,
          ErrorCode.BACKEND_ERROR),
     ],

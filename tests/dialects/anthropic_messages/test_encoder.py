@@ -407,6 +407,15 @@ def test_a_block_of_its_own_waits_for_the_open_one() -> None:
     ]  # fmt: skip
 
 
+def test_the_input_of_a_call_of_the_servers_own_is_streamed_in_deltas() -> None:
+    call = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+    events = build(lambda b: b.emit(Raw("anthropic-messages", {"block": call})))
+    start, delta = emitted(events)[1:3]
+    assert start["content_block"] == {**call, "input": {}}
+    assert delta["delta"] == {"type": "input_json_delta", "partial_json": '{"query":"x"}'}
+    assert json.loads(dialect.assemble(events, front()).body)["content"] == [call]
+
+
 @pytest.mark.parametrize(
     "arguments", ["not json", "[1, 2]", '"text"', "null", '{"a": 1} trailing', '{"city": "K'], ids=str
 )
@@ -419,6 +428,30 @@ def test_arguments_that_are_no_object_survive_a_message_in_one_piece(arguments: 
     (call,) = request(asked(conversation)).messages[1].parts
     assert isinstance(call, ToolCall)
     assert call.arguments == arguments
+
+
+@pytest.mark.parametrize(
+    ("pieces", "told"),
+    [
+        (["nu", "ll"], ['{"INVALID_JSON":"null"}']),
+        (["[", '{"a":1}]'], ['{"INVALID_JSON":"[{\\"a\\":1}]"}']),
+        ([" ", "\n"], ["{}"]),
+        ([" \n", '\t{"a":', " 1}"], ['{"a":', " 1}"]),
+    ],
+    ids=str,
+)
+def test_arguments_are_streamed_as_an_object(pieces: list[str], told: list[str]) -> None:
+    """The SDK fails at a text that is no JSON, and clients send any other value back as an input, which is refused."""
+
+    def tell(b: Builder) -> None:
+        b.open_part("c", 0, PartKind.TOOL_CALL, call_id="c", name="f")
+        for piece in pieces:
+            b.delta("c", piece)
+
+    events = emitted(build(tell))
+    assert [e["delta"]["partial_json"] for e in events if e["type"] == "content_block_delta"] == told
+    (call,) = fold(decode([encode(build(tell))])).calls
+    assert call.arguments.strip() == ("".join(pieces).strip() or "{}")
 
 
 @pytest.mark.parametrize("call_id", ["", "functions.f:0", "ü", "a b", "toolx_abc", "x" * 300, "\ud800"])

@@ -64,6 +64,11 @@ def test_a_broken_answer_is_a_failure(word: str) -> None:
     assert (failure.code, failure.message, failure.backend_code) == (ErrorCode.BACKEND_ERROR, "It went wrong.", word)
 
 
+def test_a_word_that_clients_do_not_know_is_not_passed_on() -> None:
+    events = decode_chunks(chunk({"functionCall": {"name": "f", "args": {}}}, finish="FUNCTION_CALL"))
+    assert chunks(events)[-1]["candidates"][0]["finishReason"] == "STOP"
+
+
 def test_other_after_text_is_an_end_and_without_text_a_failure() -> None:
     assert fold(decode_chunks(chunk({"text": "x"}, finish="OTHER"))).failure is None
     assert fold(decode_chunks(chunk(finish="OTHER"))).failure is not None

@@ -457,6 +457,26 @@ def test_a_result_that_failed_and_one_with_a_picture() -> None:
     assert seen.parts == [Text("seen"), picture]
 
 
+@pytest.mark.parametrize(
+    ("kind", "address", "mime"),
+    [
+        (MediaKind.IMAGE, "https://x.test/a.jpg?size=2", "image/jpeg"),
+        (MediaKind.IMAGE, "https://x.test/a", "image/png"),
+        (MediaKind.IMAGE, "https://x.test/a.pdf", "image/png"),
+        (MediaKind.FILE, "https://x.test/a.pdf#page=2", "application/pdf"),
+        (MediaKind.FILE, "https://x.test/a", None),
+    ],
+)
+def test_the_type_of_an_address_is_that_of_its_extension(kind: MediaKind, address: str, mime: str | None) -> None:
+    (part,) = contents(Message("user", [Media(kind, Url(address))]))[0]["parts"]
+    assert part["fileData"] == {"fileUri": address, **({"mimeType": mime} if mime else {})}
+
+
+def test_a_file_of_unknown_type_is_some_bytes() -> None:
+    (part,) = contents(Message("user", [Media(MediaKind.FILE, Inline("AAAA"))]))[0]["parts"]
+    assert part["inlineData"]["mimeType"] == "application/octet-stream"
+
+
 def test_a_talk_that_the_assistant_begins() -> None:
     said = contents(Message("assistant", [Text("Welcome")]), HELLO)
     assert [(c["role"], c["parts"]) for c in said[:2]] == [("user", [{"text": ""}]), ("model", [{"text": "Welcome"}])]

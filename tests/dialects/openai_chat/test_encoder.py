@@ -103,6 +103,15 @@ def test_a_call_without_arguments_gets_an_object() -> None:
     assert deltas(events)[-1] == {"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]}
 
 
+def test_a_call_whose_arguments_are_white_space_gets_an_object() -> None:
+    events = build(lambda b: b.add(0, ToolCall("c", "f", " \n")))
+    assert [d["tool_calls"][0]["function"]["arguments"] for d in deltas(events) if "tool_calls" in d] == [
+        "", " \n", "{}",
+    ]  # fmt: skip
+    (call,) = json.loads(dialect.assemble(events, front()).body)["choices"][0]["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {}
+
+
 def test_calls_never_interleave() -> None:
     def tell(b: Builder) -> None:
         b.open_part("a", 0, CALL, call_id="a", name="f")
@@ -127,6 +136,18 @@ def test_choice_zero_comes_first() -> None:
     chunks = emitted(build(tell))[:-1]
     assert [c["choices"][0]["index"] for c in chunks] == [0, 1, 1, 0, 0, 1]
     assert [c["choices"][0]["finish_reason"] for c in chunks[-2:]] == ["stop", "length"]
+
+
+def test_choices_begin_in_their_order() -> None:
+    """The SDK's helper fails at a choice that is more than one beyond the last."""
+
+    def tell(b: Builder) -> None:
+        for choice in (2, 10**9):
+            b.message(choice, choice=choice)
+            b.flow(choice, TEXT, "B")
+
+    begun = [c["choices"][0] for c in emitted(build(tell))[:-1] if "role" in c["choices"][0]["delta"]]
+    assert [choice["index"] for choice in begun] == [*range(128), 10**9]
 
 
 def test_an_answer_of_nothing_still_has_role_and_finish() -> None:

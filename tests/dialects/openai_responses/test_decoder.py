@@ -162,6 +162,7 @@ def test_a_message_of_somebody_else_is_kept_as_it_came() -> None:
             "",
         ),
         ({"error": {"message": "plain", "type": "server_error"}}, ErrorCode.BACKEND_ERROR, "plain"),
+        ({"type": "error", "error": {"message": "odd", "type": ["x"], "code": None}}, ErrorCode.BACKEND_ERROR, "odd"),
         (
             {
                 "type": "response.failed",

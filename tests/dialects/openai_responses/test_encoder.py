@@ -363,6 +363,31 @@ def test_what_a_backend_left_null_is_a_number_all_the_same(at_end: bool) -> None
         assert response["tools"][0]["strict"] is True
 
 
+def test_what_a_backend_left_out_of_an_object_is_there_all_the_same() -> None:
+    head = {"id": "resp_7", "object": "response", "created_at": 1, "model": "m-1", "output": []}
+    said = {**head, "text": {"verbosity": "low"}, "reasoning": {"effort": "high"}}
+    events = decode_events(
+        {"type": "response.created", "response": said},
+        {"type": "response.completed", "response": {**said, "status": "completed", "reasoning": "much"}},
+    )
+    response = final(events)
+    assert response["text"] == {"format": {"type": "text"}, "verbosity": "low"}
+    assert response["reasoning"] == {"effort": "high", "summary": None}
+
+
+def test_log_probabilities_of_other_servers_have_every_field() -> None:
+    def tell(b: Builder) -> None:
+        said = [
+            {"token": "é", "logprob": -1, "bytes": None, "top_logprobs": [{"token": "a", "logprob": -0.5}, {}]},
+            {"token": "x", "logprob": "much"},
+        ]
+        b.flow(0, PartKind.TEXT, "é", {"shared": {"logprobs": {"content": said}}})
+
+    (part,) = final(build(tell))["output"][0]["content"]
+    top = [{"token": "a", "logprob": -0.5, "bytes": [97]}]
+    assert part["logprobs"] == [{"token": "é", "logprob": -1, "bytes": [195, 169], "top_logprobs": top}]
+
+
 @pytest.mark.parametrize(
     ("said", "told"), [("priority", "priority"), ("on_demand", "flex"), (None, "flex"), ([], "flex")]
 )

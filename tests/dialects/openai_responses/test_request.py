@@ -211,6 +211,8 @@ def test_tool_choice(choice: Any, read: ToolChoice) -> None:
     ("body", "param", "expected"),
     [
         ({}, "input", "required, expected a string or a list of items"),
+        (asked(text={"verbosity": 1}), "text.verbosity", "a string"),
+        (asked(prompt_cache_retention=1), "prompt_cache_retention", "a string"),
         (asked(None), "input", "a string or a list of items, got null"),
         (asked([]), "input", "at least one item"),
         (asked(["x"]), "input[0]", "an object, got 'x'"),
