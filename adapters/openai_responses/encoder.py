@@ -250,7 +250,8 @@ class ResponsesEncoder:
         if self._free is not None:
             text, self._free = input_of("".join(self._free)), None
             item.value["input"] = text
-            self._write(INPUT.delta, {**item.place, "delta": text})
+            if text:
+                self._write(INPUT.delta, {**item.place, "delta": text})
             self._write(INPUT.done, {**item.place, "input": text})
             self._close_item()
             return
