@@ -9,9 +9,10 @@ import pytest
 from openai.types.responses import ResponseInputParam, ToolParam
 from pydantic import TypeAdapter
 
-from bridge.codec import WireRequest
+from bridge.codec import Node, WireRequest
 from bridge.dialects.openai_chat import dialect as chat
 from bridge.dialects.openai_responses import dialect
+from bridge.dialects.openai_responses.items import ItemReader
 from bridge.errors import RequestError, Unsupported
 from bridge.model import (
     Data,
@@ -537,3 +538,29 @@ def test_a_body_that_says_it_is_no_json() -> None:
     with pytest.raises(RequestError) as refused:
         dialect.decode_request(wire, front())
     assert refused.value.failure.status == 415
+
+
+def test_a_result_has_the_name_of_a_call_in_the_stored_conversation() -> None:
+    before = [Message("assistant", [ToolCall("c1", "f", "{}")])]
+    output = {"type": "function_call_output", "call_id": "c1", "output": "42"}
+    (message,) = ItemReader(before).read(Node({"input": [output]}))
+    (result,) = message.parts
+    assert isinstance(result, ToolResult)
+    assert result.name == "f"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("service_tier", 1),
+        ("safety_identifier", []),
+        ("max_tool_calls", "2"),
+        ("top_logprobs", 1.5),
+        ("presence_penalty", "high"),
+        ("truncation", "sometimes"),
+    ],
+)
+def test_fields_that_answers_repeat_have_their_types(name: str, value: Any) -> None:
+    with pytest.raises(RequestError, match=f"^{name}: expected") as error:
+        request(asked(**{name: value}))
+    assert error.value.failure.param == name
