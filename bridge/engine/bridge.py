@@ -18,6 +18,10 @@ from bridge.codec import (
     Operation,
     QueuedRunsOptions,
     StoredAnswer,
+    StoredAnswersDialect,
+    StoredResponses,
+    WireRequest,
+    require,
 )
 from bridge.engine.route import LIBRARY, Caller, Route
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, RequestError
@@ -355,6 +359,13 @@ class Bridge:
             self._response_now, self.runs, owner, route.path, route.dialect, route.options
         )
         return self._memory.answers(owner, route.path, look)
+
+    async def stored_responses(self, route: Route, owner: str, wire: WireRequest) -> StoredResponses | None:
+        """Return the stored answers that a request refers to; None if none are stored. Raises `RequestError`."""
+        answers = self.answers(route, owner)
+        if answers is None:
+            return None
+        return await answers.stored_responses(require(route.dialect, StoredAnswersDialect).stored_ids(wire))
 
     def task_index(self, route: Route, owner: str) -> TaskIndex | None:
         """The list of this owner's tasks on a route; None where no store keeps it."""

@@ -19,7 +19,7 @@ from aiohttp.typedefs import Middleware
 
 from bridge.codec import SCOPES, Dialect, Endpoint, Operation
 from bridge.engine import Bridge, Route
-from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, log_unexpected, shortened
+from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, shortened, unexpected_failure
 from bridge.server.bodies import BODIES
 from bridge.server.browsers import KEPT, Browsers, is_preflight
 from bridge.server.handler import RouteHandler
@@ -205,7 +205,7 @@ def _chosen(choices: list[tuple[Endpoint, Handler]]) -> Handler:
 
 
 def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -> Handler:
-    """Wrap a handler: check the caller, and answer refusals in the dialect's own shape."""
+    """Wrap a handler in the checks of its caller."""
     query_key = endpoint.query_key
     if endpoint.query_token is not None and getattr(route.options, endpoint.query_token, False):
         query_key = QUERY_TOKEN
@@ -242,21 +242,17 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
 
     async def handle(http: web.Request) -> web.StreamResponse:
         http[SERVED_BY] = served_by
-        try:
-            if not endpoint.public:
-                # A reader who comes back to a durable run reads what is kept.
-                state.browsers.check_endpoint(http, kept=is_kept or (route.durable and "last-event-id" in http.headers))
-            if state.draining and is_refused_late:
-                text = "The server is stopping; another one, or the next one, will take this request."
-                raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
-            if is_asked or is_counted:
-                await admit(http)
-            else:
-                http[USER] = ""
-            return await handler(http)
-        except BridgeError as error:
-            error.failure.details = {**error.failure.details, **served_by.details(http)}
-            return error_of(route.dialect, error.failure)
+        if not endpoint.public:
+            # A reader who comes back to a durable run reads what is kept.
+            state.browsers.check_endpoint(http, kept=is_kept or (route.durable and "last-event-id" in http.headers))
+        if state.draining and is_refused_late:
+            text = "The server is stopping; another one, or the next one, will take this request."
+            raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
+        if is_asked or is_counted:
+            await admit(http)
+        else:
+            http[USER] = ""
+        return await handler(http)
 
     return handle
 
@@ -283,14 +279,15 @@ def _shaping_errors(state: State) -> Middleware:
                 return web.Response(status=200)
             return await handler(request)
         except BridgeError as error:
+            if SERVED_BY in request:
+                error.failure.details = {**error.failure.details, **request[SERVED_BY].details(request)}
             return error_of(_nearest(request), error.failure)
         except web.HTTPException as error:
             if error.status < 400:
                 raise
             return _refused(request, error)
         except Exception as error:
-            log_unexpected(log, f"request {request_id(request)} broke", error)
-            failure = Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this request.")
+            failure = unexpected_failure(log, f"request {request_id(request)} broke", error)
             return error_of(_nearest(request), failure)
 
     return shape_errors

@@ -109,10 +109,10 @@ class _Body:
         self._scope = scope
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        http, rules = self._scope.http, self._scope.rules
+        http, server = self._scope.http, self._scope.server
         try:
             async for piece in http.app[BODIES].pieces(
-                http, self._scope.user, limit=rules.max_body, seconds=rules.body_time
+                http, self._scope.user, limit=server.max_body, seconds=server.body_time
             ):
                 yield piece
         except BridgeError as error:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from bridge.errors import BackendError, ErrorCode
@@ -22,17 +21,6 @@ from bridge.stores.runs import Blocked, QueueLimits, RunKey, base_scope
 if TYPE_CHECKING:
     from bridge.config import Config
     from bridge.engine import Route
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Limits of every request. Sizes are in bytes, times in seconds, None is no limit."""
-
-    max_body: int
-    body_time: float
-    keepalive: float | None
-    slow_reader: float | None
-    socket_idle: float = math.inf
 
 
 class SlotPool:
@@ -281,45 +269,34 @@ class RouteLimiter:
 
         Entering raises `BackendError`: rate_limited for the user's limit, overloaded for the others.
         """
-        return _Slot(user, *self._runs)
+        return _slot(user, *self._runs)
 
     def reader_slot(self, user: str) -> AbstractAsyncContextManager[None]:
-        """A place for one reader of a kept run; as `place`."""
-        return _Slot(user, *self._readers)
+        """A place for one reader of a kept run; as `slot`."""
+        return _slot(user, *self._readers)
 
     def socket_slot(self, user: str) -> AbstractAsyncContextManager[None]:
-        """A place for one WebSocket connection; as `place`."""
-        return _Slot(user, *self._sockets)
+        """A place for one WebSocket connection; as `slot`."""
+        return _slot(user, *self._sockets)
 
 
-class _Slot:
-    __slots__ = ("_held", "_limits", "_route", "_user")
-
-    def __init__(self, user: str, limits: Limits, route: SlotPool | None) -> None:
-        self._user = user
-        self._limits = limits
-        self._route = route
-        self._held: list[SlotPool] = []
-
-    async def __aenter__(self) -> None:
-        limits, held = self._limits, self._held
-        try:
-            for pool in (limits.own(self._user), self._route, limits.pool):
-                if pool is not None:
-                    await pool.enter(self._user)
-                    held.append(pool)
-        except BaseException:
-            self._leave()
-            limits.forget(self._user)
+@asynccontextmanager
+async def _slot(user: str, limits: Limits, route: SlotPool | None) -> AsyncIterator[None]:
+    held: list[SlotPool] = []
+    is_in = False
+    try:
+        for pool in (limits.own(user), route, limits.pool):
+            if pool is not None:
+                await pool.enter(user)
+                held.append(pool)
+        is_in = True
+        yield
+    finally:
+        while held:
+            limits.leave(user, held.pop())
+        if not is_in:
+            limits.forget(user)
             limits.freed.set()
-            raise
-
-    async def __aexit__(self, *exc: object) -> None:
-        self._leave()
-
-    def _leave(self) -> None:
-        while self._held:
-            self._limits.leave(self._user, self._held.pop())
 
 
 def _limited(message: str, wait: float) -> BackendError:

@@ -115,7 +115,7 @@ async def _pump(
     Raises `ConnectionError` for a client that is gone, `TimeoutError` for one that does not read, `BridgeError` if the
     log cannot be read.
     """
-    pause = min(scope.rules.keepalive or _KEEPALIVE, _KEEPALIVE)
+    pause = min(scope.server.keepalive or _KEEPALIVE, _KEEPALIVE)
     idle, written_at = 0, -_KEEPALIVE
     while idle < requested.idle_limit:
         frames = await subscription.read(seconds)
@@ -126,7 +126,7 @@ async def _pump(
             out = sse.join(subscription.keepalive())
         if out:
             written_at = now
-            async with asyncio.timeout(scope.rules.slow_reader):
+            async with asyncio.timeout(scope.server.slow_reader):
                 await response.write(out)
             scope.report.sent += len(out)
         if subscription.done:
