@@ -20,7 +20,6 @@ from bridge.codec.naming import ModelNames
 from bridge.engine.route import Route
 from bridge.errors import ConfigError
 from bridge.pipeline import Backend, Breaker, Group, Retry, StageFactory, Timeouts
-from bridge.pipeline.backend import Fetches
 from bridge.pipeline.memory import Memory, wants_memory
 from bridge.pipeline.stages import estimate_usage, load_object
 from bridge.pipeline.stages import load as load_stage
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from bridge.runs.push import Pusher
     from bridge.stores import RunStore
     from bridge.telemetry.tracing import Tracing
+    from bridge.transports.fetch import Fetcher
     from bridge.transports.http import HttpBackend
 
 
@@ -62,11 +62,11 @@ def tracing_for(config: cfg.Config) -> Tracing | None:
 
 
 def _traced(backend: Backend, section: cfg.Backend, tracing: Tracing) -> Backend:
-    from bridge.telemetry.traced import traced
+    from bridge.telemetry.traced import TracedBackend
 
     built_in = section.is_demo or section.target is not None
     provider = section.dialect if built_in else registry.get(section.dialect).provider or section.dialect
-    return traced(backend, tracing, provider=provider, url=section.url)
+    return cast("Backend", TracedBackend(backend, tracing, provider, section.url))
 
 
 def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient) -> Backend:
@@ -182,7 +182,7 @@ def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
     )
 
 
-def fetchers_for(config: cfg.Config) -> dict[str, Fetches]:
+def fetchers_for(config: cfg.Config) -> dict[str, Fetcher]:
     """Return the fetchers of media, by the names of the backends that list hosts for them."""
     wanted = {name: section.fetch_urls for name, section in config.backends.items() if section.fetch_urls}
     if not wanted:

@@ -50,9 +50,6 @@ from bridge.pipeline.conversation import (
     up_to_last_answer,
 )
 from bridge.pipeline.interrupts import Settled, settle
-from bridge.pipeline.push_targets import PushTargets
-from bridge.pipeline.stored_responses import Answers, Look
-from bridge.pipeline.task_index import TaskIndex
 from bridge.stores.base import Conversation, ConversationStore, HeldConversation
 
 log = logging.getLogger("bridge.memory")
@@ -468,7 +465,7 @@ def _recalls(front: Capabilities, back: Capabilities) -> bool:
 
 
 class Memory:
-    """Makes the turns of a bridge on one history store, and gives the answers kept there."""
+    """Makes the turns of a bridge on one history store."""
 
     def __init__(self, history: ConversationStore) -> None:
         self.history = history
@@ -527,18 +524,6 @@ class Memory:
         )
         turn.tells_context = back.request(Feature.CONTEXT) is Support.DROP
         return await turn.begun(run_id)
-
-    def tasks(self, owner: str, scope: str) -> TaskIndex:
-        """The list of an owner's tasks on a route."""
-        return TaskIndex(self.history, owner, scope)
-
-    def push_targets(self, owner: str, scope: str, task_id: str) -> PushTargets:
-        """The targets of the notifications of a task."""
-        return PushTargets(self.history, owner, scope, task_id)
-
-    def answers(self, owner: str, scope: str, look: Look | None = None) -> Answers:
-        """The answers that this owner's clients may name by id."""
-        return Answers(self.history, owner, scope, look)
 
     async def close(self) -> None:
         if self._pruning is not None:

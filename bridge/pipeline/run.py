@@ -82,6 +82,11 @@ class Run:
         return self.reader.ended
 
     @property
+    def failure(self) -> Failure | None:
+        """Why the run failed, if it did."""
+        return self.reader.failure
+
+    @property
     def backend(self) -> Backend:
         """The backend that answers, or was asked last."""
         return self._attempt.backend

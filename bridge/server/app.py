@@ -7,7 +7,6 @@ request that fits nothing gets its 404 or 405 in the shape of the dialect whose 
 from __future__ import annotations
 
 import asyncio
-import difflib
 import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -366,6 +365,8 @@ def _meant(path: str, routes: list[Route]) -> tuple[str, Route] | None:
             found.setdefault(whole, (f"{endpoint.method} {whole}", route))
             if path.endswith(endpoint.path):
                 return found[whole]
+    import difflib  # here, as most servers never need it
+
     similar = difflib.get_close_matches(path[:200], found, 1, 0.85)
     return found[similar[0]] if similar else None
 

@@ -165,7 +165,7 @@ def _pass_through(run: Run, translation: Translation, events: list[Event]) -> by
     """
     out = translation.write(events)
     is_framed = not translation.writer.after and run.call.whole is None
-    if is_framed and (run.reader.failure is None or run.call.wire_ended):
+    if is_framed and (run.failure is None or run.call.wire_ended):
         return sse.join(run.call.frames)
     return out
 
@@ -192,7 +192,7 @@ async def _whole(scope: RequestScope, run: Run, owner: str) -> web.StreamRespons
             raise
         events += last
     context.model = shown_model(run, context)
-    wire = run.call.whole if route.passthrough and run.reader.failure is None else None
+    wire = run.call.whole if route.passthrough and run.failure is None else None
     if wire is not None:
         wire = WireResponse(wire.status, {"content-type": wire.headers.get("content-type", "")}, wire.body)
     else:
