@@ -44,7 +44,11 @@ def assemble(
         raise ConfigError("server.http_client: httptools is not installed; pip install 'dialect-bridge[httptools]'")
     backends = {name: _backend(name, section, http_client) for name, section in config.backends.items()}
     if tracing is not None:
-        backends = {name: _traced(backend, config.backends[name], tracing) for name, backend in backends.items()}
+        from bridge.telemetry.traced import TracedBackend
+
+        for name, section in config.backends.items():
+            provider = _provider(section)
+            backends[name] = cast("Backend", TracedBackend(backends[name], tracing, provider, section.url))
     return [_route(index, section, backends) for index, section in enumerate(config.routes)]
 
 
@@ -61,12 +65,11 @@ def tracing_for(config: cfg.Config) -> Tracing | None:
     return Tracing(section.endpoint, service=section.service, sample=section.sample, version=version("dialect-bridge"))
 
 
-def _traced(backend: Backend, section: cfg.Backend, tracing: Tracing) -> Backend:
-    from bridge.telemetry.traced import TracedBackend
-
-    built_in = section.is_demo or section.target is not None
-    provider = section.dialect if built_in else registry.get(section.dialect).provider or section.dialect
-    return cast("Backend", TracedBackend(backend, tracing, provider, section.url))
+def _provider(section: cfg.Backend) -> str:
+    """Return the vendor of a backend's protocol."""
+    if section.is_demo or section.target is not None:
+        return section.dialect
+    return registry.get(section.dialect).provider or section.dialect
 
 
 def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient) -> Backend:

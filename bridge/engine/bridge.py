@@ -305,10 +305,8 @@ class Bridge:
         history, owner = memory.history, order.caller.owner
         if route.serves(Operation.HISTORY):
             options = route.options if isinstance(route.options, QueuedRunsOptions) else QueuedRunsOptions()
-            remembers = backend.capabilities.takes_news and not backend.capabilities.names_threads
-            turn = queued_runs.QueuedRunTurn(
-                history, owner, route.path, request, order.capabilities, remembers=remembers, options=options
-            )
+            front, back = order.capabilities, backend.capabilities
+            turn = queued_runs.QueuedRunTurn(history, owner, route.path, request, front, back, options)
             return await turn.begun(run_id)
         keeper = backend.name if group.shares_conversations else None
         return await memory.begin(
