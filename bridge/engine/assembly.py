@@ -21,7 +21,7 @@ from bridge.engine.route import Route
 from bridge.errors import ConfigError
 from bridge.pipeline import Backend, Breaker, Group, Retry, StageFactory, Timeouts
 from bridge.pipeline.memory import Memory, wants_memory
-from bridge.pipeline.stages import estimate_usage, load_object
+from bridge.pipeline.stages import EstimateUsage, load_object
 from bridge.pipeline.stages import load as load_stage
 from bridge.speech import Speech
 from bridge.stores import Attachments, Bounds, open_attachments
@@ -136,7 +136,7 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
         models=models,
         stages=(
             *(_stage(index, target) for target in section.stages),
-            *((estimate_usage,) if section.estimate_usage else ()),
+            *((EstimateUsage,) if section.estimate_usage else ()),
         ),
         passthrough=section.passthrough,
         durable=section.durable,

@@ -88,7 +88,10 @@ BROKEN: dict[str, tuple[Callable[[FakeBackend], None], str, str, str]] = {
         "is compressed in a way that cannot be read", "the dialect",
     ),
     "invalid compression of an error": (
-        answers(500, b"no gzip", content_encoding="gzip"), "backend_error", "answered 500: a body that cannot be read", "",
+        answers(500, b"no gzip", content_encoding="gzip"),
+        "backend_error",
+        "answered 500: a body that cannot be read",
+        "",
     ),
     "silence": (lambda backend: backend.plays(silent), "backend_timeout", "has not answered", "the timeouts"),
     "no answer": (
