@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import web
 
-from bridge.codec import Context, Losses, StoredResponses, WireRequest
+from bridge.codec import Context, StoredResponses, WireRequest
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
 from bridge.model import Event, Request
@@ -25,7 +25,7 @@ from bridge.server.limits import RouteLimiter
 from bridge.server.page.traces import HEADER, Traces
 from bridge.server.report import Report
 from bridge.server.spans import spanned
-from bridge.server.wire import FAILURE, REPORTED, USER, decoded, error_of, read_request, request_id
+from bridge.server.wire import FAILURE, REPORTED, SERVED_BY, USER, decoded, error_of, read_request, request_id
 
 if TYPE_CHECKING:
     from bridge.config import Server
@@ -127,7 +127,8 @@ class RouteHandler:
     async def __call__(self, http: web.Request) -> web.StreamResponse:
         route, run_id = self.route, token_hex(16)
         report = Report(request_id(http, run_id), route.path, route.dialect.name, run_id, metrics=self.bridge.metrics)
-        context = Context(run_id, None, time.time(), route.options, route.default_model, lost=Losses())
+        details = http[SERVED_BY].details(http)
+        context = Context(run_id, None, time.time(), route.options, route.default_model, error_details=details)
         task = asyncio.current_task()
         assert task is not None
         self.active.add(task)

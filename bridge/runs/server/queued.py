@@ -18,7 +18,7 @@ from bridge.pipeline.queued_runs import store_request
 from bridge.runs import Ownership, RunKey, Subscription, fingerprint
 from bridge.runs.server.durable import cursor_of, reporting, written
 from bridge.server.handler import RequestScope
-from bridge.server.wire import SERVED_BY, response_of
+from bridge.server.wire import response_of
 
 _HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache, no-store", "x-accel-buffering": "no"}
 _KEEPALIVE = 15.0
@@ -44,9 +44,6 @@ async def check_owner(bridge: Bridge, route: Route, owner: str, thread: str, *, 
 
 
 def _dialect(scope: RequestScope) -> QueuedRunsDialect:
-    """Return the dialect of the route, with what its errors depend on in the context."""
-    where = scope.http[SERVED_BY].details(scope.http)
-    scope.context.error_details.update(where)
     return require(scope.route.dialect, QueuedRunsDialect)
 
 
