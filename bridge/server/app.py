@@ -68,7 +68,7 @@ class State:
         identity = Identity.of(server.auth, key_of(bridge), KeyFile.of(bridge.config))
         page = Page(bridge, identity) if server.has_page else None
         refusals = RefusalLog(lambda reason: bridge.metrics.refusal(reason) if bridge.metrics is not None else None)
-        return cls(bridge, identity, Limits.of(bridge.config), Browsers(server), page, refusals=refusals)
+        return cls(bridge, identity, Limits(bridge.config), Browsers(server), page, refusals=refusals)
 
     async def drain(self, seconds: float | None) -> None:
         """Give open runs so long to finish (None: as they need) unless there is a hurry; then cut the rest."""
