@@ -109,11 +109,9 @@ class _Body:
         self._scope = scope
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        http, server = self._scope.http, self._scope.server
+        http = self._scope.http
         try:
-            async for piece in http.app[BODIES].pieces(
-                http, self._scope.user, limit=server.max_body, seconds=server.body_time
-            ):
+            async for piece in http.app[BODIES].pieces(http, self._scope.user):
                 yield piece
         except BridgeError as error:
             self.failure = error.failure

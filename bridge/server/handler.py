@@ -66,7 +66,7 @@ class RequestScope:
 
     async def read(self) -> WireRequest:
         """Return the whole request. Raises what `read_request` raises."""
-        return await read_request(self.http, self.route.path, self.server.max_body, self.server.body_time)
+        return await read_request(self.http, self.route.path)
 
     async def decode(self, wire: WireRequest | None = None) -> tuple[Request, Caller]:
         """Return the request, decoded, and its caller. `wire` is the request if it was read already."""

@@ -188,9 +188,10 @@ class Limits:
         self.readers = Slots(SlotPool(limits.concurrent, limits.queue), each, queue)
         self.sockets = Slots(SlotPool(limits.sockets, 0, of="WebSocket connections"), each)
         # A body is read before its request has a slot: nobody waits for who sends slowly.
-        self.bodies = Bodies(limits.bodies, None if each is None else each + queue)
+        server = config.server
+        self.bodies = Bodies(server.max_body, server.body_time, limits.bodies, None if each is None else each + queue)
         self.freed = self.runs.freed
-        self._workers = config.server.workers
+        self._workers = server.workers
         self._rates = open_rates(config.stores.runs, per_minute) if per_minute else None
 
     @property

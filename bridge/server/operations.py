@@ -132,9 +132,9 @@ class RouteOperations:
         return list(found.values())
 
     async def _count(self, http: web.Request) -> web.StreamResponse:
-        route, server, user = self._route, self._bridge.config.server, http[USER]
+        route, user = self._route, http[USER]
         dialect = require(route.dialect, CountingDialect)
-        wire = await read_request(http, route.path, server.max_body, server.body_time)
+        wire = await read_request(http, route.path)
         context = Context(request_id(http), None, time.time(), route.options, route.default_model)
         context.stored_responses = await self._bridge.stored_responses(route, user, wire)
         request = await decoded(dialect.decode_count_request, wire, context)
