@@ -325,8 +325,6 @@ def _refused(http: web.Request, error: web.HTTPException) -> web.StreamResponse:
             allowed = error.headers.get("allow", "")
             message = f"{http.method} is not allowed at {http.path[:200]}; allowed: {allowed}."
             failure = Failure(ErrorCode.INVALID_REQUEST, message, status=405, headers={"allow": allowed})
-        case 413:
-            failure = Failure(ErrorCode.TOO_LARGE, "The request body is too long.")
         case status:
             failure = Failure(ErrorCode.INVALID_REQUEST, error.reason, status=status)
     failure.details["path"] = http.path
