@@ -10,8 +10,6 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Self
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
@@ -41,34 +39,28 @@ CANCELS = web.AppKey("cancels", bool)
 not (it is off by default), so handlers then watch for it themselves."""
 
 
-@dataclass(slots=True)
 class State:
-    """The shared state of a server.
+    """The shared state of a server, which may not be started yet."""
 
-    `draining`: the server is about to stop and not ready. `retired`: another configuration is served now. `hurry`: stop
-    waiting for open runs.
-    """
-
-    bridge: Bridge
-    identity: Identity
-    limits: Limits
-    browsers: Browsers
-    page: Page | None = None
-    handlers: list[RouteHandler] = field(default_factory=list)
-    draining: bool = False
-    retired: bool = False
-    hurry: asyncio.Event = field(default_factory=asyncio.Event)
-    heads: HeadWatch | None = None
-    refusals: RefusalLog = field(default_factory=RefusalLog)
-
-    @classmethod
-    def of(cls, bridge: Bridge) -> Self:
-        """That of a server which is not started yet. Raises `ConfigError` for what it needs and is not installed."""
+    def __init__(self, bridge: Bridge) -> None:
+        """Raises `ConfigError` for what the server needs and is not installed."""
         server = bridge.config.server
-        identity = Identity.of(server.auth, key_of(bridge), KeyFile.of(bridge.config))
-        page = Page(bridge, identity) if server.has_page else None
-        refusals = RefusalLog(lambda reason: bridge.metrics.refusal(reason) if bridge.metrics is not None else None)
-        return cls(bridge, identity, Limits(bridge.config), Browsers(server), page, refusals=refusals)
+        self.bridge: Bridge = bridge
+        self.identity = Identity.of(server.auth, key_of(bridge), KeyFile.of(bridge.config))
+        self.limits: Limits = Limits(bridge.config)
+        self.browsers = Browsers(server)
+        self.page = Page(bridge, self.identity) if server.has_page else None
+        self.refusals = RefusalLog(
+            lambda reason: bridge.metrics.refusal(reason) if bridge.metrics is not None else None
+        )
+        self.handlers: list[RouteHandler] = []
+        self.heads: HeadWatch | None = None
+        self.draining = False
+        """The server is about to stop and not ready."""
+        self.retired = False
+        """Another configuration is served now."""
+        self.hurry = asyncio.Event()
+        """Stop waiting for open runs."""
 
     async def drain(self, seconds: float | None) -> None:
         """Give open runs so long to finish (None: as they need) unless there is a hurry; then cut the rest."""
@@ -114,7 +106,7 @@ UNKNOWN_PATH = "unknown_url"
 def make_app(bridge: Bridge) -> web.Application:
     """An application that serves all routes of `bridge`; it opens and closes the bridge with itself."""
     server = bridge.config.server
-    state = State.of(bridge)
+    state = State(bridge)
     app = web.Application(client_max_size=server.max_body, middlewares=[_shaping_errors(state)])
     app[STATE] = state
     app[CANCELS] = False
