@@ -284,3 +284,9 @@ def log_unexpected(log: logging.Logger, what: str, error: BaseException) -> None
     where = f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else "an unknown place"
     log.error("%s: %s at %s (run with --log-level debug for the rest)", what, type(error).__name__, where)
     log.debug("%s", what, exc_info=error)
+
+
+def unexpected_failure(log: logging.Logger, what: str, error: Exception, task: str = "handled this request") -> Failure:
+    """Return the failure of the bridge in this task because of such an exception, which is logged."""
+    log_unexpected(log, what, error)
+    return Failure(ErrorCode.INTERNAL, f"The bridge failed while it {task}.")

@@ -67,12 +67,12 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def loads_repaired(data: bytes, halves: Collection[str] = ()) -> Any:
+def loads_repaired(data: bytes) -> Any:
     """As `loads_unpaired`, made fit to be handed on: see `repaired`. Raises `ValueError`, also for what is too deep."""
     value = loads_unpaired(data)
     if deeper_than(value, MAX_DEPTH):
         raise ValueError("nested too deep")
-    return repaired(value, halves)
+    return repaired(value)
 
 
 def read_json(body: bytes) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 from bridge.codec.capabilities import Capabilities, Feature, Support
 from bridge.codec.jsontext import arguments_of, input_of, loads
+from bridge.codec.media import answer_feature
 from bridge.model.events import AWAITS_RESULT, Custom, FinishReason, Raw, StateChanged, StepEnded, StepStarted
 from bridge.model.fold import Answer
 from bridge.model.parts import (
@@ -19,7 +20,6 @@ from bridge.model.parts import (
     FileRef,
     Inline,
     Media,
-    MediaKind,
     Message,
     Part,
     Reasoning,
@@ -32,11 +32,12 @@ from bridge.model.parts import (
 )
 from bridge.model.text import as_markdown, interrupt_text, json_text, result_text
 
-_MEDIA: dict[MediaKind, Feature] = {
-    MediaKind.IMAGE: Feature.IMAGE,
-    MediaKind.AUDIO: Feature.AUDIO,
-    MediaKind.VIDEO: Feature.VIDEO,
-    MediaKind.FILE: Feature.FILE,
+_FEATURES: dict[type[Part], Feature] = {
+    Text: Feature.TEXT,
+    Refusal: Feature.REFUSAL,
+    Reasoning: Feature.REASONING,
+    ToolCall: Feature.TOOL_CALL,
+    ToolResult: Feature.TOOL_RESULT,
 }
 Item = tuple[Any, ...]
 
@@ -114,21 +115,7 @@ def _append(items: list[Item], item: Item) -> None:
 
 
 def _feature(part: Part) -> Feature:
-    match part:
-        case Text():
-            return Feature.TEXT
-        case Refusal():
-            return Feature.REFUSAL
-        case Reasoning():
-            return Feature.REASONING
-        case ToolCall():
-            return Feature.TOOL_CALL
-        case ToolResult():
-            return Feature.TOOL_RESULT
-        case Media():
-            return _MEDIA[part.kind]
-        case Data():
-            return Feature.DATA
+    return _FEATURES.get(type(part)) or answer_feature(part)
 
 
 def project(answer: Answer, capabilities: Capabilities, choice: int = 0) -> Outline:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bridge.codec import Dialect
+from bridge.codec import Dialect, registry
 from bridge.config.kinds import dialect_of
 from bridge.config.schema.whole import Config
 
@@ -32,10 +32,10 @@ def _backends(config: Config) -> Iterator[str]:
 
 def _routes(config: Config) -> Iterator[str]:
     for index, route in enumerate(config.routes):
-        dialect = dialect_of(route.dialect)
-        if dialect is not None and route.path is not None and (ending := _ending(dialect, route.path)):
+        dialect = registry.get(route.dialect)
+        if route.path is not None and (ending := _ending(dialect, route.path)):
             yield f"routes[{index}].path: clients find it at {route.path}{ending}; the dialect adds {ending} itself"
-        if dialect is not None and route.durable and not dialect.resumable:
+        if route.durable and not dialect.resumable:
             yield (
                 f"routes[{index}].durable: clients of {dialect.name} cannot resume a stream, so that runs are "
                 "stored, and continue after their clients disconnect, without use"
@@ -52,13 +52,13 @@ def _ending(dialect: Dialect, address: str) -> str:
 
 def _models(config: Config) -> Iterator[str]:
     for index, route in enumerate(config.routes):
-        front = dialect_of(route.dialect)
+        front = registry.get(route.dialect)
         for name in route.backends:
             backend = config.backends[name]
             back = dialect_of(backend.dialect)
             if back is None or not back.requires_model or backend.model is not None or "*" in backend.model_map:
                 continue
-            if front is None or not front.requires_model:
+            if not front.requires_model:
                 yield (
                     f"routes[{index}]: clients of {route.dialect} need not name a model, and backends.{name}.model "
                     "is not set"

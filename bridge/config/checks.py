@@ -13,6 +13,7 @@ from typing import Any
 from bridge.codec import ModesDialect, Operation, SessionDialect, SteppedRunDialect, ToolHostDialect, offers, served
 from bridge.config.kinds import dialect_of, is_loopback
 from bridge.config.problems import Path, Problem, nearest, path_text
+from bridge.config.schema.routes import Route
 from bridge.config.schema.server import Allowed, ApiKey, FileKey
 from bridge.config.schema.whole import Config
 
@@ -35,12 +36,12 @@ def problems(config: Config, show: Show) -> list[Problem]:
         *_auth(config, show),
         *_health(config),
         *_collisions(config, show),
-        *_passthrough(config, show),
-        *_durable(config),
-        *_modes(config),
-        *_stored(config),
-        *_tools(config, show),
-        *_extras(config, show),
+        *(
+            problem
+            for check in (_passthrough, _durable, _modes, _stored, _tools, _extras)
+            for index, route in enumerate(config.routes)
+            for problem in check(config, ("routes", index), route, show)
+        ),
         *_single_process(config),
     ]
 
@@ -200,82 +201,72 @@ def _collisions(config: Config, show: Show) -> Iterator[Problem]:
                 yield Problem(path_here, f"{key[0]} {show(path_here, path)} is already served by {owner}")
 
 
-def _passthrough(config: Config, show: Show) -> Iterator[Problem]:
-    for index, route in enumerate(config.routes):
-        if route.passthrough and isinstance(dialect_of(route.dialect), SteppedRunDialect):
-            what = f"cannot be used with dialect {route.dialect}, whose backends take several requests for one run"
-            yield Problem(("routes", index, "passthrough"), what)
-        for name in route.backends if route.passthrough else ():
-            if config.backends[name].dialect != route.dialect:
-                front = show(("routes", index, "dialect"), route.dialect)
-                back = show(("backends", name, "dialect"), config.backends[name].dialect)
-                yield Problem(
-                    ("routes", index, "passthrough"),
-                    f"needs the same dialect on both sides; the route speaks {front}, its backend {back}",
-                )
+def _passthrough(config: Config, path: Path, route: Route, show: Show) -> Iterator[Problem]:
+    if route.passthrough and isinstance(dialect_of(route.dialect), SteppedRunDialect):
+        what = f"cannot be used with dialect {route.dialect}, whose backends take several requests for one run"
+        yield Problem((*path, "passthrough"), what)
+    for name in route.backends if route.passthrough else ():
+        if config.backends[name].dialect != route.dialect:
+            front = show((*path, "dialect"), route.dialect)
+            back = show(("backends", name, "dialect"), config.backends[name].dialect)
+            what = f"needs the same dialect on both sides; the route speaks {front}, its backend {back}"
+            yield Problem((*path, "passthrough"), what)
 
 
-def _durable(config: Config) -> Iterator[Problem]:
-    for index, route in enumerate(config.routes):
-        if route.durable and route.passthrough:
-            yield Problem(
-                ("routes", index, "durable"),
-                "cannot be combined with passthrough: a durable run stores events, not the backend's bytes",
-            )
+def _durable(config: Config, path: Path, route: Route, show: Show) -> Iterator[Problem]:
+    if route.durable and route.passthrough:
+        what = "cannot be combined with passthrough: a durable run stores events, not the backend's bytes"
+        yield Problem((*path, "durable"), what)
 
 
-def _modes(config: Config) -> Iterator[Problem]:
-    for index, route in enumerate(config.routes):
-        if not isinstance(route.backend, dict):
-            continue
-        dialect = dialect_of(route.dialect)
-        modes = dialect.modes if isinstance(dialect, ModesDialect) else ()
-        if not modes:
-            what = f"requests of dialect {route.dialect} have no modes; name one backend, or use models"
-            yield Problem(("routes", index, "backend"), what)
-        for mode in route.backend if modes else ():
-            if mode not in modes:
-                text = f"unknown mode; expected {', '.join(modes)}{nearest(mode, modes)}"
-                yield Problem(("routes", index, "backend", mode), text)
+def _modes(config: Config, path: Path, route: Route, show: Show) -> Iterator[Problem]:
+    if not isinstance(route.backend, dict):
+        return
+    dialect = dialect_of(route.dialect)
+    modes = dialect.modes if isinstance(dialect, ModesDialect) else ()
+    if not modes:
+        what = f"requests of dialect {route.dialect} have no modes; name one backend, or use models"
+        yield Problem((*path, "backend"), what)
+    for mode in route.backend if modes else ():
+        if mode not in modes:
+            text = f"unknown mode; expected {', '.join(modes)}{nearest(mode, modes)}"
+            yield Problem((*path, "backend", mode), text)
 
 
-def _stored(config: Config) -> Iterator[Problem]:
-    for index, route in enumerate(config.routes):
-        dialect = dialect_of(route.dialect)
-        if dialect is None:
-            continue
-        if config.stores.history is None and offers(dialect.surface, Operation.HISTORY):
-            yield Problem(("stores", "history"), f"off, but the clients of routes[{index}] read their conversations")
-        if config.stores.history is None and route.options.sent_history is not None:
-            known = [dialect_of(config.backends[name].dialect) for name in route.backends]
-            if not all(d is not None and d.capabilities.takes_news for d in known):
-                yield Problem(("stores", "history"), f"off, but the clients of routes[{index}] send only new messages")
-        kept = served(dialect.surface, route.durable)
-        if route.passthrough and (offers(kept, Operation.START) or offers(kept, Operation.TASKS)):
-            yield Problem(("routes", index, "passthrough"), "cannot be combined with a dialect that stores its runs")
+def _stored(config: Config, path: Path, route: Route, show: Show) -> Iterator[Problem]:
+    dialect = dialect_of(route.dialect)
+    if dialect is None:
+        return
+    if config.stores.history is None and offers(dialect.surface, Operation.HISTORY):
+        yield Problem(("stores", "history"), f"off, but the clients of {path_text(path)} read their conversations")
+    if config.stores.history is None and route.options.sent_history is not None:
+        known = [dialect_of(config.backends[name].dialect) for name in route.backends]
+        if not all(d is not None and d.capabilities.takes_news for d in known):
+            yield Problem(("stores", "history"), f"off, but the clients of {path_text(path)} send only new messages")
+    kept = served(dialect.surface, route.durable)
+    if route.passthrough and (offers(kept, Operation.START) or offers(kept, Operation.TASKS)):
+        yield Problem((*path, "passthrough"), "cannot be combined with a dialect that stores its runs")
 
 
-def _extras(config: Config, show: Show) -> Iterator[Problem]:
-    for index, route in enumerate(config.routes):
-        if route.extras is None:
-            continue
-        path: Path = ("routes", index, "extras")
-        name = route.extras.backend
-        known = config.backends[name].dialect
-        for dialect, what in ((route.dialect, "a route"), (known, f"{show(path, name)}, a backend")):
-            found = dialect_of(dialect)
-            if found is None or not offers(found.surface, Operation.FORWARD):
-                yield Problem(path, f"{what} of dialect {dialect} offers no embeddings, audio, images and so on")
+def _extras(config: Config, path: Path, route: Route, show: Show) -> Iterator[Problem]:
+    if route.extras is None:
+        return
+    path = (*path, "extras")
+    name = route.extras.backend
+    known = config.backends[name].dialect
+    for dialect, what in ((route.dialect, "a route"), (known, f"{show(path, name)}, a backend")):
+        found = dialect_of(dialect)
+        if found is None or not offers(found.surface, Operation.FORWARD):
+            yield Problem(path, f"{what} of dialect {dialect} offers no embeddings, audio, images and so on")
 
 
-def _tools(config: Config, show: Show) -> Iterator[Problem]:
-    for index, route in enumerate(config.routes):
-        if route.tools is None:
-            continue
-        path: Path = ("routes", index, "tools")
-        dialect = dialect_of(config.backends[route.tools].dialect)
-        if not isinstance(dialect, ToolHostDialect):
-            known = config.backends[route.tools].dialect
-            yield Problem(path, f"no tools are registered at {show(path, route.tools)}, a backend of dialect {known}")
-        if route.passthrough:
-            yield Problem(path, "cannot be combined with passthrough: running tools changes the answer")
+def _tools(config: Config, path: Path, route: Route, show: Show) -> Iterator[Problem]:
+    if route.tools is None:
+        return
+    path = (*path, "tools")
+    dialect = dialect_of(config.backends[route.tools].dialect)
+    if not isinstance(dialect, ToolHostDialect):
+        known = config.backends[route.tools].dialect
+        yield Problem(path, f"no tools are registered at {show(path, route.tools)}, a backend of dialect {known}")
+    if route.passthrough:
+        yield Problem(path, "cannot be combined with passthrough: running tools changes the answer")

@@ -244,16 +244,13 @@ def _mount(value: str) -> str:
     return path
 
 
-def _reference(value: str) -> str:
-    if not _REFERENCE.fullmatch(value):
-        raise expected('"module:function", as in "mypkg.agent:run"')
-    return value
+def _matching(pattern: re.Pattern[str], what: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if not pattern.fullmatch(value):
+            raise expected(what)
+        return value
 
-
-def _origin(value: str) -> str:
-    if not _ORIGIN.fullmatch(value):
-        raise expected('"*" or an origin such as https://app.example (no path, no "/" at the end)')
-    return value
+    return AfterValidator(check)
 
 
 def _among(what: str, known: Sequence[str]) -> AfterValidator:
@@ -377,8 +374,8 @@ HistoryUrl = Annotated[str, _store_url("sqlite", "postgresql")]
 RunsUrl = Annotated[str, _store_url("sqlite", "redis", "rediss")]
 AttachmentsUrl = Annotated[str, _store_url("file", "s3")]
 MountPath = Annotated[str, AfterValidator(_mount)]
-Reference = Annotated[str, AfterValidator(_reference)]
-Origin = Annotated[str, AfterValidator(_origin)]
+Reference = Annotated[str, _matching(_REFERENCE, '"module:function", as in "mypkg.agent:run"')]
+Origin = Annotated[str, _matching(_ORIGIN, '"*" or an origin such as https://app.example (no path, no "/" at the end)')]
 HostName = Annotated[str, AfterValidator(_host_name)]
 HeaderName = Annotated[str, AfterValidator(_header_name)]
 Headers = Annotated[dict[str, str], AfterValidator(_headers)]

@@ -20,9 +20,8 @@ from bridge.codec.naming import ModelNames
 from bridge.engine.route import Route
 from bridge.errors import ConfigError
 from bridge.pipeline import Backend, Breaker, Group, Retry, StageFactory, Timeouts
-from bridge.pipeline.backend import Fetches
 from bridge.pipeline.memory import Memory, wants_memory
-from bridge.pipeline.stages import estimate_usage, load_object
+from bridge.pipeline.stages import EstimateUsage, load_object
 from bridge.pipeline.stages import load as load_stage
 from bridge.speech import Speech
 from bridge.stores import Attachments, Bounds, open_attachments
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from bridge.runs.push import Pusher
     from bridge.stores import RunStore
     from bridge.telemetry.tracing import Tracing
+    from bridge.transports.fetch import Fetcher
     from bridge.transports.http import HttpBackend
 
 
@@ -44,7 +44,11 @@ def assemble(
         raise ConfigError("server.http_client: httptools is not installed; pip install 'dialect-bridge[httptools]'")
     backends = {name: _backend(name, section, http_client) for name, section in config.backends.items()}
     if tracing is not None:
-        backends = {name: _traced(backend, config.backends[name], tracing) for name, backend in backends.items()}
+        from bridge.telemetry.traced import TracedBackend
+
+        for name, section in config.backends.items():
+            provider = _provider(section)
+            backends[name] = cast("Backend", TracedBackend(backends[name], tracing, provider, section.url))
     return [_route(index, section, backends) for index, section in enumerate(config.routes)]
 
 
@@ -61,12 +65,11 @@ def tracing_for(config: cfg.Config) -> Tracing | None:
     return Tracing(section.endpoint, service=section.service, sample=section.sample, version=version("dialect-bridge"))
 
 
-def _traced(backend: Backend, section: cfg.Backend, tracing: Tracing) -> Backend:
-    from bridge.telemetry.traced import traced
-
-    built_in = section.is_demo or section.target is not None
-    provider = section.dialect if built_in else registry.get(section.dialect).provider or section.dialect
-    return traced(backend, tracing, provider=provider, url=section.url)
+def _provider(section: cfg.Backend) -> str:
+    """Return the vendor of a backend's protocol."""
+    if section.is_demo or section.target is not None:
+        return section.dialect
+    return registry.get(section.dialect).provider or section.dialect
 
 
 def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient) -> Backend:
@@ -132,7 +135,7 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
         models=models,
         stages=(
             *(_stage(index, target) for target in section.stages),
-            *((estimate_usage,) if section.estimate_usage else ()),
+            *((EstimateUsage,) if section.estimate_usage else ()),
         ),
         passthrough=section.passthrough,
         durable=section.durable,
@@ -181,7 +184,7 @@ def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
     )
 
 
-def fetchers_for(config: cfg.Config) -> dict[str, Fetches]:
+def fetchers_for(config: cfg.Config) -> dict[str, Fetcher]:
     """Return the fetchers of media, by the names of the backends that list hosts for them."""
     wanted = {name: section.fetch_urls for name, section in config.backends.items() if section.fetch_urls}
     if not wanted:

@@ -18,14 +18,16 @@ from bridge.codec import (
     Operation,
     QueuedRunsOptions,
     StoredAnswer,
+    StoredAnswersDialect,
+    StoredResponses,
+    WireRequest,
+    require,
 )
 from bridge.engine.route import LIBRARY, Caller, Route
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, RequestError
 from bridge.model import Answer, Event, Folder, Request, estimate_tokens
 from bridge.pipeline import Backend, BackendAttempt, CallInfo, Group, Run, queued_runs, threads
 from bridge.pipeline.attached import Attached, LinkedMedia, has_media
-from bridge.pipeline.attempt import NextAttempt
-from bridge.pipeline.backend import Fetches
 from bridge.pipeline.continuation import StreamContinuation, continued_request
 from bridge.pipeline.memory import Memory, Turn
 from bridge.pipeline.places import name_place
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from bridge.stores import Attachments, ConversationStore, RunStore
     from bridge.telemetry.metrics import Metrics
     from bridge.telemetry.tracing import Tracing
+    from bridge.transports.fetch import Fetcher
 
 
 class Bridge:
@@ -57,7 +60,7 @@ class Bridge:
         store: RunStore | None = None,
         attachments: Attachments | None = None,
         speech: Speech | None = None,
-        fetchers: Mapping[str, Fetches] | None = None,
+        fetchers: Mapping[str, Fetcher] | None = None,
         pushers: Mapping[str, Pusher] | None = None,
     ) -> None:
         """`fetchers`: of backends by name, for those whose media may be fetched here. `pushers`: of routes by path, for
@@ -101,23 +104,14 @@ class Bridge:
 
         `http_client` reads the streams of backends where the configuration names no other.
         """
-        from bridge.engine.assembly import (
-            assemble,
-            attachments_for,
-            fetchers_for,
-            memory_for,
-            pushers_for,
-            speech_for,
-            store_for,
-            tracing_for,
-        )
+        from bridge.engine import assembly as make
 
-        tracing = tracing_for(config)
-        routes = assemble(config, tracing, config.server.http_client or http_client)
-        files = attachments_for(config) if any(r.serves(Operation.ATTACH) for r in routes) else None
-        speech = speech_for(config) if any(r.serves(Operation.TRANSCRIBE) for r in routes) else None
-        stores = memory_for(routes, config), store_for(routes, config), files
-        bridge = cls(routes, config, *stores, speech, fetchers_for(config), pushers_for(routes))
+        tracing = make.tracing_for(config)
+        routes = make.assemble(config, tracing, config.server.http_client or http_client)
+        files = make.attachments_for(config) if any(r.serves(Operation.ATTACH) for r in routes) else None
+        speech = make.speech_for(config) if any(r.serves(Operation.TRANSCRIBE) for r in routes) else None
+        stores = make.memory_for(routes, config), make.store_for(routes, config), files
+        bridge = cls(routes, config, *stores, speech, make.fetchers_for(config), make.pushers_for(routes))
         bridge.tracing = tracing
         return bridge
 
@@ -243,16 +237,14 @@ class Bridge:
         first, *others = order.order(group)
         before = lost.copy() if others else lost
 
-        def on(backend: Backend) -> NextAttempt:
-            async def prepare(continued: str) -> BackendAttempt:
-                lost.rewind(before)
-                return await self._attempt(order, group, backend, continued)
-
-            return prepare
+        async def prepare(backend: Backend, continued: str) -> BackendAttempt:
+            lost.rewind(before)
+            return await self._attempt(order, group, backend, continued)
 
         continuation = StreamContinuation() if route.mid_stream_fallback else None
         attempt = await self._attempt(order, group, first)
-        return Run(attempt, list(map(on, others)), continuation, self.config.server.limits.answer)
+        next_attempts = [partial(prepare, backend) for backend in others]
+        return Run(attempt, next_attempts, continuation, self.config.server.limits.answer)
 
     async def _attempt(self, order: _Asked, group: Group, backend: Backend, continued: str = "") -> BackendAttempt:
         """One backend's side of the run: its turn in the conversation is begun, its request encoded.
@@ -313,10 +305,8 @@ class Bridge:
         history, owner = memory.history, order.caller.owner
         if route.serves(Operation.HISTORY):
             options = route.options if isinstance(route.options, QueuedRunsOptions) else QueuedRunsOptions()
-            remembers = backend.capabilities.takes_news and not backend.capabilities.names_threads
-            turn = queued_runs.QueuedRunTurn(
-                history, owner, route.path, request, order.capabilities, remembers=remembers, options=options
-            )
+            front, back = order.capabilities, backend.capabilities
+            turn = queued_runs.QueuedRunTurn(history, owner, route.path, request, front, back, options)
             return await turn.begun(run_id)
         keeper = backend.name if group.shares_conversations else None
         return await memory.begin(
@@ -354,17 +344,24 @@ class Bridge:
         look = self._response_now and partial(
             self._response_now, self.runs, owner, route.path, route.dialect, route.options
         )
-        return self._memory.answers(owner, route.path, look)
+        return Answers(self._memory.history, owner, route.path, look)
+
+    async def stored_responses(self, route: Route, owner: str, wire: WireRequest) -> StoredResponses | None:
+        """Return the stored answers that a request refers to; None if none are stored. Raises `RequestError`."""
+        answers = self.answers(route, owner)
+        if answers is None:
+            return None
+        return await answers.stored_responses(require(route.dialect, StoredAnswersDialect).stored_ids(wire))
 
     def task_index(self, route: Route, owner: str) -> TaskIndex | None:
         """The list of this owner's tasks on a route; None where no store keeps it."""
-        return self._memory.tasks(owner, route.path) if self._memory is not None else None
+        return TaskIndex(self._memory.history, owner, route.path) if self._memory is not None else None
 
     def push_targets(self, route: Route, owner: str, task_id: str) -> PushTargets | None:
         """The targets of the notifications of a task; None for a route that sends none."""
         if self._memory is None or not isinstance(route.dialect, AgentTasksDialect) or route.path not in self._pushers:
             return None
-        return self._memory.push_targets(owner, route.path, task_id)
+        return PushTargets(self._memory.history, owner, route.path, task_id)
 
     def may_push(self, route: Route, url: str) -> bool:
         """Return whether notifications of a route that sends some may go to this URL."""

@@ -86,7 +86,7 @@ class Translator:
     @property
     def failure(self) -> Failure | None:
         """Why the run failed, if the answer that `feed` and `close` translated did."""
-        return None if self._translation is None else self._translation.failure
+        return None if self._translation is None else self._translation.reader.failure
 
     @property
     def client_request(self) -> Request:

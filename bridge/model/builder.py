@@ -252,14 +252,14 @@ class Builder:
         """A piece of text, reasoning or refusal on a wire without part borders."""
         part = self._flows.get(message)
         if part is None or part.kind is not kind:
-            part = self._switch(message, kind)
+            part = self._flows[message] = self._new_part(message, kind)
         self._out.append(part.make(part.id, text, extras))
 
     def unpaired_flow(self, message: Hashable, kind: PartKind, text: str, extras: Extras | None = None) -> None:
         """As `flow`, for text that may hold lone surrogates."""
         part = self._flows.get(message)
         if part is None or part.kind is not kind:
-            part = self._switch(message, kind)
+            part = self._flows[message] = self._new_part(message, kind)
         if (delta := part.unpaired(text, extras)) is not None:
             self._out.append(delta)
 
@@ -446,10 +446,6 @@ class Builder:
                 self._unanswered[message.choice] = self._unanswered.get(message.choice, 0) + 1
         part = OpenPart(chosen, kind, message, call_id)
         self._out.append(ev.PartStarted(chosen, message.id, kind, call_id, name, origin, server_label, extras))
-        return part
-
-    def _switch(self, message: Hashable, kind: PartKind) -> OpenPart:
-        part = self._flows[message] = self._new_part(message, kind)
         return part
 
     def _whole(self, message: Hashable, kind: PartKind, text: str, extras: Extras | None) -> None:

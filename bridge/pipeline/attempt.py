@@ -28,8 +28,6 @@ class BackendAttempt:
         stages: What the events of this backend pass on their way to the client.
     """
 
-    __slots__ = ("_recorder", "_shown", "backend", "call", "info", "linked", "lost", "request", "stages", "turn")
-
     def __init__(
         self,
         request: Request,

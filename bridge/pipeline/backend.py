@@ -108,17 +108,6 @@ class KnownAnswer:
         pass
 
 
-class Fetches(Protocol):
-    """Puts bytes in the place of URLs, for one backend."""
-
-    async def start(self) -> None: ...
-
-    async def request(self, request: Request, capabilities: Capabilities) -> Request:
-        """The request with media as such a backend takes them. Raises `RequestError` for what cannot be fetched."""
-
-    async def close(self) -> None: ...
-
-
 class ConfiguredBackend:
     """What every `Backend` of a configuration has, whatever carries it."""
 

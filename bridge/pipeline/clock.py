@@ -23,21 +23,6 @@ class Clock:
         waiting: Since when the backend is waited for; None while it is not. Set to None when a read is over.
     """
 
-    __slots__ = (
-        "_began",
-        "_cancellations",
-        "_due_at",
-        "_limits",
-        "_loop",
-        "_reader",
-        "_refused",
-        "_timer",
-        "_try_began",
-        "expired",
-        "opened",
-        "waiting",
-    )
-
     def __init__(self, limits: Timeouts, now: float) -> None:
         self._limits = limits
         self._loop = asyncio.get_running_loop()

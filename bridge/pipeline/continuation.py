@@ -55,7 +55,8 @@ class StreamContinuation:
         self._message: str | None = None
         self._part: str | None = None
         self._reasoned = False
-        self._only_words = True
+        self.possible = True
+        """The answer so far can be continued: it is nothing but words."""
         self.differs = False
         """The continuation does not begin with the text that the client has."""
         self._resumption: _Resumption | None = None
@@ -65,11 +66,6 @@ class StreamContinuation:
         """The text that the client has."""
         return "".join(self._pieces)
 
-    @property
-    def possible(self) -> bool:
-        """True if the answer so far can be continued."""
-        return self._only_words
-
     def observe(self, events: list[Event]) -> None:
         """A batch of a backend, before any stage: a tool call that is withheld counts too."""
         for event in events:
@@ -77,9 +73,9 @@ class StreamContinuation:
                 case PartStarted(kind=PartKind.TEXT | PartKind.REASONING) | MessageStarted(role="assistant", choice=0):
                     pass
                 case PartStarted() | MessageStarted():
-                    self._only_words = False
+                    self.possible = False
                 case _ if type(event) not in _WORDS:
-                    self._only_words = False
+                    self.possible = False
 
     def record(self, events: list[Event]) -> None:
         """Record a batch that goes to the client."""
@@ -91,7 +87,7 @@ class StreamContinuation:
                     self._names.add(("part_id", event.part_id))
                     self._part_began(event)
                 case PartEnded():
-                    self._only_words = self._only_words and event.part_id != self._part
+                    self.possible = self.possible and event.part_id != self._part
                 case MessageStarted():
                     self._names.add(("message_id", event.message_id))
                     self._message = self._message if self._part is not None else event.message_id
@@ -104,7 +100,7 @@ class StreamContinuation:
         if event.kind is PartKind.REASONING:
             self._reasoned = True
             return
-        self._only_words = self._only_words and self._part is None
+        self.possible = self.possible and self._part is None
         self._part, self._message = event.part_id, event.message_id
 
     def left_open(self, events: list[Event]) -> list[Event]:

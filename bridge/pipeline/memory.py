@@ -50,9 +50,6 @@ from bridge.pipeline.conversation import (
     up_to_last_answer,
 )
 from bridge.pipeline.interrupts import Settled, settle
-from bridge.pipeline.push_targets import PushTargets
-from bridge.pipeline.stored_responses import Answers, Look
-from bridge.pipeline.task_index import TaskIndex
 from bridge.stores.base import Conversation, ConversationStore, HeldConversation
 
 log = logging.getLogger("bridge.memory")
@@ -96,27 +93,20 @@ class Turn:
         scope: str,
         request: Request,
         front: Capabilities,
-        *,
-        whole: bool = False,
+        back: Capabilities,
         keeper: str | None = None,
-        names_threads: bool = False,
     ) -> None:
-        """If `whole`, the backend is sent the whole conversation though it remembers it. `keeper` is the backend's
-        name if others may answer the next request of this conversation. `names_threads`: it names the conversation.
-        """
+        """`keeper` is the backend's name if others may answer the next request of this conversation."""
         self.request = request
         self.reply: list[Event] | None = None
-        self.tells_context = False
-        """Set when the backend receives the client's context as a message, which it then remembers."""
         self._new: list[Message] = []
         self._unanswered: list[Interrupted] = []
         self._history = history
         self._owner = owner
         self._scope = scope
         self._front = front
-        self._wants_whole = whole
+        self._back = back
         self._keeper = keeper
-        self._names_threads = names_threads
         self._named: str | None = None
         self._turn: AbstractAsyncContextManager[HeldConversation] | None = None
         self._held: HeldConversation | None = None
@@ -170,11 +160,11 @@ class Turn:
 
     def _new_thread(self, name: str) -> str | None:
         """The name of a conversation that begins at the backend; None if the backend names it."""
-        return None if self._names_threads else name
+        return None if self._back.names_threads else name
 
     def _thread_kept(self, thread: str | None) -> str | None:
         """Return under which name the backend has the conversation that it was sent as `thread`."""
-        return self._named if self._names_threads else thread
+        return self._named if self._back.names_threads else thread
 
     async def close(self) -> None:
         """Lets the next request of this conversation go on."""
@@ -321,8 +311,10 @@ class Trim(Turn):
         if position == len(self._whole) and not request.resume:
             position = None  # nothing new: an answer is to be made again
         self._context = hashlib.sha256(dumps(request.context)).hexdigest() if request.context else ""
-        if position is not None and self.tells_context and self._conversation.extra.get(_CONTEXT) == self._context:
-            request = replace(request, context=[])  # the backend was told, and remembers it
+        # A backend that gets the client's context as a message remembers it.
+        self._tells_context = self._back.request(Feature.CONTEXT) is Support.DROP
+        if position is not None and self._tells_context and self._conversation.extra.get(_CONTEXT) == self._context:
+            request = replace(request, context=[])
         if position is None:
             # A new talk, an edited or regenerated one, or one whose backend side is not known for sure: it begins anew.
             self._known, position = 0, 0
@@ -339,13 +331,13 @@ class Trim(Turn):
         asked = self._conversation.open_interrupts
         self._decided = [i.call_id for i in asked if i.call_id and i.interrupt_id in resumed]
         digests = [str(d) for d in self._conversation.extra.get(_TOLD, ())]
-        before = [m for m in self._whole[:position] if digest([m]) not in digests] if self._wants_whole else []
+        before = [m for m in self._whole[:position] if digest([m]) not in digests] if self._back.wants_whole else []
         self._digests = digests + [digest([m]) for m in self._new if m not in settled.messages]
         self._said_aside = request.resume
         self.request = request = request.copy()
         request.messages, request.resume = [*before, *settled.messages], settled.resume
         request.thread_id = self._conversation.backend_thread
-        request.history = HistoryMode.FULL if self._wants_whole else HistoryMode.DELTA
+        request.history = HistoryMode.FULL if self._back.wants_whole else HistoryMode.DELTA
 
     def anew(self) -> Request | None:
         if self._conversation.backend_thread is None:
@@ -365,7 +357,7 @@ class Trim(Turn):
         self._ran += [*self._decided, *(r.call_id for r in answer.results)]
         self._conversation.extra[_RAN] = self._ran[-_MOST_NOTED:]
         self._conversation.extra[_TOLD] = self._digests[-_MOST_NOTED:]
-        if self.tells_context:
+        if self._tells_context:
             self._conversation.extra[_CONTEXT] = self._context
         if self._keeper is not None:
             self._conversation.extra[_KEEPER] = self._keeper
@@ -474,7 +466,7 @@ def _recalls(front: Capabilities, back: Capabilities) -> bool:
 
 
 class Memory:
-    """Makes the turns of a bridge on one history store, and gives the answers kept there."""
+    """Makes the turns of a bridge on one history store."""
 
     def __init__(self, history: ConversationStore) -> None:
         self.history = history
@@ -521,30 +513,7 @@ class Memory:
             kind = Recall
         if kind is None:
             return None
-        turn = kind(
-            self.history,
-            owner,
-            scope,
-            request,
-            front,
-            whole=back.wants_whole,
-            keeper=keeper,
-            names_threads=back.names_threads,
-        )
-        turn.tells_context = back.request(Feature.CONTEXT) is Support.DROP
-        return await turn.begun(run_id)
-
-    def tasks(self, owner: str, scope: str) -> TaskIndex:
-        """The list of an owner's tasks on a route."""
-        return TaskIndex(self.history, owner, scope)
-
-    def push_targets(self, owner: str, scope: str, task_id: str) -> PushTargets:
-        """The targets of the notifications of a task."""
-        return PushTargets(self.history, owner, scope, task_id)
-
-    def answers(self, owner: str, scope: str, look: Look | None = None) -> Answers:
-        """The answers that this owner's clients may name by id."""
-        return Answers(self.history, owner, scope, look)
+        return await kind(self.history, owner, scope, request, front, back, keeper).begun(run_id)
 
     async def close(self) -> None:
         if self._pruning is not None:

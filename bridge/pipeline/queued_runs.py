@@ -148,7 +148,7 @@ def _new_messages(stored: list[Message], messages: list[Message]) -> list[Messag
 
 
 class QueuedRunTurn(Expand):
-    """One run of a stored conversation. If `remembers`, its backend has the conversation itself."""
+    """One run of a stored conversation."""
 
     def __init__(
         self,
@@ -157,19 +157,17 @@ class QueuedRunTurn(Expand):
         scope: str,
         request: Request,
         front: Capabilities,
-        *,
-        remembers: bool,
+        back: Capabilities,
         options: QueuedRunsOptions,
     ) -> None:
-        super().__init__(history, owner, scope, request, front)
-        self._remembers = remembers
+        super().__init__(history, owner, scope, request, front, back)
         self._options = options
         self._run = ""
         self._taken: frozenset[str | None] = frozenset()
 
     async def begin(self, run_id: str) -> None:
         await super().begin(run_id)
-        if self._remembers:
+        if self._back.takes_news and not self._back.names_threads:
             self.request = replace(self.request, messages=self._new, history=HistoryMode.DELTA)
 
     async def _find(self, run_id: str) -> tuple[list[Message], list[Message]]:

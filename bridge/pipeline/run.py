@@ -12,11 +12,10 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from bridge.codec import Losses
 from bridge.codec.redact import explained
-from bridge.errors import BridgeError, ErrorCode, Failure, log_unexpected
-from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished
-from bridge.model.events import CONTENT, TERMINAL, UsageReported
+from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
+from bridge.model import Event, FinishReason, RunFailed, RunFinished
+from bridge.model.events import CONTENT, TERMINAL
 from bridge.pipeline.attempt import BackendAttempt, NextAttempt
 from bridge.pipeline.backend import Backend, Call
 from bridge.pipeline.breaker import Pass
@@ -39,6 +38,7 @@ class Run:
 
     Attributes:
         reader: Applies the stages and knows how the run came out.
+        lost: The features that this run could not carry so far.
         tried: Names of the backends that were asked, in order.
         retries: Tries at a backend after its first one.
         continued_at: How many characters the client had each time that another backend continued the answer.
@@ -46,26 +46,6 @@ class Run:
         started: The monotonic time of the start.
         first: The monotonic time of the first content.
     """
-
-    __slots__ = (
-        "_attempt",
-        "_broke",
-        "_clock",
-        "_continuation",
-        "_max_answer",
-        "_others",
-        "_pass",
-        "_size",
-        "_try",
-        "_write",
-        "continued_at",
-        "first",
-        "pace",
-        "reader",
-        "retries",
-        "started",
-        "tried",
-    )
 
     def __init__(
         self,
@@ -87,6 +67,7 @@ class Run:
         self._pass: Pass | None = None
         self._write: Callable[[list[Event]], bool] | None = None
         self.reader = Reader(attempt.head(), self._stages(), clock=time.time)
+        self.lost = attempt.lost
         self.pace = Pace()
         self.tried = [attempt.backend.name]
         self.retries = 0
@@ -106,16 +87,6 @@ class Run:
         return self.reader.failure
 
     @property
-    def finish_reason(self) -> str | None:
-        """Why the run finished, if it did."""
-        return self.reader.finish_reason
-
-    @property
-    def usage(self) -> UsageReported | None:
-        """The tokens that were reported last."""
-        return self.reader.usage
-
-    @property
     def backend(self) -> Backend:
         """The backend that answers, or was asked last."""
         return self._attempt.backend
@@ -124,16 +95,6 @@ class Run:
     def call(self) -> Call:
         """The call whose answer is read."""
         return self._attempt.call
-
-    @property
-    def request(self) -> Request:
-        """The request as it was sent to the backend."""
-        return self._attempt.request
-
-    @property
-    def lost(self) -> Losses:
-        """The features that this run could not carry so far."""
-        return self._attempt.lost
 
     @property
     def waiting(self) -> float | None:
@@ -174,7 +135,9 @@ class Run:
                 raise
             events = self._late(late)
         except Exception as error:
-            events = reader.commit(reader.closing(self._unexpected(error)))
+            what = f"run {self._attempt.info.run_id} broke in the pipeline"
+            known = error.failure if isinstance(error, BridgeError) else None
+            events = reader.fail(known or unexpected_failure(log, what, error, "handled this run"))
             await self._end()
             return events
         finally:
@@ -236,12 +199,6 @@ class Run:
         if self._attempt.turn is not None:
             await self._keep(self._attempt.turn, self.reader.failure)
 
-    def _unexpected(self, error: Exception) -> Failure:
-        if isinstance(error, BridgeError):
-            return error.failure
-        log_unexpected(log, f"run {self._attempt.info.run_id} broke in the pipeline", error)
-        return Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this run.")
-
     # ------------------------------------------------------------------ the tries
 
     async def _first_read(self) -> list[Event]:
@@ -249,7 +206,7 @@ class Run:
 
         First at the same backend, as its `retry` says, then at the others.
         """
-        self._first_call()
+        self.backend.budget.called()
         self._clock.watch()
         while True:
             events = await self._ask()
@@ -294,11 +251,6 @@ class Run:
             late.cause = late.cause or f"Backend {attempt.backend.name!r} has not answered"
             return events
 
-    def _first_call(self) -> None:
-        backend = self._attempt.backend
-        if backend.retry.attempts > 1:
-            backend.budget.called()
-
     async def _next(self, failure: Failure) -> bool:
         """Goes on to the next try, here or at another backend; False when there is none."""
         self._report(failure)
@@ -316,7 +268,7 @@ class Run:
         elif await self._attempt.without_signatures(failure):
             self.retries += 1
         elif may_ask_elsewhere(failure) and await self._fall_back(failure):
-            self._first_call()
+            self.backend.budget.called()
         else:
             return False
         self._clock.try_again()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -244,25 +244,18 @@ def _changed(messages: list[Message], change: Callable[[Part], Part]) -> list[Me
     out: list[Message] = []
     is_changed = False
     for message in messages:
-        new = _message(message, change)
-        is_changed = is_changed or new is not message
-        if new is not None:
-            out.append(new)
+        pairs = [(part, change(part)) for part in message.parts]
+        if all(new is part for part, new in pairs):
+            out.append(message)
+            continue
+        is_changed = True
+        if parts := [new for part, new in pairs if new is part or not _is_empty(new)]:
+            out.append(replace(message, parts=parts))
     return out if is_changed else None
 
 
-def _message(message: Message, change: Callable[[Part], Part]) -> Message | None:
-    parts = list(_parts(message.parts, change))
-    if len(parts) == len(message.parts) and all(new is old for new, old in zip(parts, message.parts, strict=True)):
-        return message
-    return replace(message, parts=parts) if parts else None
-
-
-def _parts(parts: list[Part], change: Callable[[Part], Part]) -> Iterator[Part]:
-    for part in parts:
-        new = change(part)
-        if new is part or not isinstance(new, Reasoning) or new.text or _is_opaque(new):
-            yield new
+def _is_empty(part: Part) -> bool:
+    return isinstance(part, Reasoning) and not (part.text or _is_opaque(part))
 
 
 # ---------------------------------------------------------------------- the value

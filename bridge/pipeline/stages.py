@@ -264,13 +264,13 @@ def _context_as_system(request: Request) -> Request:
 
 
 class EstimateUsage:
-    """Reports the tokens of a finished run whose backend reported none, estimated from its texts."""
+    """Reports the tokens of a finished run whose backend reported none, estimated from its texts (`estimate_usage`)."""
 
     at_rest = False
 
-    def __init__(self, request: Request, lost: Losses) -> None:
-        self._request = request
-        self._lost = lost
+    def __init__(self, context: StageContext) -> None:
+        self._request = context.request
+        self._lost = context.lost
         self._quarters = 0
         self._reported = False
 
@@ -286,11 +286,6 @@ class EstimateUsage:
         taken, given = estimate_tokens(self._request), -(-self._quarters // 4)
         usage = UsageReported(taken, given, taken + given, estimated=True)
         return [*(e for e in events[:-1] if not isinstance(e, UsageReported)), usage, events[-1]]
-
-
-def estimate_usage(context: StageContext) -> Stage:
-    """The stage of routes with `estimate_usage`."""
-    return EstimateUsage(context.request, context.lost)
 
 
 def build(factories: Sequence[StageFactory], context: StageContext) -> list[Stage]:

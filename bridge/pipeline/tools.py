@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, cast
 
 from bridge.codec import Context, Feature, Losses, Options, RunsTools, Support, ToolHostDialect, WireRequest
 from bridge.codec import WireResponse as Wire
@@ -109,7 +109,7 @@ async def with_tools(backend: Backend, source: Tools, rounds: int, lost: Losses)
         log.warning("backend %s: its tools cannot be listed: %s", backend.name, error.message)
         lost.add(Feature.TOOLS, "the route's tools cannot be listed")
         return backend
-    return WithTools(backend, source, offered, rounds) if offered else backend
+    return cast("Backend", WithTools(backend, source, offered, rounds)) if offered else backend
 
 
 class WithTools(WrappedBackend):

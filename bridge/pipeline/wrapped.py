@@ -1,13 +1,13 @@
-"""Base classes of backends and calls that wrap others: they delegate everything that a subclass does not change."""
+"""Base classes of backends and calls that wrap others, and delegate everything that a subclass does not change."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
-from bridge.codec import Context, Dialect, FrameLike, Losses, ModelInfo, WireRequest, WireResponse
+from bridge.codec import Context, FrameLike, WireRequest, WireResponse
 from bridge.errors import Failure
-from bridge.model import Event, Request
-from bridge.pipeline.backend import Backend, Call, CallInfo
+from bridge.model import Event
+from bridge.pipeline.backend import Backend, Call
 
 
 class WrappedCall:
@@ -58,38 +58,10 @@ class WrappedCall:
 
 
 class WrappedBackend:
-    """A `Backend` that is `inner` in every respect."""
+    """The backend `inner`, but for what a subclass defines; type checkers need a cast to `Backend`."""
 
     def __init__(self, inner: Backend) -> None:
         self.inner = inner
-        self.name = inner.name
-        self.capabilities = inner.capabilities
-        self.names = inner.names
-        self.timeouts = inner.timeouts
-        self.retry = inner.retry
-        self.budget = inner.budget
-        self.breaker = inner.breaker
 
-    def model_for(self, requested: str | None) -> str | None:
-        return self.inner.model_for(requested)
-
-    def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
-        return self.inner.call(request, info, lost)
-
-    def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
-        return self.inner.forwards(headers, front)
-
-    async def models(self) -> list[ModelInfo]:
-        return await self.inner.models()
-
-    async def count(self, request: Request, info: CallInfo) -> int | None:
-        return await self.inner.count(request, info)
-
-    async def check(self) -> None:
-        await self.inner.check()
-
-    async def start(self) -> None:
-        await self.inner.start()
-
-    async def close(self) -> None:
-        await self.inner.close()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)

@@ -7,19 +7,16 @@ request that fits nothing gets its 404 or 405 in the shape of the dialect whose 
 from __future__ import annotations
 
 import asyncio
-import difflib
 import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Self
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from bridge.codec import SCOPES, Dialect, Endpoint, Operation
 from bridge.engine import Bridge, Route
-from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, log_unexpected, shortened
+from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, shortened, unexpected_failure
 from bridge.server.bodies import BODIES
 from bridge.server.browsers import KEPT, Browsers, is_preflight
 from bridge.server.handler import RouteHandler
@@ -42,34 +39,28 @@ CANCELS = web.AppKey("cancels", bool)
 not (it is off by default), so handlers then watch for it themselves."""
 
 
-@dataclass(slots=True)
 class State:
-    """The shared state of a server.
+    """The shared state of a server, which may not be started yet."""
 
-    `draining`: the server is about to stop and not ready. `retired`: another configuration is served now. `hurry`: stop
-    waiting for open runs.
-    """
-
-    bridge: Bridge
-    identity: Identity
-    limits: Limits
-    browsers: Browsers
-    page: Page | None = None
-    handlers: list[RouteHandler] = field(default_factory=list)
-    draining: bool = False
-    retired: bool = False
-    hurry: asyncio.Event = field(default_factory=asyncio.Event)
-    heads: HeadWatch | None = None
-    refusals: RefusalLog = field(default_factory=RefusalLog)
-
-    @classmethod
-    def of(cls, bridge: Bridge) -> Self:
-        """That of a server which is not started yet. Raises `ConfigError` for what it needs and is not installed."""
+    def __init__(self, bridge: Bridge) -> None:
+        """Raises `ConfigError` for what the server needs and is not installed."""
         server = bridge.config.server
-        identity = Identity.of(server.auth, key_of(bridge), KeyFile.of(bridge.config))
-        page = Page(bridge, identity) if server.has_page else None
-        refusals = RefusalLog(lambda reason: bridge.metrics.refusal(reason) if bridge.metrics is not None else None)
-        return cls(bridge, identity, Limits.of(bridge.config), Browsers(server), page, refusals=refusals)
+        self.bridge: Bridge = bridge
+        self.identity = Identity.of(server.auth, key_of(bridge), KeyFile.of(bridge.config))
+        self.limits: Limits = Limits(bridge.config)
+        self.browsers = Browsers(server)
+        self.page = Page(bridge, self.identity) if server.has_page else None
+        self.refusals = RefusalLog(
+            lambda reason: bridge.metrics.refusal(reason) if bridge.metrics is not None else None
+        )
+        self.handlers: list[RouteHandler] = []
+        self.heads: HeadWatch | None = None
+        self.draining = False
+        """The server is about to stop and not ready."""
+        self.retired = False
+        """Another configuration is served now."""
+        self.hurry = asyncio.Event()
+        """Stop waiting for open runs."""
 
     async def drain(self, seconds: float | None) -> None:
         """Give open runs so long to finish (None: as they need) unless there is a hurry; then cut the rest."""
@@ -115,7 +106,7 @@ UNKNOWN_PATH = "unknown_url"
 def make_app(bridge: Bridge) -> web.Application:
     """An application that serves all routes of `bridge`; it opens and closes the bridge with itself."""
     server = bridge.config.server
-    state = State.of(bridge)
+    state = State(bridge)
     app = web.Application(client_max_size=server.max_body, middlewares=[_shaping_errors(state)])
     app[STATE] = state
     app[CANCELS] = False
@@ -205,7 +196,7 @@ def _chosen(choices: list[tuple[Endpoint, Handler]]) -> Handler:
 
 
 def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -> Handler:
-    """Wrap a handler: check the caller, and answer refusals in the dialect's own shape."""
+    """Wrap a handler in the checks of its caller."""
     query_key = endpoint.query_key
     if endpoint.query_token is not None and getattr(route.options, endpoint.query_token, False):
         query_key = QUERY_TOKEN
@@ -242,21 +233,17 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
 
     async def handle(http: web.Request) -> web.StreamResponse:
         http[SERVED_BY] = served_by
-        try:
-            if not endpoint.public:
-                # A reader who comes back to a durable run reads what is kept.
-                state.browsers.check_endpoint(http, kept=is_kept or (route.durable and "last-event-id" in http.headers))
-            if state.draining and is_refused_late:
-                text = "The server is stopping; another one, or the next one, will take this request."
-                raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
-            if is_asked or is_counted:
-                await admit(http)
-            else:
-                http[USER] = ""
-            return await handler(http)
-        except BridgeError as error:
-            error.failure.details = {**error.failure.details, **served_by.details(http)}
-            return error_of(route.dialect, error.failure)
+        if not endpoint.public:
+            # A reader who comes back to a durable run reads what is kept.
+            state.browsers.check_endpoint(http, kept=is_kept or (route.durable and "last-event-id" in http.headers))
+        if state.draining and is_refused_late:
+            text = "The server is stopping; another one, or the next one, will take this request."
+            raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
+        if is_asked or is_counted:
+            await admit(http)
+        else:
+            http[USER] = ""
+        return await handler(http)
 
     return handle
 
@@ -283,14 +270,15 @@ def _shaping_errors(state: State) -> Middleware:
                 return web.Response(status=200)
             return await handler(request)
         except BridgeError as error:
+            if SERVED_BY in request:
+                error.failure.details = {**error.failure.details, **request[SERVED_BY].details(request)}
             return error_of(_nearest(request), error.failure)
         except web.HTTPException as error:
             if error.status < 400:
                 raise
             return _refused(request, error)
         except Exception as error:
-            log_unexpected(log, f"request {request_id(request)} broke", error)
-            failure = Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this request.")
+            failure = unexpected_failure(log, f"request {request_id(request)} broke", error)
             return error_of(_nearest(request), failure)
 
     return shape_errors
@@ -329,8 +317,6 @@ def _refused(http: web.Request, error: web.HTTPException) -> web.StreamResponse:
             allowed = error.headers.get("allow", "")
             message = f"{http.method} is not allowed at {http.path[:200]}; allowed: {allowed}."
             failure = Failure(ErrorCode.INVALID_REQUEST, message, status=405, headers={"allow": allowed})
-        case 413:
-            failure = Failure(ErrorCode.TOO_LARGE, "The request body is too long.")
         case status:
             failure = Failure(ErrorCode.INVALID_REQUEST, error.reason, status=status)
     failure.details["path"] = http.path
@@ -369,6 +355,8 @@ def _meant(path: str, routes: list[Route]) -> tuple[str, Route] | None:
             found.setdefault(whole, (f"{endpoint.method} {whole}", route))
             if path.endswith(endpoint.path):
                 return found[whole]
+    import difflib  # here, as most servers never need it
+
     similar = difflib.get_close_matches(path[:200], found, 1, 0.85)
     return found[similar[0]] if similar else None
 

@@ -19,27 +19,32 @@ _ENCODINGS = frozenset({"", "identity", "gzip", "deflate"})
 
 
 class Bodies:
-    """The bodies that are being read. `budget`: bytes of all of them; `each`: bodies of one user; None = no limit."""
+    """The bodies that are being read: of at most `limit` bytes, each within so many `seconds`.
 
-    def __init__(self, budget: int | None = None, each: int | None = None) -> None:
+    `budget`: bytes of all of them; `each`: bodies of one user; None = no limit.
+    """
+
+    def __init__(self, limit: int, seconds: float, budget: int | None = None, each: int | None = None) -> None:
+        self._limit = limit
+        self._seconds = seconds
         self._budget = budget
         self._each = each
         self._users: Counter[str] = Counter()
         self.taken = 0
         """Bytes of the budget in use."""
 
-    async def read(self, http: web.Request, user: str, *, limit: int, seconds: float) -> bytes:
+    async def read(self, http: web.Request, user: str) -> bytes:
         """The whole body of a request of this user.
 
         Raises `RequestError`: 415 for an unknown content encoding, 400 for a body that is not of its encoding,
-        too_large beyond `limit` bytes, 408 after `seconds`. Raises `BackendError`: rate_limited where the user sends
+        too_large beyond the limit, 408 after too long. Raises `BackendError`: rate_limited where the user sends
         too many bodies at once, overloaded where the budget is spent.
         """
         if http.content.is_eof():
-            return _arrived(http, limit)
+            return _arrived(http, self._limit)
         body, charged = _Pages(), 0
         try:
-            async for piece in self.pieces(http, user, limit=limit, seconds=seconds):
+            async for piece in self.pieces(http, user):
                 more = body.size + len(piece) - FREE - charged
                 if more > 0:
                     self._charge(more)
@@ -68,21 +73,21 @@ class Bodies:
             )
         self.taken += more
 
-    async def pieces(self, http: web.Request, user: str, *, limit: int, seconds: float) -> AsyncIterator[bytes]:
+    async def pieces(self, http: web.Request, user: str) -> AsyncIterator[bytes]:
         """Yield the body as it comes, without storing it. Raises what `read` raises, except for the budget."""
         _check_encoding(http)
         size = 0
         try:
             with self._counted(user):
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(self._seconds):
                     async for piece in http.content.iter_any():
                         size += len(piece)
-                        if size > limit:
-                            raise _too_large(limit)
+                        if size > self._limit:
+                            raise _too_large(self._limit)
                         yield piece
                         del piece  # not held while the next one is awaited
         except TimeoutError:
-            raise RequestError(f"The request body did not arrive within {seconds:g} s.", status=408) from None
+            raise RequestError(f"The request body did not arrive within {self._seconds:g} s.", status=408) from None
         except web.RequestPayloadError:
             raise _undecodable() from None
 

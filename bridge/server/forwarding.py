@@ -109,11 +109,9 @@ class _Body:
         self._scope = scope
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        http, rules = self._scope.http, self._scope.rules
+        http = self._scope.http
         try:
-            async for piece in http.app[BODIES].pieces(
-                http, self._scope.user, limit=rules.max_body, seconds=rules.body_time
-            ):
+            async for piece in http.app[BODIES].pieces(http, self._scope.user):
                 yield piece
         except BridgeError as error:
             self.failure = error.failure

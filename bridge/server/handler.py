@@ -11,21 +11,24 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from secrets import token_hex
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import web
 
-from bridge.codec import Context, Losses, StoredAnswersDialect, StoredResponses, WireRequest, require
+from bridge.codec import Context, StoredResponses, WireRequest
 from bridge.engine import Bridge, Caller, Route
-from bridge.errors import BridgeError, ErrorCode, Failure, log_unexpected
+from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
 from bridge.model import Event, Request
 from bridge.pipeline import Run
 from bridge.pipeline.places import note_places
-from bridge.server.limits import RouteLimiter, Rules
+from bridge.server.limits import RouteLimiter
 from bridge.server.page.traces import HEADER, Traces
 from bridge.server.report import Report
 from bridge.server.spans import spanned
-from bridge.server.wire import FAILURE, REPORTED, USER, decoded, error_of, read_request, request_id
+from bridge.server.wire import FAILURE, REPORTED, SERVED_BY, USER, decoded, error_of, read_request, request_id
+
+if TYPE_CHECKING:
+    from bridge.config import Server
 
 log = logging.getLogger("bridge.server")
 
@@ -47,21 +50,6 @@ class RequestScope:
     connection with others, `stream` takes the answer, and `known` adds what the connection remembers.
     """
 
-    __slots__ = (
-        "bridge",
-        "context",
-        "handler",
-        "http",
-        "known",
-        "limiter",
-        "lock",
-        "report",
-        "route",
-        "rules",
-        "stream",
-        "user",
-    )
-
     def __init__(self, http: web.Request, handler: RouteHandler, context: Context, report: Report) -> None:
         self.http = http
         self.handler = handler
@@ -70,7 +58,7 @@ class RequestScope:
         self.bridge: Bridge = handler.bridge
         self.route: Route = handler.route
         self.limiter: RouteLimiter = handler.limiter
-        self.rules: Rules = handler.rules
+        self.server: Server = handler.server
         self.user: str = http.get(USER, "")
         self.lock: RunLock | None = None
         self.stream: web.StreamResponse | None = None
@@ -78,16 +66,15 @@ class RequestScope:
 
     async def read(self) -> WireRequest:
         """Return the whole request. Raises what `read_request` raises."""
-        return await read_request(self.http, self.route.path, self.rules.max_body, self.rules.body_time)
+        return await read_request(self.http, self.route.path)
 
     async def decode(self, wire: WireRequest | None = None) -> tuple[Request, Caller]:
         """Return the request, decoded, and its caller. `wire` is the request if it was read already."""
         route, context = self.route, self.context
         if wire is None:
             wire = await self.read()
-        if route.keeps_answers and (answers := self.bridge.answers(route, self.user)) is not None:
-            ids = require(route.dialect, StoredAnswersDialect).stored_ids(wire)
-            context.stored_responses = await answers.stored_responses(ids)
+        if route.keeps_answers:
+            context.stored_responses = await self.bridge.stored_responses(route, self.user, wire)
         if self.known is not None:
             context.stored_responses = self.known(context.stored_responses)
         request = await decoded(route.dialect.decode_request, wire, context)
@@ -117,11 +104,11 @@ class RouteHandler:
     the page watches, where there is one. `active`: the tasks of the requests that are open, waiting ones included.
     """
 
-    def __init__(self, bridge: Bridge, route: Route, limiter: RouteLimiter, rules: Rules, serve: Serve) -> None:
+    def __init__(self, bridge: Bridge, route: Route, limiter: RouteLimiter, serve: Serve) -> None:
         self.bridge = bridge
         self.route = route
         self.limiter = limiter
-        self.rules = rules
+        self.server = bridge.config.server
         self.watch = True
         self.traces: Traces | None = None
         self.active: set[asyncio.Task[object]] = set()
@@ -140,7 +127,8 @@ class RouteHandler:
     async def __call__(self, http: web.Request) -> web.StreamResponse:
         route, run_id = self.route, token_hex(16)
         report = Report(request_id(http, run_id), route.path, route.dialect.name, run_id, metrics=self.bridge.metrics)
-        context = Context(run_id, None, time.time(), route.options, route.default_model, lost=Losses())
+        details = http[SERVED_BY].details(http)
+        context = Context(run_id, None, time.time(), route.options, route.default_model, error_details=details)
         task = asyncio.current_task()
         assert task is not None
         self.active.add(task)
@@ -149,8 +137,6 @@ class RouteHandler:
             leaving.add_done_callback(lambda done: None if done.cancelled() else task.cancel())
         try:
             scope = RequestScope(http, self, context, report)
-            if self.bridge.tracing is None:
-                return await self._reported(scope)
             with spanned(self.bridge.tracing, http, report):
                 return await self._reported(scope)
         finally:
@@ -184,8 +170,7 @@ class RouteHandler:
             report.status = "canceled"
             response = web.Response(status=499)
         except Exception as error:
-            log_unexpected(log, f"request {report.request_id} broke", error)
-            response = scope.refuse(internal_failure())
+            response = scope.refuse(unexpected_failure(log, f"request {report.request_id} broke", error))
             report.http = response.status
             report.ended(None, response[FAILURE])
         finally:
@@ -203,11 +188,6 @@ class RouteHandler:
                     backend=report.back,
                 )
         return response
-
-
-def internal_failure() -> Failure:
-    """The failure of a request that the bridge itself could not handle."""
-    return Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this request.")
 
 
 def _stopping() -> Failure:

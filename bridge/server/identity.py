@@ -98,7 +98,8 @@ class Identity:
         self._key_file = key_file
         self._tokens = tokens
         self._proxy = proxy
-        self._open = open
+        self.is_open = open
+        """Every caller is let in, as the same user."""
         self._reserved = reserved
 
     @classmethod
@@ -116,18 +117,13 @@ class Identity:
         reserved = page_key.name if page_key is not None else None
         return cls(keys, tokens=tokens, proxy=proxy, reserved=reserved, key_file=key_file)
 
-    @property
-    def is_open(self) -> bool:
-        """True if every caller is let in, as the same user."""
-        return self._open
-
     async def user(self, visit: Visit, *mounts: str, scope: Scope | None = None) -> str:
         """Return the user who requests `scope` on the route at `mounts`, or on any of several; "" without users.
 
         Keys and tokens must grant the scope; a proxy's users may do everything. Raises `RequestError` (unauthorized,
         forbidden), `BackendError` when a token cannot be checked now.
         """
-        if self._open:
+        if self.is_open:
             return ""
         named = self._proxy.user(visit) if self._proxy is not None else None
         if named is not None:
@@ -166,7 +162,7 @@ class Identity:
 
         Tokens and proxies name users, who may not. Raises `RequestError` (unauthorized, forbidden).
         """
-        if self._open:
+        if self.is_open:
             return
         key = await self._key(visit.key) if visit.key else None
         if key is None:

@@ -9,30 +9,19 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
+from bridge.config.schema.server import PerKey
 from bridge.errors import BackendError, ErrorCode
 from bridge.server.bodies import Bodies
-from bridge.stores import Rates, open_rates
+from bridge.stores import open_rates
 from bridge.stores.runs import Blocked, QueueLimits, RunKey, base_scope
 
 if TYPE_CHECKING:
     from bridge.config import Config
     from bridge.engine import Route
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Limits of every request. Sizes are in bytes, times in seconds, None is no limit."""
-
-    max_body: int
-    body_time: float
-    keepalive: float | None
-    slow_reader: float | None
-    socket_idle: float = math.inf
 
 
 class SlotPool:
@@ -124,59 +113,91 @@ class _UserSlots(SlotPool):
         return _limited(f"This key has reached its limit of {self._most} concurrent requests.", 1)
 
 
-class Limits:
-    """The limits of a server, and of its users. `close` it when the server ends."""
+class Slots:
+    """Slots for one purpose: each use takes one of its user, one of its route and one of the server."""
 
-    def __init__(
-        self,
-        pool: SlotPool,
-        each: int | None = None,
-        rates: Rates | None = None,
-        *,
-        each_queue: int = 0,
-        bodies: int | None = None,
-        workers: int = 1,
-    ) -> None:
-        """`each`: how many requests of one user at the same time; `each_queue`: how many more of them may wait.
-
-        `bodies`: bytes of request bodies that are being read. `workers`: processes that have these limits.
-        """
+    def __init__(self, pool: SlotPool, each: int | None, each_queue: int = 0) -> None:
+        """`pool`: those of the server; `each`: how many of one user; `each_queue`: how many of it may wait."""
         self.pool = pool
-        self._each = each
-        self._rates = rates
-        self._each_queue = each_queue
-        self._workers = workers
-        self._users: dict[str, _UserSlots] = {}
-        self._routes: dict[str, dict[str, SlotPool]] = {}
+        self.each = each
+        self.each_queue = each_queue
+        self.users: dict[str, _UserSlots] = {}
+        self.routes: dict[str, dict[str, SlotPool]] = {}
+        """By mount path and dialect."""
         self.freed = asyncio.Event()
-        """Set when a place became free at a limit that was reached."""
-        # A body is read before its request has a place: nobody waits for who sends slowly.
-        self.bodies = Bodies(bodies, None if each is None else each + each_queue)
-        self.readers: Limits | None = None
-        """Limits of the same size for who reads kept runs; None = these."""
-        self.sockets: Limits | None = None
-        """Limits of open WebSocket connections; None = these."""
+        """Set when a slot became free at a limit that was reached."""
 
-    @classmethod
-    def of(cls, config: Config) -> Limits:
-        """Return the configured limits. Raises `ConfigError` if Redis is to count and its package is missing."""
-        limits, workers = config.server.limits, config.server.workers
-        pool, per_key = SlotPool(limits.concurrent, limits.queue), limits.per_key
-        each, queue, per_minute = None, 0, None
-        if per_key is not None:
-            each, queue, per_minute = per_key.concurrent, per_key.queue, per_key.requests_per_minute
-        rates = open_rates(config.stores.runs, per_minute) if per_minute else None
-        made = cls(pool, each, rates, each_queue=queue, bodies=limits.bodies, workers=workers)
-        made.readers = cls(SlotPool(limits.concurrent, limits.queue), each, each_queue=queue)
-        made.sockets = cls(SlotPool(limits.sockets, 0, of="WebSocket connections"), each)
-        return made
+    @property
+    def waiting(self) -> int:
+        """How many wait for a slot."""
+        routes = [pool for pools in self.routes.values() for pool in pools.values()]
+        return sum(pool.waiting for pool in (self.pool, *routes, *self.users.values()))
+
+    @asynccontextmanager
+    async def slot(self, user: str, route: Route) -> AsyncIterator[None]:
+        """A slot for this user of a route. Raises `BackendError`: rate_limited for the user's limit, or overloaded."""
+        held: list[SlotPool] = []
+        is_in = False
+        try:
+            for pool in (self.own(user), self.routes.get(route.path, {}).get(route.dialect.name), self.pool):
+                if pool is not None:
+                    await pool.enter(user)
+                    held.append(pool)
+            is_in = True
+            yield
+        finally:
+            while held:
+                self.leave(user, held.pop())
+            if not is_in:
+                self.forget(user)
+                self.freed.set()
+
+    def own(self, user: str) -> SlotPool | None:
+        """The slots of this user, to be entered at once: it is forgotten when it is idle."""
+        if self.each is None:
+            return None
+        own = self.users.get(user)
+        if own is None:
+            own = self.users[user] = _UserSlots(self.each, self.each_queue)
+        return own
+
+    def leave(self, user: str, pool: SlotPool) -> None:
+        """Gives back a slot that was taken for this user."""
+        if pool.leave():
+            self.freed.set()
+        if pool is self.users.get(user):
+            self.forget(user)
+
+    def forget(self, user: str) -> None:
+        """Forgets the slots of a user who needs none."""
+        if user in self.users and self.users[user].is_idle:
+            del self.users[user]
+
+
+class Limits:
+    """The limits of a server, and of its users. `close` it when the server ends.
+
+    `runs`, `readers` (of stored runs) and `sockets` (open connections) are slots.
+    """
+
+    def __init__(self, config: Config) -> None:
+        """Raises `ConfigError` if Redis is to count and its package is missing."""
+        limits, per_key = config.server.limits, config.server.limits.per_key or PerKey()
+        each, queue, per_minute = per_key.concurrent, per_key.queue, per_key.requests_per_minute
+        self.runs = Slots(SlotPool(limits.concurrent, limits.queue), each, queue)
+        self.readers = Slots(SlotPool(limits.concurrent, limits.queue), each, queue)
+        self.sockets = Slots(SlotPool(limits.sockets, 0, of="WebSocket connections"), each)
+        # A body is read before its request has a slot: nobody waits for who sends slowly.
+        server = config.server
+        self.bodies = Bodies(server.max_body, server.body_time, limits.bodies, None if each is None else each + queue)
+        self.freed = self.runs.freed
+        self._workers = server.workers
+        self._rates = open_rates(config.stores.runs, per_minute) if per_minute else None
 
     @property
     def waiting(self) -> int:
         """How many requests wait for a slot of the server, a route or a user."""
-        routes = [pool for pools in self._routes.values() for pool in pools.values()]
-        readers = self.readers.waiting if self.readers is not None else 0
-        return readers + sum(pool.waiting for pool in (self.pool, *routes, *self._users.values()))
+        return self.runs.waiting + self.readers.waiting
 
     @property
     def has_rates(self) -> bool:
@@ -197,72 +218,46 @@ class Limits:
 
     def at(self, route: Route) -> RouteLimiter:
         """The way in of one route, which may have limits of its own."""
-        if route.limits is not None:
-            pools = self._routes.setdefault(route.path, {})
-            pools.setdefault(route.dialect.name, SlotPool(route.limits.concurrent, route.limits.queue, "This route"))
-        if self.readers is not None:
-            self.readers.at(route)
+        if (limits := route.limits) is not None:
+            for slots in (self.runs, self.readers):
+                pool = SlotPool(limits.concurrent, limits.queue, "This route")
+                slots.routes.setdefault(route.path, {}).setdefault(route.dialect.name, pool)
         return RouteLimiter(self, route)
 
-    # ------------------------------------------------------------------ places
-
-    def own(self, user: str) -> SlotPool | None:
-        """The places of this user, to be entered at once: it is forgotten when it is idle."""
-        if self._each is None:
-            return None
-        own = self._users.get(user)
-        if own is None:
-            own = self._users[user] = _UserSlots(self._each, self._each_queue)
-        return own
-
-    def leave(self, user: str, pool: SlotPool) -> None:
-        """Gives back a place that was taken for this user."""
-        if pool.leave():
-            self.freed.set()
-        if pool is self._users.get(user):
-            self.forget(user)
-
-    def forget(self, user: str) -> None:
-        """Forgets the places of a user who needs none."""
-        if user in self._users and self._users[user].is_idle:
-            del self._users[user]
-
-    def of_route(self, path: str, dialect: str) -> SlotPool | None:
-        return self._routes.get(path, {}).get(dialect)
-
-    # ------------------------------------------------------------------ runs that are kept
+    # ------------------------------------------------------------------ stored runs: see `bridge.runs.RunSlots`
 
     def blocked(self) -> Blocked | None:
-        """See `bridge.runs.RunSlots`."""
-        if self.pool.is_full:
+        runs = self.runs
+        if runs.pool.is_full:
             return None
-        users = {user for user, pool in self._users.items() if pool.is_full}
-        return Blocked(users, {path for path, pools in self._routes.items() if any(g.is_full for g in pools.values())})
+        users = {user for user, pool in runs.users.items() if pool.is_full}
+        return Blocked(users, {path for path, pools in runs.routes.items() if any(g.is_full for g in pools.values())})
 
     def take(self, key: RunKey) -> Callable[[], None] | None:
-        """See `bridge.runs.RunSlots`."""
-        own = self.own(key.owner)
-        pools = [*self._routes.get(base_scope(key.scope), {}).values(), self.pool]
+        runs = self.runs
+        own = runs.own(key.owner)
+        pools = [*runs.routes.get(base_scope(key.scope), {}).values(), runs.pool]
         if own is not None:
             pools.insert(0, own)
         if any(pool.is_full for pool in pools):
-            self.forget(key.owner)
+            runs.forget(key.owner)
             return None
         for pool in pools:
             pool.take()
 
         def leave() -> None:
             for pool in reversed(pools):
-                self.leave(key.owner, pool)
+                runs.leave(key.owner, pool)
 
         return leave
 
     def queue_limits(self, key: RunKey) -> QueueLimits:
-        """See `bridge.runs.RunSlots`. The store has the runs of all workers."""
-        rooms = [pool.room for pool in self._routes.get(base_scope(key.scope), {}).values()]
+        """The store has the runs of all workers."""
+        runs = self.runs
+        rooms = [pool.room for pool in runs.routes.get(base_scope(key.scope), {}).values()]
         route = sum(room for room in rooms if room is not None) if rooms else None
-        own = None if self._each is None else self._each + self._each_queue
-        owner, scope, everything = (None if n is None else n * self._workers for n in (own, route, self.pool.room))
+        own = None if runs.each is None else runs.each + runs.each_queue
+        owner, scope, everything = (None if n is None else n * self._workers for n in (own, route, runs.pool.room))
         return QueueLimits(owner, scope, everything)
 
 
@@ -270,56 +265,20 @@ class RouteLimiter:
     """The way in of one route."""
 
     def __init__(self, limits: Limits, route: Route) -> None:
-        path, dialect = route.path, route.dialect.name
-        self._runs = limits, limits.of_route(path, dialect)
-        readers, sockets = limits.readers or limits, limits.sockets or limits
-        self._readers = readers, readers.of_route(path, dialect)
-        self._sockets = sockets, sockets.of_route(path, dialect)
-
-    def slot(self, user: str) -> AbstractAsyncContextManager[None]:
-        """A place for one run of this user: within the user's own limit, then the route's, then the server's.
-
-        Entering raises `BackendError`: rate_limited for the user's limit, overloaded for the others.
-        """
-        return _Slot(user, *self._runs)
-
-    def reader_slot(self, user: str) -> AbstractAsyncContextManager[None]:
-        """A place for one reader of a kept run; as `place`."""
-        return _Slot(user, *self._readers)
-
-    def socket_slot(self, user: str) -> AbstractAsyncContextManager[None]:
-        """A place for one WebSocket connection; as `place`."""
-        return _Slot(user, *self._sockets)
-
-
-class _Slot:
-    __slots__ = ("_held", "_limits", "_route", "_user")
-
-    def __init__(self, user: str, limits: Limits, route: SlotPool | None) -> None:
-        self._user = user
         self._limits = limits
         self._route = route
-        self._held: list[SlotPool] = []
 
-    async def __aenter__(self) -> None:
-        limits, held = self._limits, self._held
-        try:
-            for pool in (limits.own(self._user), self._route, limits.pool):
-                if pool is not None:
-                    await pool.enter(self._user)
-                    held.append(pool)
-        except BaseException:
-            self._leave()
-            limits.forget(self._user)
-            limits.freed.set()
-            raise
+    def slot(self, user: str) -> AbstractAsyncContextManager[None]:
+        """A slot for one run of this user; see `Slots.slot`."""
+        return self._limits.runs.slot(user, self._route)
 
-    async def __aexit__(self, *exc: object) -> None:
-        self._leave()
+    def reader_slot(self, user: str) -> AbstractAsyncContextManager[None]:
+        """A slot for one reader of a stored run."""
+        return self._limits.readers.slot(user, self._route)
 
-    def _leave(self) -> None:
-        while self._held:
-            self._limits.leave(self._user, self._held.pop())
+    def socket_slot(self, user: str) -> AbstractAsyncContextManager[None]:
+        """A slot for one WebSocket connection."""
+        return self._limits.sockets.slot(user, self._route)
 
 
 def _limited(message: str, wait: float) -> BackendError:

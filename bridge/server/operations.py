@@ -20,7 +20,6 @@ from bridge.codec import (
     Operation,
     QueuedRunsDialect,
     ResumableDialect,
-    StoredAnswersDialect,
     require,
 )
 from bridge.engine import Caller, Route
@@ -41,7 +40,6 @@ from bridge.runs.server.tasks import serve_status, serve_task
 from bridge.server.descriptions import described
 from bridge.server.forwarding import serve_forward
 from bridge.server.handler import RouteHandler, Serve
-from bridge.server.limits import Rules
 from bridge.server.runs import serve_run
 from bridge.server.socket import SocketHandler
 from bridge.server.uploads import UploadHandlers, files_of
@@ -72,16 +70,10 @@ class RouteOperations:
         return make(self)
 
     def _serves(self, serve: Serve) -> RouteHandler:
-        return self._made(RouteHandler(self._bridge, self._route, self._limiter, self._rules, serve))
+        return self._made(RouteHandler(self._bridge, self._route, self._limiter, serve))
 
     def _is(self, contract: type[Dialect]) -> bool:
         return isinstance(self._route.dialect, contract)
-
-    @property
-    def _rules(self) -> Rules:
-        server = self._bridge.config.server
-        idle = server.limits.socket_idle
-        return Rules(server.max_body, server.body_time, server.keepalive, server.slow_reader, idle)
 
     def _made(self, handler: H) -> H:
         handler.traces = self._state.page.traces if self._state.page is not None else None
@@ -141,13 +133,11 @@ class RouteOperations:
         return list(found.values())
 
     async def _count(self, http: web.Request) -> web.StreamResponse:
-        route, server, user = self._route, self._bridge.config.server, http[USER]
+        route, user = self._route, http[USER]
         dialect = require(route.dialect, CountingDialect)
-        wire = await read_request(http, route.path, server.max_body, server.body_time)
+        wire = await read_request(http, route.path)
         context = Context(request_id(http), None, time.time(), route.options, route.default_model)
-        if (answers := self._bridge.answers(route, user)) is not None:
-            ids = require(route.dialect, StoredAnswersDialect).stored_ids(wire)
-            context.stored_responses = await answers.stored_responses(ids)
+        context.stored_responses = await self._bridge.stored_responses(route, user, wire)
         request = await decoded(dialect.decode_count_request, wire, context)
         async with self._limiter.slot(user):
             caller = Caller(user, request_id(http), wire.headers, wire.body)
@@ -169,7 +159,7 @@ class RouteOperations:
 _MAKERS: dict[Operation, Callable[[RouteOperations], Handler]] = {
     Operation.RUN: lambda of: of._serves(of._run()),
     Operation.TASKS: lambda of: of._serves(serve_task_call),
-    Operation.SOCKET: lambda of: of._made(SocketHandler(of._bridge, of._route, of._limiter, of._rules)),
+    Operation.SOCKET: lambda of: of._made(SocketHandler(of._bridge, of._route, of._limiter)),
     Operation.STOP: lambda of: partial(serve_stop, of._bridge, of._route, of._locks),
     Operation.START: lambda of: of._serves(serve_task if of._route.serves(Operation.STATUS) else serve_start),
     Operation.STATUS: lambda of: partial(serve_status, of._bridge, of._route),

@@ -68,12 +68,16 @@ class Report:
 
     def write(self) -> None:
         """One line, at the end, whatever the end was; and what is counted."""
+        now = time.monotonic()
         if self.metrics is not None:
-            self._count(self.metrics)
+            if self.streaming:
+                self.metrics.stream(self.route, self.front, -1)
+            if self.pace is not None:
+                self.metrics.pace(self.route, self.front, self.back, self.pace)
+            self.metrics.request(self.route, self.front, self.back, self.http, self.status, now - self.began)
         level = logging.INFO if self.failure is None else logging.WARNING
         if not access.isEnabledFor(level):
             return
-        now = time.monotonic()
         facts: dict[str, Any] = {
             "request_id": self.request_id,
             "run_id": self.run_id,
@@ -103,11 +107,3 @@ class Report:
         text = "run" if self.failure is None else f"run failed: {explained(self.failure)}"
         # As `access.log` does, without looking for the caller, who is always this one.
         access.handle(access.makeRecord(access.name, level, __file__, 0, text, (), None, extra={"facts": facts}))
-
-    def _count(self, metrics: Metrics) -> None:
-        if self.streaming:
-            metrics.stream(self.route, self.front, -1)
-        if self.pace is not None:
-            metrics.pace(self.route, self.front, self.back, self.pace)
-        spent = time.monotonic() - self.began
-        metrics.request(self.route, self.front, self.back, self.http, self.status, spent)

@@ -15,11 +15,11 @@ from aiohttp import web
 
 from bridge.codec import Context, WireResponse
 from bridge.engine import Caller
-from bridge.errors import BridgeError, log_unexpected
+from bridge.errors import BridgeError, unexpected_failure
 from bridge.framing import sse
 from bridge.model import Event, Request
 from bridge.pipeline import Run, failed_at_once
-from bridge.server.handler import RequestScope, internal_failure
+from bridge.server.handler import RequestScope
 from bridge.server.report import Report
 from bridge.server.watchdog import StreamWatchdog
 from bridge.server.wire import response_of, stream_headers
@@ -97,12 +97,12 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
     )
     if run.lost:
         response.headers["x-bridge-lost"] = ",".join(run.lost.names)
-    watchdog = StreamWatchdog(http, run, response, translation, scope.rules)
+    watchdog = StreamWatchdog(http, run, response, translation, scope.server)
     try:
         await response.prepare(http)
         report.streams()
         reader = run.reader
-        if not route.passthrough and _is_chunked(response) and _is_socket(http):
+        if not route.passthrough and _writes_chunks(http, response):
             run.pass_deltas(partial(_write_now, http, report, translation))
         while not reader.ended:
             watchdog.blocked = time.monotonic()
@@ -127,9 +127,8 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
         await _end(http, response, translation.write(last))
     except Exception as error:
         # The head is out, so that there is no other response to give: the stream ends with the dialect's error.
-        log_unexpected(log, f"request {report.request_id} broke in its stream", error)
+        report.failure = unexpected_failure(log, f"request {report.request_id} broke in its stream", error)
         report.status = "internal"
-        report.failure = internal_failure()
         await _end(http, response, translation.write(run.cut(report.failure)))
     finally:
         watchdog.stop()
@@ -137,14 +136,12 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
     return response
 
 
-def _is_chunked(response: web.StreamResponse) -> bool:
-    """Return whether the body goes out in chunks, as it does to every client but those of HTTP/1.0."""
-    return response.headers.get("transfer-encoding") == "chunked"
-
-
-def _is_socket(http: web.Request) -> bool:
-    """Return whether aiohttp serves the connection itself, and not an ASGI server."""
-    return http.transport is not None and http.transport.get_extra_info("socket") is not None
+def _writes_chunks(http: web.Request, response: web.StreamResponse) -> bool:
+    """Return whether the body goes out in chunks, as it does to every client but those of HTTP/1.0, and aiohttp itself
+    serves the connection, not an ASGI server.
+    """
+    is_chunked = response.headers.get("transfer-encoding") == "chunked"
+    return is_chunked and http.transport is not None and http.transport.get_extra_info("socket") is not None
 
 
 def _write_now(http: web.Request, report: Report, translation: Translation, events: list[Event]) -> bool:

@@ -55,7 +55,7 @@ def check(bridge: Bridge) -> None:
 
     `Bridge.of` has checked everything else. This does not connect, write or count.
     """
-    _agents_of(bridge, State.of(bridge))
+    _agents_of(bridge, State(bridge))
 
 
 def _agents_of(bridge: Bridge, state: State) -> list[GrpcServer]:

@@ -20,7 +20,7 @@ from bridge.framing import sse
 from bridge.model import FinishReason, RunFinished, RunStarted, UsageReported
 from bridge.server.bodies import BODIES, Bodies, HeldBody
 from bridge.server.handler import RequestScope, RouteHandler
-from bridge.server.limits import RouteLimiter, Rules
+from bridge.server.limits import RouteLimiter
 from bridge.server.runs import attend
 from bridge.server.wire import SERVED_BY, USER
 from bridge.translation import Writer
@@ -84,8 +84,8 @@ CONNECTION = web.RequestKey("connection", _Connection)
 class SocketHandler(RouteHandler):
     """Serves the connections of one route."""
 
-    def __init__(self, bridge: Bridge, route: Route, limiter: RouteLimiter, rules: Rules) -> None:
-        super().__init__(bridge, route, limiter, rules, partial(_serve, require(route.dialect, SocketDialect)))
+    def __init__(self, bridge: Bridge, route: Route, limiter: RouteLimiter) -> None:
+        super().__init__(bridge, route, limiter, partial(_serve, require(route.dialect, SocketDialect)))
         self._idle: set[asyncio.Task[WSMessage]] = set()
         self._stopping = False
 
@@ -98,14 +98,14 @@ class SocketHandler(RouteHandler):
         if http.headers.get("upgrade", "").lower() != "websocket":
             raise web.HTTPMethodNotAllowed("GET", ["POST"])
         async with self.limiter.socket_slot(http[USER]):
-            keepalive = self.rules.keepalive
+            server = self.server
             socket = web.WebSocketResponse(
-                timeout=2.0, heartbeat=keepalive, compress=False, max_msg_size=self.rules.max_body
+                timeout=2.0, heartbeat=server.keepalive, compress=False, max_msg_size=server.max_body
             )
             if not socket.can_prepare(http).ok:
                 raise RequestError("Expected the upgrade of a WebSocket, version 13, with a Sec-WebSocket-Key.")
             await socket.prepare(http)
-            http[CONNECTION] = connection = _Connection(socket, self.rules.max_body)
+            http[CONNECTION] = connection = _Connection(socket, server.max_body)
             try:
                 await self._converse(http, connection)
             finally:
@@ -130,7 +130,7 @@ class SocketHandler(RouteHandler):
                 awaited = {waiting} if run is None else {waiting, run}
                 done, _ = await asyncio.wait(
                     awaited,
-                    timeout=self.rules.socket_idle if run is None else None,
+                    timeout=self.server.limits.socket_idle if run is None else None,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 self._idle.discard(waiting)

@@ -18,8 +18,10 @@ _NONE = nullcontext()
 _CODES = frozenset(map(str, ErrorCode))
 
 
-def spanned(tracing: Tracing, http: web.Request, report: Report) -> AbstractContextManager[None]:
+def spanned(tracing: Tracing | None, http: web.Request, report: Report) -> AbstractContextManager[None]:
     """Around all that is done for an HTTP request."""
+    if tracing is None:
+        return _NONE
     resource = http.match_info.route.resource
     where = resource.canonical if resource is not None else report.route
     about = {"http.request.method": http.method, "http.route": where}
@@ -28,11 +30,9 @@ def spanned(tracing: Tracing, http: web.Request, report: Report) -> AbstractCont
 
 def spanned_turn(tracing: Tracing | None, report: Report, metadata: Mapping[str, str]) -> AbstractContextManager[None]:
     """Around a turn of a session over gRPC."""
-    return (
-        _NONE
-        if tracing is None
-        else _spanned(tracing, f"turn {report.route}", metadata, report, {"rpc.system": "grpc"})
-    )
+    if tracing is None:
+        return _NONE
+    return _spanned(tracing, f"turn {report.route}", metadata, report, {"rpc.system": "grpc"})
 
 
 @contextmanager

@@ -53,8 +53,7 @@ class UploadHandlers:
         return response_of(names.encode_attached(_file(stored)))
 
     async def sign(self, http: web.Request) -> web.StreamResponse:
-        server = self._bridge.config.server
-        wire = await read_request(http, self._route.path, server.max_body, server.body_time)
+        wire = await read_request(http, self._route.path)
         stored = await self._files.sign(http[USER], *self._dialect.decode_sign(wire), self._files.base(http))
         return response_of(self._dialect.encode_signed(_file(stored)))
 

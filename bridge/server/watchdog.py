@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from bridge.pipeline import Run
-from bridge.server.limits import Rules
 from bridge.translation import Translation
+
+if TYPE_CHECKING:
+    from bridge.config import Server
 
 
 class StreamWatchdog:
@@ -21,44 +24,31 @@ class StreamWatchdog:
     The run knows since when (monotonic) the backend is waited for; the pump notes it of the client, in `blocked`.
     """
 
-    __slots__ = (
-        "_beaten",
-        "_every",
-        "_http",
-        "_response",
-        "_rules",
-        "_run",
-        "_task",
-        "_timer",
-        "_translation",
-        "blocked",
-    )
-
     def __init__(
-        self, http: web.Request, run: Run, response: web.StreamResponse, translation: Translation, rules: Rules
+        self, http: web.Request, run: Run, response: web.StreamResponse, translation: Translation, server: Server
     ) -> None:
         self._http = http
         self._run = run
         self._response = response
         self._translation = translation
-        self._rules = rules
+        self._server = server
         self._beaten = 0.0
         self.blocked: float | None = None
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._every = min(filter(None, (rules.keepalive, rules.slow_reader)), default=None)
+        self._every = min(filter(None, (server.keepalive, server.slow_reader)), default=None)
         if self._every:
             self._timer = asyncio.get_running_loop().call_later(self._every, self._check)
 
     def _check(self) -> None:
-        now, rules = time.monotonic(), self._rules
-        if rules.slow_reader and self.blocked is not None and now - self.blocked >= rules.slow_reader:
+        now, server = time.monotonic(), self._server
+        if server.slow_reader and self.blocked is not None and now - self.blocked >= server.slow_reader:
             if self._http.transport is not None:
                 self._http.transport.abort()
             return
         due = [self._every or 1.0]
-        if rules.keepalive and self._run.waiting is not None:
-            left = max(self._run.waiting, self._beaten) + rules.keepalive - now
+        if server.keepalive and self._run.waiting is not None:
+            left = max(self._run.waiting, self._beaten) + server.keepalive - now
             if left <= 0 and (self._task is None or self._task.done()):
                 self._task = asyncio.get_running_loop().create_task(self._beat())
                 self._beaten = now

@@ -87,10 +87,10 @@ def request_id(http: web.Request, new: str | None = None) -> str:
     return known
 
 
-async def read_request(http: web.Request, mount: str, max_body: int, seconds: float) -> WireRequest:
+async def read_request(http: web.Request, mount: str) -> WireRequest:
     """The whole request. Raises what `Bodies.read` and `check_json` raise."""
     check_json(http)
-    body = await http.app[BODIES].read(http, http.get(USER, ""), limit=max_body, seconds=seconds)
+    body = await http.app[BODIES].read(http, http.get(USER, ""))
     path = http.path.removeprefix(mount.rstrip("/"))
     return WireRequest(http.method, path, http.headers, http.query, http.match_info, body)
 

@@ -25,7 +25,7 @@ from bridge.errors import ErrorCode
 from bridge.pipeline import Run
 from bridge.pipeline.pace import Pace
 from bridge.telemetry import SHARED_METRICS
-from bridge.telemetry.series import Distribution, Number, PlainCounter, PlainGauge, PlainHistogram
+from bridge.telemetry.series import Distribution, Number, PlainCounter, PlainHistogram
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -86,38 +86,23 @@ class Metrics:
 
         def counter(name: str, what: str, labels: Sequence[str] = _PATHS) -> Counters:
             self.labels[name := f"bridge_{name}"] = labels
-            if self.shared:
-                return Counter(name, what, labels, registry=registry)
-            plain = PlainCounter(name, what, labels)
-            registry.register(plain)
-            return plain
+            return (Counter if self.shared else PlainCounter)(name, what, labels, registry=registry)
 
         def seconds(name: str, what: str, buckets: Sequence[float] = _LONG) -> Histograms:
             self.labels[name := f"bridge_{name}_seconds"] = _PATHS
-            if self.shared:
-                return Histogram(name, what, _PATHS, buckets=buckets, registry=registry)
-            plain = PlainHistogram(name, what, _PATHS, buckets)
-            registry.register(plain)
-            return plain
+            kind = Histogram if self.shared else PlainHistogram
+            return kind(name, what, _PATHS, buckets=buckets, registry=registry)
 
         def gauge(name: str, what: str, labels: Sequence[str] = ()) -> Gauge:
             self.labels[name := f"bridge_{name}"] = labels
             return Gauge(name, what, labels, registry=registry, multiprocess_mode="livesum")
-
-        def open_now(name: str, what: str, labels: Sequence[str]) -> Counters:
-            if self.shared:
-                return gauge(name, what, labels)
-            self.labels[name := f"bridge_{name}"] = labels
-            plain = PlainGauge(name, what, labels)
-            registry.register(plain)
-            return plain
 
         status, code, outcome = (*_PATHS, "status"), (*_PATHS, "code"), (*_PATHS, "outcome")
         self.requests = counter("requests", "requests answered, by HTTP status (0 = none was sent)", status)
         self.request_seconds = seconds("request", "time from the request to the end of its answer")
         self.errors = counter("errors", "requests that ended in an error, by error code", code)
         self.cancellations = counter("cancellations", "requests whose client disconnected before the end")
-        self.streams_open = open_now("streams_open", "open streams", _PATHS[:2])
+        self.streams_open = gauge("streams_open", "open streams", _PATHS[:2])
         self.runs = counter("runs", "runs ended, by finish reason or error code", outcome)
         self.first_token_seconds = seconds(
             "first_token", "time from the start of a run to its first content, including failed attempts", _FIRST

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from math import inf
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 
 
 class Number:
-    """One series of a counter or a gauge."""
+    """One series of a counter."""
 
     __slots__ = ("created", "value")
 
@@ -47,9 +48,10 @@ class Distribution:
 class PlainCounter:
     """A counter, registered as a collector of `prometheus_client`; `labels` returns the series of these values."""
 
-    def __init__(self, name: str, what: str, labels: Sequence[str]) -> None:
+    def __init__(self, name: str, what: str, labels: Sequence[str], *, registry: CollectorRegistry) -> None:
         self._name, self._what, self._labels = name, what, labels
         self._series: dict[tuple[str, ...], Number] = {}
+        registry.register(self)
 
     def labels(self, *values: str) -> Number:
         return self._series.setdefault(values, Number())
@@ -61,23 +63,16 @@ class PlainCounter:
         yield family
 
 
-class PlainGauge(PlainCounter):
-    """A gauge that is only added to."""
-
-    def collect(self) -> Iterator[Metric]:
-        family = GaugeMetricFamily(self._name, self._what, labels=self._labels)
-        for values, series in self._series.items():
-            family.add_metric(values, series.value)
-        yield family
-
-
 class PlainHistogram:
-    """A histogram, as `PlainCounter`; `bounds` are the upper ones of its buckets."""
+    """A histogram, as `PlainCounter`; `buckets` are their upper bounds."""
 
-    def __init__(self, name: str, what: str, labels: Sequence[str], bounds: Sequence[float]) -> None:
+    def __init__(
+        self, name: str, what: str, labels: Sequence[str], *, buckets: Sequence[float], registry: CollectorRegistry
+    ) -> None:
         self._name, self._what, self._labels = name, what, labels
-        self._bounds = [*map(float, bounds), inf]
+        self._bounds = [*map(float, buckets), inf]
         self._series: dict[tuple[str, ...], Distribution] = {}
+        registry.register(self)
 
     def labels(self, *values: str) -> Distribution:
         return self._series.setdefault(values, Distribution(self._bounds))

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from opentelemetry.trace import Span, SpanKind
@@ -18,7 +18,7 @@ from bridge.model import Event, Request, RunFailed, RunFinished, RunStarted, Too
 from bridge.model.events import CONTENT, TERMINAL, UsageReported
 from bridge.pipeline import Backend, Call, CallInfo
 from bridge.pipeline.tools import Tools, ToolSource
-from bridge.pipeline.wrapped import WrappedCall
+from bridge.pipeline.wrapped import WrappedBackend, WrappedCall
 from bridge.telemetry.tracing import Tracing, carried, carrier_of, failed
 
 if TYPE_CHECKING:
@@ -28,16 +28,12 @@ _CANCELED = str(ErrorCode.CANCELED)
 _TOOL_ERROR = "tool_error"
 
 
-def traced(backend: Backend, tracing: Tracing, *, provider: str, url: str | None = None) -> Backend:
-    """Return the backend with a span for each call. `provider`: the vendor of its protocol; `url`: its address."""
-    return cast("Backend", _Traced(backend, tracing, provider, url))
-
-
-class _Traced:
-    """Behaves as the backend in it, but for what it overrides."""
+class TracedBackend(WrappedBackend):
+    """A backend with a span for each call."""
 
     def __init__(self, backend: Backend, tracing: Tracing, provider: str, url: str | None) -> None:
-        self._backend = backend
+        """`provider`: the vendor of its protocol; `url`: its address."""
+        super().__init__(backend)
         self._tracing = tracing
         # Who answers calls of its own is an agent.
         is_agent = backend.capabilities.runs_tools is not RunsTools.NEVER
@@ -51,25 +47,22 @@ class _Traced:
             **_place(url),
         }
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._backend, name)
-
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
         """With the context of the request. That of a run which another process begins is kept with it."""
-        return {**self._backend.forwards(headers, front), **(carrier_of() or carried(headers))}
+        return {**self.inner.forwards(headers, front), **(carrier_of() or carried(headers))}
 
     @property
     def tools(self) -> Tools:
         """Return the attribute of the backend. Raises `AttributeError` if it has none."""
-        return TracedTools(self._backend.tools, self._tracing)  # type: ignore[attr-defined]
+        return TracedTools(self.inner.tools, self._tracing)  # type: ignore[attr-defined]
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
-        model = self._backend.model_for(request.model)
-        name = f"{self._operation} {model if self._operation == 'chat' else self._backend.name}".removesuffix(" None")
+        model = self.inner.model_for(request.model)
+        name = f"{self._operation} {model if self._operation == 'chat' else self.inner.name}".removesuffix(" None")
         attributes = {**self._always, **_request_attributes(request, model), "bridge.run_id": info.run_id}
         span = self._tracing.call(name, carried(info.forwarded), self._kind, attributes)
         try:
-            call = self._backend.call(request, replace(info, forwarded={**info.forwarded, **carrier_of(span)}), lost)
+            call = self.inner.call(request, replace(info, forwarded={**info.forwarded, **carrier_of(span)}), lost)
         except BridgeError as error:
             failed(span, str(error.code))
             span.end()

@@ -29,27 +29,6 @@ class AnswerDecoder:
         whole: The answer, if it came in one piece.
     """
 
-    __slots__ = (
-        "_buffered",
-        "_context",
-        "_declared_stream",
-        "_decoder",
-        "_dialect",
-        "_framing",
-        "_has_line",
-        "_headers",
-        "_limit",
-        "_may_be_lines",
-        "_size",
-        "_splitter",
-        "_status",
-        "_streams",
-        "ended",
-        "frames",
-        "whole",
-        "wire_ended",
-    )
-
     def __init__(
         self,
         dialect: Dialect,
@@ -109,23 +88,22 @@ class AnswerDecoder:
             return []
         self.frames = []
         events: list[Event] = []
-        if failure is None and self._is_whole:
+        is_whole = self._streams is False or (self._streams is None and not self._declared_stream)
+        if failure is None and is_whole:
             self.whole = WireResponse(self._status, self._headers, b"".join(self._buffered))
-            events = self._from_wire(self._dialect.parse_response(self.whole, self._context))
+            events = self._dialect.parse_response(self.whole, self._context)
         elif failure is None:
             try:
                 self.frames = frames = self._splitter.close()
-                events = self._from_wire(self._events().feed(frames))
+                events = self._events().feed(frames)
             except BackendError as error:
                 failure = error.failure
+        if events and type(events[-1]) in TERMINAL:
+            self.ended = self.wire_ended = True
         if not self.ended:
             self.ended = True
             events += self._events().close(failure)
         return events
-
-    @property
-    def _is_whole(self) -> bool:
-        return self._streams is False or (self._streams is None and not self._declared_stream)
 
     @property
     def _are_declared_lines(self) -> bool:
@@ -176,8 +154,3 @@ class AnswerDecoder:
         told = lines.is_stream(b"".join(self._buffered))
         self._may_be_lines = told is None
         return bool(told)
-
-    def _from_wire(self, events: list[Event]) -> list[Event]:
-        if events and type(events[-1]) in TERMINAL:
-            self.ended = self.wire_ended = True
-        return events

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from bridge.errors import BridgeError, ErrorCode, Failure, log_unexpected
+from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
 from bridge.model import Event, RunFailed, RunFinished, RunStarted, UsageReported
 from bridge.model.closing import PIECES, OpenParts
 from bridge.model.events import CONTENT, TERMINAL
@@ -35,20 +35,6 @@ class Reader:
         has_content: Content was passed on.
         stages: The stages, in order. They may be replaced while another backend continues the answer.
     """
-
-    __slots__ = (
-        "_begun",
-        "_clock",
-        "_head",
-        "_open",
-        "decoder",
-        "ended",
-        "failure",
-        "finish_reason",
-        "has_content",
-        "stages",
-        "usage",
-    )
 
     def __init__(
         self,
@@ -97,7 +83,10 @@ class Reader:
             for stage in self.stages:
                 events = stage(events)
         except Exception as error:
-            return self.closing(self._broken(error))
+            if isinstance(error, BridgeError):
+                return self.closing(error.failure)
+            what = f"run {self._head.run_id}: a stage failed"
+            return self.closing(unexpected_failure(log, what, error, "handled this run"))
         return events if end is None else self._ended_well(events, end)
 
     def commit(self, events: list[Event]) -> list[Event]:
@@ -142,12 +131,6 @@ class Reader:
         if index is not None:
             events, end = events[:index], events[index]
         return [*events, *self._open.closers_after(events), end]
-
-    def _broken(self, error: Exception) -> Failure:
-        if isinstance(error, BridgeError):
-            return error.failure
-        log_unexpected(log, f"run {self._head.run_id}: a stage failed", error)
-        return Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this run.")
 
     def _end(self, events: list[Event]) -> None:
         self.ended = True

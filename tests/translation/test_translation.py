@@ -92,8 +92,8 @@ def test_an_encoder_that_breaks_ends_the_stream_with_a_failure() -> None:
     out = translation.write(translation.reader.take(copy(OPEN)))
     out += translation.write(translation.reader.take([TextDelta("p", "bad")]))
     out += translation.write(translation.reader.take(copy(CLOSED)))
-    assert translation.failure is not None
-    assert translation.failure.code is ErrorCode.INTERNAL
+    assert translation.reader.failure is not None
+    assert translation.reader.failure.code is ErrorCode.INTERNAL
     decoder = AnswerDecoder(dialect, Context("r2"))
     events = verify(decoder.receive(out) + decoder.close())
     assert isinstance(events[-1], RunFailed)

@@ -18,7 +18,6 @@ from bridge.config.kinds import (
     Positive,
     Reference,
     Text,
-    dialect_of,
     front_options,
     names_in,
 )
@@ -104,8 +103,8 @@ class Route(Section):
 
     @model_validator(mode="after")
     def _path_or_address(self) -> Self:
-        found = dialect_of(self.dialect)
-        grpc = found is not None and found.over_grpc
+        dialect = registry.get(self.dialect)
+        grpc = dialect.over_grpc
         needed, foreign = (("listen", "agent_id"), ("path",)) if grpc else (("path",), ("listen", "agent_id"))
         for key in needed:
             if getattr(self, key) is None:
@@ -119,7 +118,7 @@ class Route(Section):
                     (key,),
                     wrong(f"a route of {self.dialect} does not have this key: the dialect manages its own sessions"),
                 )
-        if self.durable and found is not None and found.framing is Framing.JSON_LINES:
+        if self.durable and dialect.framing is Framing.JSON_LINES:
             raise at(("durable",), wrong(f"a route of {self.dialect} streams JSON lines, which cannot be resumed"))
         return self
 

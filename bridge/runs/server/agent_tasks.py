@@ -46,8 +46,6 @@ _MOST_LISTED = 1000
 
 async def serve_task_call(scope: RequestScope) -> web.StreamResponse:
     """Serve the operation in a request."""
-    where = scope.http[SERVED_BY].details(scope.http)
-    scope.context.error_details.update(where)
     wire = await scope.read()
     call = await decoded(_dialect(scope).decode_call, wire, scope.context)
     await scope.http[SERVED_BY].permit(scope.http, call.operation)

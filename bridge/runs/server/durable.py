@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -19,9 +20,11 @@ from bridge.errors import BridgeError
 from bridge.framing import sse
 from bridge.runs import START, Cursor, LogReader, RunKey, RunPlan, Subscription, fingerprint
 from bridge.server.handler import RequestScope
-from bridge.server.limits import Rules
 from bridge.server.report import Report
 from bridge.server.wire import response_of, stream_headers
+
+if TYPE_CHECKING:
+    from bridge.config import Server
 
 log = logging.getLogger("bridge.server")
 
@@ -100,7 +103,7 @@ async def stream_rest(scope: RequestScope, subscription: Subscription, out: byte
         response.headers["x-bridge-lost"] = ",".join(subscription.lost)
     await response.prepare(scope.http)
     scope.report.streams()
-    await written(scope, _pump(response, subscription, scope.rules, scope.report, out))
+    await written(scope, _pump(response, subscription, scope.server, scope.report, out))
     return response
 
 
@@ -139,7 +142,7 @@ async def _collect(scope: RequestScope, reader: LogReader) -> web.StreamResponse
 
 
 async def _pump(
-    response: web.StreamResponse, subscription: Subscription, rules: Rules, report: Report, out: bytes = b""
+    response: web.StreamResponse, subscription: Subscription, server: Server, report: Report, out: bytes = b""
 ) -> None:
     """Write a subscription to its end, with comments while it is silent.
 
@@ -148,13 +151,13 @@ async def _pump(
     """
     while True:
         if out:
-            async with asyncio.timeout(rules.slow_reader):
+            async with asyncio.timeout(server.slow_reader):
                 await response.write(out)
             report.sent += len(out)
         if subscription.done:
             break
-        frames = await subscription.read(rules.keepalive or _POLL)
-        silent = not frames and not subscription.done and rules.keepalive
+        frames = await subscription.read(server.keepalive or _POLL)
+        silent = not frames and not subscription.done and server.keepalive
         out = sse.join(subscription.keepalive() if silent else frames)
     await response.write_eof()
 

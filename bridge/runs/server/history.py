@@ -32,8 +32,7 @@ class HistoryHandler:
         self._zone: tzinfo = UTC if name == "UTC" else ZoneInfo(name)
 
     async def __call__(self, http: web.Request) -> web.StreamResponse:
-        server = self._bridge.config.server
-        wire = await read_request(http, self._route.path, server.max_body, server.body_time)
+        wire = await read_request(http, self._route.path)
         query = self._dialect.decode_history(wire)
         owner, history = http[USER], self._bridge.history
         thread = query.thread_id

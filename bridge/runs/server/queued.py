@@ -18,7 +18,7 @@ from bridge.pipeline.queued_runs import store_request
 from bridge.runs import Ownership, RunKey, Subscription, fingerprint
 from bridge.runs.server.durable import cursor_of, reporting, written
 from bridge.server.handler import RequestScope
-from bridge.server.wire import SERVED_BY, response_of
+from bridge.server.wire import response_of
 
 _HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache, no-store", "x-accel-buffering": "no"}
 _KEEPALIVE = 15.0
@@ -44,9 +44,6 @@ async def check_owner(bridge: Bridge, route: Route, owner: str, thread: str, *, 
 
 
 def _dialect(scope: RequestScope) -> QueuedRunsDialect:
-    """Return the dialect of the route, with what its errors depend on in the context."""
-    where = scope.http[SERVED_BY].details(scope.http)
-    scope.context.error_details.update(where)
     return require(scope.route.dialect, QueuedRunsDialect)
 
 
@@ -115,7 +112,7 @@ async def _pump(
     Raises `ConnectionError` for a client that is gone, `TimeoutError` for one that does not read, `BridgeError` if the
     log cannot be read.
     """
-    pause = min(scope.rules.keepalive or _KEEPALIVE, _KEEPALIVE)
+    pause = min(scope.server.keepalive or _KEEPALIVE, _KEEPALIVE)
     idle, written_at = 0, -_KEEPALIVE
     while idle < requested.idle_limit:
         frames = await subscription.read(seconds)
@@ -126,7 +123,7 @@ async def _pump(
             out = sse.join(subscription.keepalive())
         if out:
             written_at = now
-            async with asyncio.timeout(scope.rules.slow_reader):
+            async with asyncio.timeout(scope.server.slow_reader):
                 await response.write(out)
             scope.report.sent += len(out)
         if subscription.done:

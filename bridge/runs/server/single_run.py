@@ -207,8 +207,8 @@ async def _begin(scope: RequestScope, key: RunKey, plan: RunPlan, mark: str) -> 
 
 async def serve_stop(bridge: Bridge, route: Route, locks: SessionLocks, http: web.Request) -> web.StreamResponse:
     """Stop the run of a session. One that is unknown, or another user's, is not running."""
-    dialect, server, owner = require(route.dialect, SingleRunDialect), bridge.config.server, http[USER]
-    wire = await read_request(http, route.path, server.max_body, server.body_time)
+    dialect, owner = require(route.dialect, SingleRunDialect), http[USER]
+    wire = await read_request(http, route.path)
     session = dialect.decode_stop(wire)
     if not route.durable:
         return response_of(dialect.encode_stopped(wire, locks.stop((owner, session.key))))

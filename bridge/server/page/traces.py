@@ -10,7 +10,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -136,10 +136,10 @@ class Traces:
         trace.sent = sent
         trace.answers = registry.get(front).capabilities.answers
 
-        def watched(backend: Backend) -> Watched:
+        def watched(backend: Backend) -> Backend:
             section = self._bridge.config.backends.get(backend.name)
             demo = section is not None and section.dialect == DEMO
-            return Watched(backend, trace, wire_beside(front) if demo else None)
+            return cast("Backend", Watched(backend, trace, wire_beside(front) if demo else None))
 
         self._bridge.around[run_id] = watched
         return trace
