@@ -466,6 +466,13 @@ def test_fields_beside_the_delta_travel_with_the_text_or_alone() -> None:
     assert [e.value for e in events if isinstance(e, Raw)] == [{"index": 0, "choice": {"stop_reason": 7}}]
 
 
+def test_unknown_fields_of_a_choice_pass_unless_they_are_empty() -> None:
+    said = chunk({"content": "x"}, finish="stop")
+    said["choices"][0].update(a=0, b=False, c=None, d="", e=[], f={})
+    events = decode_chunks(said, done=True)
+    assert [e.value for e in events if isinstance(e, Raw)] == [{"index": 0, "choice": {"a": 0, "b": False}}]
+
+
 # ------------------------------------------------------------------ ragged and broken
 
 
