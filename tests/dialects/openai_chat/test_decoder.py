@@ -467,9 +467,9 @@ def test_fields_beside_the_delta_travel_with_the_text_or_alone() -> None:
 
 
 def test_unknown_fields_of_a_choice_pass_unless_they_are_empty() -> None:
-    said = chunk({"content": "x"}, finish="stop")
+    said = chunk({}, "stop")
     said["choices"][0].update(a=0, b=False, c=None, d="", e=[], f={})
-    events = decode_chunks(said, done=True)
+    events = decode_chunks(chunk({"content": "x"}), said)
     assert [e.value for e in events if isinstance(e, Raw)] == [{"index": 0, "choice": {"a": 0, "b": False}}]
 
 
