@@ -244,9 +244,9 @@ def _mount(value: str) -> str:
     return path
 
 
-def _matching(pattern: re.Pattern[str], what: str) -> AfterValidator:
+def _matching(match: Callable[[str], object], what: str) -> AfterValidator:
     def check(value: str) -> str:
-        if not pattern.fullmatch(value):
+        if not match(value):
             raise expected(what)
         return value
 
@@ -374,8 +374,10 @@ HistoryUrl = Annotated[str, _store_url("sqlite", "postgresql")]
 RunsUrl = Annotated[str, _store_url("sqlite", "redis", "rediss")]
 AttachmentsUrl = Annotated[str, _store_url("file", "s3")]
 MountPath = Annotated[str, AfterValidator(_mount)]
-Reference = Annotated[str, _matching(_REFERENCE, '"module:function", as in "mypkg.agent:run"')]
-Origin = Annotated[str, _matching(_ORIGIN, '"*" or an origin such as https://app.example (no path, no "/" at the end)')]
+Reference = Annotated[str, _matching(_REFERENCE.fullmatch, '"module:function", as in "mypkg.agent:run"')]
+Origin = Annotated[
+    str, _matching(_ORIGIN.fullmatch, '"*" or an origin such as https://app.example (no path, no "/" at the end)')
+]
 HostName = Annotated[str, AfterValidator(_host_name)]
 HeaderName = Annotated[str, AfterValidator(_header_name)]
 Headers = Annotated[dict[str, str], AfterValidator(_headers)]
