@@ -20,6 +20,7 @@ import pytest
 from bridge.codec import Dialect, WireRequest, WireResponse, registry
 from bridge.errors import BridgeError, ErrorCode, Failure, Unsupported
 from bridge.model import Inline, Media, MediaKind, Message, Request, RunFailed, RunStarted, Text
+from bridge.pipeline.conversation import continues, digest
 from bridge.testing.wires import context, decode, encode
 from bridge.testing.witnesses import REQUESTS
 from tests.recorded import CAPTURES, body
@@ -225,6 +226,25 @@ def test_no_field_of_a_backends_error_holds_a_key(name: str, key: str) -> None:
         for front in FRONTS.values():
             wire = front.encode_error(failure)
             assert key not in repr((wire, encode(front, [RunStarted("r"), RunFailed(failure)])))
+
+
+# ---------------------------------------------------------------------- conversations
+
+
+def test_many_messages_in_a_row_take_linear_time() -> None:
+    """Of one user, without an answer between them; later as one message."""
+    said = [[Message("user", [Text("x")]) for _ in range(size)] for size in SIZES]
+    check_linear(digest, said, "the digest of a conversation")
+    joined = Message("user", [Text("x") for _ in range(SIZES[1])])
+    check_linear(lambda stored: continues(stored, [joined], ()), said, "a search for what is known")
+
+
+def test_a_message_may_repeat_a_few_that_are_stored() -> None:
+    said = [Message("user", [Text(word)]) for word in ("a", "b", "c")]
+    joined = Message("user", [part for message in said for part in message.parts])
+    assert continues(said, [joined], ()) == 1
+    assert continues(said, [Message("user", [Text("a")])], ()) is None
+    assert continues([*said, Message("assistant", [Text("d")])], [joined], ()) is None
 
 
 # ---------------------------------------------------------------------- measuring

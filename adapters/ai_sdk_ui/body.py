@@ -17,7 +17,6 @@ from bridge.dialects.ai_sdk_ui.request import NO_RESULT
 from bridge.dialects.ai_sdk_ui.wire import (
     NAME,
     Wire,
-    and_signature,
     metadata_for,
     metadata_in,
     metadata_of,
@@ -26,6 +25,7 @@ from bridge.dialects.ai_sdk_ui.wire import (
     parsed,
     picked,
     with_metadata,
+    with_signature,
     write_file,
 )
 from bridge.errors import Unsupported
@@ -155,7 +155,7 @@ class _Writer:
             case Reasoning():
                 wire = {"type": "reasoning", "text": part.text, "state": "done"}
                 metadata = metadata_for(part.signature, part.redacted, part.extras)
-                return with_metadata(wire, and_signature(metadata, part.extras))
+                return with_metadata(wire, with_signature(metadata, part.extras))
             case Media(source=FileRef()):
                 raise Unsupported(f"{path}: expected a URL or the file itself, got the id of a file.", param=path)
             case Media():
@@ -175,7 +175,7 @@ class _Writer:
         )
         value, is_json = parsed(call.arguments)
         more = picked(native, "providerExecuted", "title", "approval")
-        if metadata := and_signature(metadata_of(native.get("callProviderMetadata")), call.extras):
+        if metadata := with_signature(metadata_of(native.get("callProviderMetadata")), call.extras):
             more["callProviderMetadata"] = metadata
         wire: Wire = {**kind, "toolCallId": call.call_id, "state": "input-available", "input": value, **more}
         if not is_json:

@@ -21,7 +21,6 @@ from bridge.dialects.ai_sdk_ui.wire import (
     FINISHES,
     INVALID_INPUT,
     Wire,
-    and_signature,
     metadata_for,
     metadata_in,
     metadata_of,
@@ -31,6 +30,7 @@ from bridge.dialects.ai_sdk_ui.wire import (
     parsed,
     picked,
     with_metadata,
+    with_signature,
 )
 from bridge.model import FileRef, FinishReason, Media, MessageStatus, Origin, PartKind, ToolCall, result_text
 from bridge.model import events as ev
@@ -144,7 +144,7 @@ class UIMessageEncoder:
             self._call_ended(event)
             return
         if kind is PartKind.REASONING:
-            metadata = and_signature(metadata_for(event.signature, event.redacted, event.extras), event.extras)
+            metadata = with_signature(metadata_for(event.signature, event.redacted, event.extras), event.extras)
         else:
             metadata = metadata_in(event.extras)
         self._write(with_metadata({"type": f"{_WORDS[kind]}-end", "id": self._part.part_id}, metadata))
@@ -169,7 +169,7 @@ class UIMessageEncoder:
         """A client runs what is available, so that half a call waits for its result, or for the end of the run."""
         value, is_json = parsed("".join(self._arguments))
         named = self._named(self._part)
-        metadata = and_signature(metadata_in(event.extras), self._part.extras)
+        metadata = with_signature(metadata_in(event.extras), self._part.extras)
         if is_json and event.status is MessageStatus.COMPLETED:
             self._write(with_metadata({"type": "tool-input-available", **named, "input": value}, metadata))
             return

@@ -113,10 +113,10 @@ def metadata_for(signature: str | None, redacted: str | None, extras: Extras | N
 
 def metadata_in(extras: Extras | None) -> dict[str, Wire] | None:
     """`providerMetadata` of a text, a call or a medium."""
-    return and_signature(metadata_of(own(extras).get("providerMetadata")), extras)
+    return with_signature(metadata_of(own(extras).get("providerMetadata")), extras)
 
 
-def and_signature(metadata: dict[str, Wire] | None, extras: Extras | None) -> dict[str, Wire] | None:
+def with_signature(metadata: dict[str, Wire] | None, extras: Extras | None) -> dict[str, Wire] | None:
     """The metadata with the signature of the part, in the form of the AI SDK's provider for Gemini."""
     signature = signature_of(extras)
     if signature is None:

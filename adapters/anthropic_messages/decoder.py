@@ -22,7 +22,7 @@ from bridge.dialects.anthropic_messages.wire import CITATIONS, NAME, UNREAD, Usa
 from bridge.model import Event, Heartbeat, PartKind, Raw
 
 _NO_OBJECT = '{"INVALID_JSON":'
-"""How arguments that are no object come from another bridge, in one piece."""
+"""The beginning of arguments that are not an object, as another bridge sends them: in one piece."""
 _MESSAGE = "message"  # the builder's key: an answer is one message
 _KINDS = {"text": PartKind.TEXT, "thinking": PartKind.REASONING, "tool_use": PartKind.TOOL_CALL}
 # Delta type -> the block it belongs to, and the field that holds its piece.

@@ -184,8 +184,8 @@ class MessagesEncoder:
         part.index = self._open({"caller": DIRECT, **own(started.extras), **block})
 
     def _first_arguments(self, part: _Part, text: str) -> str:
-        """Return what can be written of arguments of which nothing was. An `input` has to be an object: of arguments
-        that begin otherwise, nothing can be written before they are complete.
+        """Return the first piece of arguments to write, "" if there is none yet. `input` must be an object, so
+        arguments that begin as anything else are held until they are complete.
         """
         begun = text if part.held else text.lstrip(_SPACE)
         if part.held or not begun.startswith("{"):

@@ -122,7 +122,8 @@ _WORDS = {FinishReason.LENGTH: "MAX_TOKENS", FinishReason.CONTENT_FILTER: "SAFET
 
 
 _CALLED = "FUNCTION_CALL"
-"""How some servers end answers with calls. It is no word of the API, and clients that check it drop the calls."""
+"""The finish reason of some servers for answers with calls. The API has no such value; strict clients drop the calls.
+"""
 
 
 def reason_of(word: str) -> FinishReason:

@@ -196,7 +196,7 @@ class _Assembler:
         if extras.get("type") == "custom":
             kind, inner = "custom", {"name": call.name, "input": call.arguments}
         else:
-            arguments = f"{call.arguments}{{}}" if not call.arguments.strip() else call.arguments
+            arguments = call.arguments if call.arguments.strip() else "{}"
             kind, inner = "function", {"name": call.name, "arguments": arguments}
         inner.update(more if isinstance(more, dict) else {})
         return {"id": call.call_id, "type": kind, kind: inner, **first_keys(extras)}

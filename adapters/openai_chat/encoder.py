@@ -210,8 +210,8 @@ class ChatEncoder:
         return self._head + dumps({"choices": [entry]})[1:]
 
     def _open(self, choice: int, content: str | None = "") -> _Choice:
-        """The role chunk of a choice, once and before all else of it. The SDK's helper keeps choices in a list, so that
-        those before it come first.
+        """The role chunk of a choice, once and before all else of it. The SDK's helper keeps choices in a list, so
+        those with a lower number are opened first.
         """
         known = self._choices.get(choice)
         if known is not None:

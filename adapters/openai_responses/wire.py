@@ -53,7 +53,7 @@ def logprobs_in(extras: Extras | None) -> list[dict[str, Any]]:
 
 
 def _logprobs(values: Any) -> list[dict[str, Any]]:
-    """Those with a token and a number, as all clients require them."""
+    """Return the entries with a token and a number, which all clients require."""
     return [{**each, "top_logprobs": _tokens(each.get("top_logprobs"))} for each in _tokens(values)]
 
 

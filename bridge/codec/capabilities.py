@@ -153,6 +153,11 @@ class CallSignatures(StrEnum):
     IN_REASONING = "reasoning"
     NOWHERE = "nowhere"
 
+    @property
+    def with_calls(self) -> bool:
+        """True if calls have their signatures with them, for clients and backends alike."""
+        return self in (CallSignatures.IN_PART, CallSignatures.IN_CALL)
+
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:

@@ -13,8 +13,6 @@ from bridge.codec.jsontext import loads
 from bridge.model import events as ev
 from bridge.model.events import Event, FinishReason, MessageStatus, PartKind
 
-_TOOL_CALL = PartKind.TOOL_CALL
-
 CUT: dict[FinishReason, str] = {
     FinishReason.LENGTH: "The answer was cut at its length limit.",
     FinishReason.CONTENT_FILTER: "The answer was stopped by a content filter.",
@@ -43,19 +41,18 @@ class CutCalls:
             return events
         out: list[Event] = []
         for event in events:
-            kind = type(event)  # compared by identity, as in `bridge.model.closing`
-            if kind is ev.Heartbeat:
-                out.append(event)
-                continue
-            if kind is ev.PartStarted:
-                if event.kind is _TOOL_CALL:  # type: ignore[union-attr]
-                    self._arguments[event.part_id] = []  # type: ignore[union-attr]
-            elif kind is ev.ArgsDelta:
-                self._arguments[event.part_id].append(event.text)  # type: ignore[union-attr]
-            elif kind is ev.PartEnded:
-                pieces = self._arguments.pop(event.part_id, None)  # type: ignore[union-attr]
-                if pieces is not None and not is_json("".join(pieces)):
-                    self._invalid.add(event.part_id)  # type: ignore[union-attr]
+            match event:
+                case ev.Heartbeat():
+                    out.append(event)
+                    continue
+                case ev.PartStarted(kind=PartKind.TOOL_CALL):
+                    self._arguments[event.part_id] = []
+                case ev.ArgsDelta():
+                    self._arguments[event.part_id].append(event.text)
+                case ev.PartEnded():
+                    pieces = self._arguments.pop(event.part_id, None)
+                    if pieces is not None and not is_json("".join(pieces)):
+                        self._invalid.add(event.part_id)
             if self._invalid and _is_undecided(event):
                 self._waiting.append(event)
                 continue

@@ -9,6 +9,7 @@ import hashlib
 from collections import deque
 from collections.abc import Collection
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from bridge.codec import Capabilities, project
@@ -22,6 +23,8 @@ NO_RESULT = "No result was provided."
 """The result of a tool call that the client left unanswered, for backends that insist on one."""
 
 Mark = tuple[Any, ...]
+_MOST_JOINED = 16
+"""The most messages of a user that one later message may repeat: comparing more would cost quadratic time."""
 
 
 def calls_in(message: Message) -> list[ToolCall]:
@@ -70,10 +73,11 @@ def _joined(messages: list[Message]) -> list[Message]:
     first, and as one in later requests.
     """
     joined: list[Message] = []
-    for message in messages:
-        if joined and message.role == "user" == joined[-1].role:
-            message = Message("user", [*joined.pop().parts, *message.parts])
-        joined.append(message)
+    for role, group in groupby(messages, key=lambda message: message.role):
+        first, *others = group
+        if role == "user" and others:
+            first, others = Message("user", [part for message in (first, *others) for part in message.parts]), []
+        joined += [first, *others]
     return joined
 
 
@@ -110,15 +114,13 @@ def continues(stored: list[Message], messages: list[Message], ran: Collection[st
         position = _past_answers(messages, position, ran)
         if position == len(messages):
             return None
-        known, given = left.popleft(), messages[position]
-        while mark(known) != mark(given):
-            if (
-                len(known.parts) >= len(given.parts)
-                or not left
-                or not known.role == given.role == left[0].role == "user"
-            ):
+        given = messages[position]
+        wanted, known = mark(given), [left.popleft()]
+        while mark(_joined(known)[0]) != wanted:
+            repeats = left and given.role == known[0].role == left[0].role == "user"
+            if not repeats or len(known) == _MOST_JOINED:
                 return None
-            [known] = _joined([known, left.popleft()])
+            known.append(left.popleft())
         position += 1
     return _past_answers(messages, position, ran)
 

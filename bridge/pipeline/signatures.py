@@ -39,8 +39,6 @@ from bridge.model import (
 _OF_CALL = re.compile(r"bridge-call-1\.([a-z0-9_-]*)\.([A-Za-z0-9_=-]*)", re.ASCII)
 _OURS = re.compile(r"bridge-reasoning-1\.([a-z0-9_-]*)\.([A-Za-z0-9_=-]*)", re.ASCII)
 _OF_ANOTHER = "an opaque value of another vendor"
-SIGNS = frozenset({CallSignatures.IN_PART, CallSignatures.IN_CALL})
-"""The places of dialects whose backends sign calls."""
 _REFUSED = re.compile(r"signature|encrypted[ _]content|extra_content", re.IGNORECASE)
 
 
@@ -96,7 +94,7 @@ class CarrySignatures:
                     self._calls.add(event.part_id)
                     out += self._before(event)
             elif isinstance(event, PartEnded):
-                # That of a call comes too late here for reasoning before it.
+                # At the end of a call it is too late for reasoning before the call.
                 is_call = event.part_id in self._calls
                 self._calls.discard(event.part_id)
                 if not (is_call and self._place is CallSignatures.IN_CALL):
@@ -125,7 +123,7 @@ def carry_signatures(front: Capabilities, back: Capabilities, lost: Losses) -> C
     client or are stored with the conversation.
     """
     place = front.call_signatures
-    if back.call_signatures not in SIGNS or place in (CallSignatures.IN_PART, back.call_signatures):
+    if not back.call_signatures.with_calls or place in (CallSignatures.IN_PART, back.call_signatures):
         return None
     loses = front.history is HistoryMode.FULL  # otherwise the bridge stores the conversation
     return CarrySignatures(place, loses, lost) if loses or place is CallSignatures.IN_REASONING else None
@@ -200,7 +198,7 @@ def _with_signed_parts(request: Request, back: Capabilities, lost: Losses) -> Re
     """
     if not any(map(_is_signed, (part for message in request.messages for part in message.parts))):
         return request
-    takes = back.call_signatures in SIGNS
+    takes = back.call_signatures.with_calls
     waiting: str | None = None
     messages: list[Message] = []
     for message in request.messages:

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from bridge.codec import Capabilities, Feature, Losses, RunsTools, Support
 from bridge.codec.caching import marks_in
-from bridge.errors import ConfigError, ErrorCode, Failure
+from bridge.errors import ConfigError, ErrorCode, Failure, shortened
 from bridge.model import (
     ArgsDelta,
     Event,
@@ -85,8 +85,8 @@ class ShowAwaitedCalls:
 
 
 _UNASKED = (
-    "The agent's run ended with {}, a call of its own, without a result and without a question. "
-    "It may wait for an approval that its adapter does not report."
+    "The agent's run ended with its own tool call {}, which has neither a result nor a question. "
+    "The agent may be waiting for an approval that its adapter does not report."
 )
 
 
@@ -213,7 +213,7 @@ class WithholdServerTools:
                 waiting.setdefault(start.call_id, []).append(f"{start.name}({_arguments(pieces)})")
             elif finished and self._runs_others and start.name not in self._offered:
                 if self._ends_in_own and not self._awaits_client:
-                    text = _UNASKED.format(f"{start.name}({_arguments(pieces)})")
+                    text = _UNASKED.format(shortened(f"{start.name}({_arguments(pieces)})"))
                     failure = failure or Failure(ErrorCode.BACKEND_PROTOCOL, text)
                 else:
                     self._hide(start, pieces, None, out)

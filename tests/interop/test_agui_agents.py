@@ -84,7 +84,7 @@ async def test_an_approval_that_is_not_reported(agent: tuple[str, Server], front
     async with serving(routes(backend, history=f"sqlite:///{tmp_path}/talks.db")) as base:
         person = PEOPLE[front](base, uuid.uuid4().hex)
         seen = await person.say("wipe")
-        assert (seen.calls, "wipe({}), a call of its own" in (seen.error or "")) == ([], True)
+        assert (seen.calls, "its own tool call wipe({})" in (seen.error or "")) == ([], True)
         seen = await person.say("hello")
         assert (seen.error, seen.text) == (None, "You said: hello")
 

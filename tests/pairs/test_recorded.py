@@ -30,7 +30,6 @@ from bridge.model import (
     unfold,
     verify,
 )
-from bridge.pipeline.signatures import SIGNS
 from bridge.testing.pairs import visible_to
 from bridge.testing.wires import context, decode
 from bridge.translation import AnswerDecoder
@@ -119,7 +118,7 @@ def check_recorded(back: str, name: str, front: str, *, in_pieces: bool) -> None
     taken_back = {"text"} if name.startswith("stream-replace") else set()
     # Cards name signatures of reasoning. Those of calls and texts have a fact of their own.
     signs, returns = source.capabilities.call_signatures, target.capabilities.call_signatures
-    unsigned = {"reasoning_signature"} if signs in SIGNS and returns not in (signs, CallSignatures.IN_PART) else set()
+    unsigned = {"reasoning_signature"} if signs.with_calls and returns not in (signs, CallSignatures.IN_PART) else set()
     assert lost <= losable(target) | {"usage", "usage_details", "choices"} | shown | taken_back | unsigned
 
 

@@ -466,6 +466,6 @@ async def test_a_call_that_waits_without_a_question_is_an_error(front: str, tmp_
     async with meeting(front, "ag-ui", tmp_path) as (person, agent):
         script(agent, [Use("c1", "wipe", '{"path":"/"}')], [Say("hello")])
         seen = await person.say("wipe")
-        assert (seen.calls, 'wipe({"path":"/"}), a call of its own' in (seen.error or "")) == ([], True)
+        assert (seen.calls, 'its own tool call wipe({"path":"/"})' in (seen.error or "")) == ([], True)
         seen = await person.say("and now?")
         assert (seen.error, seen.text) == (None, "hello")

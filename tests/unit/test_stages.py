@@ -141,7 +141,7 @@ class TestWithhold:
         *_, failed = stage([STOP])
         assert isinstance(failed, RunFailed)
         assert failed.error.code is ErrorCode.BACKEND_PROTOCOL
-        assert 'ended with f({"a":1}), a call of its own' in failed.error.message
+        assert 'its own tool call f({"a":1})' in failed.error.message
 
     def test_a_call_without_a_result_is_the_clients(self) -> None:
         losses = Losses()
