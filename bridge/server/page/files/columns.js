@@ -100,7 +100,7 @@ function entry({ t: at, text, head, line }) {
 // As `pretty` writes it: a name behind spaces, then its facts.
 function ofEvent(text) {
   const [, depth, kind, facts] = /^(\s*)(\S*) ?(.*)$/.exec(text);
-  const short = facts.replace(/'[^' ]*[0-9a-f]{24,}[^' ]*' ?/g, ""); // ids, which are there when it is opened
+  const short = facts.replace(/(\w+=)?'[^' ]*[0-9a-f]{24,}[^' ]*' ?/g, ""); // ids, which are there when it is opened
   return { kind: "\u2007".repeat(depth.length / 2) + kind, text: short, body: facts === short ? null : [cut(facts)] };
 }
 
@@ -139,10 +139,20 @@ function wordsIn(keys, value, key = "") {
 
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|\btrue\b|\bfalse\b|\bnull\b/g;
 
-// JSON as nodes: keys, strings and other values differ.
+// JSON as lines, each of which continues behind its own indent where it is too long.
 function coloured(json) {
+  return cut(json)
+    .split("\n")
+    .map((line) => {
+      const node = el("span", { class: "line" }, ...inColours(line), "\n");
+      node.style.setProperty("--indent", `${line.search(/\S/)}ch`);
+      return node;
+    });
+}
+
+// Keys, strings and other values differ.
+function inColours(text) {
   const nodes = [];
-  const text = cut(json);
   let end = 0;
   for (const found of text.matchAll(TOKEN)) {
     nodes.push(text.slice(end, found.index));

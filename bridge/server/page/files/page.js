@@ -5,7 +5,7 @@ import { $, atEnd, el, milliseconds } from "./dom.js";
 import { draw, isToken } from "./picture.js";
 import { Run } from "./run.js";
 import { key, own, token } from "./server.js";
-import { aboutError, feature, lang, putWords, reason, t } from "./words.js";
+import { aboutError, aboutLoss, filled, lang, putWords, t } from "./words.js";
 
 const TICK = 100; // milliseconds between two pictures of a run that is silent
 const SCENES = {
@@ -204,18 +204,19 @@ function render() {
     first ? `${t("firstToken")} ${milliseconds(first.t)}` : null,
     run.open ? null : `${t("total")} ${milliseconds(run.ended)}`,
     `${run.bytes.toLocaleString()} ${t("bytes")}`,
-    run.usage ? `${run.usage.input ?? "?"} / ${run.usage.output ?? "?"} ${t("tokens")}` : null,
+    run.usage ? filled(t("tokens"), run.usage.input ?? "?", run.usage.output ?? "?") : null,
     run.reason ?? null,
   ];
   $("facts").textContent = facts.filter(Boolean).join(" · ");
-  const lost = [...run.lost].map(([name, detail]) =>
-    el("li", {}, el("b", {}, name), ...[feature(name), reason(detail)].filter(Boolean).map((text) => ` ${text}`)),
-  );
+  const lost = [...run.lost].map(([name, detail]) => el("li", {}, el("b", {}, name), aboutLoss(name, detail)));
   const told = run.state === "done" ? el("span", { class: "faint" }, t("lostNothing")) : null;
   $("lost").replaceChildren(...(lost.length ? [el("span", {}, t("lost")), el("ul", {}, ...lost)] : told ? [told] : []));
   $("status").textContent = t(run.state);
   $("status").className = run.state;
-  if (run === page.latest && page.follows) log.scrollTop = log.scrollHeight;
+  if (run === page.latest && page.follows) {
+    const error = log.querySelector(".answer:last-child .error"); // what to check is below it and may be long
+    log.scrollTop = error ? error.offsetTop - log.offsetTop : log.scrollHeight;
+  }
   if (run.open) {
     // Time goes on where nothing comes.
     setTimeout(changed, TICK, run);

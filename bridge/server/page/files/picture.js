@@ -31,11 +31,8 @@ export function draw(root, run) {
     picture.append(svg("text", { x: 0, y: y + 14, class: "name" }, t(name)));
     picture.append(svg("line", { x1: LEFT, x2: width - RIGHT, y1: y + 10, y2: y + 10, class: "lane" }));
   });
-  if (first) {
-    picture.append(
-      svg("rect", { x: LEFT, y: TOP, width: Math.max(x(first.t) - LEFT, 0), height: 3 * LANE - 2, class: "wait" }),
-    );
-  }
+  const waited = first?.t ?? (run.open ? run.now : 0);
+  picture.append(svg("rect", { x: LEFT, y: TOP, width: x(waited) - LEFT, height: 3 * LANE - 2, class: "wait" }));
   for (const { from, to } of long) {
     picture.append(svg("rect", { x: x(from), y: TOP, width: x(to) - x(from), height: 3 * LANE - 2, class: "gap" }));
   }
