@@ -1,4 +1,4 @@
-// A run over time: when the first token came, the pieces in three lanes, calls of tools, silence.
+// A run over time: the first token, the pieces in three lanes, tool calls and gaps.
 import { milliseconds, svg } from "./dom.js";
 import { t } from "./words.js";
 
@@ -81,7 +81,7 @@ export function draw(root, run) {
   root.replaceChildren(picture);
 }
 
-// Pieces that would lie on top of each other are one.
+// Draws only one of several pieces at the same place.
 function thinned(marks, x) {
   const last = {};
   return marks.filter(({ kind, t: at }) => {

@@ -139,8 +139,8 @@ const asked = new URLSearchParams(location.search).get("lang") ?? navigator.lang
 export const lang = asked.toLowerCase().startsWith("zh") ? "zh" : "en";
 export const t = (name) => WORDS[lang][name] ?? name;
 
-// Chinese for what the server says in English (names of features, reasons of losses, error codes), and what to check
-// after each error in both languages.
+// Chinese for the server's English texts (features, reasons of losses, error codes), and what to check after each error,
+// in both languages.
 const [CHINESE, STEPS] = await Promise.all([lang === "zh" ? table("chinese.json") : null, table("steps.json")]);
 
 async function table(name) {
@@ -154,7 +154,7 @@ async function table(name) {
 export const aboutError = (code) => CHINESE?.errors[code] ?? "";
 export const stepsOf = (code) => STEPS?.[code]?.[lang] ?? [];
 
-// A reason is one or more statements; `{}` in an entry of the table stands for any text.
+// A reason is one or more statements; `{}` in a table entry matches any text.
 export function reason(text) {
   if (!CHINESE || !text) return text;
   return CHINESE.reasons[text] ?? text.split("; ").map(statement).join("；");
@@ -195,6 +195,6 @@ export function putWords(root) {
   for (const link of root.querySelectorAll("nav a")) if (link.lang === lang) link.setAttribute("aria-current", "true");
 }
 
-// The words that one language has and another has not.
+// The texts that a language lacks.
 export const missing = () =>
   Object.values(WORDS).flatMap((words) => Object.keys(WORDS.en).filter((name) => !words[name]));
