@@ -22,7 +22,7 @@ export const request = (talk) => {
 };
 
 export const reader = (turn) => {
-  let thought = 0; // the reasoning events of 0.x have no message id
+  let thought = 0; // THINKING_* events have no message id
   return ({ data }) => {
     const event = JSON.parse(data);
     const { delta, messageId, toolCallId } = event;
