@@ -134,7 +134,9 @@ def others(measured: Measured) -> list[str]:
     shown = [t for t in targets if any(t in found for found in lines.values())]
     cells = ([*key, *(number(found.get(t)) for t in shown)] for key, found in lines.items())
     made = table(("scenario", "pair", *shown), cells)
-    legend = [f"- `{name}`: {what.reads}" for name, what in measured.scenarios.items() if any(name in key for key in lines)]
+    legend = [
+        f"- `{name}`: {what.reads}" for name, what in measured.scenarios.items() if any(name in key for key in lines)
+    ]
     return [*OTHERS, *legend, "", *made] if made else []
 
 

@@ -119,7 +119,7 @@ class Translator:
         run has already begun.
         """
         if self._sides is not None:
-            raise RuntimeError("one translator serves one run, and this one has begun: make a new one")
+            raise RuntimeError("a translator serves one run, and this one has already begun: create a new one")
         wire = wire_request(_lower(headers), _bytes(data), path)
         self._request = self._choose(wire, resolve(client) if client is not None else None)
         context = self._settled().back
@@ -155,7 +155,7 @@ class Translator:
         """
         sides = self._settled()
         if self._answered or self._translation is not None:
-            raise RuntimeError("one translator serves one run, and its answer has begun: make a new one")
+            raise RuntimeError("a translator serves one run, and its answer has begun: create a new one")
         if status >= 400:
             raise self.decode_error(status, data, headers)
         self._answered = True

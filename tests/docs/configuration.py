@@ -28,8 +28,8 @@ PAGE = ROOT / "docs" / "configuration.md"
 HEAD = """\
 # Configuration
 
-The configuration is one YAML file. The bridge validates it before it serves anything: for an unknown key or a wrong value,
-the error names file, line and key, and what is expected there. `dialect-bridge check FILE` validates a file,
+The configuration is one YAML file. The bridge validates it before it serves anything: for an unknown key or a wrong
+value, the error names file, line and key, and what is expected there. `dialect-bridge check FILE` validates a file,
 `dialect-bridge schema` prints a JSON Schema for editors, and `make pages` generates this page from that schema.
 
 - Environment variables: `${NAME}` and `${NAME:-default}` are replaced in any string, and `${file:/path}` by the content
