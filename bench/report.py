@@ -115,8 +115,8 @@ def summary(measured: Measured) -> str:
 OTHERS = [
     "## Compared with LiteLLM and other gateways",
     "",
-    f"CPU time per request or per event, as a ratio to `{RAW}`, a proxy in the same framework that only copies bytes. Less",
-    "is better; an empty cell was not measured.",
+    f"CPU time per request or per event, as a ratio to `{RAW}`, a proxy in the same framework that only copies bytes.",
+    "Less is better; an empty cell was not measured.",
     "",
 ]
 
@@ -134,9 +134,8 @@ def others(measured: Measured) -> list[str]:
     shown = [t for t in targets if any(t in found for found in lines.values())]
     cells = ([*key, *(number(found.get(t)) for t in shown)] for key, found in lines.items())
     made = table(("scenario", "pair", *shown), cells)
-    legend = [
-        f"- `{name}`: {what.reads}" for name, what in measured.scenarios.items() if any(name in key for key in lines)
-    ]
+    used = [what for what in measured.scenarios.values() if any(what.name in key for key in lines)]
+    legend = [f"- `{what.name}`: {what.reads}" for what in used]
     return [*OTHERS, *legend, "", *made] if made else []
 
 
