@@ -53,10 +53,10 @@ class Translator:
     ) -> None:
         """Dialects are named, or given as objects. Raises `ConfigError` for an unknown one.
 
-        `model` is sent to the backend where the client names none. `client_options` and `backend_options` are what
+        `model` is sent to the backend if the client names none. `client_options` and `backend_options` are what
         `options` of a route and of a backend are in a configuration; a wrong one is a `ConfigError` at first use.
         `stages` are added after those that every route gets. `run_id` and `created_at` (Unix seconds) make the
-        result repeatable; without them an id is made up and the time is now.
+        result reproducible; by default the id is random and the time is now.
         """
         self._back = resolve(source)
         self._front = resolve(target)
