@@ -559,12 +559,12 @@ async def test_on_a_phone_the_button_goes_to_the_run(browser: Browser, base: str
 AXE = ROOT / "tests" / "interop" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_nothing(browser: Browser, base: str, scheme: str) -> None:
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("light", 320)])
+async def test_axe_finds_nothing(browser: Browser, base: str, scheme: str, width: int) -> None:
     """WCAG 2.2 AA, by axe-core."""
     if not AXE.exists() and not os.environ.get("CI"):
         pytest.skip("NPM IS NOT INSTALLED: the page was not tried with axe-core")
-    context = await browser.new_context(color_scheme=scheme, viewport={"width": 1440, "height": 900})  # type: ignore[arg-type]
+    context = await browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})  # type: ignore[arg-type]
     tab = Tab(await context.new_page(), base)
     await tab.open()
     await tab.choose("/v1")
@@ -572,6 +572,7 @@ async def test_axe_finds_nothing(browser: Browser, base: str, scheme: str) -> No
     await tab.page.locator(".column summary").nth(2).click()
     await tab.choose("/down")
     await tab.ask("hi", "failed")
+    await tab.page.locator(".column summary").first.click()
     await tab.page.evaluate(AXE.read_text(encoding="utf-8"))
     tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
     found = await tab.page.evaluate("(tags) => axe.run({runOnly: tags}).then((said) => said.violations)", tags)

@@ -94,7 +94,7 @@ function entry({ t: at, text, head, line }) {
   const told = line ? ofEvent(text) : ofFrame(text, head);
   const summary = [time, el("b", {}, told.kind), told.text ? el("span", {}, told.text) : null];
   if (!told.body) return el("li", { class: "plain" }, el("p", {}, ...summary));
-  return el("li", {}, el("details", {}, el("summary", {}, ...summary), el("pre", {}, ...told.body)));
+  return el("li", {}, el("details", {}, el("summary", {}, ...summary), el("pre", { tabIndex: 0 }, ...told.body)));
 }
 
 // A line of the server's `pretty`: indentation, the event's name, its fields.
