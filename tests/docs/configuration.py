@@ -163,7 +163,7 @@ def _default(entry: dict[str, Any], kind: str) -> str:
     value = entry.get("default")
     if value in (None, [], {}, ""):
         return ""
-    for size, unit in _UNITS.get(kind.partition(",")[0], ()):
+    for size, unit in _UNITS.get(kind.replace(",", " ").split()[0], ()):
         if value and value % size == 0:
             return f"`{value / size:g}{unit}`"
     if kind.startswith("duration"):
