@@ -52,7 +52,7 @@ class Retry(Section):
 
 class Breaker(Section):
     failures: Positive = Field(default=5, description="consecutive failures after which the breaker opens")
-    open_for: Duration = Field(default=30.0, description="how long it stays open")
+    open_for: Duration = Field(default=30.0, description="time for which it stays open")
 
 
 class Backend(Section):
