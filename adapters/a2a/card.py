@@ -101,8 +101,9 @@ def read_card(answer: WireResponse, known: Card | None, now: float) -> Card:
         named = (f"{_binding(each)} {text_of(each.get('protocolVersion'))}".strip() for each in entries)
         offered = ", ".join(filter(None, dict.fromkeys(named)))
         raise BackendError(
-            f"The agent card ({CARD_PATH}) offers {shortened(offered) or 'no interface'}; expected an "
-            "http or https URL for JSONRPC or HTTP+JSON in version 1.x or 0.x. Without a card the agent can be called with the option card: none.",
+            f"The agent card ({CARD_PATH}) offers {shortened(offered) or 'no interface'}; expected an http or https URL "
+            "for JSONRPC or HTTP+JSON in version 1.x or 0.x. Without a card the agent can be called with the option "
+            "card: none.",
             code=ErrorCode.BACKEND_PROTOCOL,
         )
     streaming = dict_of(card.get("capabilities")).get("streaming") is True
@@ -134,12 +135,14 @@ def _entries(card: dict[str, Any]) -> list[dict[str, Any]]:
     )
     if any(map(_interface, entries)) or not isinstance(card.get("url"), str):
         return entries
-    others = card.get("additionalInterfaces")
     first = {"url": card["url"], "transport": card.get("preferredTransport") or JSON_RPC}
     spoken = card.get("protocolVersion") or Version.OLD
-    others = others[:_MOST] if isinstance(others, list) else []
-    old = [first, *(camel_keys(each) for each in others if isinstance(each, dict))]
+    old = [first, *_objects(card.get("additionalInterfaces"))]
     return [*entries, *({**each, "protocolVersion": spoken} for each in old)]
+
+
+def _objects(listed: object) -> list[dict[str, Any]]:
+    return [camel_keys(each) for each in listed[:_MOST] if isinstance(each, dict)] if isinstance(listed, list) else []
 
 
 def _binding(wire: dict[str, Any]) -> str:
