@@ -101,8 +101,8 @@ def read_card(answer: WireResponse, known: Card | None, now: float) -> Card:
         named = (f"{_binding(each)} {text_of(each.get('protocolVersion'))}".strip() for each in entries)
         offered = ", ".join(filter(None, dict.fromkeys(named)))
         raise BackendError(
-            f"The agent card ({CARD_PATH}) offers {shortened(offered) or 'no interface'}; expected an http or https URL "
-            "for JSONRPC or HTTP+JSON in version 1.x or 0.x. Without a card the agent can be called with the option "
+            f"The agent card ({CARD_PATH}) offers {shortened(offered) or 'no interface'}; expected an http or https "
+            "URL for JSONRPC or HTTP+JSON in version 1.x or 0.x. Without a card the agent can be called with the option "
             "card: none.",
             code=ErrorCode.BACKEND_PROTOCOL,
         )
