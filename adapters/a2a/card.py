@@ -102,8 +102,8 @@ def read_card(answer: WireResponse, known: Card | None, now: float) -> Card:
         offered = ", ".join(filter(None, dict.fromkeys(named)))
         raise BackendError(
             f"The agent card ({CARD_PATH}) offers {shortened(offered) or 'no interface'}; expected an http or https "
-            "URL for JSONRPC or HTTP+JSON in version 1.x or 0.x. Without a card the agent can be called with the option "
-            "card: none.",
+            "URL for JSONRPC or HTTP+JSON in version 1.x or 0.x. Without a card the agent can be called with the "
+            "option card: none.",
             code=ErrorCode.BACKEND_PROTOCOL,
         )
     streaming = dict_of(card.get("capabilities")).get("streaming") is True

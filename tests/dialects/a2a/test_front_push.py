@@ -312,10 +312,13 @@ async def test_a_silent_receiver_holds_nobody_up(agent: str, receiver: Receiver)
         "http://10.0.0.1/",
         "",
         "http://hooks.example/" + "x" * 2048,
+        "http://xn--a.hooks.example/",
+        "http://hooks.example/\r\nx: y",
+        " http://hooks.example/",
     ],
 )
 async def test_other_urls_are_refused(url: str, tmp_path: Path) -> None:
-    async with serving(config(tmp_path, "hooks.example", "10.0.0.1")) as base:
+    async with serving(config(tmp_path, "hooks.example", "*.hooks.example", "10.0.0.1")) as base:
         agent = f"{base}/a2a"
         reply = await ask("POST", agent, send("hello", configuration=with_push(url)), NEW)
         assert violation(reply.json) == (-32602, "params.configuration.taskPushNotificationConfig.url")
