@@ -77,6 +77,16 @@ def settle(open_interrupts: Sequence[Interrupted], request: Request, new: list[M
     return replace(settled, resume=resume, unanswered=unanswered)
 
 
+def settle_asked(request: Request) -> Request:
+    """Return the request whose last text answers the questions that it shows as open, where the bridge stores none."""
+    told = _by_words([each for each in request.asked if _is_free(each)], request.messages[-1:])
+    if not told.resume:
+        return request
+    request = request.copy()
+    request.messages, request.resume = request.messages[:-1], _formed(request.asked, told.resume)
+    return request
+
+
 def _checked(open_interrupts: Sequence[Interrupted], answers: list[Resume], *, repeats: bool) -> list[Resume]:
     ids = [i.interrupt_id for i in open_interrupts]
     told = {answer.interrupt_id for answer in answers}
