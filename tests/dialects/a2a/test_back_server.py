@@ -13,6 +13,7 @@ import pytest
 
 from bridge.engine import Bridge
 from bridge.errors import ConfigError
+from bridge.pipeline import attempt
 from tests.pairs.people import PEOPLE, leave, routes
 from tests.pairs.test_owners import setup
 from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, post, serving
@@ -62,6 +63,25 @@ class Agent:
 
     def texts(self, index: int = -1) -> list[str]:
         return [part["text"] for part in self.asked[index]["parts"]]
+
+
+@pytest.mark.parametrize(("front", "records"), [("ag-kit", 1), ("openai-chat", 2)])
+async def test_an_answer_is_recorded_again_only_where_its_digest_is_needed(
+    front: str, records: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+
+    class Counted(attempt._Recorder):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            made.append(self)
+
+    monkeypatch.setattr(attempt, "_Recorder", Counted)
+    async with fake_backend() as backend:
+        agent = Agent(backend, lambda message: done("Hi.", "c-1"))
+        async with serving(routes(agent, history=f"sqlite:///{tmp_path}/talks.db")) as base:
+            assert (await PEOPLE[front](base, "thread").say("hi")).text == "Hi."
+    assert len(made) == records
 
 
 @pytest.mark.parametrize("front", list(PEOPLE))
