@@ -163,8 +163,8 @@ class Turn:
         return None if self._back.names_threads else name
 
     def _thread_kept(self, thread: str | None) -> str | None:
-        """Return under which name the backend has the conversation that it was sent as `thread`."""
-        return self._named if self._back.names_threads else thread
+        """Return under which name the backend has the conversation that it was sent as `thread`, if it was called."""
+        return self._named if self._back.names_threads and self.reply is None else thread
 
     async def close(self) -> None:
         """Lets the next request of this conversation go on."""

@@ -19,6 +19,7 @@ from tests.pairs.test_owners import setup
 from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, post, serving
 
 from .back import CARD, artifact, error, rpc, status, task
+from .front import say
 
 pytestmark = pytest.mark.usefixtures("each_http_client")
 Answers = Callable[[dict[str, Any]], list[bytes] | bytes]
@@ -63,6 +64,30 @@ class Agent:
 
     def texts(self, index: int = -1) -> list[str]:
         return [part["text"] for part in self.asked[index]["parts"]]
+
+
+async def test_a_question_that_the_bridge_repeats_is_still_answered_where_it_was_asked(tmp_path: Path) -> None:
+    """An approval is not given by words: it is asked again, without a call of the agent."""
+
+    def answers(message: dict[str, Any]) -> list[bytes]:
+        if message.get("taskId") == "t1":
+            return done("Well.", message["contextId"])
+        asked = status("INPUT_REQUIRED", "May I?")
+        asked["statusUpdate"]["status"]["message"]["metadata"] = {"interrupts": [{"id": "p1", "reason": "approval"}]}
+        return [rpc(task("SUBMITTED")), rpc(asked)]
+
+    async with fake_backend() as backend:
+        agent = Agent(backend, answers)
+        backends = {"it": {"dialect": "a2a", "url": backend.url}}
+        route = {"dialect": "a2a", "path": "/a2a", "backend": "it", "durable": True}
+        stored = {"history": f"sqlite:///{tmp_path}/talks.db", "runs": f"sqlite:///{tmp_path}/runs.db"}
+        async with serving({"backends": backends, "routes": [route], "stores": stored}) as base:
+            asked = await say(f"{base}/a2a", "go")
+            again = await say(f"{base}/a2a", "well?", contextId=asked["contextId"], messageId="m-2")
+            assert again["status"]["message"]["parts"] == asked["status"]["message"]["parts"]
+            told = await say(f"{base}/a2a", "yes", taskId=asked["id"], messageId="m-3")
+        assert told["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert [(each.get("contextId"), each.get("taskId")) for each in agent.asked] == [(None, None), ("c1", "t1")]
 
 
 @pytest.mark.parametrize(("front", "records"), [("ag-kit", 1), ("openai-chat", 2)])
