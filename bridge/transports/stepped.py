@@ -263,8 +263,9 @@ class SteppedCall:
         """Return whether the stream reports the end of a canceled run, or ends, within this time."""
         try:
             async with asyncio.timeout(within):
-                while self._run.working and (data := await answer.read(AT_ONCE)):
-                    self._received(data)
+                while data := await answer.read(AT_ONCE):
+                    if _ends(self._received(data)):
+                        break
         except TimeoutError:
             return False
         return True

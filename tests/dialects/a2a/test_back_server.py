@@ -90,6 +90,28 @@ async def test_a_question_that_the_bridge_repeats_is_still_answered_where_it_was
         assert [(each.get("contextId"), each.get("taskId")) for each in agent.asked] == [(None, None), ("c1", "t1")]
 
 
+async def test_words_in_place_of_a_result_reach_the_agent(tmp_path: Path) -> None:
+    """The client will not send the result any more: the agent learns that there is none, and what the client says."""
+    call = {"id": "c1", "reason": "tool_result", "callId": "c1", "call": {"name": "clock", "args": {}}}
+
+    def answers(message: dict[str, Any]) -> list[bytes]:
+        if message.get("taskId") == "t1":
+            return done("Well.", message["contextId"])
+        asked = status("INPUT_REQUIRED", "The time?")
+        asked["statusUpdate"]["status"]["message"]["metadata"] = {"interrupts": [call]}
+        return [rpc(task("SUBMITTED")), rpc(asked)]
+
+    async with fake_backend() as backend:
+        agent = Agent(backend, answers)
+        async with serving(routes(agent, history=f"sqlite:///{tmp_path}/talks.db")) as base:
+            person = PEOPLE["ag-kit"](base, "thread")
+            await person.say("What time is it?")
+            assert (await person.say("never mind")).text == "Well."
+    result, words = agent.asked[-1]["parts"]
+    assert result["data"] == {"id": "c1", "name": "clock", "response": {"result": "No result was provided."}}
+    assert words == {"text": "never mind"}
+
+
 @pytest.mark.parametrize(("front", "records"), [("ag-kit", 1), ("openai-chat", 2)])
 async def test_an_answer_is_recorded_again_only_where_its_digest_is_needed(
     front: str, records: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
