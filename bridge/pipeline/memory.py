@@ -34,7 +34,7 @@ from bridge.model import (
     ToolCall,
     unfold,
 )
-from bridge.model.dump import dump, load_message
+from bridge.model.dump import dump, load_message, load_request
 from bridge.model.events import CONTENT
 from bridge.pipeline.conversation import (
     as_client_sees,
@@ -69,6 +69,9 @@ _ANSWER = "answer"
 
 _CONTEXT = "context"
 """Key of the SHA-256 of the client's context that the backend was told last."""
+
+_GIVEN = "given"
+"""Key of a request with the answers that were given while others are awaited, and with their questions."""
 
 _MOST_NOTED = 1000
 
@@ -209,21 +212,29 @@ class Expand(Turn):
     keeps_thread = True
     _keep: int | None = None
     """How many of the stored messages stay, where the client asks again; None is all."""
+    _given: list[Any] | None = None
 
     async def begin(self, run_id: str) -> None:
         stored, new = await self._find(run_id)
+        self._given = self._conversation.extra.pop(_GIVEN, None) if self._keep is None else None
+        given = load_request(self._given) if self._given else Request([])
         settled = self._settle(new)
         self._new = settled.messages
         waiting = open_calls(stored, self._new)
+        asked = [*given.asked, *self._conversation.open_interrupts]
+        settled.resume = [*given.resume, *settled.resume]
         if self._unanswered:
             # A backend that remembers nothing would take this for a new question; the client is asked again.
             self.reply = [*self._unanswered, RunFinished(FinishReason.INTERRUPTED)]
+            resumed = {r.interrupt_id for r in settled.resume}
+            given = Request([], resume=settled.resume, asked=[i for i in asked if i.interrupt_id in resumed])
+            self._conversation.extra[_GIVEN] = dump(given)
         elif waiting and only_results(self._new):
             # The results of parallel calls come one by one; the backend wants them together.
             self.reply = [RunFinished(FinishReason.TOOL_CALLS)]
         else:
             resumed = {r.interrupt_id for r in settled.resume}
-            answered = {i.call_id for i in self._conversation.open_interrupts if i.interrupt_id in resumed}
+            answered = {i.call_id for i in asked if i.interrupt_id in resumed}
             self._new = [*no_results([c for c in waiting if c.call_id not in answered]), *self._new]
         self.request = request = self.request.copy()
         request.messages, request.resume = [*stored, *self._new], settled.resume
@@ -255,6 +266,8 @@ class Expand(Turn):
         self._conversation.tools = self.request.tools
         self._conversation.backend_thread = self._keeps(answer)
         self._note_interrupts(answer)
+        if self._given and not finished(answer):
+            self._conversation.extra[_GIVEN] = self._given  # the client may try again
         await self._commit([*self._new, *messages_of(answer)], keep=self._keep)
 
     def _keeps(self, answer: Answer) -> str | None:

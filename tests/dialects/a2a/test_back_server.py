@@ -112,6 +112,36 @@ async def test_words_in_place_of_a_result_reach_the_agent(tmp_path: Path) -> Non
     assert words == {"text": "never mind"}
 
 
+@pytest.mark.parametrize("front", ["agentscope", "ag-kit", "ag-kit-2"])
+async def test_results_that_come_one_by_one_are_sent_together(front: str, tmp_path: Path) -> None:
+    """Also if the agent fails at the first try."""
+    calls = [
+        {"id": name, "reason": "tool_result", "callId": name, "call": {"name": "clock", "args": {"zone": name}}}
+        for name in ("c1", "c2", "c3")
+    ]
+
+    def answers(message: dict[str, Any]) -> list[bytes]:
+        if message.get("taskId") == "t1":
+            return done("Well.", "c1") if len(agent.asked) > 2 else [rpc(status("FAILED", "Again."))]
+        asked = status("INPUT_REQUIRED", "The time?")
+        asked["statusUpdate"]["status"]["message"]["metadata"] = {"interrupts": calls}
+        return [rpc(task("SUBMITTED")), rpc(asked)]
+
+    async with fake_backend() as backend:
+        agent = Agent(backend, answers)
+        async with serving(routes(agent, history=f"sqlite:///{tmp_path}/talks.db")) as base:
+            person = PEOPLE[front](base, "thread", ("clock",))
+            assert [call.id for call in (await person.say("What time is it?")).calls] == ["c1", "c2", "c3"]
+            for name in ("c1", "c3"):
+                assert (await person.answer({name: f"at {name}"})).error is None
+            assert len(agent.asked) == 1
+            assert (await person.answer({"c2": "at c2"})).error is not None
+            assert (await person.answer({"c2": "at c2"})).text == "Well."
+    for message in agent.asked[1:]:
+        results = {part["data"]["id"]: part["data"]["response"] for part in message["parts"] if "data" in part}
+        assert results == {name: {"result": f"at {name}"} for name in ("c1", "c2", "c3")}
+
+
 @pytest.mark.parametrize(("front", "records"), [("ag-kit", 1), ("openai-chat", 2)])
 async def test_an_answer_is_recorded_again_only_where_its_digest_is_needed(
     front: str, records: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
