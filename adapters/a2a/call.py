@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -63,11 +64,16 @@ class Call:
 
 def read_call(wire: WireRequest, context: Context) -> Call:
     """Return the call of a request. Raises `RequestError`, with the head in `context.error_details`."""
+    known = context.error_details.get(DETAIL)
+    if isinstance(known, Head) and known.call is not None:
+        read: Call = known.call
+        return read
     call = _over_http(wire, context) if wire.path.strip("/") else _over_json_rpc(wire, context)
     if not FrontOptions.of(context).push_hosts and (call.method in ACTIONS or _config(call) is not None):
         raise refusals.no_push()
     if call.method is Method.EXTENDED_CARD and not FrontOptions.of(context).extended_card:
         raise refused(refusals.UNSUPPORTED, "This agent has no extended card.")
+    context.error_details[DETAIL] = call.head._replace(call=call)
     return call
 
 
@@ -123,9 +129,11 @@ def _over_json_rpc(wire: WireRequest, context: Context) -> Call:
     context.error_details[DETAIL] = Head()
     body = _body(wire)
     call_id = body.get("id")
+    if isinstance(call_id, float):
+        call_id = json.loads(wire.body)["id"]  # exactly as sent: the fast parser makes integers beyond 64 bits floats
     if isinstance(call_id, bool) or not isinstance(call_id, str | int | float | None):
         raise refused(refusals.REQUEST, f"id: expected a string or a number, got {kind_of(call_id)}.", "id")
-    if isinstance(call_id, str) and len(call_id) > LONGEST_ID:
+    if len(str(call_id)) > LONGEST_ID:
         raise refused(refusals.REQUEST, f"id: expected at most {LONGEST_ID} characters.", "id")
     head = context.error_details[DETAIL] = Head(id=call_id)
     if body.get("jsonrpc") != "2.0":
@@ -155,7 +163,8 @@ def _body(wire: WireRequest) -> dict[str, Any]:
         return read_body(body)
     except RequestError as error:
         # JSON that is not a call, and text that is not JSON, have different errors.
-        kind = refusals.PARSE if body.strip() and read_json(body) is None else refusals.REQUEST
+        said = body.strip()
+        kind = refusals.PARSE if said not in (b"", b"null") and read_json(body) is None else refusals.REQUEST
         raise refused(kind, error.message) from None
 
 

@@ -95,11 +95,15 @@ def read_card(answer: WireResponse, known: Card | None, now: float) -> Card:
             code=ErrorCode.BACKEND_PROTOCOL,
         )
     card = camel_keys(value)
-    interfaces = _interfaces(card)
+    entries = _entries(card)
+    interfaces = [found for each in entries if (found := _interface(each)) is not None]
     if not interfaces:
+        named = (f"{_binding(each)} {text_of(each.get('protocolVersion'))}".strip() for each in entries)
+        offered = ", ".join(filter(None, dict.fromkeys(named)))
         raise BackendError(
-            f"The agent card ({CARD_PATH}) names no interface of JSONRPC or HTTP+JSON in version 1.x or 0.x; without a "
-            "card the agent can be called with the option card: none.",
+            f"The agent card ({CARD_PATH}) offers {shortened(offered) or 'no interface'}; expected an http or https "
+            "URL for JSONRPC or HTTP+JSON in version 1.x or 0.x. Without a card the agent can be called with the "
+            "option card: none.",
             code=ErrorCode.BACKEND_PROTOCOL,
         )
     streaming = dict_of(card.get("capabilities")).get("streaming") is True
@@ -123,24 +127,30 @@ def chosen(card: Card, options: BackOptions, *, old: bool = False) -> Interface:
     return min(fits, key=lambda i: (i.version is not Version.NEW, i.binding != JSON_RPC))
 
 
-def _interfaces(card: dict[str, Any]) -> list[Interface]:
-    """Return the interfaces of both forms of the card."""
+def _entries(card: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the interfaces that a card of either form lists; those of 0.3 count where there are none of 1.0."""
     listed = card.get("supportedInterfaces")
-    listed = listed[:_MOST] if isinstance(listed, list) else []
-    found = [_interface(each) for each in listed if isinstance(each, dict)]
-    if not any(found) and isinstance(card.get("url"), str):
-        others = card.get("additionalInterfaces")
-        first = {"url": card["url"], "transport": card.get("preferredTransport") or JSON_RPC}
-        spoken = card.get("protocolVersion") or Version.OLD
-        others = others[:_MOST] if isinstance(others, list) else []
-        entries = [first, *(each for each in others if isinstance(each, dict))]
-        found = [_interface({**each, "protocolVersion": spoken}) for each in entries]
-    return [i for i in found if i is not None]
+    entries = (
+        [camel_keys(each) for each in listed[:_MOST] if isinstance(each, dict)] if isinstance(listed, list) else []
+    )
+    if any(map(_interface, entries)) or not isinstance(card.get("url"), str):
+        return entries
+    first = {"url": card["url"], "transport": card.get("preferredTransport") or JSON_RPC}
+    spoken = card.get("protocolVersion") or Version.OLD
+    old = [first, *_objects(card.get("additionalInterfaces"))]
+    return [*entries, *({**each, "protocolVersion": spoken} for each in old)]
 
 
-def _interface(value: dict[str, Any]) -> Interface | None:
-    wire = camel_keys(value)
-    binding = _NAMES.get(text_of(wire.get("protocolBinding") or wire.get("transport")).lower())
+def _objects(listed: object) -> list[dict[str, Any]]:
+    return [camel_keys(each) for each in listed[:_MOST] if isinstance(each, dict)] if isinstance(listed, list) else []
+
+
+def _binding(wire: dict[str, Any]) -> str:
+    return text_of(wire.get("protocolBinding") or wire.get("transport"))
+
+
+def _interface(wire: dict[str, Any]) -> Interface | None:
+    binding = _NAMES.get(_binding(wire).lower())
     url = text_of(wire.get("url"))
     if binding is None or not url:
         return None

@@ -136,6 +136,10 @@ class A2ADecoder(JsonDecoder):
         if self._old_rest:
             result = read_result(result)
         kind, value = _opened(result)
+        named = text_of(value.get("id" if kind == "task" else "taskId"))
+        if named and self.task_id and named != self.task_id:
+            self.builder.emit(Raw(NAME, result))  # of another task, which this run is not about
+            return
         first, self._began = not self._began, True
         match kind:
             case "task":

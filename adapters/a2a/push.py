@@ -51,7 +51,10 @@ def read_target(config: Spelled, version: Version) -> PushTarget:
     scheme = credentials = ""
     authentication = config.object("authentication")
     if authentication is not None:
-        scheme, credentials = _scheme(authentication), _sayable(authentication, "credentials")
+        credentials = _sayable(authentication, "credentials")
+        # In 0.3 the schemes are a list, which may be empty.
+        if credentials or version is Version.NEW or authentication.get("scheme") or authentication.array("schemes"):
+            scheme = _scheme(authentication)
     return PushTarget(target_id, url, version, _sayable(config, "token"), scheme, credentials, config.at("url"))
 
 

@@ -69,12 +69,14 @@ _BY_HTTP = frozenset(
 class Head(NamedTuple):
     """What an answer depends on beside its content: the binding, and the id of a JSON-RPC call.
 
-    `old_rest`: the binding is HTTP+JSON of 0.3, whose errors have another shape.
+    `old_rest`: the binding is HTTP+JSON of 0.3, whose errors have another shape. `call` is the whole call, once it was
+    read: what decodes the same request again does not parse it again.
     """
 
     rest: bool = False
     id: Any = None
     old_rest: bool = False
+    call: Any = None
 
 
 def refused(kind: Kind, message: str, param: str | None = None, status: int | None = None) -> RequestError:

@@ -257,11 +257,12 @@ class UIMessageDecoder(JsonDecoder):
         call_id = self._call(event)
         if call_id is None or self.builder.part(call_id) is None:
             return
-        if not self._calls[call_id]:
-            value = event.get("input")
-            said = value_text({} if value is None else value)
-            self._calls[call_id].append(said)
-            self.builder.delta(call_id, said)
+        value, said = event.get("input"), "".join(self._calls[call_id])
+        whole = value_text({} if value is None else value)
+        if not said or (whole.startswith(said) and event.get("type") == "tool-input-available"):
+            rest = whole[len(said) :]  # all of it, or what the pieces lack
+            self._calls[call_id].append(rest)
+            self.builder.delta(call_id, rest)
         metadata = metadata_of(event.get("providerMetadata"))
         self.builder.end_part(call_id, extras=noted_part({"providerMetadata": metadata}, metadata))
 

@@ -10,11 +10,24 @@ from typing import Any
 
 from bridge.codec import Context, Feature, Node, WireRequest, body_of
 from bridge.codec.check import wrong
+from bridge.codec.jsontext import dict_of, text_of
 from bridge.dialects.ai_sdk_ui.fields import read_fields
 from bridge.dialects.ai_sdk_ui.options import FrontOptions
 from bridge.dialects.ai_sdk_ui.wire import NAME, noted, noted_part, picked, read_file, read_reasoning, value_text
 from bridge.errors import RequestError
-from bridge.model import Data, FileRef, HistoryMode, Message, Part, Request, Resume, Text, ToolCall, ToolResult
+from bridge.model import (
+    Data,
+    FileRef,
+    HistoryMode,
+    Interrupted,
+    Message,
+    Part,
+    Request,
+    Resume,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 
 NO_RESULT = "There is no result: the conversation went on without one."
 _FIELDS = frozenset({"id", "message", "messages", "trigger", "messageId", "resume"})
@@ -42,6 +55,8 @@ def decode_request(wire: WireRequest, context: Context, options: FrontOptions) -
         request.history = HistoryMode.LAST
         if nodes[0].get("role") == "assistant":
             request.messages = _added(request)
+    if len(nodes) > 1 and nodes[-1].get("role") == "user" and not request.resume:
+        request.asked = _asked(nodes[-2])
     read_fields(body, options.body_fields, request)
     last = nodes[-1] if nodes else None
     continues = last.string("id") if last is not None and last.get("role") == "assistant" else None
@@ -88,6 +103,18 @@ def _resume(body: Node) -> list[Resume]:
         )
         for node in body.objects("resume")
     ]
+
+
+def _asked(message: Node) -> list[Interrupted]:
+    """Return the questions at the end of an answer: what follows one was said after its answer."""
+    asked: list[Interrupted] = []
+    for part in reversed(list(message.objects("parts"))):
+        question = dict_of(part.get("data")) if part.get("type") == "data-interrupt" else {}
+        name, reason, call_id = map(text_of, map(question.get, ("id", "reason", "toolCallId")))
+        if not name:
+            break
+        asked.insert(0, Interrupted(name, reason or None, question.get("payload"), call_id or None))
+    return asked
 
 
 class _Reader:

@@ -17,9 +17,9 @@ import orjson
 
 from bridge.errors import ErrorCode, RequestError, shortened
 from bridge.model import Interrupted, Message, Request, Resume, Text, json_text, result_text
-from bridge.model.events import APPROVALS
+from bridge.model.events import APPROVALS, AWAITS_RESULT
 from bridge.model.parts import Extras
-from bridge.pipeline.conversation import results_in
+from bridge.pipeline.conversation import NO_RESULT, results_in
 
 _TYPES: dict[type, frozenset[str]] = {
     str: frozenset({"string"}),
@@ -73,8 +73,22 @@ def settle(open_interrupts: Sequence[Interrupted], request: Request, new: list[M
     waiting = [i for i in open_interrupts if i.call_id not in answered]
     settled = _by_words([i for i in waiting if _is_free(i)], new)
     unanswered = [*(i for i in waiting if not _is_free(i)), *settled.unanswered]
+    if any(m.role == "user" for m in settled.messages):
+        # A client that goes on without the result of its call will not send it any more.
+        settled.resume += [Resume(i.interrupt_id, "resolved", NO_RESULT) for i in unanswered if _awaits_result(i)]
+        unanswered = [i for i in unanswered if not _awaits_result(i)]
     resume = _formed(open_interrupts, [*resulted.resume, *settled.resume])
     return replace(settled, resume=resume, unanswered=unanswered)
+
+
+def settle_asked(request: Request) -> Request:
+    """Return the request whose last text answers the questions that it shows as open, where the bridge stores none."""
+    told = _by_words([each for each in request.asked if _is_free(each)], request.messages[-1:])
+    if not told.resume:
+        return request
+    request = request.copy()
+    request.messages, request.resume = request.messages[:-1], _formed(request.asked, told.resume)
+    return request
 
 
 def _checked(open_interrupts: Sequence[Interrupted], answers: list[Resume], *, repeats: bool) -> list[Resume]:
@@ -137,6 +151,10 @@ def _by_words(asked: list[Interrupted], new: list[Message]) -> Settled:
         return Settled(messages=new, unanswered=asked)
     text = "".join(p.text for p in words.parts if isinstance(p, Text))
     return Settled([Resume(i.interrupt_id, "resolved", text) for i in asked], [m for m in new if m is not words])
+
+
+def _awaits_result(asked: Interrupted) -> bool:
+    return asked.reason == AWAITS_RESULT
 
 
 def _is_free(asked: Interrupted) -> bool:

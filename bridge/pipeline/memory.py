@@ -34,7 +34,7 @@ from bridge.model import (
     ToolCall,
     unfold,
 )
-from bridge.model.dump import dump, load_message
+from bridge.model.dump import dump, load_message, load_request
 from bridge.model.events import CONTENT
 from bridge.pipeline.conversation import (
     as_client_sees,
@@ -70,6 +70,9 @@ _ANSWER = "answer"
 _CONTEXT = "context"
 """Key of the SHA-256 of the client's context that the backend was told last."""
 
+_GIVEN = "given"
+"""Key of a request with the answers that were given while others are awaited, and with their questions."""
+
 _MOST_NOTED = 1000
 
 _KEEPER = "keeper"
@@ -85,6 +88,8 @@ class Turn:
 
     keeps_thread = False
     """The bridge keeps the conversation, so that a backend without a word for its id loses nothing."""
+    finds_by_digest = False
+    """`keep` reads `shown`: the next request is found by the digest of what the client has seen."""
 
     def __init__(
         self,
@@ -127,7 +132,7 @@ class Turn:
 
     async def keep(self, answer: Answer, shown: Answer) -> None:
         """The run is over: stores what the next request needs. `answer` is the backend's, `shown` what the client got
-        of it.
+        of it if `finds_by_digest`, else the same.
 
         Raises `BridgeError` when the store fails.
         """
@@ -163,8 +168,8 @@ class Turn:
         return None if self._back.names_threads else name
 
     def _thread_kept(self, thread: str | None) -> str | None:
-        """Return under which name the backend has the conversation that it was sent as `thread`."""
-        return self._named if self._back.names_threads else thread
+        """Return under which name the backend has the conversation that it was sent as `thread`, if it was called."""
+        return self._named if self._back.names_threads and self.reply is None else thread
 
     async def close(self) -> None:
         """Lets the next request of this conversation go on."""
@@ -207,21 +212,29 @@ class Expand(Turn):
     keeps_thread = True
     _keep: int | None = None
     """How many of the stored messages stay, where the client asks again; None is all."""
+    _given: list[Any] | None = None
 
     async def begin(self, run_id: str) -> None:
         stored, new = await self._find(run_id)
+        self._given = self._conversation.extra.pop(_GIVEN, None) if self._keep is None else None
+        given = load_request(self._given) if self._given else Request([])
         settled = self._settle(new)
         self._new = settled.messages
         waiting = open_calls(stored, self._new)
+        asked = [*given.asked, *self._conversation.open_interrupts]
+        settled.resume = [*given.resume, *settled.resume]
         if self._unanswered:
             # A backend that remembers nothing would take this for a new question; the client is asked again.
             self.reply = [*self._unanswered, RunFinished(FinishReason.INTERRUPTED)]
+            resumed = {r.interrupt_id for r in settled.resume}
+            given = Request([], resume=settled.resume, asked=[i for i in asked if i.interrupt_id in resumed])
+            self._conversation.extra[_GIVEN] = dump(given)
         elif waiting and only_results(self._new):
             # The results of parallel calls come one by one; the backend wants them together.
             self.reply = [RunFinished(FinishReason.TOOL_CALLS)]
         else:
             resumed = {r.interrupt_id for r in settled.resume}
-            answered = {i.call_id for i in self._conversation.open_interrupts if i.interrupt_id in resumed}
+            answered = {i.call_id for i in asked if i.interrupt_id in resumed}
             self._new = [*no_results([c for c in waiting if c.call_id not in answered]), *self._new]
         self.request = request = self.request.copy()
         request.messages, request.resume = [*stored, *self._new], settled.resume
@@ -253,6 +266,8 @@ class Expand(Turn):
         self._conversation.tools = self.request.tools
         self._conversation.backend_thread = self._keeps(answer)
         self._note_interrupts(answer)
+        if self._given and not finished(answer):
+            self._conversation.extra[_GIVEN] = self._given  # the client may try again
         await self._commit([*self._new, *messages_of(answer)], keep=self._keep)
 
     def _keeps(self, answer: Answer) -> str | None:
@@ -295,6 +310,8 @@ class Trim(Turn):
     Only the client's messages are stored: the backend has its own answers, and clients return them in shapes of their
     own. For clients without a conversation id the digest of the whole conversation finds it.
     """
+
+    finds_by_digest = True
 
     async def begin(self, run_id: str) -> None:
         request = self.request
@@ -375,6 +392,8 @@ class Recall(Turn):
     Requests of one thread wait for each other where the bridge found it; the store is written only if something
     changes.
     """
+
+    finds_by_digest = True
 
     async def begin(self, run_id: str) -> None:
         request = self.request

@@ -98,9 +98,12 @@ class OutsideClient:
 
     def allows(self, url: str) -> bool:
         """Return whether the URL is one of http or https, without a user, at a host that is allowed."""
+        if not url.isprintable() or url != url.strip():
+            return False
         try:
             address = URL(url)
             host, port = (address.raw_host or "").lower(), address.explicit_port
+            _ = address.host  # refuses names that are no IDNA
         except ValueError:
             return False
         if address.scheme not in ("http", "https") or not host or address.user is not None:

@@ -263,11 +263,11 @@ class HttpBackend(ConfiguredBackend):
         """
         known = self._addresses.get(path)
         if known is None:
-            base = self.url.path.rstrip("/")
+            base = self.url.raw_path.rstrip("/")
             version = _VERSION.match(path)
             own = _VERSION.fullmatch(base[base.rfind("/") :]) if version and base else None
             rest = path[version.end() :] if version and own and own[1] == version[1] else path
-            whole = self.url.path if not path or base.endswith(path) else base + rest
+            whole = self.url.raw_path if not path or base.endswith(path) else base + rest
             known = self.url.with_path(whole, encoded=True).with_query(self.url.query)
             if len(self._addresses) < _FEW:
                 self._addresses[path] = known

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 
 from bridge.codec import Feature
 from bridge.framing.sse import join
-from bridge.model import Builder, Event, FinishReason, PartKind, Text, ToolCall, fold
+from bridge.model import Builder, Event, FinishReason, Interrupted, PartKind, Text, ToolCall, fold
 from bridge.testing.strategies import answers
 from bridge.testing.witnesses import ANSWERS, answer_of
 from tests.dialects.ai_sdk_ui.helpers import FrontOptions, asked, context, dialect
@@ -26,7 +26,7 @@ from tests.docs.helpers import server
 from tests.interop.client import Driver
 from tests.interop.test_pydantic_ai import PYTHON, SCRIPT
 from tests.pairs.test_signatures import LATER, PARALLEL, marks, signing
-from tests.server.harness import ask, post, serving
+from tests.server.harness import ask, fake_backend, post, serving
 
 pytestmark = pytest.mark.interop
 
@@ -180,6 +180,21 @@ async def test_a_chat_approves_a_call(chats: Driver, build: str) -> None:
             assert call["state"] == ("output-available" if approve else "output-denied")
             assert [m["role"] for m in seen["messages"]] == ["user", "assistant"]
             assert text(seen).startswith("it is ")
+
+
+@builds
+async def test_the_next_words_of_a_chat_answer_a_question(chats: Driver, build: str) -> None:
+    async with fake_backend("ag-ui") as agent:
+        agent.turns([Interrupted("q", "input_required", "Which?")], [Text("Well.")], [Text("Bye.")])
+        async with serving(config({"dialect": "ag-ui", "url": agent.url})) as base:
+            command = {"build": build, "url": f"{base}/api/chat", "id": "chat-1"}
+            seen: dict[str, Any] = {"messages": []}
+            for words in ("hi", "red", "bye"):
+                seen = await chats.play({**command, "say": words, "messages": seen["messages"]})
+                assert (seen["status"], seen.get("error"), len(seen["requests"])) == ("ready", None, 1), seen
+            assert text(seen) == "Bye."
+        answers = [request.json.get("resume") for request in agent.seen]
+        assert answers == [None, [{"interruptId": "q", "status": "resolved", "payload": "red"}], None]
 
 
 @builds

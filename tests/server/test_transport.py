@@ -152,6 +152,8 @@ async def test_faults_have_a_code_and_no_address(
         ("http://h/v1/messages", "/v1/messages", "http://h/v1/messages"),
         ("http://h/v2", "/v1/messages", "http://h/v2/v1/messages"),
         ("http://h/chat", "/chat/completions", "http://h/chat/chat/completions"),
+        ("http://h/my%20agents/%C3%A9", "/process", "http://h/my%20agents/%C3%A9/process"),
+        ("http://h/a%2Fb%0d%0a", "", "http://h/a%2Fb%0D%0A"),
     ],
 )
 def test_addresses(toy: str, base: str, path: str, address: str) -> None:

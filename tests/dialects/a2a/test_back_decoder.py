@@ -49,6 +49,19 @@ def test_an_artifact_that_comes_again_as_a_whole_is_said_once() -> None:
     assert read(artifact("Hel"), artifact("Hello"), artifact("Hello, you"), DONE).text == "Hello, you"
 
 
+def test_events_of_another_task_are_no_part_of_the_answer() -> None:
+    other = {"taskId": "t2", "contextId": "c1"}
+    strange: list[dict[str, Any]] = [
+        {"artifactUpdate": {**artifact("No.", "b")["artifactUpdate"], **other}},
+        {"statusUpdate": {**status("FAILED", "No.")["statusUpdate"], **other}},
+        {"task": {**task("COMPLETED", "No.")["task"], "id": "t2"}},
+        {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "No."}], **other}},
+    ]
+    events = events_of(task("WORKING"), artifact("Yes"), *strange, artifact(".", append=True), DONE)
+    assert fold(events).text == "Yes."
+    assert [event.value for event in events if isinstance(event, Raw)] == strange
+
+
 def test_a_replaced_artifact_stands_and_the_other_text_is_kept_beside_it() -> None:
     events = events_of(artifact("Draft."), artifact("Final."), DONE)
     assert fold(events).text == "Draft."
@@ -227,7 +240,7 @@ def test_an_answer_that_stands_in_the_history_alone() -> None:
     [
         {"result": None}, {"result": []}, {"statusUpdate": 7}, {"artifactUpdate": {"artifact": 7}}, {"task": {}},
         {"task": {"id": 7, "status": {"state": 7}, "artifacts": {}, "history": 7}},
-        {"task": {"id": "t", "status": {"state": "COMPLETED?"}, "artifacts": [7, {"parts": 7}]}},
+        {"task": {"id": "t1", "status": {"state": "COMPLETED?"}, "artifacts": [7, {"parts": 7}]}},
         {"message": {"parts": None, "role": "ROLE_USER"}}, {"kind": 7}, {"kind": "new-kind"}, {},
         {"statusUpdate": {"status": {"state": "TASK_STATE_WORKING", "message": {"parts": [None, 7, {}]}}}},
         {"artifactUpdate": {"artifact": {"artifactId": 7, "parts": [{"raw": 7}, {"file": 7}, {"url": None}]}}},

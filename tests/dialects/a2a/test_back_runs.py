@@ -68,15 +68,16 @@ def test_a_card_that_cannot_be_had_ends_the_run() -> None:
     ("card", "word"),
     [
         (b"<html>", "not a JSON object"),
-        ({"name": "x"}, "names no interface"),
-        ({"supportedInterfaces": [{"url": "grpc:9", "protocolBinding": "GRPC"}]}, "names no interface"),
-        ({"supportedInterfaces": [{"url": "http://[", "protocolBinding": "JSONRPC"}]}, "names no interface"),
-        ({"supportedInterfaces": 7, "url": 7}, "names no interface"),
-        ({"url": "javascript:alert(1)"}, "names no interface"),
-        ({"url": "http://h/", "protocolVersion": "2.0"}, "in version 1.x or 0.x"),
+        ({"name": "x"}, "offers no interface"),
+        ({"supportedInterfaces": [{"url": "grpc:9", "protocolBinding": "GRPC"}]}, "offers GRPC; expected"),
+        ({"supportedInterfaces": [{"url": "http://[", "protocolBinding": "JSONRPC"}]}, "expected an http or https URL"),
+        ({"supportedInterfaces": 7, "url": 7}, "offers no interface"),
+        ({"url": "javascript:alert(1)"}, "offers JSONRPC 0.3; expected an http or https URL"),
+        ({"url": "http://h/", "protocolVersion": "2.0"}, "offers JSONRPC 2.0; expected"),
+        ({"url": "h", "preferredTransport": "GRPC"}, "offers GRPC 0.3; expected"),
         (
             {"supportedInterfaces": [{"url": 1}] * 64 + [{"url": "/", "protocolBinding": "JSONRPC"}]},
-            "names no interface",
+            "offers no interface",
         ),
     ],
 )

@@ -13,11 +13,13 @@ import pytest
 
 from bridge.engine import Bridge
 from bridge.errors import ConfigError
+from bridge.pipeline import attempt
 from tests.pairs.people import PEOPLE, leave, routes
 from tests.pairs.test_owners import setup
 from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, post, serving
 
 from .back import CARD, artifact, error, rpc, status, task
+from .front import say
 
 pytestmark = pytest.mark.usefixtures("each_http_client")
 Answers = Callable[[dict[str, Any]], list[bytes] | bytes]
@@ -62,6 +64,101 @@ class Agent:
 
     def texts(self, index: int = -1) -> list[str]:
         return [part["text"] for part in self.asked[index]["parts"]]
+
+
+async def test_a_question_that_the_bridge_repeats_is_still_answered_where_it_was_asked(tmp_path: Path) -> None:
+    """An approval is not given by words: it is asked again, without a call of the agent."""
+
+    def answers(message: dict[str, Any]) -> list[bytes]:
+        if message.get("taskId") == "t1":
+            return done("Well.", message["contextId"])
+        asked = status("INPUT_REQUIRED", "May I?")
+        asked["statusUpdate"]["status"]["message"]["metadata"] = {"interrupts": [{"id": "p1", "reason": "approval"}]}
+        return [rpc(task("SUBMITTED")), rpc(asked)]
+
+    async with fake_backend() as backend:
+        agent = Agent(backend, answers)
+        backends = {"it": {"dialect": "a2a", "url": backend.url}}
+        route = {"dialect": "a2a", "path": "/a2a", "backend": "it", "durable": True}
+        stored = {"history": f"sqlite:///{tmp_path}/talks.db", "runs": f"sqlite:///{tmp_path}/runs.db"}
+        async with serving({"backends": backends, "routes": [route], "stores": stored}) as base:
+            asked = await say(f"{base}/a2a", "go")
+            again = await say(f"{base}/a2a", "well?", contextId=asked["contextId"], messageId="m-2")
+            assert again["status"]["message"]["parts"] == asked["status"]["message"]["parts"]
+            told = await say(f"{base}/a2a", "yes", taskId=asked["id"], messageId="m-3")
+        assert told["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert [(each.get("contextId"), each.get("taskId")) for each in agent.asked] == [(None, None), ("c1", "t1")]
+
+
+async def test_words_in_place_of_a_result_reach_the_agent(tmp_path: Path) -> None:
+    """The client will not send the result any more: the agent learns that there is none, and what the client says."""
+    call = {"id": "c1", "reason": "tool_result", "callId": "c1", "call": {"name": "clock", "args": {}}}
+
+    def answers(message: dict[str, Any]) -> list[bytes]:
+        if message.get("taskId") == "t1":
+            return done("Well.", message["contextId"])
+        asked = status("INPUT_REQUIRED", "The time?")
+        asked["statusUpdate"]["status"]["message"]["metadata"] = {"interrupts": [call]}
+        return [rpc(task("SUBMITTED")), rpc(asked)]
+
+    async with fake_backend() as backend:
+        agent = Agent(backend, answers)
+        async with serving(routes(agent, history=f"sqlite:///{tmp_path}/talks.db")) as base:
+            person = PEOPLE["ag-kit"](base, "thread")
+            await person.say("What time is it?")
+            assert (await person.say("never mind")).text == "Well."
+    result, words = agent.asked[-1]["parts"]
+    assert result["data"] == {"id": "c1", "name": "clock", "response": {"result": "No result was provided."}}
+    assert words == {"text": "never mind"}
+
+
+@pytest.mark.parametrize("front", ["agentscope", "ag-kit", "ag-kit-2"])
+async def test_results_that_come_one_by_one_are_sent_together(front: str, tmp_path: Path) -> None:
+    """Also if the agent fails at the first try."""
+    calls = [
+        {"id": name, "reason": "tool_result", "callId": name, "call": {"name": "clock", "args": {"zone": name}}}
+        for name in ("c1", "c2", "c3")
+    ]
+
+    def answers(message: dict[str, Any]) -> list[bytes]:
+        if message.get("taskId") == "t1":
+            return done("Well.", "c1") if len(agent.asked) > 2 else [rpc(status("FAILED", "Again."))]
+        asked = status("INPUT_REQUIRED", "The time?")
+        asked["statusUpdate"]["status"]["message"]["metadata"] = {"interrupts": calls}
+        return [rpc(task("SUBMITTED")), rpc(asked)]
+
+    async with fake_backend() as backend:
+        agent = Agent(backend, answers)
+        async with serving(routes(agent, history=f"sqlite:///{tmp_path}/talks.db")) as base:
+            person = PEOPLE[front](base, "thread", ("clock",))
+            assert [call.id for call in (await person.say("What time is it?")).calls] == ["c1", "c2", "c3"]
+            for name in ("c1", "c3"):
+                assert (await person.answer({name: f"at {name}"})).error is None
+            assert len(agent.asked) == 1
+            assert (await person.answer({"c2": "at c2"})).error is not None
+            assert (await person.answer({"c2": "at c2"})).text == "Well."
+    for message in agent.asked[1:]:
+        results = {part["data"]["id"]: part["data"]["response"] for part in message["parts"] if "data" in part}
+        assert results == {name: {"result": f"at {name}"} for name in ("c1", "c2", "c3")}
+
+
+@pytest.mark.parametrize(("front", "records"), [("ag-kit", 1), ("openai-chat", 2)])
+async def test_an_answer_is_recorded_again_only_where_its_digest_is_needed(
+    front: str, records: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+
+    class Counted(attempt._Recorder):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            made.append(self)
+
+    monkeypatch.setattr(attempt, "_Recorder", Counted)
+    async with fake_backend() as backend:
+        agent = Agent(backend, lambda message: done("Hi.", "c-1"))
+        async with serving(routes(agent, history=f"sqlite:///{tmp_path}/talks.db")) as base:
+            assert (await PEOPLE[front](base, "thread").say("hi")).text == "Hi."
+    assert len(made) == records
 
 
 @pytest.mark.parametrize("front", list(PEOPLE))

@@ -204,6 +204,17 @@ async def test_a_client_of_0_3_gets_its_own_objects(agent: str, receiver: Receiv
     assert (await rpc(agent, f"{names}list", {"id": task}, OLD))["result"] == [first]
 
 
+@pytest.mark.parametrize("authentication", [{"schemes": []}, {}], ids=["no scheme", "an empty object"])
+async def test_a_client_of_0_3_may_name_no_scheme(agent: str, receiver: Receiver, authentication: Any) -> None:
+    """HTTP+JSON of 0.3 is ProtoJSON, in which an empty list is no field."""
+    message = {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "interrupt"}]}
+    task = (await ask("POST", agent, call("message/send", {"message": message}), OLD)).json["result"]["id"]
+    config = {"id": "b", "url": receiver.url}
+    set_ = {"taskId": task, "pushNotificationConfig": {**config, "authentication": authentication}}
+    answer = await rpc(agent, "tasks/pushNotificationConfig/set", set_, OLD)
+    assert answer["result"] == {"taskId": task, "pushNotificationConfig": config}
+
+
 async def test_the_answer_to_a_question_comes_behind_the_question(
     agent: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,10 +312,13 @@ async def test_a_silent_receiver_holds_nobody_up(agent: str, receiver: Receiver)
         "http://10.0.0.1/",
         "",
         "http://hooks.example/" + "x" * 2048,
+        "http://xn--a.hooks.example/",
+        "http://hooks.example/\r\nx: y",
+        " http://hooks.example/",
     ],
 )
 async def test_other_urls_are_refused(url: str, tmp_path: Path) -> None:
-    async with serving(config(tmp_path, "hooks.example", "10.0.0.1")) as base:
+    async with serving(config(tmp_path, "hooks.example", "*.hooks.example", "10.0.0.1")) as base:
         agent = f"{base}/a2a"
         reply = await ask("POST", agent, send("hello", configuration=with_push(url)), NEW)
         assert violation(reply.json) == (-32602, "params.configuration.taskPushNotificationConfig.url")

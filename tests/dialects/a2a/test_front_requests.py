@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from bridge.codec import WireRequest
+from bridge.codec.jsontext import read_body
+from bridge.dialects.a2a import dialect
 from bridge.dialects.a2a.request import notes_of
 from bridge.dialects.a2a.wire import LONGEST_ID, Version
 from bridge.model import (
@@ -22,7 +25,7 @@ from bridge.model import (
     Url,
 )
 
-from .front import ADK, NEW, OLD, call, message, read, refusal, send
+from .front import ADK, NEW, OLD, call, front, message, read, refusal, send
 
 
 def test_a_message() -> None:
@@ -197,10 +200,12 @@ def test_the_place_of_what_is_wrong_is_named(params: Any, place: str) -> None:
         (b"", -32600, None),
         (b"[]", -32600, None),
         (b"3", -32600, None),
+        (b" null ", -32600, None),
         (call("SendMessage", jsonrpc="1.0"), -32600, 7),
         (call("SendMessage", id={}), -32600, None),
         (call("SendMessage", id=True), -32600, None),
         (call("SendMessage", id="x" * 513), -32600, None),
+        (call("SendMessage", id=10**600), -32600, None),
         (call("SendMessage", {"message": message(taskId="t" * 513)}), -32001, 7),
         (call("GetTask", {"id": "t" * 513}), -32001, 7),
         (json.dumps({"jsonrpc": "2.0", "id": "a"}).encode(), -32600, "a"),
@@ -213,9 +218,24 @@ def test_what_is_no_call(body: bytes, code: int, known: Any) -> None:
     assert (response.status, said["error"]["code"], said["id"], said["jsonrpc"]) == (200, code, known, "2.0")
 
 
-@pytest.mark.parametrize("known", [1, "one", 1.5, None])
+@pytest.mark.parametrize("known", [1, "one", 1.5, None, 2**64, -(10**30), 10**400])
 def test_an_answer_has_the_id_of_its_call(known: Any) -> None:
-    assert refusal(call("Dance", id=known))[1]["id"] == known
+    said = json.loads(refusal(call("Dance", id=known))[0].body)["id"]
+    assert (said, type(said)) == (known, type(known))
+
+
+def test_a_body_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[bytes] = []
+
+    def parse(body: bytes) -> dict[str, Any]:
+        parsed.append(body)
+        return read_body(body)
+
+    monkeypatch.setattr("bridge.dialects.a2a.call.read_body", parse)
+    wire, context = WireRequest("POST", "", NEW, body=send("hi")), front()
+    dialect.decode_call(wire, context)
+    assert dialect.decode_request(wire, context).messages[0].parts == [Text("hi")]
+    assert len(parsed) == 1
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,14 @@ async def test_a_task_is_read_again(durable: str) -> None:
     assert reply.json == brief
 
 
+async def test_a_large_number_is_the_id_of_every_answer(durable: str, live: str) -> None:
+    for agent in (durable, live):
+        body = call("SendStreamingMessage", {"message": message("hello")}, id=2**70)
+        reply = await ask("POST", agent, body, NEW)
+        assert {json.loads(line[6:])["id"] for line in reply.body.split(b"\n") if line[:5] == b"data:"} == {2**70}
+        assert f'"id":{2**70},'.encode() in reply.body
+
+
 async def test_the_stream_and_the_stored_task_agree(durable: str) -> None:
     said = await stream(durable, send("hello", method="SendStreamingMessage"))
     task = (await rpc(durable, "GetTask", {"id": said[0]["task"]["id"]}))["result"]

@@ -114,6 +114,20 @@ def test_input_without_pieces() -> None:
     assert [c.arguments for c in answer.calls] == ['{"a":1}']
 
 
+@pytest.mark.parametrize(
+    ("pieces", "whole"),
+    [(['{"a"'], '{"a":1}'), (['{"a"', ":1}"], '{"a":1}'), (['{"a": 1}'], '{"a": 1}'), (["{", '"b"'], '{"b"')],
+    ids=["cut short", "whole", "written otherwise", "of another input"],
+)
+def test_pieces_are_completed_by_the_input(pieces: list[str], whole: str) -> None:
+    answer, _ = call(
+        {"type": "tool-input-start", "toolName": "f"},
+        *({"type": "tool-input-delta", "inputTextDelta": piece} for piece in pieces),
+        {"type": "tool-input-available", "toolName": "f", "input": {"a": 1}},
+    )
+    assert [c.arguments for c in answer.calls] == [whole]
+
+
 def test_the_last_of_preliminary_outputs_counts() -> None:
     start = {"type": "tool-input-available", "toolName": "f", "input": {}}
     _, results = call(

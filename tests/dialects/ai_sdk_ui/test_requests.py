@@ -14,6 +14,7 @@ from bridge.errors import RequestError, Unsupported
 from bridge.model import (
     FileRef,
     Inline,
+    Interrupted,
     Media,
     MediaKind,
     Message,
@@ -286,3 +287,27 @@ def test_a_call_whose_question_is_answered_beside_the_messages_stays_open() -> N
     assert resumed.resume == [Resume("q", "resolved", True)]
     went_on = asked({"messages": messages})
     assert [m.role for m in went_on.messages] == ["user", "assistant", "tool"]
+
+
+QUESTION = {"type": "data-interrupt", "id": "q", "data": {"id": "q", "reason": "input_required", "payload": "Which?"}}
+SAID = {"type": "text", "text": "Well."}
+
+
+@pytest.mark.parametrize(
+    ("parts", "more", "names"),
+    [
+        ([QUESTION], {}, ["q"]),
+        ([SAID, {**QUESTION, "data": {"id": "p"}}, QUESTION], {}, ["p", "q"]),
+        ([QUESTION, {"type": "step-start"}, SAID], {}, []),
+        ([{"type": "data-interrupt", "data": 7}], {}, []),
+        ([{"type": "data-interrupt", "data": {"id": ""}}], {}, []),
+        ([QUESTION], {"resume": [{"id": "q", "payload": "red"}]}, []),
+    ],
+)
+def test_the_questions_at_the_end_of_the_last_answer_are_open(parts: Any, more: Any, names: list[str]) -> None:
+    said = {"id": "u1", "role": "user", "parts": [SAID]}
+    talk = [said, {"id": "a", "role": "assistant", "parts": parts}, {**said, "id": "u2"}]
+    request = asked({"messages": talk, **more})
+    assert [each.interrupt_id for each in request.asked] == names
+    assert request.asked[-1:] == ([Interrupted("q", "input_required", "Which?")] if names else [])
+    assert asked({"messages": talk[:2]}).asked == []

@@ -7,7 +7,9 @@ from typing import Any
 
 import aiohttp
 import orjson
+import pytest
 
+from bridge.model import Interrupted, Text
 from tests.server.harness import ask, fake_backend, post, serving
 
 from .helpers import CAPTURES, request_body
@@ -55,6 +57,33 @@ async def test_nothing_to_come_back_to_is_no_error() -> None:
         async with serving(config(durable=durable)) as base:
             for chat in ("chat-1", "a%20b%2Fc"):
                 assert (await ask("GET", f"{base}/api/chat/{chat}/stream")).status == 204
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize(
+    ("question", "answers"),
+    [(Interrupted("q", "input_required", "Which?"), True), (Interrupted("q", "approval", {"name": "wipe"}), False)],
+    ids=["a question", "an approval"],
+)
+async def test_typed_words_answer_a_question_but_no_approval(
+    question: Interrupted, answers: bool, durable: bool
+) -> None:
+    """The agent remembers no question, and the client has only a field for text."""
+    async with fake_backend("ag-ui") as agent:
+        agent.turns([question], [Text("Well.")])
+        front = {"dialect": "ai-sdk-ui", "path": "/api/chat", "backend": "it", "durable": durable}
+        backends = {"it": {"dialect": "ag-ui", "url": agent.url}}
+        async with serving({"backends": backends, "routes": [front]}) as base:
+            chat = says("hi")
+            chunks = chunks_in((await post(f"{base}/api/chat", chat)).body)
+            (asked,) = [chunk for chunk in chunks if chunk["type"] == "data-interrupt"]
+            said = {"id": chunks[0]["messageId"], "role": "assistant", "parts": [asked]}
+            chat["messages"] += [said, {**says("red")["messages"][0], "id": "u2"}]
+            assert words(chunks_in((await post(f"{base}/api/chat", chat)).body)) == "Well."
+        sent = agent.seen[-1].json
+        answer = {"interruptId": "q", "status": "resolved", "payload": "red"}
+        assert sent.get("resume") == ([answer] if answers else None)
+        assert [each["role"] for each in sent["messages"]] == ["user"] * (1 if answers else 2)
 
 
 async def test_a_client_comes_back_to_its_run() -> None:
