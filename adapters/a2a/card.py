@@ -130,9 +130,7 @@ def chosen(card: Card, options: BackOptions, *, old: bool = False) -> Interface:
 def _entries(card: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the interfaces that a card of either form lists; those of 0.3 count where there are none of 1.0."""
     listed = card.get("supportedInterfaces")
-    entries = (
-        [camel_keys(each) for each in listed[:_MOST] if isinstance(each, dict)] if isinstance(listed, list) else []
-    )
+    entries = _objects(listed)
     if any(map(_interface, entries)) or not isinstance(card.get("url"), str):
         return entries
     first = {"url": card["url"], "transport": card.get("preferredTransport") or JSON_RPC}
