@@ -93,6 +93,7 @@ class Calling:
         self._tries = 0
         self._pause = 0.0
         self._opening = False
+        self._broken = False
         self._started = False
         self._taken = False
         self._ended = False
@@ -168,8 +169,10 @@ class Calling:
         )
 
     def _look_at_state(self) -> Step | None:
-        """The stream does not show that a reply waits: the state is polled when one may."""
-        if not self._decoder.waits and not (self._answering and self._decoder.heard):
+        """The stream does not show that a reply waits, nor that a restart of the service ended the run: the state is
+        polled when either may be so.
+        """
+        if not self._broken and not self._decoder.waits and not (self._answering and self._decoder.heard):
             return None
         return Step(self._get(self._path("/status"), **self._query()), self._silence)
 
@@ -354,7 +357,7 @@ class Calling:
         return self._noted(events)
 
     def ended(self, failure: Failure | None) -> list[Event]:
-        self._stage, self._opening = _Stage.OPEN, False
+        self._stage, self._opening, self._broken = _Stage.OPEN, False, True
         self._decoder.reopened()
         if self._again(_REOPEN):
             return []

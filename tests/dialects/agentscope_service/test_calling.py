@@ -393,7 +393,8 @@ def test_a_stream_that_breaks_is_read_on_without_what_is_known() -> None:
     drive.feeds(*every[:2])
     drive.events += drive.run.ended(Failure(ErrorCode.TRUNCATED_STREAM, "broke"))
     assert drive.step().after > 0
-    assert drive.run.next() is None
+    assert drive.asked() == "GET /sessions/s1/status?agent_id=a1"
+    drive.gets({"status": "running"})
     drive.feeds(*every)
     assert (fold(drive.events).text, fold(drive.events).reason) == ("hello world", FinishReason.STOP)
 
@@ -436,6 +437,21 @@ def test_a_session_that_is_idle_without_an_end_is_no_success() -> None:
     failure = fold(drive.events).failure
     assert failure is not None
     assert failure.code is ErrorCode.TRUNCATED_STREAM
+
+
+def test_a_run_that_the_restart_of_its_service_ended_is_no_success() -> None:
+    """The service comes back without the run, and with a stream that stays silent."""
+    drive = Drive(Request([user()], thread_id="t1"))
+    drive.starts()
+    drive.feeds(*frames(START, TEXT))
+    drive.events += drive.run.ended(Failure(ErrorCode.BACKEND_UNAVAILABLE, "broke"))
+    drive.opens()
+    for _ in range(5):
+        assert drive.asked() == "GET /sessions/s1/status?agent_id=a1"
+        drive.gets({"status": "idle"})
+    made = fold(drive.events)
+    assert made.failure is not None
+    assert (made.text, made.failure.code) == ("hello", ErrorCode.TRUNCATED_STREAM)
 
 
 def test_refusals_before_the_run_end_it() -> None:
