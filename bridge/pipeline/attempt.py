@@ -60,7 +60,7 @@ class BackendAttempt:
         self.linked = linked
         self._recorder = _Recorder(turn.amend) if turn is not None else None
         # What the client is shown is what it sends back.
-        self._shown = _Recorder() if self._recorder is not None and configured else self._recorder
+        self._shown = _Recorder() if turn is not None and turn.finds_by_digest and configured else self._recorder
         self.stages: list[Stage] = []
         if continued:
             self.stages.append(ContinuedText(continued))
@@ -73,7 +73,7 @@ class BackendAttempt:
             # Behind the conversation, which keeps the name that the backend may have given it.
             self.stages.append(_ShowThread(info.shown_thread))
         self.stages += configured
-        if self._shown is not None and configured:
+        if self._shown is not None and self._shown is not self._recorder:
             self.stages.append(self._shown)
         self.call: Call = (
             KnownAnswer(info, [self.head(), *turn.reply])

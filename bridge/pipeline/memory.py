@@ -85,6 +85,8 @@ class Turn:
 
     keeps_thread = False
     """The bridge keeps the conversation, so that a backend without a word for its id loses nothing."""
+    finds_by_digest = False
+    """`keep` reads `shown`: the next request is found by the digest of what the client has seen."""
 
     def __init__(
         self,
@@ -127,7 +129,7 @@ class Turn:
 
     async def keep(self, answer: Answer, shown: Answer) -> None:
         """The run is over: stores what the next request needs. `answer` is the backend's, `shown` what the client got
-        of it.
+        of it if `finds_by_digest`, else the same.
 
         Raises `BridgeError` when the store fails.
         """
@@ -296,6 +298,8 @@ class Trim(Turn):
     own. For clients without a conversation id the digest of the whole conversation finds it.
     """
 
+    finds_by_digest = True
+
     async def begin(self, run_id: str) -> None:
         request = self.request
         self._whole = request.messages
@@ -375,6 +379,8 @@ class Recall(Turn):
     Requests of one thread wait for each other where the bridge found it; the store is written only if something
     changes.
     """
+
+    finds_by_digest = True
 
     async def begin(self, run_id: str) -> None:
         request = self.request
