@@ -97,6 +97,7 @@ class Calling:
         self._started = False
         self._taken = False
         self._ended = False
+        self._closed = False
         self._waits = False
         self._silence = _FIRST_LOOK
         self._idle = 0
@@ -295,6 +296,7 @@ class Calling:
         elif status == "idle":
             self._idle += 1
             if self._idle >= _MOST_IDLE:
+                self._ended = True
                 text = "The session is idle, and its stream did not bring the end of the run."
                 return self.close(Failure(ErrorCode.TRUNCATED_STREAM, text))
         self._silence = min(2 * self._silence, _LONGEST_LOOK)
@@ -364,7 +366,12 @@ class Calling:
         return self.close(failure or Failure(ErrorCode.TRUNCATED_STREAM, "The stream of the session ended repeatedly."))
 
     def close(self, failure: Failure | None = None) -> list[Event]:
-        return self._decoder.close(failure or Failure(ErrorCode.TRUNCATED_STREAM, "The run did not finish."))
+        if self._closed:
+            return []
+        self._closed = True
+        events = self._decoder.close(failure or Failure(ErrorCode.TRUNCATED_STREAM, "The run did not finish."))
+        self._decoder = self._decoder.rest()  # it shows when the service has interrupted the run
+        return events
 
     def _noted(self, events: list[Event]) -> list[Event]:
         if events and type(events[-1]) in TERMINAL:
@@ -379,7 +386,8 @@ class Calling:
 
     @property
     def misses_cancels(self) -> bool:
-        # An interrupt that comes while the service stores or publishes an event has no effect (2.0.11).
+        # An interrupt that comes while the service stores or publishes an event has no effect (2.0.11). One that comes
+        # after the end of the run would interrupt the next one.
         return not self._gone
 
     @property

@@ -263,9 +263,8 @@ class SteppedCall:
         """Return whether the stream reports the end of a canceled run, or ends, within this time."""
         try:
             async with asyncio.timeout(within):
-                while data := await answer.read(AT_ONCE):
-                    if _ends(self._received(data)):
-                        break
+                while self._run.working and (data := await answer.read(AT_ONCE)):
+                    self._received(data)
         except TimeoutError:
             return False
         return True

@@ -200,6 +200,21 @@ def test_a_client_that_leaves_interrupts_its_threads_run_and_deletes_a_session_o
     assert wire.method == "DELETE"
 
 
+def test_the_rest_of_the_stream_shows_that_a_canceled_run_is_over() -> None:
+    """Interrupts are repeated until then, and no longer: they would end the next run of the session."""
+    drive = Drive(Request([user()], thread_id="t1"))
+    drive.starts()
+    every = frames(START, TEXT, {"type": "REPLY_END", "finished_reason": "interrupted"})
+    drive.feeds(*every[:2])
+    drive.events += drive.run.close(Failure(ErrorCode.CANCELED, "canceled"))
+    assert drive.run.close() == []
+    assert drive.run.working
+    drive.run.feed(frames({"type": "REPLY_END", "reply_id": "another"}))
+    assert drive.run.working
+    drive.run.feed(every[2:])
+    assert not drive.run.working
+
+
 def test_what_sessions_are_made_with() -> None:
     config = {"type": "openai_credential", "credential_id": "c", "model": "m", "parameters": {"top_p": 0.5}}
     request = Request([user()], thread_id="t1", sampling=Sampling(temperature=0.1, seed=7))

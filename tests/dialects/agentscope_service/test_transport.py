@@ -128,6 +128,23 @@ async def test_an_interrupt_that_the_service_misses_is_sent_again(missed: int, t
             assert service.log.count("POST /sessions/s0/interrupt") == missed + 1
 
 
+async def test_a_run_that_is_stopped_is_interrupted_once(tmp_path: Path) -> None:
+    """Another interrupt would end the next run of the session, which may begin at once."""
+    service = Service(reply_of(*WORDS, end=False), missed=0)
+    async with service.listening():
+        config = {
+            "backends": {"agent": {"dialect": "agentscope-service", "url": service.url}},
+            "routes": [{"dialect": "agentscope", "path": "/a", "backend": "agent"}],
+        }
+        async with serving(config) as base, aiohttp.ClientSession() as http:
+            said = {"input": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}], "session_id": "s"}
+            async with http.post(f"{base}/a/process", json=said) as stream, asyncio.timeout(20):
+                await service.said.wait()
+                assert (await post(f"{base}/a/stop", {"session_id": "s"})).status == 200
+                assert b'"canceled"' in await stream.read()
+    assert service.log.count("POST /sessions/s0/interrupt") == 1
+
+
 async def test_a_service_that_is_not_there_is_named_as_such(tmp_path: Path) -> None:
     async with Service().listening() as service:
         pass
