@@ -150,11 +150,16 @@ async def test_an_interrupt_that_the_service_misses_is_sent_again(missed: int, t
 async def test_a_run_that_is_stopped_is_interrupted_once(tmp_path: Path) -> None:
     """Another interrupt would end the next run of the session, which may begin at once."""
     service = Service(reply_of(*WORDS, end=False), missed=0)
-    async with service.listening(), bridge(service, tmp_path) as base, aiohttp.ClientSession() as http:
-        async with http.post(f"{base}/a/process", json=process("Hi")) as stream, asyncio.timeout(20):
-            await service.said.wait()
-            assert (await post(f"{base}/a/stop", {"session_id": "s"})).status == 200
-            assert b'"canceled"' in await stream.read()
+    async with (
+        service.listening(),
+        bridge(service, tmp_path) as base,
+        aiohttp.ClientSession() as http,
+        http.post(f"{base}/a/process", json=process("Hi")) as stream,
+        asyncio.timeout(20),
+    ):
+        await service.said.wait()
+        assert (await post(f"{base}/a/stop", {"session_id": "s"})).status == 200
+        assert b'"canceled"' in await stream.read()
     assert service.log.count("POST /sessions/s0/interrupt") == 1
 
 
