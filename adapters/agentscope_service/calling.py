@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from hashlib import sha256
 from typing import Any, TypeGuard
+from weakref import WeakValueDictionary
 
 from bridge.codec import Context, FrameLike, Step, WireRequest, WireResponse, json_request
 from bridge.codec.jsontext import dumps, read_json
@@ -205,6 +206,7 @@ class Calling:
             case _Stage.OPEN:
                 raise BackendError("The backend's answer is not an event stream.", code=ErrorCode.BACKEND_PROTOCOL)
             case _Stage.POST:
+                self._follow()
                 self._inputs.pop(0)
                 self._taken, self._tries, self._pause = True, 0, 0.0
                 self._stage = _Stage.POST if self._inputs else _Stage.READ
@@ -214,6 +216,17 @@ class Calling:
                 self._decoder.wait(waiting_in(_last(_object(answer))))
                 return self._parked()
         return []
+
+    def _follow(self) -> None:
+        """The service takes no run while another is on: the one before on this session is over, if it was told or not.
+
+        Without this, another interrupt of that one could end this one.
+        """
+        running: WeakValueDictionary[str, Calling] = self._memo.setdefault("running", WeakValueDictionary())
+        before = running.get(self._session)
+        if before is not None and before is not self:
+            before._ended = True
+        running[self._session] = self
 
     def _found_agent(self, body: dict[str, Any]) -> None:
         agents = [a["id"] for a in _list(body, "agents") if isinstance(a, dict) and isinstance(a.get("id"), str)]

@@ -215,6 +215,23 @@ def test_the_rest_of_the_stream_shows_that_a_canceled_run_is_over() -> None:
     assert not drive.run.working
 
 
+def test_a_run_that_begins_shows_that_the_one_before_is_over() -> None:
+    drive = Drive(Request([user()], thread_id="t1"))
+    drive.starts()
+    drive.run.close(Failure(ErrorCode.CANCELED, "canceled"))
+    after = Drive(Request(talk(user("two")), thread_id="t1"), memo=drive.memo)
+    assert after.asked() == "GET /sessions/s1/messages?agent_id=a1&limit=2"
+    after.gets({"messages": [{"role": "user", "content": []}]})
+    after.opens()
+    after.posted()
+    assert after.run.refused(refusal(409))
+    assert drive.run.working
+    after.posted()
+    after.gets({"status": "started"})
+    assert not drive.run.working
+    assert after.run.working
+
+
 def test_what_sessions_are_made_with() -> None:
     config = {"type": "openai_credential", "credential_id": "c", "model": "m", "parameters": {"top_p": 0.5}}
     request = Request([user()], thread_id="t1", sampling=Sampling(temperature=0.1, seed=7))
