@@ -171,12 +171,17 @@ class Calling:
         )
 
     def _look_at_state(self) -> Step | None:
-        """The stream does not show that a reply waits, nor that a restart of the service ended the run: the state is
-        polled when either may be so.
+        """The stream does not show that a reply waits, nor that an interrupt ended the run before its reply began, nor
+        that a restart of the service did: the state is polled when one of these may be so.
         """
-        if not self._broken and not self._decoder.waits and not (self._answering and self._decoder.heard):
+        decoder = self._decoder
+        if self._broken or decoder.waits or (self._answering and decoder.heard):
+            pause = self._silence
+        elif not decoder.begun:
+            pause = _LONGEST_LOOK
+        else:
             return None
-        return Step(self._get(self._path("/status"), **self._query()), self._silence)
+        return Step(self._get(self._path("/status"), **self._query()), pause)
 
     def _get(self, path: str, **query: str) -> WireRequest:
         return WireRequest("GET", path, self._headers, query)

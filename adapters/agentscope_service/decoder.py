@@ -156,6 +156,11 @@ class Decoder(JsonDecoder):
         return rest
 
     @property
+    def begun(self) -> bool:
+        """The reply is known: it has begun, or continues."""
+        return self._reply is not None
+
+    @property
     def heard(self) -> bool:
         """The answers have arrived: what comes now is new."""
         return not self._echoes

@@ -116,7 +116,6 @@ class Drive:
         self.opens()
         self.posted()
         self.gets({"status": "started"})
-        assert self.run.next() is None
 
 
 def waiting(*blocks: dict[str, Any]) -> dict[str, Any]:
@@ -484,6 +483,22 @@ def test_a_run_that_the_restart_of_its_service_ended_is_no_success() -> None:
     made = fold(drive.events)
     assert made.failure is not None
     assert (made.text, made.failure.code) == ("hello", ErrorCode.TRUNCATED_STREAM)
+
+
+def test_a_run_that_ends_before_its_reply_begins_is_no_success() -> None:
+    """An interrupt that comes while the service prepares the run leaves nothing on the stream."""
+    drive = Drive(Request([user()], thread_id="t1"))
+    drive.starts()
+    for _ in range(5):
+        assert drive.asked() == "GET /sessions/s1/status?agent_id=a1"
+        drive.gets({"status": "idle"})
+    failure = fold(drive.events).failure
+    assert failure is not None
+    assert failure.code is ErrorCode.TRUNCATED_STREAM
+    drive = Drive(Request([user()], thread_id="t1"))
+    drive.starts()
+    drive.feeds(*frames(START))
+    assert drive.run.next() is None
 
 
 def test_refusals_before_the_run_end_it() -> None:
