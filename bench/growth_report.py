@@ -1,4 +1,4 @@
-"""The tables of docs/scale.md, from docs/growth.json and what `simulate.py` reckons from it."""
+"""The tables of docs/scale.md, from docs/growth.json and the calculation of `simulate.py`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def _size(n: float) -> str:
 
 
 def _times(values: Sequence[float]) -> str:
-    """How much dearer the last one is than the one before it."""
+    """The ratio of the last value to the one before it."""
     return f"{values[-1] / values[-2]:.1f}" if values[-2] else "-"
 
 
 def codecs(data: dict[str, Any]) -> str:
-    """One row for each thing that grows: the dearest dialect of each side, and the growth from n to 2n of all."""
+    """A row for each kind of item: the most expensive dialect of each side, and the growth from n to 2n over all."""
     rows = []
     for what in dict.fromkeys(r["what"] for r in data["codecs"]):
         for role in ("front", "back"):
@@ -96,7 +96,7 @@ def holds(data: dict[str, Any]) -> str:
 def durable(data: dict[str, Any]) -> str:
     found = data["durable"]
     rows = [(engine, found[engine], _size(found[f"{engine}_disk_bytes"])) for engine in ("sqlite", "redis")]
-    return table(("kept in", "times a plain event", "disk bytes per event"), rows)
+    return table(("stored in", "times a plain event", "disk bytes per event"), rows)
 
 
 def start(data: dict[str, Any]) -> str:
@@ -125,7 +125,7 @@ TABLES: Tables = {
 
 
 def filled(page: str, data: dict[str, Any]) -> str:
-    """The page with each table between its marks made anew."""
+    """The page with each table between its marks rewritten."""
     for name, make in TABLES.items():
         mark = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         if not mark.search(page):

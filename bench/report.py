@@ -112,6 +112,14 @@ def summary(measured: Measured) -> str:
 
 # ---- other gateways
 
+OTHERS = [
+    "## Compared with LiteLLM and other gateways",
+    "",
+    f"CPU time per request or per event, as a ratio to `{RAW}`, a proxy in the same framework that only copies bytes.",
+    "Less is better; an empty cell was not measured.",
+    "",
+]
+
 
 def others(measured: Measured) -> list[str]:
     """The pairs that other gateways have too, each target's cost as a ratio to aiohttp-raw."""
@@ -126,7 +134,9 @@ def others(measured: Measured) -> list[str]:
     shown = [t for t in targets if any(t in found for found in lines.values())]
     cells = ([*key, *(number(found.get(t)) for t in shown)] for key, found in lines.items())
     made = table(("scenario", "pair", *shown), cells)
-    return ["## Compared with other gateways", "", f"CPU time as a ratio to `{RAW}`.", "", *made] if made else []
+    used = [what for what in measured.scenarios.values() if any(what.name in key for key in lines)]
+    legend = [f"- `{what.name}`: {what.reads}" for what in used]
+    return [*OTHERS, *legend, "", *made] if made else []
 
 
 # ---- tables
@@ -244,13 +254,13 @@ def faults(measured: Measured) -> list[str]:
 
 
 def page(measured: Measured) -> str:
-    """What a user wants to know: the costs beside other gateways, and how they are measured.
+    """What users want to know: the costs compared with other gateways, and how they are measured.
 
     Nothing in it names a place or a host: what a row says comes from the harness alone.
     """
     first, _, how = METHOD.read_text(encoding="utf-8").strip().partition("\n\n")
     out = [
-        "# Performance",
+        "# Performance benchmarks",
         "",
         first,
         "",
@@ -274,7 +284,7 @@ def page(measured: Measured) -> str:
 
 
 def budget_page(measured: Measured) -> str:
-    """What a maintainer wants to know: the budgets, and all figures."""
+    """What maintainers want to know: the budgets, and all figures."""
     out = [
         "# Performance budgets",
         "",

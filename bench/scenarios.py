@@ -28,7 +28,7 @@ class Scenario:
 PACED = {"tokens": 50, "stamp": 1}  # longer than `seconds`: each worker reads one stream
 REQUEST = "cpu_us_per_request"
 ALL = [
-    Scenario("plain-c32", "replies that are not streamed, kept alive", "plain", 32, 0.8, cost=REQUEST),
+    Scenario("plain-c32", "replies that are not streamed, over kept-alive connections", "plain", 32, 0.8, cost=REQUEST),
     Scenario("stream-short", "the fixed cost of a stream", "stream", 32, 0.8, {"tokens": 1}, REQUEST),
     Scenario(
         "stream-burst-32",

@@ -162,7 +162,7 @@ class _Connection:
                 self._payload.set_exception(web.RequestPayloadError(str(error)))
             self._payload.feed_eof()
         if not self._payload.is_eof():
-            self._payload.set_exception(ConnectionResetError("The client has left."))
+            self._payload.set_exception(ConnectionResetError("The client disconnected."))
 
     # ------------------------------------------------------------------ the protocol and the transport
 
@@ -218,7 +218,7 @@ class _Writer(AbstractStreamWriter):
             await self._send({"type": f"{self._kind}.{what}", **facts})
         except OSError as error:
             # What servers raise when the client has left differs.
-            raise ConnectionResetError("The client has left.") from error
+            raise ConnectionResetError("The client disconnected.") from error
 
     async def drain(self) -> None:
         """Nothing is held back here."""

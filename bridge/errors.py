@@ -197,7 +197,7 @@ class BridgeError(Exception):
 
     @classmethod
     def of(cls, failure: Failure) -> BridgeError:
-        """The exception of the fitting class for a failure value."""
+        """Return the exception for a failure, of the class that fits its code."""
         kinds = (Unsupported, RequestError, Canceled, BackendError)
         kind = next((k for k in kinds if failure.code in k.codes), BridgeError)
         error = kind(failure.message)

@@ -3,7 +3,7 @@
     dialect-bridge serve examples/configs/agent.yaml        # from the top of the repository
     dialect-bridge chat http://127.0.0.1:8080/v1 "What is the weather in Paris?" --dialect openai-chat
 
-Alone it prints what it yields:
+Run alone, it prints what it yields:
 
     python examples/agent.py
 """

@@ -4,7 +4,7 @@
     python examples/chain.py serve               # serves it: each dialect at /<its name>
     dialect-bridge chat http://127.0.0.1:8080/ag-ui/v1 "What is the weather in Paris?" --dialect ag-ui
 
-`Chain` stands for what you have; `run` is all that is needed to serve it. PORT names another port than 8080.
+`Chain` stands for your own chain; `run` is all that you need to serve it. PORT names another port than 8080.
 """
 
 import asyncio

@@ -3,8 +3,8 @@
     python examples/convert.py openai-chat agentscope < recording.sse > other.sse
     python examples/convert.py openai-chat events < recording.sse
 
-It translates piece by piece, so that a recording may be longer than memory, or still be growing (`tail -f | ...`). For
-what fits into memory `dialect-bridge translate` does the same.
+It translates piece by piece, so a recording may be larger than memory or still growing (`tail -f | ...`). For one that
+fits into memory, `dialect-bridge translate` does the same.
 """
 
 import os

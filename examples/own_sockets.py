@@ -3,7 +3,7 @@
     make run                              # in another terminal: something that speaks openai-chat
     python examples/own_sockets.py
 
-BRIDGE_URL names another server than http://127.0.0.1:8080. The backend's bytes are read as they come, cut anywhere.
+BRIDGE_URL names another server than http://127.0.0.1:8080. It reads the backend's bytes in pieces of any size.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
     dialect-bridge serve examples/configs/stage.yaml        # from the top of the repository
     dialect-bridge chat http://127.0.0.1:8080/v1 Hello --dialect openai-chat
 
-Alone it runs once in this process:
+Run alone, it serves nothing and prints one answer:
 
     python examples/stage.py
 """
@@ -16,10 +16,10 @@ from bridge.pipeline import Stage, StageContext
 
 
 def shout(context: StageContext) -> Stage | None:
-    """Called once per run; it may also change `context.request`. None when this run does not need the stage."""
+    """Called once per run; it may also change `context.request`. Return None if this run does not need the stage."""
 
     def stage(events: list[Event]) -> list[Event]:
-        # Events are values: make a new one, leave the old one as it is.
+        # Events are values: create a new one instead of changing the old one.
         return [replace(event, text=event.text.upper()) if isinstance(event, TextDelta) else event for event in events]
 
     return stage

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections import Counter
 
 import pytest
 from aiohttp import web_app
@@ -30,6 +31,21 @@ gc.disable()
 
 # aiohttp remembers the last thousand pairs of a handler and its applications, and with them whole servers.
 _SERVERS = [found for found in vars(web_app).values() if hasattr(found, "cache_clear")]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks all but every n-th case of a test that is marked `sampled(n)` as slow.
+
+    Where n has no divisor in common with the numbers of frontends and backends, each of them is among these cases.
+    """
+    cases: Counter[str] = Counter()
+    for item in items:
+        if mark := item.get_closest_marker("sampled"):
+            test = item.nodeid.partition("[")[0]
+            if cases[test] % mark.args[0]:
+                item.add_marker(pytest.mark.slow)
+            cases[test] += 1
 
 
 def pytest_collection_finish() -> None:

@@ -76,16 +76,14 @@ def module_of(path: Path) -> Any:
     return importlib.import_module(re.sub(r"^adapters\b", "bridge.dialects", name))
 
 
-def methods_of(tree: ast.Module, name: str) -> tuple[str, ...]:
-    """By which methods the pattern `name` is used; by all, where that cannot be seen."""
-    seen = {
-        node.attr
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute)
-        and node.attr in METHODS
-        and getattr(node.value, "id", getattr(node.value, "attr", None)) == name
-    }
-    return tuple(sorted(seen)) or METHODS
+@cache
+def uses(path: Path) -> dict[str, set[str]]:
+    """Which methods of patterns the module calls, by the name of what it calls them on."""
+    out: dict[str, set[str]] = {}
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Attribute) and node.attr in METHODS:
+            out.setdefault(getattr(node.value, "id", getattr(node.value, "attr", "")), set()).add(node.attr)
+    return out
 
 
 def within(value: Any) -> Iterator[Pattern]:
@@ -104,7 +102,7 @@ def found() -> list[Found]:
     for path in sources():
         if path.name == "__main__.py":
             continue
-        module, tree, place = module_of(path), parsed(path), str(path.relative_to(ROOT))
+        module, place = module_of(path), str(path.relative_to(ROOT))
         holders = [
             vars(module),
             *(vars(v) for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__),
@@ -112,7 +110,8 @@ def found() -> list[Found]:
         for holder in holders:
             for name, value in list(holder.items()):
                 for pattern in within(value):
-                    out.setdefault((f"{place}:{name}", pattern), set()).update(methods_of(tree, name))
+                    used = uses(path).get(name) or METHODS  # by all, where it cannot be seen
+                    out.setdefault((f"{place}:{name}", pattern), set()).update(used)
         for number, pattern in enumerate(MADE.get(place, ())):
             out.setdefault((f"{place}:made-{number}", pattern), set()).update(("match", "search", "sub"))
     return [Found(place, pattern, tuple(sorted(used))) for (place, pattern), used in out.items()]

@@ -1,4 +1,4 @@
-// How the page speaks this dialect: the request it writes, and what it reads in the events of the answer.
+// The page's client of this dialect: it writes requests and reads the events of answers.
 
 const textOf = (parts = []) => parts.map((part) => part.text ?? "").join("");
 

@@ -1,5 +1,5 @@
-// How the page speaks this dialect: the request it writes, and what it reads in the answer. Both generations have one
-// address, and the body tells which of them speaks; the second one is AG-UI.
+// The page's client of this dialect. Both generations have one address, and the body decides which one it is; the second
+// is AG-UI.
 import { input, reader as agUi } from "./ag-ui.js";
 
 export const forms = [

@@ -106,7 +106,7 @@ def _schema(node: Node) -> dict[str, Any]:
     except ValueError:
         raise RequestError(f"{path}: expected {expected}, got one that is not valid JSON.", param=path) from None
     if not isinstance(schema, dict):
-        raise RequestError(f"{path}: expected {expected}, got one that holds something else.", param=path)
+        raise RequestError(f"{path}: expected {expected}, got another JSON value in it.", param=path)
     if may_nest(value.encode(), MAX_DEPTH) and deeper_than(schema, MAX_DEPTH):
         raise RequestError(f"{path}: nested deeper than {MAX_DEPTH} levels.", param=path)
     return schema

@@ -1,6 +1,6 @@
-// How the page speaks this dialect: the request it writes, and what it reads in the frames of the answer.
+// The page's client of this dialect: it writes requests and reads the frames of answers.
 
-// Clients that name no version are taken for those of 0.x.
+// The bridge treats requests without a version as 0.x.
 export const forms = [
   { id: "1.0", en: "1.0", zh: "1.0" },
   { id: "0.x", en: "0.x", zh: "0.x" },
@@ -22,7 +22,7 @@ export const request = (talk) => {
 };
 
 export const reader = (turn) => {
-  let thought = 0; // the old events of reasoning name no message
+  let thought = 0; // THINKING_* events have no message id
   return ({ data }) => {
     const event = JSON.parse(data);
     const { delta, messageId, toolCallId } = event;

@@ -1,4 +1,4 @@
-// How the page speaks this dialect: a run is queued, its events, which are AG-UI's, are read by another request.
+// The page's client of this dialect: it queues a run and reads its events, which are AG-UI's, with another request.
 import { input, reader } from "./ag-ui.js";
 
 export { reader };
@@ -10,6 +10,6 @@ export const request = (talk) => {
   return { path: "/runs", headers: {}, body: { ...body, forwardedProps: { runtime_mode: "chat" } } };
 };
 
-// Where the events of a run are that was queued, and how it is told to end.
+// The path of the events of a queued run, and the path that cancels it.
 export const follow = (talk) => place(talk, "events");
 export const cancel = (talk) => place(talk, "cancel");

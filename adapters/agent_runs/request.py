@@ -103,7 +103,7 @@ def decode_attach(fields: Mapping[str, str], has_file: bool) -> str:
     thread = checked_id(fields.get("threadId"), "threadId")
     if not has_file:
         came = ", ".join(shortened(name) for name in fields) or "none"
-        raise RequestError(f"file: required, expected the image; fields that came: {came}.", param="file")
+        raise RequestError(f"file: required, expected the image; got the fields: {came}.", param="file")
     return thread
 
 

@@ -38,7 +38,7 @@ from bridge.model import Event, Request, RunFailed
 
 
 class AgentScope(SingleRunDialect, TaskDialect):
-    """Both sides of the agent API. Another written form is a subclass with another `form`."""
+    """Both sides of the agent API. A subclass with another `form` supports another spelling."""
 
     name = "agentscope"
     resumable = True

@@ -119,7 +119,7 @@ class ParentMessage(Protocol):
 class ContentBuilder:
     """One content. Every method that changes it returns the event to send.
 
-    Raises `ValueError` for a method or a value that is not of its type.
+    Raises `ValueError` for a method or a value that does not fit its type.
     """
 
     def __init__(self, message: ParentMessage, content_type: str, index: int) -> None:

@@ -22,9 +22,9 @@ class ParentResponse(Protocol):
 
 
 class MessageBuilder:
-    """One message. Every method that changes it returns the event to send; `get_message_data()` is the opening one.
+    """One message. Every method that changes it returns the event to send; `get_message_data()` returns the first one.
 
-    Contents and messages may overlap, and a message that is complete may grow again. Raises `ValueError` for an invalid
+    Contents and messages may overlap, and a complete message may get more content. Raises `ValueError` for an invalid
     value.
     """
 

@@ -1,4 +1,4 @@
-// How the page speaks this dialect and its Java form, whose names are written in another way.
+// The page's client of this dialect and of its Java form, which spells field names differently.
 
 export const request = (talk) => {
   const java = talk.dialect === "agentscope-java";
@@ -16,8 +16,8 @@ export const request = (talk) => {
 
 export const reader = (turn) => {
   const kinds = new Map(); // message id -> its type
-  const streamed = new Set(); // parts that came in pieces
-  const told = new Map(); // call id -> how much of its arguments was told
+  const streamed = new Set(); // parts that were streamed
+  const told = new Map(); // call id -> length of its arguments shown so far
 
   const data = (kind, value, done) => {
     const { call_id, name, arguments: args, output } = value ?? {};

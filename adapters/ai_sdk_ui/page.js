@@ -1,4 +1,4 @@
-// How the page speaks this dialect: the request it writes, and what it reads in the frames of the answer.
+// The page's client of this dialect: it writes requests and reads the frames of answers.
 
 export const request = (talk) => ({
   path: "",
@@ -10,7 +10,7 @@ export const request = (talk) => ({
 });
 
 export const reader = (turn) => {
-  const bare = new Set(); // calls whose arguments have not come in pieces
+  const bare = new Set(); // calls whose arguments were not streamed
   let ended = false;
   const counted = ({ usage } = {}) => usage && turn.usage(usage.inputTokens, usage.outputTokens);
   return ({ data }) => {

@@ -131,7 +131,7 @@ class AIP(SessionDialect, ToolHostDialect, ModelsDialect):
         return Decoder(context)
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
-        """One bare message as the whole answer."""
+        """Read a single message as the whole answer."""
         decoder = Decoder(context)
         declared = wire.content_type
         if declared not in (CONTENT_TYPE, "application/grpc"):

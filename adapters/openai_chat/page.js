@@ -1,6 +1,6 @@
-// How the page speaks this dialect: the request it writes, and what it reads in the frames of the answer.
+// The page's client of this dialect: it writes requests and reads the frames of answers.
 
-// Its requests say which model is meant.
+// Its requests name a model.
 export const namesModel = true;
 
 export const request = (talk) => ({

@@ -102,7 +102,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     translate.add_argument("--from", dest="source", required=True, metavar="A", help="dialect of the input")
     translate.add_argument("--to", dest="target", required=True, metavar="B", help="dialect of the output")
-    translate.add_argument("--what", default="stream", choices=["stream", "request", "response"])
+    translate.add_argument(
+        "--what", default="stream", choices=["stream", "request", "response"], help="the input; default: stream"
+    )
     translate.add_argument(
         "--explain", action="store_true", help="show input, events, output and losses side by side: for bug reports"
     )
@@ -114,8 +116,8 @@ def _parser() -> argparse.ArgumentParser:
         "dialect-bridge chat http://127.0.0.1:8080/v1 --dialect openai-chat Hello",
     )
     chat.add_argument("url", metavar="URL", help="base URL; the dialect adds its own endpoint")
-    chat.add_argument("--dialect", required=True, metavar="D")
-    chat.add_argument("--model", metavar="M")
+    chat.add_argument("--dialect", required=True, metavar="D", help="dialect of the server")
+    chat.add_argument("--model", metavar="M", help="model to request; default: the server decides")
     chat.add_argument("--api-key", metavar="KEY", help="default: $BRIDGE_API_KEY")
     chat.add_argument(
         "text", nargs="*", default=[], metavar="TEXT", help="a message; without it, a conversation on the terminal"
@@ -180,11 +182,15 @@ def completion(args: argparse.Namespace) -> int:
 
 
 def _serving_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--host", help="listen here instead of server.host")
-    parser.add_argument("--port", type=int, help="listen on this port instead of server.port")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes that share the port")
-    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
-    parser.add_argument("--log-format", default="text", choices=["text", "json"])
+    parser.add_argument("--host", help="address to listen on; default: server.host")
+    parser.add_argument("--port", type=int, help="port to listen on; default: server.port")
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="processes that share the port; default: server.workers"
+    )
+    parser.add_argument(
+        "--log-level", default="info", choices=["debug", "info", "warning", "error"], help="default: info"
+    )
+    parser.add_argument("--log-format", default="text", choices=["text", "json"], help="default: text")
 
 
 def _command(
@@ -200,7 +206,13 @@ def _command(
         return command(args)
 
     title = f"{what[0].upper()}{what[1:]}."
-    command = commands.add_parser(name, help=what, description=title, epilog=f"example: {example}")
+    command = commands.add_parser(
+        name,
+        help=what,
+        description=title,
+        epilog=f"example: {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,  # an example stays one line, to be copied
+    )
     command.set_defaults(run=run)
     return command
 

@@ -86,13 +86,13 @@ def _text(wanted: _Wanted) -> str:
         "# All keys: `dialect-bridge schema`.",
         "",
         "server:",
-        "  host: 127.0.0.1              # any other address needs auth",
+        f"{'  host: 127.0.0.1':33}# any other address needs auth",
         f"  port: {wanted.port}",
         '  # auth: {keys: [{name: me, key: "${BRIDGE_KEY}"}]}',
         "",
         "backends:",
         f"  {name}:",
-        f"    dialect: {wanted.back}" + ("              # a scripted agent" if name == DEMO else ""),
+        f"{f'    dialect: {wanted.back}':33}# a scripted agent" if name == DEMO else f"    dialect: {wanted.back}",
     ]
     if wanted.url:
         lines.append(f"    url: {json.dumps(wanted.url)}")
@@ -103,13 +103,13 @@ def _text(wanted: _Wanted) -> str:
     if wanted.model is not None:
         lines.append(f"    model: {json.dumps(wanted.model)}")
     elif wanted.back != DEMO and isinstance(registry.get(wanted.back), ModelsDialect):
-        lines.append("    # model: ...                # without it, the model that the client names")
+        lines.append(f"{'    # model: ...':33}# without it, the model that the client names")
     lines += ["", "routes:"]
     for front in wanted.fronts:
         path = mount_of(dialect := registry.get(front))
         endpoint = next(e for e in dialect.surface if e.operation in (Operation.RUN, Operation.START))
         lines += [
-            f"  - dialect: {front}            # {endpoint.method} {path}{shown_path(endpoint.path)}",
+            f"{f'  - dialect: {front}':33}# {endpoint.method} {path}{shown_path(endpoint.path)}",
             f"    path: {path}",
             f"    backend: {name}",
         ]

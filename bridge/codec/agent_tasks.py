@@ -23,7 +23,7 @@ from bridge.model.request import Request
 
 
 class PushAction(StrEnum):
-    """What a client wants with the push targets of a task."""
+    """An operation on the push targets of a task."""
 
     SET = "set"
     GET = "get"
@@ -111,7 +111,7 @@ class AgentTasksDialect(Dialect):
     def decode_call(self, wire: WireRequest, context: Context) -> TaskCall:
         """Decode a request. Raises `RequestError`.
 
-        What its errors depend on is left in `context.error_details` in any case.
+        It always puts into `context.error_details` what the format of errors depends on.
         """
         raise NotImplementedError
 
@@ -127,13 +127,13 @@ class AgentTasksDialect(Dialect):
         raise NotImplementedError
 
     def not_cancelable(self, task_id: str) -> RequestError:
-        """Return the error for a call to cancel a task that is over."""
+        """Return the error for a call to cancel a task that has ended."""
         raise NotImplementedError
 
     def lists(self, call: TaskCall, tasks: Sequence[TaskSummary]) -> TaskPage:
         """Return those of an owner's tasks that are on the requested page.
 
-        Raises `RequestError` for a page that cannot be.
+        Raises `RequestError` for an invalid page.
         """
         raise NotImplementedError
 
@@ -148,14 +148,14 @@ class AgentTasksDialect(Dialect):
     def watch(self, call: TaskCall, runs: Sequence[TaskStatus]) -> tuple[list[FrameLike], Encoder]:
         """Return the task as it is now, as frames, and the encoder of what follows in its last run.
 
-        Raises `RequestError` for a task that is over.
+        Raises `RequestError` for a task that has ended.
         """
         raise NotImplementedError
 
     # ------------------------------------------------------------- push notifications
 
     def push_hosts(self, options: object) -> Sequence[str]:
-        """Return the hosts that push notifications of a route may be sent to: none is no push notifications."""
+        """Return the hosts to which a route may send push notifications; none disables them."""
         return ()
 
     def no_push(self) -> RequestError:

@@ -16,7 +16,7 @@ from bridge.model.request import HistoryMode
 
 
 class Feature(StrEnum):
-    """Everything that may or may not survive a trip. Names are part of `X-Bridge-Lost`."""
+    """A feature that a translation can carry or lose. `X-Bridge-Lost` contains these names."""
 
     # answers
     TEXT = "text"
@@ -130,7 +130,7 @@ class FeatureSupport:
 
 
 class RunsTools(StrEnum):
-    """Does a backend of this dialect run tools by itself?
+    """Which calls the backends of a dialect run themselves.
 
     NEVER: the client runs every call. UNLISTED: the backend runs calls of tools that the request did not offer. ANY:
     the backend has run a call if its result is in the same answer.
@@ -225,12 +225,12 @@ class Capabilities:
 
     @property
     def takes_news(self) -> bool:
-        """True if its backends are sent only what is new."""
+        """True if its backends get only new messages."""
         return self.keeps_history and not self.wants_whole
 
     @classmethod
     def only(cls, exact: Collection[Feature], why: str, *, text: Collection[Feature] = ()) -> Capabilities:
-        """Return those of a wire with the features `exact`, those of `text` as text, and no others, by reason `why`."""
+        """Return capabilities with features `exact`, those of `text` as text, and no others, by reason `why`."""
 
         def role(wanted: tuple[Feature, ...]) -> dict[Feature, FeatureSupport]:
             as_text = {feature: why for feature in wanted if feature in text}

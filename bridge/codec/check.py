@@ -51,7 +51,7 @@ class Node:
         return value
 
     def need_string(self, name: str) -> str:
-        """A string that must be there."""
+        """A string; raises if it is absent."""
         value = self.value.get(name)
         if not isinstance(value, str):
             wrong(self.at(name), "a string", value, missing=name not in self.value)
@@ -103,7 +103,7 @@ class Node:
         return None if value is None else self.of(value, self.at(name))
 
     def need_object(self, name: str) -> Self:
-        """An object that must be there."""
+        """An object; raises if it is absent."""
         value = self.value.get(name)
         if not isinstance(value, dict):
             wrong(self.at(name), "an object", value, missing=name not in self.value)
@@ -117,7 +117,7 @@ class Node:
         return value
 
     def need_array(self, name: str) -> list[Any]:
-        """A list that must be there."""
+        """A list; raises if it is absent."""
         value = self.value.get(name)
         if not isinstance(value, list):
             wrong(self.at(name), "a list", value, missing=name not in self.value)
@@ -141,7 +141,7 @@ class Node:
         return None if self.value.get(name) is None else self.need_one_of(name, allowed)
 
     def need_one_of(self, name: str, allowed: Collection[str]) -> str:
-        """One of these strings, which must be there."""
+        """One of these strings; raises if it is absent."""
         value = self.value.get(name)
         if not isinstance(value, str):
             wrong(self.at(name), "a string", value, missing=name not in self.value)
@@ -161,14 +161,14 @@ class Node:
         return value
 
     def rest(self, known: Set[str]) -> dict[str, Any]:
-        """The fields that are not in `known`: they travel on untouched."""
+        """Return the fields that are not in `known`, which are passed on unchanged."""
         if self.value.keys() <= known:
             return {}
         return {k: v for k, v in self.value.items() if k not in known}
 
 
 def body_of(wire: WireRequest) -> Node:
-    """The JSON object that a request brings. Raises `RequestError` for anything else."""
+    """Return the JSON object in the body of a request. Raises `RequestError` for any other body."""
     need_json(wire)
     return Node(read_body(wire.body))
 

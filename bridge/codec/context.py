@@ -18,21 +18,21 @@ from bridge.model.request import Request
 
 @dataclass(slots=True)
 class Losses:
-    """The features that this very translation could not carry, in order of first appearance."""
+    """The features that this translation lost, in the order in which they were lost."""
 
     _names: dict[Feature, str] = field(default_factory=dict)
 
     def add(self, feature: Feature, detail: str = "") -> None:
-        """Notes a loss; of what was lost the first detail counts."""
+        """Record a loss; for each feature the first detail counts."""
         self._names.setdefault(feature, detail)
 
     def add_raw(self, event: Raw) -> None:
-        """Notes an event of another dialect, unless other events carry the same."""
+        """Record the loss of a raw event, unless other events carry the same."""
         if not event.repeated:
             self.add(Feature.RAW, event.label)
 
     def discard(self, feature: Feature) -> None:
-        """Remove a loss that turned out to be none."""
+        """Remove a recorded loss that did not happen."""
         self._names.pop(feature, None)
 
     def copy(self) -> Losses:
@@ -119,7 +119,7 @@ class Context:
     _made: int = 0
 
     def make_id(self, prefix: str) -> str:
-        """A new id, the same ones in the same order for the same run."""
+        """Return a new id. The same run gets the same ids in the same order."""
         self._made += 1
         return f"{prefix}_{self.run_id}{self._made:x}" if self._made > 1 else f"{prefix}_{self.run_id}"
 

@@ -36,7 +36,7 @@ class CutCalls:
         self._waiting: list[Event] = []
 
     def feed(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return what may go out now that these events came."""
+        """Add these events and return those that can be sent now."""
         if not (self._waiting or self._arguments or ev.PartStarted in map(type, events)):
             return events
         out: list[Event] = []

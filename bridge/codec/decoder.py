@@ -29,7 +29,7 @@ class JsonDecoder:
                     self.builder.finish()
                     self.builder.end()
 
-    The base class parses the frames and handles what is wrong with them, so that wire data never raises: data that is
+    The base class parses the frames and handles invalid ones, so that no data raises an exception: data that is
     not JSON and objects nested deeper than `MAX_DEPTH` fail the run; blank frames, and JSON that is not an object, are
     ignored. Nothing is read after the end of the run. Override the other methods where the protocol differs.
 

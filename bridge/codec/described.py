@@ -14,8 +14,8 @@ from bridge.codec.wire import WireRequest, WireResponse
 class DescribedAgent:
     """The agent behind a route. Each of `backends` may answer.
 
-    `url` is the address of the route as clients reach it. `secured`: requests need a key. `durable`: runs are kept, so
-    that they can be read again. `wire` is the request for the description.
+    `url` is the address of the route as clients reach it. `secured`: requests need a key. `durable`: runs are stored
+    and can be read again. `wire` is the request for the description.
     """
 
     name: str

@@ -50,10 +50,10 @@ class Options(BaseModel):
 
 
 class Decoder(Protocol):
-    """Backend wire -> events, for one run."""
+    """Decodes one run: frames from the backend -> events."""
 
     def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
-        """The events of these frames. Never raises on wire data: what is wrong becomes `RunFailed` or `Raw`.
+        """The events of these frames. Never raises for invalid data, which becomes `RunFailed` or `Raw`.
 
         The first event of the run is `RunStarted`; after the terminal event the list is always empty.
         """
@@ -63,10 +63,10 @@ class Decoder(Protocol):
 
 
 class Encoder(Protocol):
-    """Events -> frontend wire, for one run. May trust the grammar."""
+    """Encodes one run: events -> frames for the client. The events obey the grammar."""
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
-        """The frames of these events, possibly none. `Heartbeat` becomes whatever keeps this wire warm."""
+        """Return the frames of these events, possibly none. `Heartbeat` keeps the connection open."""
 
     def close(self) -> list[FrameLike]:
         """Frames that follow the terminal event."""
@@ -140,7 +140,7 @@ class Dialect:
     # ------------------------------------------------------------- as the front
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
-        """Raises `RequestError` that names the field, what was expected and what came."""
+        """Raises `RequestError`, which names the field, the expected and the actual value."""
         raise Unsupported(f"{self.name} cannot be served.")
 
     def encoder(self, context: Context) -> Encoder:
@@ -184,7 +184,7 @@ class Dialect:
         raise Unsupported(f"{self.name} cannot be called.")
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
-        """The events of an answer that came in one piece: a whole run, from `RunStarted` to the terminal event.
+        """Return the events of an answer that is not streamed: a whole run, from `RunStarted` to the terminal event.
 
         Never raises on wire data. An answer that is no answer (HTML, an error object with status 200) is a
         run that failed.

@@ -38,7 +38,7 @@ class ObjectDialect(Dialect):
     """
 
     def encode_event(self, event: Event) -> Mapping[str, Any] | None:
-        """Return the object of an event; None if this wire has none."""
+        """Return the object of an event; None if the protocol has none for it."""
         raise NotImplementedError
 
     def decode_object(self, node: Node, builder: Builder) -> None:
@@ -50,7 +50,7 @@ class ObjectDialect(Dialect):
         raise NotImplementedError
 
     def encoder(self, context: Context) -> Encoder:
-        """One that writes each event by itself."""
+        """Return an encoder that writes each event separately."""
         return ObjectEncoder(self.encode_event, context)
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
@@ -69,7 +69,7 @@ class ObjectDialect(Dialect):
         return json_response(dumps({"alive": alive}), 200 if alive else 503)
 
     def decoder(self, context: Context) -> Decoder:
-        """One that reads each object by itself."""
+        """Return a decoder that reads each object separately."""
         return ObjectDecoder(self.decode_object, context)
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:

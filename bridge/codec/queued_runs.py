@@ -48,7 +48,7 @@ class QueuedRunsOptions(Options):
 
 @dataclass(frozen=True, slots=True)
 class RunRef:
-    """Which run of which thread."""
+    """A run of a thread."""
 
     thread_id: str
     run_id: str
@@ -56,7 +56,7 @@ class RunRef:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeRequest(RunRef):
-    """The events of a run, until `idle_limit` polls in a row brought none."""
+    """A request for the events of a run, until `idle_limit` polls in a row return none."""
 
     idle_limit: int
 
@@ -106,7 +106,7 @@ class HistoryPage:
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """An uploaded image, with a URL that is good for a while."""
+    """An uploaded image, with a URL that is valid for a limited time."""
 
     bucket: str
     path: str
@@ -128,7 +128,7 @@ class QueuedRun(Protocol):
         """Seconds before each attempt to continue reading; each event starts over. The last failure is final."""
 
     def start(self, run_id: str, uploaded: Sequence[WireResponse]) -> WireRequest:
-        """Queues the run, given the answers to `uploads`; comes first, and sent twice it still is one run.
+        """Return the request that queues the run, given the answers to `uploads`. Sent twice, it is still one run.
 
         `run_id` is the id for the backend, new for each attempt. Raises `BackendError` for an invalid answer.
         """
@@ -137,7 +137,7 @@ class QueuedRun(Protocol):
         """Return the request for the events after those received; None if they do not allow to continue."""
 
     def fresh(self, frames: Sequence[FrameLike]) -> list[FrameLike]:
-        """Which of these complete frames belong to this run and did not come before. Never raises on wire data."""
+        """Return those complete frames that belong to this run and are new. Never raises for invalid data."""
 
     def cancel(self) -> WireRequest:
         """Return the request to cancel the run."""
@@ -177,7 +177,7 @@ class QueuedRunsDialect(Dialect):
         raise NotImplementedError
 
     def encode_canceled(self, run: RunRef) -> WireResponse:
-        """Return the response to an accepted cancellation, whatever the state of the run."""
+        """Return the response to an accepted cancellation, in any state of the run."""
         raise NotImplementedError
 
     def decode_history(self, wire: WireRequest) -> HistoryQuery:

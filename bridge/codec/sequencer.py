@@ -68,7 +68,7 @@ class ChoicesInTurn:
         return bool(self._held)
 
     def feed(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return what may go out now that these events came."""
+        """Add these events and return those that can be sent now."""
         if not self._held:
             for event in events:
                 if type(event) is ev.MessageStarted and event.choice:
@@ -149,7 +149,7 @@ class Sequencer:
         self._held: dict[str, list[Event]] = {}
 
     def feed(self, events: Iterable[Event]) -> list[Event]:
-        """Return what may go out now that these events came."""
+        """Add these events and return those that can be sent now."""
         out: list[Event] = []
         for event in events:
             self._feed(event, out)

@@ -27,7 +27,7 @@ class SingleRunOptions(Options):
 
 @dataclass(frozen=True, slots=True)
 class SessionRef:
-    """A session as requests name it. Two users' sessions of the same id are two."""
+    """A session as requests name it. Sessions of two users with the same id are different."""
 
     session_id: str
     user_id: str | None = None
@@ -44,7 +44,7 @@ class SingleRunDialect(Dialect):
     front_options: ClassVar[type[Options]] = SingleRunOptions
 
     def session_of(self, request: Request) -> SessionRef | None:
-        """The session that a request names; None: it has one of its own, which no other can be in."""
+        """Return the session that a request names; None if the request has a session that no other can join."""
         return SessionRef(request.thread_id, request.user_id) if request.thread_id else None
 
     def busy(self, session: SessionRef) -> str:
@@ -64,7 +64,7 @@ class SingleRunDialect(Dialect):
         return None
 
     def decode_reconnect(self, wire: WireRequest) -> SessionRef | None:
-        """The session to whose run the client wants to come back; None for a request for a new run.
+        """Return the session to whose run the client reconnects; None for a request for a new run.
 
         Raises `RequestError` for one that reconnects without naming a session.
         """

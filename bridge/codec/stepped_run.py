@@ -35,13 +35,13 @@ class Step:
 class SteppedRun(Protocol):
     """One run, from its first request to its last event.
 
-    An answer that is an event stream is read as it comes; any other is passed on whole.
+    An answer that is an event stream is read while it arrives; any other is passed on whole.
     """
 
     def next(self) -> Step | None:
         """The next request: at the beginning, after each whole answer, before each read of a stream and when it ended.
 
-        None while a stream is open: read on. None otherwise: there is nothing more to ask, and the run ends.
+        None while a stream is open: continue reading. None otherwise: no request follows, and the run ends.
         """
         ...
 
@@ -74,13 +74,13 @@ class SteppedRun(Protocol):
 
     @property
     def working(self) -> bool:
-        """The backend may be at work on the run, or keep what was made for it alone."""
+        """True if the backend may be working on the run, or stores data that was created only for it."""
         ...
 
     @property
     def misses_cancels(self) -> bool:
-        """The backend may accept `cancel` and continue all the same: it is repeated until `working` is False, which
-        the rest of the stream may show, or the stream ends.
+        """True if the backend may accept `cancel` and still continue: the request is repeated until `working` is False,
+        which the rest of the stream may show, or the stream ends.
         """
         ...
 
@@ -91,6 +91,6 @@ class SteppedRunDialect(Dialect):
     def stepped(self, request: Request, context: Context, memo: dict[str, Any]) -> SteppedRun:
         """Return the run of a request. Raises `Unsupported` as `encode_request` does.
 
-        `memo` belongs to the backend: runs leave there what others of it can use, such as a description of the backend.
+        `memo` belongs to the backend: its runs share data there, such as a description of the backend.
         """
         raise NotImplementedError

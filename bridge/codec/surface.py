@@ -97,7 +97,7 @@ Surface = tuple[Endpoint, ...]
 
 
 def served(surface: Surface, durable: bool, passthrough: bool = False, forwards: bool = False) -> Surface:
-    """The endpoints that a route has; `forwards`: it has a backend for what is passed on as it is."""
+    """Return the endpoints of a route; `forwards`: it has a backend for requests that are forwarded unchanged."""
     return tuple(
         endpoint
         for endpoint in surface

@@ -14,7 +14,7 @@ from bridge.model.request import Request
 
 
 class TaskState(StrEnum):
-    """The state of a task; a task that is over has ended, whatever its outcome."""
+    """The state of a task. It has ended regardless of its outcome."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -47,7 +47,7 @@ class TaskDialect(Dialect):
         return TaskRequest(self.decode_request(wire, context))
 
     def encode_submitted(self, task_id: str) -> WireResponse:
-        """The task was taken."""
+        """Return the response for an accepted task."""
         raise NotImplementedError
 
     def encode_task(self, task_id: str, seen: TaskStatus | None) -> WireResponse:

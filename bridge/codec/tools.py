@@ -46,7 +46,7 @@ def supported(request: Request, dialect: str, lost: Losses) -> list[Tool]:
     """Return the tools of a request that `dialect` supports; an empty list for None.
 
     A tool of another kind than a function (such as a provider's search), named by a client of another dialect, is not
-    offered as a function, since nothing could run its calls. An optional one is left out and named as lost. Raises
+    offered as a function, since nothing could run its calls. An optional one is omitted and reported as lost. Raises
     `Unsupported` for any other, and if the tool choice requires one that is left out.
     """
     tools: list[Tool] = []
@@ -74,7 +74,7 @@ def _wanted(tool: Tool, request: Request) -> bool:
 
 
 class ToolHostDialect(Dialect):
-    """A dialect at whose backends tools are found and called, beside or instead of models."""
+    """A dialect whose backends list and run tools, in addition to models or instead of them."""
 
     def own_tools(self, options: Options) -> int | None:
         """Return how many rounds of calls the model behind a route may make to tools at the route's own address.

@@ -86,7 +86,7 @@ def payloads_in(body: bytes) -> list[FrameLike]:
 
 
 def wire_request(headers: Mapping[str, str], body: bytes, path: str = "") -> WireRequest:
-    """A request as it came over HTTP: `path` may be percent-encoded and hold a query."""
+    """Return a request from HTTP: `path` may be percent-encoded and have a query."""
     path, _, query = path.partition("?")
     return WireRequest("POST", unquote(path), headers, dict(parse_qsl(query)), body=body)
 

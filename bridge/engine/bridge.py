@@ -93,16 +93,16 @@ class Bridge:
 
     @classmethod
     def from_config(cls, source: str | os.PathLike[str] | Mapping[str, Any]) -> Bridge:
-        """A bridge from a YAML file or an equal mapping. Raises `ConfigError` that names the place and the mistake."""
+        """Return a bridge from a YAML file or a mapping. Raises `ConfigError`, which names key and mistake."""
         from bridge.config import load, parse
 
         return cls.of(parse(dict(source)) if isinstance(source, Mapping) else load(source))
 
     @classmethod
     def of(cls, config: Config, *, http_client: HttpClient = "aiohttp") -> Bridge:
-        """A bridge from a checked configuration. Raises `ConfigError` for a target that cannot be imported.
+        """Return a bridge from a validated configuration. Raises `ConfigError` for a target that cannot be imported.
 
-        `http_client` reads the streams of backends where the configuration names no other.
+        `http_client` reads the streams of backends unless the configuration names another.
         """
         from bridge.engine import assembly as make
 
@@ -118,7 +118,7 @@ class Bridge:
     # ------------------------------------------------------------------ life
 
     async def start(self) -> None:
-        """Opens the connection pools. Repeating it is harmless."""
+        """Open the connection pools. Calling it again has no effect."""
         if self._open is not None:
             return
         async with AsyncExitStack() as stack:
@@ -199,7 +199,7 @@ class Bridge:
         )
 
     async def close(self) -> None:
-        """Closes connection pools and stores. Repeating it is harmless."""
+        """Close connection pools and stores. Calling it again has no effect."""
         stack, self._open = self._open, None
         if stack is not None:
             await stack.aclose()
@@ -354,7 +354,7 @@ class Bridge:
         return await answers.stored_responses(require(route.dialect, StoredAnswersDialect).stored_ids(wire))
 
     def task_index(self, route: Route, owner: str) -> TaskIndex | None:
-        """The list of this owner's tasks on a route; None where no store keeps it."""
+        """Return the list of this owner's tasks on a route; None without a store for it."""
         return TaskIndex(self._memory.history, owner, route.path) if self._memory is not None else None
 
     def push_targets(self, route: Route, owner: str, task_id: str) -> PushTargets | None:
@@ -458,7 +458,7 @@ class Bridge:
         raise ConfigError(f"no route at {path!r}; there are: {', '.join(r.path for r in self.routes)}")
 
     async def stream(self, request: Request, *, route: str | None = None) -> AsyncIterator[Event]:
-        """Our events, from `RunStarted` to the terminal one. Leaving the loop early cancels the backend's work."""
+        """Yield the events of a run, from `RunStarted` to the terminal one. Leaving the loop early cancels the run."""
         run = await self.run(self.route(route), _checked(request))
         try:
             while not run.ended:
@@ -468,7 +468,7 @@ class Bridge:
             await run.close()
 
     async def complete(self, request: Request, *, route: str | None = None) -> Answer:
-        """The finished answer. Raises the fitting `BridgeError` when the run failed."""
+        """Return the complete answer. Raises the `BridgeError` of its failure if the run failed."""
         run = await self.run(self.route(route), _checked(request))
         folder = Folder()
         try:

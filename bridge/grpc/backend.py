@@ -156,8 +156,8 @@ class GrpcBackend(ConfiguredBackend):
         held = next((each for each in found if each is not None), None)
         if held is not None and request.messages[-1].role == "user":
             raise Unsupported(
-                f"messages[{len(request.messages) - 1}]: expected the results of the tools alone, for which the agent "
-                "waits, got a user's message behind them.",
+                f"messages[{len(request.messages) - 1}]: expected only the tool results that the agent waits for, but "
+                "a user message follows them.",
                 param="messages",
             )
         return held

@@ -53,10 +53,10 @@ class Translator:
     ) -> None:
         """Dialects are named, or given as objects. Raises `ConfigError` for an unknown one.
 
-        `model` is sent to the backend where the client names none. `client_options` and `backend_options` are what
+        `model` is sent to the backend if the client names none. `client_options` and `backend_options` are what
         `options` of a route and of a backend are in a configuration; a wrong one is a `ConfigError` at first use.
         `stages` are added after those that every route gets. `run_id` and `created_at` (Unix seconds) make the
-        result repeatable; without them an id is made up and the time is now.
+        result reproducible; by default the id is random and the time is now.
         """
         self._back = resolve(source)
         self._front = resolve(target)
@@ -119,7 +119,7 @@ class Translator:
         run has already begun.
         """
         if self._sides is not None:
-            raise RuntimeError("one translator serves one run, and this one has begun: make a new one")
+            raise RuntimeError("a translator serves one run, and this one has already begun: create a new one")
         wire = wire_request(_lower(headers), _bytes(data), path)
         self._request = self._choose(wire, resolve(client) if client is not None else None)
         context = self._settled().back
@@ -155,7 +155,7 @@ class Translator:
         """
         sides = self._settled()
         if self._answered or self._translation is not None:
-            raise RuntimeError("one translator serves one run, and its answer has begun: make a new one")
+            raise RuntimeError("a translator serves one run, and its answer has begun: create a new one")
         if status >= 400:
             raise self.decode_error(status, data, headers)
         self._answered = True

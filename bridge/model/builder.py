@@ -45,7 +45,7 @@ class _Closed(list[Event]):
 
 
 class Builder:
-    """One per run. Feed facts, then `take()` the events they made.
+    """Builds the events of one run. Report what the protocol says, then `take()` the events.
 
     A decoder sets `cutting` when the input is over or has failed: parts that end from then on, while no finish reason
     is known, were cut off.
@@ -249,7 +249,7 @@ class Builder:
             self._end(part, signature, redacted, extras, status)
 
     def flow(self, message: Hashable, kind: PartKind, text: str, extras: Extras | None = None) -> None:
-        """A piece of text, reasoning or refusal on a wire without part borders."""
+        """Add a piece of text, reasoning or refusal, for protocols without boundaries of parts."""
         part = self._flows.get(message)
         if part is None or part.kind is not kind:
             part = self._flows[message] = self._new_part(message, kind)

@@ -66,7 +66,7 @@ class RunStarted:
 
 @dataclass(slots=True)
 class MessageStarted:
-    """`choice` counts the alternatives of `n` > 1 and is 0 otherwise."""
+    """`choice` is the number of the choice if the request had `n` > 1, else 0."""
 
     message_id: str
     role: str = "assistant"
@@ -132,7 +132,7 @@ class PartEnded:
 
 @dataclass(slots=True)
 class ContentAdded:
-    """A part that arrives whole: media or data."""
+    """A part that is not streamed: media or data."""
 
     message_id: str
     part: Part
@@ -141,7 +141,7 @@ class ContentAdded:
 
 @dataclass(slots=True)
 class ToolResulted:
-    """A tool ran on the backend's side."""
+    """The result of a tool that the backend ran."""
 
     call_id: str
     parts: list[Part]
@@ -153,7 +153,7 @@ class ToolResulted:
 
 @dataclass(slots=True)
 class MessageEnded:
-    """`reason` is why this message's choice ended, if the wire reports it per choice."""
+    """`reason` is why this message's choice ended, if the protocol reports it per choice."""
 
     message_id: str
     status: MessageStatus = MessageStatus.COMPLETED
@@ -231,7 +231,7 @@ class Custom:
 
 @dataclass(slots=True)
 class Raw:
-    """An event that no other dialect understands; kept for routes with the same dialect on both sides.
+    """An event that no other dialect understands, for routes with the same dialect on both sides.
 
     `repeated`: other events carry the same, or it holds nothing.
     """
@@ -250,7 +250,7 @@ class Raw:
 
 @dataclass(slots=True)
 class Heartbeat:
-    """Keeps the line warm."""
+    """A sign of life, which keeps an idle connection open."""
 
     extras: Extras | None = None
 

@@ -51,13 +51,13 @@ class Answer:
         return [p for m in self.messages if self.choice_of(m) == choice for p in m.parts]
 
     def choice_of(self, message: Message) -> int:
-        """Which of the alternatives a message belongs to."""
+        """Return the choice that a message belongs to."""
         ending = self.endings.get(message.id or "")
         return ending.choice if ending else 0
 
     @property
     def choices(self) -> list[int]:
-        """The choices there are, ascending."""
+        """The numbers of the choices, ascending."""
         return sorted({self.choice_of(m) for m in self.messages})
 
     def _joined(self, kind: type[Text] | type[Reasoning] | type[Refusal]) -> str:
@@ -70,7 +70,7 @@ class Answer:
 
     @property
     def reasoning(self) -> str:
-        """All thinking of the first choice."""
+        """All reasoning of the first choice."""
         return self._joined(Reasoning)
 
     @property
@@ -218,14 +218,14 @@ def _finished(part: _Part, ended: ev.PartEnded) -> Part:
 
 
 def fold(events: Iterable[Event]) -> Answer:
-    """The answer that a well-formed stream amounts to."""
+    """Return the complete answer of a well-formed stream."""
     folder = Folder()
     folder.feed(events)
     return folder.answer
 
 
 def unfold(answer: Answer) -> list[Event]:
-    """A well-formed stream that folds to this answer; each part is one delta."""
+    """Return a well-formed stream that folds to this answer; each part is one delta."""
     out: list[Event] = [
         ev.RunStarted(answer.run_id, answer.thread_id, answer.model, answer.created_at, answer.metadata, answer.extras)
     ]

@@ -43,16 +43,16 @@ class MediaKind(StrEnum):
 
 @dataclass(slots=True)
 class Url:
-    """A fetchable address. A `data:` URL is never this, but `Inline`."""
+    """A URL that can be fetched. A `data:` URL is `Inline` instead."""
 
     url: str
 
 
 @dataclass(slots=True)
 class Inline:
-    """The bytes themselves, base64-encoded as every JSON wire carries them (standard alphabet, no line breaks).
+    """The bytes themselves, in base64 as in JSON protocols (standard alphabet, no line breaks).
 
-    Kept encoded on purpose: a 5 MB picture between two JSON wires is copied, not decoded and encoded again. `bytes`
+    They stay encoded: a 5 MB image between two JSON protocols is copied, not decoded and encoded again. `bytes`
     decodes.
     """
 
@@ -68,7 +68,7 @@ class Inline:
 
 @dataclass(slots=True)
 class FileRef:
-    """An id under which the backend already has the file."""
+    """The id of a file that the backend already has."""
 
     file_id: str
 
@@ -87,7 +87,7 @@ class Text:
 
 @dataclass(slots=True)
 class Reasoning:
-    """Thinking. `signature` is opaque and must go back unchanged; `redacted` is thinking sent encrypted only."""
+    """Reasoning. `signature` is opaque and must be returned unchanged; `redacted` is encrypted reasoning."""
 
     text: str
     signature: str | None = None

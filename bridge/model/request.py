@@ -26,7 +26,7 @@ class HistoryMode(StrEnum):
 
 
 class ToolMode(StrEnum):
-    """May the model call tools, must it, or must it not?"""
+    """The tool choice: the model may, must or must not call tools."""
 
     AUTO = "auto"
     NONE = "none"
@@ -67,7 +67,7 @@ class Tool:
 
 @dataclass(slots=True)
 class ToolChoice:
-    """`names` restricts the choice to these tools; `REQUIRED` with one name is "call exactly this one"."""
+    """`names` restricts the choice to these tools; `REQUIRED` with one name requires a call of this tool."""
 
     mode: ToolMode
     names: list[str] = field(default_factory=list)

@@ -50,7 +50,7 @@ from bridge.translation import Stage
 
 @dataclass(slots=True)
 class StageContext:
-    """What a stage is made for. `front` and `back`: the two dialects' capabilities; `options`: the route's."""
+    """The run of a stage. `front` and `back`: the capabilities of the two dialects; `options`: those of the route."""
 
     request: Request
     front: Capabilities

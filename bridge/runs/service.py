@@ -447,7 +447,7 @@ class Runs:
     def _working(self, what: str) -> None:
         if what in self._troubles:
             self._troubles.discard(what)
-            log.info("no longer: %s", what)
+            log.info("resolved: %s", what)
 
     async def _renew(self) -> None:
         workers = dict(self._workers)

@@ -104,7 +104,7 @@ UNKNOWN_PATH = "unknown_url"
 
 
 def make_app(bridge: Bridge) -> web.Application:
-    """An application that serves all routes of `bridge`; it opens and closes the bridge with itself."""
+    """Return an application that serves all routes of `bridge`. It opens and closes the bridge itself."""
     server = bridge.config.server
     state = State(bridge)
     app = web.Application(client_max_size=server.max_body, middlewares=[_shaping_errors(state)])

@@ -185,7 +185,7 @@ class Served:
 
 @asynccontextmanager
 async def running(bridge: Bridge, *, hurry: asyncio.Event | None = None) -> AsyncIterator[int]:
-    """The server of `bridge`, open inside the block; gives its port. Leaving it drains, but for `hurry`.
+    """Serve `bridge` inside the block, which gets the port. Leaving the block drains, unless `hurry` is set.
 
     Raises `OSError` when the port cannot be opened.
     """

@@ -36,7 +36,7 @@ class Schema:
         """Return the statements that migrate from `version` (0 = no tables) to the newest one."""
         if version > self.newest:
             raise ConfigError(
-                f"the {self.name} store was made by a newer version of dialect-bridge (its schema is {version}, "
+                f"the {self.name} store was created by a newer version of dialect-bridge (its schema is {version}, "
                 f"this version knows {self.newest})"
             )
         return [statement.format(serial=serial) for step in self.migrations[version:] for statement in step]

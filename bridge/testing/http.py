@@ -69,13 +69,13 @@ class Exchange:
         await self.raw(b"0\r\n\r\n")
 
     async def answer(self, status: int, body: bytes, content_type: str = "application/json", **headers: str) -> None:
-        """A whole answer."""
+        """Send a whole answer."""
         lines = [f"HTTP/1.1 {status} X", f"content-type: {content_type}", f"content-length: {len(body)}"]
         lines += [f"{k.replace('_', '-')}: {v}" for k, v in headers.items()]
         await self.raw(("\r\n".join(lines) + "\r\n\r\n").encode() + body)
 
     async def stream(self, *pieces: bytes) -> None:
-        """A whole event stream."""
+        """Send a whole event stream."""
         await self.head()
         for piece in pieces:
             await self.send(piece)
@@ -151,7 +151,7 @@ class FakeBackend:
         self.turns(failure)
 
     def breaks_off(self, *items: Item) -> None:
-        """Answers every request with this, and resets the connection before the end."""
+        """Answer every request with these items, and reset the connection before the end."""
         self.turns(items)
 
         async def script(exchange: Exchange) -> None:

@@ -82,7 +82,7 @@ class ScriptedBackend(Script):
 
         `path` is the request's, with the query, for dialects that use it.
 
-        Without `ended` it stops after its last item, as if the backend had fallen over there.
+        Without `ended` it stops after its last item, as if the backend had crashed there.
         """
         options, default = self.dialect.front_options(), "scripted"
         context = Context(f"run{len(self.requests) + 1}", None, 1_700_000_000.0, options, default)

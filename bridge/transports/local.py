@@ -122,7 +122,9 @@ class LocalCall:
             items.close()
         if not isinstance(items, AsyncIterator):
             kind = type(items).__name__
-            raise BackendError(f"The agent must be an async generator (async def with yield), but it gave a {kind}.")
+            raise BackendError(
+                f"The agent must be an async generator (async def with yield), but it returned a {kind}."
+            )
         self._items = items
 
     async def read(self) -> list[Event]:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-_BOOSTS = {"reference/": 0.3, "zh/": 0.5, "fidelity.": 0.5, "profile.": 0.5, "performance": 0.5}
+_BOOSTS = {
+    "reference/": 0.1,
+    "promises.": 0.3,
+    **dict.fromkeys(("zh/", "errors.", "fidelity.", "profile.", "performance-budgets."), 0.5),
+}
 """The weight of pages by the beginning of their path; 1 is that of all others."""
 
 

@@ -112,7 +112,7 @@ def test_other_gateways_stand_beside_the_bridge_for_the_pairs_that_they_have() -
         row("llm-rosetta", [30.0]),
         row("llm-rosetta", [40.0], "anthropic-messages"),
     )
-    section = report.page(found).partition("## Compared with other gateways")[2].partition("## How")[0]
+    section = report.page(found).partition("## Compared with LiteLLM and other gateways")[2].partition("## How")[0]
     assert [line for line in section.splitlines() if line.startswith("| ")] == [
         "| scenario | pair | dialect-bridge | nemo-switchyard | llm-rosetta |",
         "| stream-paced-c32 | openai-chat -> openai-chat | 1.2 | 1.1 | 3 |",
@@ -124,7 +124,7 @@ def test_other_gateways_stand_beside_the_bridge_for_the_pairs_that_they_have() -
 
 
 def test_without_other_gateways_there_is_no_section_for_them() -> None:
-    assert "Compared with other gateways" not in report.page(measured(row(SUBJECT, [12.0]), row(RAW, [10.0])))
+    assert "and other gateways" not in report.page(measured(row(SUBJECT, [12.0]), row(RAW, [10.0])))
 
 
 def test_a_short_trial_says_so_and_a_judged_run_does_not() -> None:

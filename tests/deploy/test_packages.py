@@ -25,6 +25,7 @@ from tests.docs.helpers import ROOT, environment
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 """What is installed comes over a network."""
 
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 CHAT = {"dialect": "openai-chat", "path": "/v1", "backend": "it"}
 NEEDS: dict[str, dict[str, Any]] = {
     "aip": {"routes": [{"dialect": "aip", "listen": "127.0.0.1:50051", "agent_id": "it", "backend": "it"}]},
@@ -82,13 +83,22 @@ def wheel(built: Path) -> Path:
 def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The `bin` of an environment with the wheel and what it depends on, at the versions that CI tests with."""
     folder = tmp_path_factory.mktemp("bare")
-    assert run(sys.executable, "-m", "venv", str(folder), cwd=folder).returncode == 0
-    pip = str(folder / "bin" / "pip")
-    done = run(
-        pip, "install", "--disable-pip-version-check", "-c", str(ROOT / "constraints.txt"), str(wheel), cwd=folder
-    )
-    assert done.returncode == 0, done.stderr.decode()
+    folder = new_environment(folder)
+    install(str(folder / "python"), str(wheel))
+    return folder
+
+
+def new_environment(folder: Path) -> Path:
+    """The `bin` of an empty environment, which has no pip: that of the tests installs into it."""
+    assert run(sys.executable, "-m", "venv", "--without-pip", str(folder), cwd=folder).returncode == 0
     return folder / "bin"
+
+
+def install(python: str, *wanted: str) -> None:
+    """Installs what is wanted; modules are compiled when they are imported."""
+    told = ("--no-compile", "-c", str(ROOT / "constraints.txt"))
+    done = run(*PIP, "--python", python, "install", *told, *wanted, cwd=Path(python).parent)
+    assert done.returncode == 0, done.stderr.decode()
 
 
 def metadata(wheel: Path) -> Any:
@@ -153,17 +163,11 @@ def test_who_needs_an_extra_is_told_its_name(extra: str, bare: Path, tmp_path: P
 @pytest.mark.parametrize("extra", [*NEEDS, "uvloop"])
 def test_each_extra_is_enough_alone(extra: str, bare: Path, wheel: Path, tmp_path: Path) -> None:
     """In an environment that sees the bare one and has what this extra adds."""
-    assert run(sys.executable, "-m", "venv", "--without-pip", "env", cwd=tmp_path).returncode == 0
-    python = str(tmp_path / "env" / "bin" / "python")
-    places = [next((folder / "lib").glob("python3*")) / "site-packages" for folder in (tmp_path / "env", bare.parent)]
+    python = str(new_environment(tmp_path) / "python")
+    places = [next((folder / "lib").glob("python3*")) / "site-packages" for folder in (tmp_path, bare.parent)]
     (places[0] / "bare.pth").write_text(f"{places[1]}\n", encoding="utf-8")
-    pip = (str(bare / "pip"), "--disable-pip-version-check", "--python", python)
-    told = ("-c", str(ROOT / "constraints.txt"), "--find-links", str(wheel.parent))
-    done = run(
-        *pip, "install", "--no-compile", *told, f"dialect-bridge[{extra}]=={metadata(wheel)['Version']}", cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    assert run(*pip, "check", cwd=tmp_path).returncode == 0
+    install(python, "--find-links", str(wheel.parent), f"dialect-bridge[{extra}]=={metadata(wheel)['Version']}")
+    assert run(*PIP, "--python", python, "check", cwd=tmp_path).returncode == 0
     config = {"backends": {"it": {"dialect": "demo"}}, "routes": [CHAT], **NEEDS.get(extra, {})}
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     checked = run(python, "-m", "bridge.cli", "check", cwd=tmp_path)

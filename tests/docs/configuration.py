@@ -1,7 +1,6 @@
-"""docs/configuration.md, every key of the configuration: `make pages` writes it anew from the JSON Schema.
+"""docs/configuration.md, every key of the configuration: `make pages` writes it from the JSON Schema.
 
-Tables of a dialect's options come from the same schema; they stand in the README of an adapter that has no table of
-its own.
+The tables of a dialect's options come from the same schema.
 """
 
 from __future__ import annotations
@@ -29,18 +28,19 @@ PAGE = ROOT / "docs" / "configuration.md"
 HEAD = """\
 # Configuration
 
-One YAML file, validated before anything is served: an unknown key or a wrong value is an error that names file, line,
-key and what was expected. `make pages` generates this page from the schema. `dialect-bridge schema` prints it as a JSON
-Schema for editors, and `dialect-bridge check FILE` validates a file.
+The configuration is one YAML file. The bridge validates it before it serves anything: for an unknown key or a wrong
+value, the error names file, line and key, and what is expected there. `dialect-bridge check FILE` validates a file,
+`dialect-bridge schema` prints a JSON Schema for editors, and `make pages` generates this page from that schema.
 
-- `${NAME}`, `${NAME:-default}` and `${file:/path}` are replaced in any string.
+- Environment variables: `${NAME}` and `${NAME:-default}` are replaced in any string, and `${file:/path}` by the content
+  of a file.
 - *duration*: a number of seconds, or `500ms`, `5s`, `10m`, `24h`, `90d`. *size*: a number of bytes, or `64KiB`,
   `10MiB`.
 - Where `off` is a value, `false` is accepted too, since YAML reads a bare `off` as false.
-- *required*: there is no default. An empty value (`auth:`) equals an absent key.
+- *required*: the key has no default. An empty value (`auth:`) is the same as an absent key.
 - Paths in `stores`: `sqlite:///x` and `file:x` are relative to the working directory, `sqlite:////x` and
   `file:///x` absolute.
-- The keys below `options` belong to each dialect: see the [dialects](dialects/index.md).
+- The keys below `options` depend on the dialect: see the page of each [dialect](dialects/index.md).
 """
 
 _SECTIONS = {
@@ -163,7 +163,7 @@ def _default(entry: dict[str, Any], kind: str) -> str:
     value = entry.get("default")
     if value in (None, [], {}, ""):
         return ""
-    for size, unit in _UNITS.get(kind.partition(",")[0], ()):
+    for size, unit in _UNITS.get(kind.replace(",", " ").split()[0], ()):
         if value and value % size == 0:
             return f"`{value / size:g}{unit}`"
     if kind.startswith("duration"):

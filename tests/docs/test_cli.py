@@ -48,7 +48,10 @@ routes:
 def test_help_shows_an_example(command: str) -> None:
     code, out, err = bridge(command, "--help")
     assert (code, err) == (0, "")
-    assert f"example: dialect-bridge {command} " in " ".join(out.split())
+    subparsers = next(a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
+    example = subparsers.choices[command].epilog or ""
+    assert example.startswith(f"example: dialect-bridge {command} ")
+    assert example in out.splitlines(), "on one line, to be copied"
 
 
 def _example(command: str) -> list[str]:

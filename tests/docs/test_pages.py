@@ -28,6 +28,13 @@ def test_make_pages_writes_them() -> None:
     assert run("make", "-n", "pages").stdout.decode().endswith("python -m tests.docs.pages\n")
 
 
+def test_sizes_and_times_have_units() -> None:
+    """A default such as 67108864 says nothing to people."""
+    for line in configuration.PAGE.read_text(encoding="utf-8").splitlines():
+        if re.match(r"\| `[^`]+` \| (size|duration)", line):
+            assert not re.fullmatch(r"`\d+`", line.split(" | ")[2]), line
+
+
 def _codes(text: str) -> list[str]:
     return re.findall(r"^\| \[?`(\w+)`[^|]* \|", text, re.MULTILINE)
 

@@ -12,6 +12,8 @@ from tests.faults.measure import Outcome, back_of, outcome
 from tests.faults.table import AGENTS, BACKENDS, Table
 from tests.faults.wire import SPEAKING
 
+pytestmark = pytest.mark.sampled(5)
+
 ROWS = {table.mark: table.rows() for table in (BACKENDS, AGENTS)}
 
 

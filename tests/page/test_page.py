@@ -164,6 +164,8 @@ async def test_three_columns_fill_while_the_run_goes_on(tab: Tab) -> None:
     assert "POST /v1/chat/completions" in front
     assert "chat.completion.chunk" in front
     assert "ReasoningDelta" in events
+    shown = await tab.page.locator(".column").nth(1).locator("summary span").all_text_contents()
+    assert [facts for facts in shown if "thread_id=" in facts] == [], "ids are left to the opened line"
     assert "POST /process" in back
     assert '"object": "content"' in back
     times = await tab.page.locator(".column time").all_inner_texts()
@@ -264,7 +266,7 @@ async def test_losses_are_named(tab: Tab) -> None:
     await tab.choose("/ag-kit")
     await tab.ask("steps")
     lost = await tab.page.locator("#lost").inner_text()
-    assert "step the protocol has no event for it" in lost, "the reason on the card, where the codec gives no detail"
+    assert "step: the protocol has no event for it" in lost, "the reason on the card, where the codec gives no detail"
     await tab.choose("/ag-ui")
     await tab.ask("limited", "failed")
     assert await tab.page.locator("#lost").inner_text() != "Nothing was lost.", "of an answer that failed"
@@ -396,7 +398,7 @@ async def test_chinese(browser: Browser, base: str, query: str, locale: str) -> 
     assert await page.get_by_role("textbox", name="消息").count() == 1
     lost = await page.locator("#lost").inner_text()
     assert lost.startswith("转换中丢失")
-    assert "tool_result 工具结果 后端执行的工具不显示为工具调用" in lost
+    assert "tool_result（工具结果）：后端执行的工具不显示为工具调用" in lost
     assert await page.locator("#status").inner_text() == "已完成"
     english = await page.evaluate("() => import('./_page/words.js').then((words) => words.missing())")
     assert english == []
@@ -487,12 +489,14 @@ ROWS = """() => import("./_page/words.js").then(({ t }) => {
 """The height of the row below the message, and what does not fit into it, in every state of a run."""
 
 
-@pytest.mark.parametrize("lang", ["en", "zh"])
-async def test_nothing_overlaps_at_any_width(browser: Browser, base: str, lang: str) -> None:
+@pytest.mark.parametrize(
+    ("lang", "path"), [("en", "/openai-chat"), ("zh", "/openai-chat"), ("en", "/ag-kit")], ids=["en", "zh", "versions"]
+)
+async def test_nothing_overlaps_at_any_width(browser: Browser, base: str, lang: str, path: str) -> None:
     context = await browser.new_context()
     tab = Tab(await context.new_page(), base)
     await tab.open(f"?lang={lang}")
-    await tab.choose("/openai-chat")
+    await tab.choose(path)
     await (await tab.ask("limited", "failed")).locator(".steps").wait_for()
     await tab.say("slow")
     await tab.page.locator(".answer .text").wait_for()
@@ -511,6 +515,35 @@ async def test_nothing_overlaps_at_any_width(browser: Browser, base: str, lang: 
     await context.close()
 
 
+async def test_an_error_is_in_sight_above_its_long_steps(browser: Browser, base: str) -> None:
+    context = await browser.new_context(viewport={"width": 320, "height": 600}, has_touch=True)
+    tab = Tab(await context.new_page(), base)
+    await tab.open()
+    await tab.choose("/down")
+    answer = await tab.ask("hi", "failed")
+    await answer.locator(".steps").wait_for()
+    await tab.drawn()
+    log, error, end = [
+        await tab.page.locator(f"#log{inner}").bounding_box() for inner in ("", " .error", " .answer > .show")
+    ]
+    assert log is not None
+    assert error is not None
+    assert end is not None
+    assert end["y"] > log["y"] + log["height"], "the steps are longer than the log"
+    assert log["y"] - 1 <= error["y"] < log["y"] + log["height"] / 2
+    await context.close()
+
+
+async def test_time_without_a_token_is_drawn_as_waiting(tab: Tab) -> None:
+    draw = """() => import("./_page/picture.js").then(({ draw }) => {
+      const root = document.body.appendChild(document.createElement("div"));
+      draw(root, { marks: [], open: true, now: 700 });
+      root.remove();
+      return root.querySelector(".wait").getAttribute("width");
+    })"""
+    assert float(await tab.page.evaluate(draw)) > 100
+
+
 async def test_on_a_phone_the_button_goes_to_the_run(browser: Browser, base: str) -> None:
     context = await browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
     tab = Tab(await context.new_page(), base)
@@ -526,12 +559,12 @@ async def test_on_a_phone_the_button_goes_to_the_run(browser: Browser, base: str
 AXE = ROOT / "tests" / "interop" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_nothing(browser: Browser, base: str, scheme: str) -> None:
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("light", 320)])
+async def test_axe_finds_nothing(browser: Browser, base: str, scheme: str, width: int) -> None:
     """WCAG 2.2 AA, by axe-core."""
     if not AXE.exists() and not os.environ.get("CI"):
         pytest.skip("NPM IS NOT INSTALLED: the page was not tried with axe-core")
-    context = await browser.new_context(color_scheme=scheme, viewport={"width": 1440, "height": 900})  # type: ignore[arg-type]
+    context = await browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})  # type: ignore[arg-type]
     tab = Tab(await context.new_page(), base)
     await tab.open()
     await tab.choose("/v1")
@@ -539,6 +572,7 @@ async def test_axe_finds_nothing(browser: Browser, base: str, scheme: str) -> No
     await tab.page.locator(".column summary").nth(2).click()
     await tab.choose("/down")
     await tab.ask("hi", "failed")
+    await tab.page.locator(".column summary").first.click()
     await tab.page.evaluate(AXE.read_text(encoding="utf-8"))
     tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
     found = await tab.page.evaluate("(tags) => axe.run({runOnly: tags}).then((said) => said.violations)", tags)

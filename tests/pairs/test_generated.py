@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bridge.codec import registry
 from bridge.testing import PairConformance
+
+pytestmark = pytest.mark.sampled(5)
 
 
 class TestPairs(PairConformance):

@@ -119,7 +119,7 @@ async def test_a_newer_schema_is_refused(engine: Engine) -> None:
     first = engine.history()
     await first.open()
     await engine.execute("UPDATE schema_version SET version = 99")
-    with pytest.raises(ConfigError, match="made by a newer version of dialect-bridge"):
+    with pytest.raises(ConfigError, match="created by a newer version of dialect-bridge"):
         await engine.history().open()
 
 

@@ -339,7 +339,7 @@ def test_any_buffer_is_read_and_a_string_is_not() -> None:
 def test_one_translator_serves_one_run() -> None:
     translator = Translator("openai-chat", "agentscope")
     translator.request(SCOPE_REQUEST[:-1] + b',"model":"m"}', client="agentscope")
-    with pytest.raises(RuntimeError, match="make a new one"):
+    with pytest.raises(RuntimeError, match="create a new one"):
         translator.request(SCOPE_REQUEST)
     translator.feed(CHAT)
     with pytest.raises(RuntimeError, match="its answer has begun"):

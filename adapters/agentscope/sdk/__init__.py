@@ -86,7 +86,7 @@ class ResponseBuilder:
         return self._end("completed", usage=usage, completed_at=self.form.time(time.time()))
 
     def failed(self, code: str, message: str) -> Snapshot:
-        """End the response with an error. Open messages are part of the output as far as they came, as `incomplete`."""
+        """End the response with an error. Open messages are part of the output, as `incomplete`."""
         return self._end("failed", error={"code": str(code), "message": str(message)})
 
     def canceled(self) -> Snapshot:
@@ -104,7 +104,7 @@ class ResponseBuilder:
         return Snapshot.of(event, self.form)
 
     def number(self, event: Snapshot) -> Snapshot:
-        """The event with the next number of this response, from 0. Numbered is what is sent, in that order."""
+        """Return the event with the next sequence number, from 0. Number the events that you send, in that order."""
         numbered = Snapshot.of({**event, "sequence_number": self._number}, self.form)
         self._number += 1
         return numbered
@@ -112,13 +112,13 @@ class ResponseBuilder:
     # ------------------------------------------------------------------ messages
 
     def create_message_builder(self, role: str = "assistant", message_type: str = "message") -> MessageBuilder:
-        """A message, part of the output from now on."""
+        """Return a builder of a new message, which is part of the output."""
         message = MessageBuilder(self, role, message_type)
         self._messages[message.id] = message
         return message
 
     def add_message(self, message: MessageBuilder | Fields) -> None:
-        """Puts a message into the output, in place of the one with its id if there is one.
+        """Add a message to the output, or replace the one with its id.
 
         `message`: a builder, a mapping, or an object with `model_dump()`, such as a message of the runtime.
         """
@@ -126,7 +126,7 @@ class ResponseBuilder:
         self._messages[_id_of(whole)] = whole
 
     def update_message(self, message: MessageBuilder | Fields) -> None:
-        """As `add_message`, but only in place of one that is there."""
+        """Like `add_message`, but only for an id that the output contains."""
         whole = message if isinstance(message, MessageBuilder) else fields_of(message, "message")
         if _id_of(whole) in self._messages:
             self._messages[_id_of(whole)] = whole
@@ -136,7 +136,7 @@ class ResponseBuilder:
     def generate_streaming_response(
         self, text_tokens: Iterable[str], role: str = "assistant", *, numbered: bool = False
     ) -> Iterator[Snapshot]:
-        """Yield all events of an answer with one text in these pieces. Starts over, like `reset()`."""
+        """Yield all events of an answer that consists of these pieces of text. Starts over, like `reset()`."""
         events = self._stream(text_tokens, role)
         return map(self.number, events) if numbered else events
 

@@ -56,7 +56,7 @@ class MessageType(_Names):
 
 
 class ContentType(_Names):
-    """What a content holds."""
+    """The type of a content."""
 
     TEXT = "text"
     DATA = "data"
@@ -68,7 +68,7 @@ class ContentType(_Names):
 
 
 class RunStatus(_Names):
-    """How far a response, a message or a content is."""
+    """The status of a response, a message or a content."""
 
     Created = "created"
     InProgress = "in_progress"
@@ -162,7 +162,7 @@ class Error(BaseModel):
 
 
 class Event(BaseModel):
-    """What a response, a message and a content have in common. The methods set the status and return the event."""
+    """Base class of responses, messages and contents. The methods set the status and return the event."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -196,7 +196,7 @@ class Event(BaseModel):
 
 
 class Content(Event):
-    """A content of a message, at `index`. `delta`: it is a piece of it."""
+    """A content of a message, at `index`. `delta`: it is only a piece."""
 
     object: str = "content"
     type: str
@@ -291,8 +291,8 @@ class Message(Event):
         return [c.data for c in self.content or () if isinstance(c, AudioContent) and c.data is not None]
 
     def add_delta_content(self, new_content: _AnyContent) -> Content | None:
-        """Add a piece and return it with its place: a new content if it has no `index`, else, if it is a delta, a part
-        of the content there. Return None for a content that has an index and is no delta.
+        """Add a piece and return it with its position: a new content if it has no `index`, else, if it is a delta, a
+        part of the content there. Return None for a content that has an index and is no delta.
         """
         contents = self.content = self.content or []
         if new_content.index is None:
@@ -319,7 +319,7 @@ class Message(Event):
         return content.completed()
 
     def add_content(self, new_content: _AnyContent) -> Content | None:
-        """Add a whole content and return it with its place; None if it has an `index` already."""
+        """Add a whole content and return it with its position; None if it has an `index` already."""
         if new_content.index is not None:
             return None
         contents = self.content = self.content or []
@@ -338,7 +338,7 @@ class Message(Event):
 
 
 class BaseRequest(BaseModel):
-    """What every request has."""
+    """The fields of every request."""
 
     input: list[Message]
     stream: bool = True
@@ -366,7 +366,7 @@ class AgentRequest(BaseRequest):
 
 
 class BaseResponse(Event):
-    """What every response has. Times are seconds since 1970."""
+    """The fields of every response. Times are in Unix seconds."""
 
     object: str = "response"
     status: str | None = RunStatus.Created

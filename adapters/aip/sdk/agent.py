@@ -125,14 +125,14 @@ class Agent(RegisteringNode):
         return self
 
     async def stop(self) -> None:
-        """Also end every session that this agent opened; agents there have a second to say goodbye."""
+        """Also end every session that this agent opened; the other agents have a second to end it, too."""
         await asyncio.gather(*(self._close(session, 1.0) for session in list(self._clients)))
         await super().stop()
 
     # ------------------------------------------------------------------ the gateway
 
     async def register_to_gateway(self, gateway_address: str) -> Self:
-        """Raises `grpc.aio.AioRpcError`, ALREADY_EXISTS where the id or the address is taken."""
+        """Raises `grpc.aio.AioRpcError`: ALREADY_EXISTS if the id or the address is in use."""
         self.agent_info = self._create_agent_info()
         answer = await self._register(gateway_address, self.agent_info)
         self._nodes = KnownNodes(infos_of(RegisterAgentResponse.from_bytes(answer).peers))
@@ -186,9 +186,9 @@ class Agent(RegisteringNode):
     async def create_agent_client(
         self, receiver_id: str, stub: type = GatewayServiceStub, stream_calling: str = "RouteAgentCalling"
     ) -> str:
-        """Opens a session and gives its id: through the gateway, or with `AgentServiceStub` and "CallAgent" directly.
+        """Open a session and return its id: through the gateway, or with `AgentServiceStub` and "CallAgent" directly.
 
-        Raises `ValueError` when the address of an agent to call directly is not known (see `update_peers`).
+        Raises `ValueError` if the address of an agent to call directly is not known (see `update_peers`).
         """
         service = stub.__name__.removesuffix("Stub")
         address = self._gateway if service.startswith("Gateway") else self._address_of(receiver_id)
@@ -220,7 +220,7 @@ class Agent(RegisteringNode):
         session_status: int | None = None,
         task_info: TaskInfo | None = None,
     ) -> None:
-        """Send an inquiry. Without a status the first inquiry of a session starts it, and further ones hold it."""
+        """Send an inquiry. Without a status, the first inquiry starts the session; further ones keep it open."""
         client = self._client(session_id)
         if session_status is None:
             session_status = SessionStatus.HOLD_QUEST if client.started else SessionStatus.START_QUEST
@@ -229,11 +229,11 @@ class Agent(RegisteringNode):
         )
 
     async def receive_feedback(self, session_id: str, receiver_id: str) -> AgentMessage:
-        """The next answer. Raises `EOFError` when the session is over, `grpc.aio.AioRpcError` when it failed."""
+        """Return the next answer. Raises `EOFError` if the session has ended, `grpc.aio.AioRpcError` if it failed."""
         return await self._client(session_id).receive()
 
     async def close_agent_client(self, session_id: str, receiver_id: str) -> bool:
-        """Ends a session that this agent opened; False when it did not."""
+        """End a session. Return False if this agent did not open it."""
         return await self._close(session_id, _CANCEL_GRACE)
 
     async def _close(self, session_id: str, grace: float) -> bool:
@@ -260,9 +260,9 @@ class Agent(RegisteringNode):
         session_status: int | None = None,
         task_info: TaskInfo | None = None,
     ) -> bool:
-        """Answers; False when the caller is not there any more.
+        """Send an answer. Return False if the caller disconnected.
 
-        Without a status an answer to STOP_QUEST ends the session, and any other one holds it.
+        Without a status, an answer to STOP_QUEST ends the session; any other one keeps it open.
         """
         conversation = self._inquiries.conversations.get(session_id)
         if conversation is None:
@@ -318,10 +318,10 @@ class Agent(RegisteringNode):
         tool_name: str | None = None,
         arguments: Mapping[str, Any] | None = None,
     ) -> ToolResponse:
-        """Return the tool's answer, through the gateway, which may be an error.
+        """Call a tool through the gateway and return its answer, which may be an error.
 
-        Raises `grpc.aio.AioRpcError` if there is no such tool, `ValueError` for a name that its box does not have: such
-        a call would make common gateways remove the whole box.
+        Raises `grpc.aio.AioRpcError` if there is no such tool, `ValueError` for a name that its toolbox does not have:
+        such a call would make common gateways remove the whole toolbox.
         """
         info = self._nodes.get(tool_id)
         request = self.create_tool_request(tool_id, session_id, tool_name, arguments)

@@ -31,7 +31,9 @@ class FunctionCall:
             if parameter.kind is parameter.VAR_KEYWORD or parameter.kind is parameter.VAR_POSITIONAL:
                 continue
             if parameter.kind is parameter.POSITIONAL_ONLY:
-                raise TypeError(f"{_name(function)}: the parameter {name} can only be given by its position")
+                raise TypeError(
+                    f"{_name(function)}: the parameter {name} is positional-only, but tools get named arguments"
+                )
             hint = hints.get(name, Any)
             self._adapters[name] = TypeAdapter(hint)
             self.arguments[name] = _told(hint, doc.get(name, ""), parameter.default)

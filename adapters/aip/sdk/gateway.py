@@ -19,7 +19,7 @@ from bridge.server.identity import Identity
 class Gateway(Node):
     """A gateway at `address`, "host:port". `gateway_id` is generated if there is none.
 
-    `keys`: who may register, query and be relayed, name -> key, as the bridge's `server.auth.keys`; None = anyone.
+    `keys`: name -> key of callers that may register, query and be relayed, as `server.auth.keys`; None = anyone.
     Nodes and callers send theirs by `key=`, or in the metadata of their calls. Keys are not forwarded to nodes.
     `allow_addresses`: what nodes may register besides addresses of the host that they call from: networks
     (`10.0.0.0/8`), hosts (`*.internal`), gRPC targets (`unix:/run/agents/*`).
@@ -55,7 +55,7 @@ class Gateway(Node):
         return {name: info for name, info in self.get_registered_nodes().items() if isinstance(info, AgentInfo)}
 
     def get_registered_tools(self) -> dict[str, ToolInfo | ToolBoxInfo]:
-        """Tools; a box of them (a node of the later generation) counts as one."""
+        """Return the tools; a toolbox (a node of the later generation) counts as one."""
         return {name: info for name, info in self.get_registered_nodes().items() if not isinstance(info, AgentInfo)}
 
 

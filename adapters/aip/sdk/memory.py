@@ -43,7 +43,7 @@ class ContextMemory:
         self._conversations = SQLiteConversations(folder / "memory.db", agent_id, "tasks")
 
     def create(self, task_id: str) -> bool:
-        """False when the task exists, or cannot be made."""
+        """Return False if the task exists or cannot be created."""
         return _done(lambda: self._conversations.create(task_id))
 
     def write(self, task_id: str, message: Kept) -> bool:
@@ -52,7 +52,7 @@ class ContextMemory:
         return _done(lambda: self._conversations.append(task_id, [stored]))
 
     def clear(self, task_id: str) -> bool:
-        """Empties the task, which stays known; False when it is unknown."""
+        """Delete the entries of a task, but not the task. Return False if it is unknown."""
         return _done(lambda: self._conversations.clear(task_id))
 
     def read(self, task_id: str) -> list[Kept]:
@@ -63,7 +63,7 @@ class ContextMemory:
         return [_kept(message) for message in conversation.messages] if conversation is not None else []
 
     def tasks(self) -> list[str]:
-        """The tasks there are, oldest first. Raises `BridgeError` where they cannot be read."""
+        """Return the tasks, oldest first. Raises `BridgeError` if they cannot be read."""
         return self._conversations.threads()
 
 

@@ -37,7 +37,7 @@ _ROOM = 4096
 
 
 class Tool(RegisteringNode):
-    """A tool at `address`, "host:port". `arguments`: parameter -> what it is.
+    """A tool at `address`, "host:port". `arguments`: parameter -> its description.
 
     Its registration is `tool_info`, whose fields are also attributes.
     """
@@ -87,7 +87,7 @@ class Tool(RegisteringNode):
         arguments: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> Self:
-        """A tool that calls `function`. Name, description and arguments are the function's where they are not given.
+        """A tool that calls `function`. Name, description and arguments are by default the function's.
 
         Raises `TypeError` for a function whose arguments have no names.
         """
@@ -165,7 +165,7 @@ class Tool(RegisteringNode):
         return self
 
     async def register_to_gateway(self, gateway_address: str) -> Self:
-        """Raises `grpc.aio.AioRpcError`, ALREADY_EXISTS where the id or the address is taken."""
+        """Raises `grpc.aio.AioRpcError`: ALREADY_EXISTS if the id or the address is in use."""
         await self._register(gateway_address, self.tool_info)
         return self
 
@@ -196,7 +196,7 @@ class Tool(RegisteringNode):
         return self
 
     async def answer(self, body: bytes) -> Respond | Refuse:
-        """The answer to one call, as it came."""
+        """The unchanged answer to one call."""
         try:
             request = ToolRequest.from_bytes(body)
         except ValueError as error:

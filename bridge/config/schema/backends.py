@@ -43,7 +43,7 @@ class Retry(Section):
     attempts: Positive = Field(default=1, description="maximum number of attempts; none after content was passed on")
     backoff: Duration = Field(default=0.5, description="delay before the second attempt; doubled for each further one")
     max_backoff: Duration = Field(
-        default=8.0, description="maximum delay between attempts, also for a delay that the backend asks for"
+        default=8.0, description="maximum delay between attempts, including delays that the backend requests"
     )
     budget: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.2, description="share of requests that may be retried in the long run; 1 = all"
@@ -52,7 +52,7 @@ class Retry(Section):
 
 class Breaker(Section):
     failures: Positive = Field(default=5, description="consecutive failures after which the breaker opens")
-    open_for: Duration = Field(default=30.0, description="how long it stays open")
+    open_for: Duration = Field(default=30.0, description="time for which it stays open")
 
 
 class Backend(Section):

@@ -82,8 +82,8 @@ class Limits(Concurrency):
     )
     bodies: OrOff[Size] = Field(
         default=256 * 2**20,
-        description="total bytes of request bodies that are read at once, and of WebSocket messages that wait, "
-        "in each worker, without the first 64 KiB of each; further ones are refused",
+        description="total size of request bodies being read and of waiting WebSocket messages, in each worker; "
+        "the first 64 KiB of each do not count; further ones are refused",
     )
     sockets: Positive = Field(
         default=100, description="open WebSocket connections, in each worker; further ones are refused"
@@ -223,7 +223,7 @@ class Auth(Section):
 
     keys: tuple[ApiKey, ...] | None = Field(default=None, description="API keys of clients")
     keys_file: OptionalText = Field(
-        default=None, description="YAML file with more keys, by key_sha256 alone; read again when it changes"
+        default=None, description="YAML file with further keys, as key_sha256 only; reloaded when it changes"
     )
     jwt: OrOff[Jwt] = Field(default=None, description="signed tokens")
     trusted_header: HeaderName | None = Field(default=None, description="header with the user's name, set by a proxy")
@@ -316,7 +316,7 @@ class Server(Section):
     secret: OptionalSecret = Field(
         default=None, description="secret that signs URLs; empty = generated and stored beside the data"
     )
-    time_zone: TimeZone = Field(default="UTC", description="time zone of times for people")
+    time_zone: TimeZone = Field(default="UTC", description="time zone of the days and times in histories for people")
     page: bool | None = Field(
         default=None, description="serve the web page at /; absent = if anyone may call, or page_key is set"
     )

@@ -37,7 +37,10 @@ def trace_of(rpc: Any) -> Metadata:
 
 
 class Relays:
-    """The relayed sessions of one address. `grace`: seconds that a node has to end one whose caller has left."""
+    """The relayed sessions of one address.
+
+    `grace`: seconds that a node has to end the session of a caller that disconnected.
+    """
 
     def __init__(self, grace: float) -> None:
         self._grace = grace
@@ -90,7 +93,10 @@ class Relays:
                     while await call.batch(None) is not None:
                         pass
         except TimeoutError:
-            log.info("the node %s did not end a session whose caller has left; it is canceled", printable(forward.node))
+            log.info(
+                "the node %s did not end the session of a caller that disconnected; the bridge cancels it",
+                printable(forward.node),
+            )
         finally:
             call.cancel()
             self._busy[forward.address] -= 1

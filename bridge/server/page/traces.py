@@ -104,7 +104,7 @@ class Traces:
     def open(self, owner: str, token: str) -> Trace:
         """A new trace, until it is closed. Raises `RequestError` for an ill-formed or used token, and for too many."""
         if not _TOKEN.fullmatch(token):
-            raise RequestError("A trace token has 22 to 64 random characters of A-Z a-z 0-9 _ -.")
+            raise RequestError("Expected a trace token of 22 to 64 random characters of A-Z a-z 0-9 _ -.")
         if token in self._open:
             raise RequestError("This trace already has a reader.", status=409)
         if len(self._open) >= _TRACES:

@@ -72,7 +72,7 @@ def texts(*, empty: bool = True, awkward: bool = True, max_size: int = 12) -> st
 
 @cache
 def names() -> st.SearchStrategy[str]:
-    """Names that every wire takes, for tools, steps, authors."""
+    """Names that every protocol allows, for tools, steps and authors."""
     letters = "abcdefghijklmnopqrstuvwxyz"
     rest = st.text(letters + "0123456789_", max_size=8)
     # The same as a regular expression draws three times as slowly.
@@ -81,7 +81,7 @@ def names() -> st.SearchStrategy[str]:
 
 @cache
 def json_values(*, awkward: bool = True) -> st.SearchStrategy[Any]:
-    """JSON values that come back equal from any JSON library."""
+    """JSON values that any JSON library reads back unchanged."""
     plain = st.one_of(
         st.none(),
         st.booleans(),
@@ -139,7 +139,7 @@ def _media_of(
 
 
 def failures(codes: Collection[ErrorCode] = tuple(ErrorCode)) -> st.SearchStrategy[Failure]:
-    """Failures of these codes, with and without what they may carry besides."""
+    """Failures of these codes, with and without their optional fields."""
     return _failures(tuple(codes))
 
 

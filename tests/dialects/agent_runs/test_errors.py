@@ -236,7 +236,7 @@ async def test_a_large_file_in_another_field(tmp_path: Path) -> None:
     async with served(tmp_path) as url:
         reply = await Client(url).send("/attachments", image(data=large, name="picture"))
         problem(reply, 422, "AGENT_RUN_INPUT_INVALID")
-        assert reply.json["detail"] == "file: required, expected the image; fields that came: other, threadId, picture."
+        assert reply.json["detail"] == "file: required, expected the image; got the fields: other, threadId, picture."
         problem(await Client(url).send("/transcribe", sound(large, name="speech")), 422, "AGENT_AUDIO_EMPTY")
 
 

@@ -297,7 +297,7 @@ async def test_words_behind_the_results_are_refused_and_the_agent_still_waits() 
         [call] = (await ended(bridge, asking("Oslo"))).calls
         more = asking("Oslo", call, "rain")
         more.messages.append(Message("user", [Text("Be quick!")]))
-        with pytest.raises(Exception, match=r"messages\[3\]: expected the results of the tools alone"):
+        with pytest.raises(Exception, match=r"messages\[3\]: expected only the tool results"):
             await bridge.run(bridge.route(), more)
         assert (await ended(bridge, asking("Oslo", call, "rain"))).text == "It is rain in Oslo."
 

@@ -1,11 +1,11 @@
-// An answer in the talk: what a dialect's reader says of it, shown as it comes. Everything is put in as text.
+// An answer in the chat, shown while a dialect's reader reads it. All content is inserted as text, never as HTML.
 import { el } from "./dom.js";
 import { aboutError, stepsOf, t } from "./words.js";
 
 export class Turn {
   constructor(log, run) {
     this.run = run;
-    this.said = ""; // the text, for the history that dialects without one send again
+    this.said = ""; // the text; stateless dialects send it again as history
     this._blocks = new Map();
     this._body = el("div", { class: "body" });
     this.node = el("article", { class: "turn answer", "aria-label": t("answer") }, this._body);
@@ -86,7 +86,7 @@ export class Turn {
     this.note(t("broken"), "");
   }
 
-  // `errors`: where the pages about error codes are.
+  // `errors`: base URL of the pages about error codes.
   end(errors) {
     const { code, state } = this.run;
     if (code && state === "failed") this._body.append(whatToCheck(code, `${errors}${code}.md`));
@@ -107,7 +107,7 @@ export class Turn {
   }
 }
 
-// What to check after an error; `page` tells more about it.
+// What to check after an error, with a link to `page`.
 function whatToCheck(code, page) {
   const steps = stepsOf(code).map((step) => el("li", {}, ...marked(step, page)));
   return el(
@@ -120,7 +120,7 @@ function whatToCheck(code, page) {
   );
 }
 
-// A step is Markdown with `code` and [text](link); links start at the page.
+// A step is Markdown with `code` and [text](link); links are relative to the page.
 function marked(step, page) {
   return step.split(/(`[^`]+`|\[[^\]]+\]\([^)]+\))/).map((piece) => {
     if (piece.startsWith("`")) return el("code", {}, piece.slice(1, -1));

@@ -1,4 +1,4 @@
-// The three columns of a run, filled as it goes on; and what can be copied of it.
+// The three columns of a run, filled while it runs, and the texts that can be copied.
 import { atEnd, el, milliseconds } from "./dom.js";
 import { reason, t } from "./words.js";
 
@@ -19,7 +19,7 @@ export class Columns {
     root.addEventListener("pointerleave", () => this._light(null));
   }
 
-  // What an entry came from, and what became of it: all that belongs to the same read of the backend.
+  // Highlights the entries of all columns that belong to the same read from the backend.
   _light(target) {
     const found = this._entries?.get(target?.closest?.("li"));
     const read = found && this._run.readOf(found);
@@ -64,7 +64,7 @@ export class Columns {
     if (end && entries.length > from) list.scrollTop = list.scrollHeight;
   }
 
-  // Why a column has nothing in it.
+  // Why the backend's column is empty or incomplete.
   _explain(run) {
     const [first, ...rest] = (run.notice ?? "").split(" ");
     const why = first
@@ -79,7 +79,7 @@ export class Columns {
   }
 }
 
-// Scrolls the list of an entry, and nothing else, so that the entry is seen.
+// Scrolls only the entry's list, not the page.
 function inView(item) {
   const [list, box] = [item.parentElement.getBoundingClientRect(), item.getBoundingClientRect()];
   if (box.top < list.top) item.parentElement.scrollTop -= list.top - box.top;
@@ -88,19 +88,19 @@ function inView(item) {
 
 // ---------------------------------------------------------------------- one entry
 
-// A line with the time, the kind and the text; opened, all of it.
+// A line with time, kind and text, which opens to the whole frame.
 function entry({ t: at, text, head, line }) {
   const time = el("time", {}, `+${milliseconds(at)}`);
   const told = line ? ofEvent(text) : ofFrame(text, head);
   const summary = [time, el("b", {}, told.kind), told.text ? el("span", {}, told.text) : null];
   if (!told.body) return el("li", { class: "plain" }, el("p", {}, ...summary));
-  return el("li", {}, el("details", {}, el("summary", {}, ...summary), el("pre", {}, ...told.body)));
+  return el("li", {}, el("details", {}, el("summary", {}, ...summary), el("pre", { tabIndex: 0 }, ...told.body)));
 }
 
-// As `pretty` writes it: a name behind spaces, then its facts.
+// A line of the server's `pretty`: indentation, the event's name, its fields.
 function ofEvent(text) {
   const [, depth, kind, facts] = /^(\s*)(\S*) ?(.*)$/.exec(text);
-  const short = facts.replace(/'[^' ]*[0-9a-f]{24,}[^' ]*' ?/g, ""); // ids, which are there when it is opened
+  const short = facts.replace(/(\w+=)?'[^' ]*[0-9a-f]{24,}[^' ]*' ?/g, ""); // ids appear only in the opened line
   return { kind: "\u2007".repeat(depth.length / 2) + kind, text: short, body: facts === short ? null : [cut(facts)] };
 }
 
@@ -117,7 +117,7 @@ function ofFrame(text, head) {
   return { kind, text: head ? "" : wordsIn(SAYS, value) || wordsIn(IS, value), body: coloured(JSON.stringify(value, null, 2)) };
 }
 
-// The first key that holds more than a word, for frames that name no kind: `candidates`, `statusUpdate` (in JSON-RPC).
+// The first key with an object or list, for frames without a type: `candidates`, `statusUpdate` (in JSON-RPC).
 function nameIn(value) {
   const inner = value?.result ?? value;
   return Object.keys(inner ?? {}).find((key) => inner[key] !== null && typeof inner[key] === "object");
@@ -126,7 +126,7 @@ function nameIn(value) {
 const SAYS = /^(delta|text|content|reasoning_content|reasoning|arguments|partial_json|thinking|message|name)$/;
 const IS = /^(status|finish_reason|stop_reason)$/;
 
-// The first words that a frame says, on one line.
+// The first text of a frame, on one line.
 function wordsIn(keys, value, key = "") {
   if (typeof value === "string") return keys.test(key) && value ? JSON.stringify(value.slice(0, 200)) : "";
   if (value === null || typeof value !== "object") return "";
@@ -139,10 +139,20 @@ function wordsIn(keys, value, key = "") {
 
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|\btrue\b|\bfalse\b|\bnull\b/g;
 
-// JSON as nodes: keys, strings and other values differ.
+// JSON as lines; a wrapped line keeps its indent.
 function coloured(json) {
+  return cut(json)
+    .split("\n")
+    .map((line) => {
+      const node = el("span", { class: "line" }, ...inColours(line), "\n");
+      node.style.setProperty("--indent", `${line.search(/\S/)}ch`);
+      return node;
+    });
+}
+
+// Keys, strings and other values in different colours.
+function inColours(text) {
   const nodes = [];
-  const text = cut(json);
   let end = 0;
   for (const found of text.matchAll(TOKEN)) {
     nodes.push(text.slice(end, found.index));
@@ -165,8 +175,8 @@ export function curl({ sent }, keyed) {
   return ["curl", "-N", sent.url, ...pieces, "-d", sent.body].map(quoted).join(" ");
 }
 
-// The backend's bytes, or the frontend's where the backend has no wire, as `translate --explain` reads them: a stream
-// with the times as comments, a body in one piece as it is.
+// The backend's bytes (the frontend's, if the backend runs inside the bridge) in the format of `translate --explain`:
+// a stream with times as comments, or one body unchanged.
 export function capture(run, version) {
   const answer = run.columns.back.filter((one) => !one.head);
   const back = answer.length > 0;

@@ -1,4 +1,4 @@
-// Elements are made here and nowhere else: whatever text they hold is put in as text.
+// All elements are created here; their content is inserted as text, never as HTML.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -25,5 +25,5 @@ export function svg(tag, props = {}, ...children) {
 
 export const milliseconds = (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(2)} s`);
 
-// Whether somebody who reads the end wants to go on reading the end.
+// True if the list is scrolled to its end and should stay there.
 export const atEnd = (node) => node.scrollHeight - node.scrollTop - node.clientHeight < 40;

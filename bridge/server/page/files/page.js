@@ -1,13 +1,13 @@
-// The page: which route, what was said, which run is looked at.
+// The page: the selected route, the chat and the displayed run.
 import { Turn } from "./answer.js";
 import { Columns, capture, curl } from "./columns.js";
 import { $, atEnd, el, milliseconds } from "./dom.js";
 import { draw, isToken } from "./picture.js";
 import { Run } from "./run.js";
 import { key, own, token } from "./server.js";
-import { aboutError, feature, lang, putWords, reason, t } from "./words.js";
+import { aboutError, aboutLoss, filled, lang, putWords, t } from "./words.js";
 
-const TICK = 100; // milliseconds between two pictures of a run that is silent
+const TICK = 100; // milliseconds between redraws of a run while nothing arrives
 const SCENES = {
   en: ["help", "reasoning", "tool", "server tool", "image", "slow", "error late"],
   zh: ["帮助", "推理", "工具", "服务端工具", "图片", "慢速", "中途错误"],
@@ -44,10 +44,10 @@ async function load() {
   $("backends").replaceChildren(...Object.entries(page.state.backends).map(backend));
   const first = page.state.routes.find((route) => route.speaks);
   if (first) choose(first);
-  // Where a keyboard would cover half of the page it comes when it is asked for.
+  // Not on touch screens: the on-screen keyboard would cover half of the page.
   if (matchMedia("(pointer: fine)").matches) $("say").focus();
   health();
-  // The demo costs nothing: whoever comes for the first time sees a run at once.
+  // The demo costs nothing, so a new user sees a run at once.
   if (first && speaksToDemo(first) && !page.latest) say(FIRST);
 }
 
@@ -93,7 +93,7 @@ async function health() {
   try {
     found = await own("health");
   } catch {
-    return; // what matters more tells it
+    return; // a failed request to the server is reported elsewhere
   }
   for (const [name, { state, code, message }] of Object.entries(found)) {
     const row = $(`backend-${name}`);
@@ -126,7 +126,7 @@ function choose(route) {
 
 const hint = (scene) => el("button", { type: "button", class: "hint", onclick: () => say(scene) }, scene);
 
-// ---------------------------------------------------------------------- the talk
+// ---------------------------------------------------------------------- the chat
 
 function anew() {
   page.busy?.stop();
@@ -156,7 +156,7 @@ async function say(text) {
   await run.go(turn);
   turn.end(page.state.errors);
   changed(run);
-  // Only what was said goes on: a call that nobody answered would make the talk one that models refuse.
+  // Only text is sent again: models reject a history with a tool call that has no result.
   if (turn.said) messages.push({ id: token(), role: "assistant", text: turn.said });
   busy(null);
   if (run.state === "failed") health();
@@ -170,20 +170,20 @@ function busy(run) {
   if (!run && document.activeElement === document.body) $("say").focus();
 }
 
-// ---------------------------------------------------------------------- the run that is looked at
+// ---------------------------------------------------------------------- the displayed run
 
 function show(run) {
   page.run = run;
   changed(run);
 }
 
-// On a screen that has no room for it beside the talk, the run is further down.
+// On narrow screens the run is below the chat.
 function goTo(run) {
   show(run);
   $("run").scrollIntoView({ block: "start" });
 }
 
-// Whatever comes within one frame of the screen is drawn at once.
+// Changes within one frame of the screen are drawn together.
 function changed(run) {
   if (run !== page.run || drawing) return;
   drawing = true;
@@ -204,20 +204,21 @@ function render() {
     first ? `${t("firstToken")} ${milliseconds(first.t)}` : null,
     run.open ? null : `${t("total")} ${milliseconds(run.ended)}`,
     `${run.bytes.toLocaleString()} ${t("bytes")}`,
-    run.usage ? `${run.usage.input ?? "?"} / ${run.usage.output ?? "?"} ${t("tokens")}` : null,
+    run.usage ? filled(t("tokens"), run.usage.input ?? "?", run.usage.output ?? "?") : null,
     run.reason ?? null,
   ];
   $("facts").textContent = facts.filter(Boolean).join(" · ");
-  const lost = [...run.lost].map(([name, detail]) =>
-    el("li", {}, el("b", {}, name), ...[feature(name), reason(detail)].filter(Boolean).map((text) => ` ${text}`)),
-  );
+  const lost = [...run.lost].map(([name, detail]) => el("li", {}, el("b", {}, name), aboutLoss(name, detail)));
   const told = run.state === "done" ? el("span", { class: "faint" }, t("lostNothing")) : null;
   $("lost").replaceChildren(...(lost.length ? [el("span", {}, t("lost")), el("ul", {}, ...lost)] : told ? [told] : []));
   $("status").textContent = t(run.state);
   $("status").className = run.state;
-  if (run === page.latest && page.follows) log.scrollTop = log.scrollHeight;
+  if (run === page.latest && page.follows) {
+    const error = log.querySelector(".answer:last-child .error"); // the steps below it may be long
+    log.scrollTop = error ? error.offsetTop - log.offsetTop : log.scrollHeight;
+  }
   if (run.open) {
-    // Time goes on where nothing comes.
+    // The time axis advances while nothing arrives.
     setTimeout(changed, TICK, run);
   }
 }
@@ -228,7 +229,7 @@ async function copy(button, text) {
     button.textContent = t("copied");
     setTimeout(() => (button.textContent = t(button.dataset.t)), 1500);
   } catch {
-    // Without https the clipboard is closed to pages.
+    // Browsers allow the clipboard only over HTTPS and on localhost.
     $("copy-text").value = text;
     $("copy-dialog").showModal();
     $("copy-text").select();
@@ -262,7 +263,7 @@ function begin() {
   $("form").addEventListener("submit", (event) => (event.preventDefault(), send()));
   field.addEventListener("input", () => fit(field));
   field.addEventListener("keydown", (event) => {
-    // While an input method is choosing characters, Enter belongs to it.
+    // During input-method composition, Enter confirms characters.
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
     send();
@@ -272,7 +273,7 @@ function begin() {
   });
   let top = 0;
   $("log").addEventListener("scroll", ({ target }) => {
-    // Who reads further up is left there; what came meanwhile is no scrolling.
+    // Scrolling up stops following; new content alone does not.
     page.follows = atEnd(target) || (page.follows && target.scrollTop >= top);
     top = target.scrollTop;
   });

@@ -1,4 +1,4 @@
-// A run over time: when the first token came, the pieces in three lanes, calls of tools, silence.
+// A run over time: the first token, the pieces in three lanes, tool calls and gaps.
 import { milliseconds, svg } from "./dom.js";
 import { t } from "./words.js";
 
@@ -31,11 +31,8 @@ export function draw(root, run) {
     picture.append(svg("text", { x: 0, y: y + 14, class: "name" }, t(name)));
     picture.append(svg("line", { x1: LEFT, x2: width - RIGHT, y1: y + 10, y2: y + 10, class: "lane" }));
   });
-  if (first) {
-    picture.append(
-      svg("rect", { x: LEFT, y: TOP, width: Math.max(x(first.t) - LEFT, 0), height: 3 * LANE - 2, class: "wait" }),
-    );
-  }
+  const waited = first?.t ?? (run.open ? run.now : 0);
+  picture.append(svg("rect", { x: LEFT, y: TOP, width: x(waited) - LEFT, height: 3 * LANE - 2, class: "wait" }));
   for (const { from, to } of long) {
     picture.append(svg("rect", { x: x(from), y: TOP, width: x(to) - x(from), height: 3 * LANE - 2, class: "gap" }));
   }
@@ -84,7 +81,7 @@ export function draw(root, run) {
   root.replaceChildren(picture);
 }
 
-// Pieces that would lie on top of each other are one.
+// Draws only one of several pieces at the same place.
 function thinned(marks, x) {
   const last = {};
   return marks.filter(({ kind, t: at }) => {

@@ -1,17 +1,17 @@
-// One run: the request that is written, the answer as it is read, and what the server tells of it meanwhile.
+// One run: the request, the answer while it is read, and the server's trace of it.
 import { frames } from "./sse.js";
 import { at, authorized, problemIn, token } from "./server.js";
 import { t as word } from "./words.js";
 
 const bytes = new TextEncoder();
-const PATIENCE = 2000; // milliseconds for the last words of the server after the answer has ended
+const PATIENCE = 2000; // milliseconds to wait for the end of the trace after the answer
 
 export class Run {
   constructor(route, backends, talk, changed) {
     Object.assign(this, { route, backends, talk, changed });
     this.columns = { front: [], events: [], back: [] };
-    this.marks = []; // what the reader of the answer saw, for the picture: {t, kind}
-    this.reads = []; // of the backend, each with the bytes that the client had before: {read, sent}
+    this.marks = []; // pieces of the answer, for the picture: {t, kind}
+    this.reads = []; // from the backend, each with the number of bytes sent to the client before: {read, sent}
     this.lost = new Map();
     this.state = "waiting";
     this.usage = null;
@@ -51,7 +51,7 @@ export class Run {
     const watched = await this._watch(id, watching.signal);
     try {
       this.script = await import(`./dialects/${this.route.dialect}.js`);
-      this.talk.form ||= this.script.forms?.[0].id; // who writes at once may be faster than the choice
+      this.talk.form ||= this.script.forms?.[0].id; // the list may not be loaded yet
       this.began = performance.now();
       await this._answer(id, turn);
       if (this.stopped) this.state = "stopped";
@@ -69,7 +69,7 @@ export class Run {
   async stop() {
     this.stopped = true;
     try {
-      // What is queued does not end when nobody reads it.
+      // A queued run does not end when its client disconnects.
       const cancel = this.script?.cancel?.(this.talk);
       if (cancel) await fetch(this._at(cancel), { method: "POST", headers: authorized() });
     } finally {
@@ -112,7 +112,7 @@ export class Run {
     try {
       problem = problemIn(JSON.parse(text));
     } catch {
-      // Not every server in between speaks JSON.
+      // A proxy may answer without JSON.
     }
     turn.fail(problem || response.statusText, `HTTP ${response.status}`);
   }
@@ -135,7 +135,7 @@ export class Run {
     }
   }
 
-  // ------------------------------------------------------------------ what the server tells
+  // ------------------------------------------------------------------ the server's trace
 
   async _watch(id, signal) {
     try {
@@ -161,7 +161,7 @@ export class Run {
         this.changed(this);
       }
     } catch {
-      // The page has let go of it, or the server is gone, which the answer's own stream tells.
+      // The page aborted it, or the server is gone, which the answer's own stream reports.
     }
   }
 
@@ -173,7 +173,7 @@ export class Run {
       case "sent":
         this.spoke = facts.dialect ?? undefined;
         this.backend = facts.backend;
-        // The title names the backend that was asked last.
+        // The title names the backend that was called last.
         if (facts.head) back.push({ t, text: pretty(facts.text), head: `${facts.head} (${facts.backend})` });
         return;
       case "frame":
@@ -187,7 +187,7 @@ export class Run {
       case "failed":
         return back.push({ t, text: facts.message, head: facts.code });
       case "lost":
-        // All of it: what a backend had lost that was given up does not count.
+        // The complete list: losses of an abandoned backend do not count.
         this.lost = new Map();
         return this._lose(facts.lost);
       case "cut":
@@ -195,12 +195,12 @@ export class Run {
         return;
       case "end":
         this._ends += 1;
-        this.code = facts.code; // ours, of a run that failed; the frontend's wire has its own words
+        this.code = facts.code; // the bridge's error code; the frontend's dialect may have another
         this._heard?.();
     }
   }
 
-  // The read of the backend from which an entry came: of a frame for the client, the last one before its bytes.
+  // The read from the backend that produced an entry: for a frame to the client, the last one before its bytes.
   readOf(entry) {
     if (entry.from === undefined) return entry.read;
     return this.reads.findLast(({ sent }) => sent <= entry.from)?.read;

@@ -1,4 +1,4 @@
-// What the page asks the server: its own endpoints, and the routes. The key, if any, stays in this tab.
+// Requests to the page's own endpoints and to the routes. The key, if any, stays in this tab.
 
 const base = new URL(".", location.href);
 const KEY = "dialect-bridge-key";
@@ -21,7 +21,7 @@ export async function own(path) {
   return body;
 }
 
-// The words of an error, in whichever shape a dialect puts them.
+// The message of an error, in the format of any dialect.
 export function problemIn(body) {
   const found = [body?.error?.message, body?.error, body?.message, body?.detail?.[0]?.msg, body?.detail];
   return found.find((text) => typeof text === "string" && text) ?? "";

@@ -1,9 +1,9 @@
-// An event stream as it comes: frames with their text as it stood on the wire, in the reads in which they came.
+// Frames of an event stream with their exact text, grouped by read.
 
 export async function* frames(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let begun = []; // the pieces of a frame that is not complete: each read is looked at once, however long it gets
-  let held = ""; // line ends that may go on with the next read
+  let begun = []; // the pieces of an incomplete frame, so that each read is scanned once
+  let held = ""; // a line end that may continue in the next read
   for (;;) {
     const { value, done } = await reader.read();
     let text = held + (value ?? "");

@@ -54,13 +54,13 @@ const WORDS = {
     firstToken: "first token",
     total: "total",
     bytes: "bytes",
-    tokens: "tokens",
+    tokens: "{} tokens in, {} out",
     text: "Text",
     tools: "Tools",
     gap: "longest gap",
     picture: "The run over time",
     more: "more, not shown here; the capture has them",
-    unreachable: "The server cannot be reached.",
+    unreachable: "The server cannot be reached. Check that dialect-bridge is still running.",
     nothing: "The answer ended without content.",
     check: "What to check",
     moreAbout: "More about",
@@ -120,13 +120,13 @@ const WORDS = {
     firstToken: "首 token",
     total: "总用时",
     bytes: "字节",
-    tokens: "token",
+    tokens: "输入 {}、输出 {} token",
     text: "文本",
     tools: "工具",
     gap: "最长间隔",
     picture: "运行时间线",
     more: "条未显示，可在抓包数据中查看",
-    unreachable: "无法连接服务器。",
+    unreachable: "无法连接服务器。请检查 dialect-bridge 是否仍在运行。",
     nothing: "回答已结束，但没有内容。",
     check: "排查方法",
     moreAbout: "详细说明（英文）",
@@ -139,8 +139,8 @@ const asked = new URLSearchParams(location.search).get("lang") ?? navigator.lang
 export const lang = asked.toLowerCase().startsWith("zh") ? "zh" : "en";
 export const t = (name) => WORDS[lang][name] ?? name;
 
-// Chinese for what the server says in English (names of features, reasons of losses, error codes), and what to check
-// after each error in both languages.
+// Chinese for the server's English texts (features, reasons of losses, error codes), and what to check after each error,
+// in both languages.
 const [CHINESE, STEPS] = await Promise.all([lang === "zh" ? table("chinese.json") : null, table("steps.json")]);
 
 async function table(name) {
@@ -151,15 +151,16 @@ async function table(name) {
   }
 }
 
-export const feature = (name) => CHINESE?.features[name] ?? "";
 export const aboutError = (code) => CHINESE?.errors[code] ?? "";
 export const stepsOf = (code) => STEPS?.[code]?.[lang] ?? [];
 
-// A reason is one or more statements; `{}` in an entry of the table stands for any text.
+// A reason is one or more statements; `{}` in a table entry matches any text.
 export function reason(text) {
   if (!CHINESE || !text) return text;
   return CHINESE.reasons[text] ?? text.split("; ").map(statement).join("；");
 }
+
+export const filled = (text, ...values) => text.replaceAll("{}", () => values.shift());
 
 const TEMPLATES = Object.entries(CHINESE?.reasons ?? {})
   .filter(([english]) => english.includes("{}"))
@@ -169,12 +170,19 @@ function literal(text) {
   return text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 }
 
+// What follows the name of a lost feature: its name in Chinese, and the reason.
+export function aboutLoss(name, detail) {
+  const chinese = CHINESE?.features[name];
+  const why = reason(detail);
+  return [chinese ? `（${chinese}）` : "", why ? `${lang === "zh" ? "：" : ": "}${why}` : ""].join("");
+}
+
 function statement(text) {
   const known = CHINESE.reasons[text];
   if (known) return known;
   for (const [english, told] of TEMPLATES) {
     const [, ...values] = english.exec(text) ?? [];
-    if (values.length) return told.replaceAll("{}", () => values.shift());
+    if (values.length) return filled(told, ...values);
   }
   return text;
 }
@@ -187,6 +195,6 @@ export function putWords(root) {
   for (const link of root.querySelectorAll("nav a")) if (link.lang === lang) link.setAttribute("aria-current", "true");
 }
 
-// The words that one language has and another has not.
+// The texts that a language lacks.
 export const missing = () =>
   Object.values(WORDS).flatMap((words) => Object.keys(WORDS.en).filter((name) => !words[name]));
