@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from bridge.codec import registry
+
 ROOT = Path(__file__).parents[1]
 
 # Each package or module below `bridge/` and what it may import. `bridge` is `bridge/__init__.py` itself. A new package
@@ -403,6 +405,15 @@ def test_every_dialect_is_an_entry_point() -> None:
 
 
 # ---------------------------------------------------------------------- modules
+
+
+def test_the_bridge_treats_no_dialect_by_its_name() -> None:
+    """What a protocol needs is a contract that its dialect inherits, or a field of its capabilities."""
+    nodes = ((p, node) for p in sources("bridge") for node in ast.walk(parsed(p)))
+    words = ((p, node.value) for p, node in nodes if isinstance(node, ast.Constant))
+    names = set(registry.names())
+    named = [(p.name, word) for p, word in words if isinstance(word, str) and word in names]
+    assert named == [("demo.py", "openai-chat")], "the dialect that the demo prints first"
 
 
 def test_every_module_says_why_it_exists() -> None:

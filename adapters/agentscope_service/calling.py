@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from hashlib import sha256
 from typing import Any, TypeGuard
+from weakref import WeakValueDictionary
 
 from bridge.codec import Context, FrameLike, Step, WireRequest, WireResponse, json_request
 from bridge.codec.jsontext import dumps, read_json
@@ -93,9 +94,11 @@ class Calling:
         self._tries = 0
         self._pause = 0.0
         self._opening = False
+        self._broken = False
         self._started = False
         self._taken = False
         self._ended = False
+        self._closed = False
         self._waits = False
         self._silence = _FIRST_LOOK
         self._idle = 0
@@ -168,10 +171,17 @@ class Calling:
         )
 
     def _look_at_state(self) -> Step | None:
-        """The stream does not show that a reply waits: the state is polled when one may."""
-        if not self._decoder.waits and not (self._answering and self._decoder.heard):
+        """The stream does not show that a reply waits, nor that an interrupt ended the run before its reply began, nor
+        that a restart of the service did: the state is polled when one of these may be so.
+        """
+        decoder = self._decoder
+        if self._broken or decoder.waits or (self._answering and decoder.heard):
+            pause = self._silence
+        elif not decoder.begun:
+            pause = _LONGEST_LOOK
+        else:
             return None
-        return Step(self._get(self._path("/status"), **self._query()), self._silence)
+        return Step(self._get(self._path("/status"), **self._query()), pause)
 
     def _get(self, path: str, **query: str) -> WireRequest:
         return WireRequest("GET", path, self._headers, query)
@@ -201,6 +211,7 @@ class Calling:
             case _Stage.OPEN:
                 raise BackendError("The backend's answer is not an event stream.", code=ErrorCode.BACKEND_PROTOCOL)
             case _Stage.POST:
+                self._follow()
                 self._inputs.pop(0)
                 self._taken, self._tries, self._pause = True, 0, 0.0
                 self._stage = _Stage.POST if self._inputs else _Stage.READ
@@ -210,6 +221,17 @@ class Calling:
                 self._decoder.wait(waiting_in(_last(_object(answer))))
                 return self._parked()
         return []
+
+    def _follow(self) -> None:
+        """The service takes no run while another is on: the one before on this session is over, if it was told or not.
+
+        Without this, another interrupt of that one could end this one.
+        """
+        running: WeakValueDictionary[str, Calling] = self._memo.setdefault("running", WeakValueDictionary())
+        before = running.get(self._session)
+        if before is not None and before is not self:
+            before._ended = True
+        running[self._session] = self
 
     def _found_agent(self, body: dict[str, Any]) -> None:
         agents = [a["id"] for a in _list(body, "agents") if isinstance(a, dict) and isinstance(a.get("id"), str)]
@@ -292,6 +314,7 @@ class Calling:
         elif status == "idle":
             self._idle += 1
             if self._idle >= _MOST_IDLE:
+                self._ended = True
                 text = "The session is idle, and its stream did not bring the end of the run."
                 return self.close(Failure(ErrorCode.TRUNCATED_STREAM, text))
         self._silence = min(2 * self._silence, _LONGEST_LOOK)
@@ -354,14 +377,19 @@ class Calling:
         return self._noted(events)
 
     def ended(self, failure: Failure | None) -> list[Event]:
-        self._stage, self._opening = _Stage.OPEN, False
+        self._stage, self._opening, self._broken = _Stage.OPEN, False, True
         self._decoder.reopened()
         if self._again(_REOPEN):
             return []
         return self.close(failure or Failure(ErrorCode.TRUNCATED_STREAM, "The stream of the session ended repeatedly."))
 
     def close(self, failure: Failure | None = None) -> list[Event]:
-        return self._decoder.close(failure or Failure(ErrorCode.TRUNCATED_STREAM, "The run did not finish."))
+        if self._closed:
+            return []
+        self._closed = True
+        events = self._decoder.close(failure or Failure(ErrorCode.TRUNCATED_STREAM, "The run did not finish."))
+        self._decoder = self._decoder.rest()  # it shows when the service has interrupted the run
+        return events
 
     def _noted(self, events: list[Event]) -> list[Event]:
         if events and type(events[-1]) in TERMINAL:
@@ -376,7 +404,8 @@ class Calling:
 
     @property
     def misses_cancels(self) -> bool:
-        # An interrupt that comes while the service stores or publishes an event has no effect (2.0.11).
+        # An interrupt that comes while the service stores or publishes an event has no effect (2.0.11). One that comes
+        # after the end of the run would interrupt the next one.
         return not self._gone
 
     @property

@@ -104,6 +104,7 @@ class Decoder(JsonDecoder):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
+        self._context = context
         self._reply: str | None = None
         self._message_id: str | None = None
         self._seen: set[str] = set()
@@ -147,6 +148,17 @@ class Decoder(JsonDecoder):
                 self.builder.open_part(key, self._reply, PartKind.TOOL_CALL, call_id=shown, name=name)
                 self.builder.delta(key, arguments or "")
                 self.builder.end_part(key)
+
+    def rest(self) -> Decoder:
+        """Return a decoder of what the stream still brings of this reply."""
+        rest = Decoder(self._context)
+        rest._reply = self._reply
+        return rest
+
+    @property
+    def begun(self) -> bool:
+        """The reply is known: it has begun, or continues."""
+        return self._reply is not None
 
     @property
     def heard(self) -> bool:

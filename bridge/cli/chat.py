@@ -16,6 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from bridge.cli.progress import Progress
 from bridge.codec import Dialect, SessionDialect, registry
 from bridge.engine import LIBRARY
+from bridge.engine.assembly import backend_class
 from bridge.errors import ConfigError
 from bridge.model import (
     Answer,
@@ -40,7 +41,6 @@ from bridge.model import (
     result_text,
 )
 from bridge.pipeline import Backend, BackendAttempt, CallInfo, Run
-from bridge.transports.http import HttpBackend
 
 
 def chat(args: argparse.Namespace) -> int:
@@ -63,14 +63,10 @@ def chat(args: argparse.Namespace) -> int:
 
 def _backend(dialect: Dialect, url: str, api_key: str | None) -> Backend:
     """The backend at `url`. Raises `ConfigError` for a URL without a scheme and for missing libraries."""
-    if not isinstance(dialect, SessionDialect):
-        if not url.startswith(("http://", "https://")):
-            raise ConfigError(f"expected a URL such as https://host/v1, got {url!r}")
-        return HttpBackend("chat", dialect, url, api_key=api_key)
+    if not isinstance(dialect, SessionDialect) and not url.startswith(("http://", "https://")):
+        raise ConfigError(f"expected a URL such as https://host/v1, got {url!r}")
     registry.check_installed(dialect)
-    from bridge.grpc.backend import GrpcBackend
-
-    return GrpcBackend("chat", dialect, url, api_key=api_key)
+    return backend_class(dialect)("chat", dialect, url, api_key=api_key)
 
 
 def _lines() -> Iterator[str]:

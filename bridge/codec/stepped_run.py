@@ -62,7 +62,7 @@ class SteppedRun(Protocol):
         ...
 
     def close(self, failure: Failure | None = None) -> list[Event]:
-        """Return the remaining events, the terminal one at the latest; no further request follows."""
+        """Return the remaining events, the terminal one at the latest; no further request follows but `cancel`."""
         ...
 
     def cancel(self) -> WireRequest | None:
@@ -79,7 +79,9 @@ class SteppedRun(Protocol):
 
     @property
     def misses_cancels(self) -> bool:
-        """True if the backend may accept `cancel` and still continue: the request is repeated until the stream ends."""
+        """True if the backend may accept `cancel` and still continue: the request is repeated until `working` is False,
+        which the rest of the stream may show, or the stream ends.
+        """
         ...
 
 

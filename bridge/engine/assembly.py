@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from bridge import config as cfg
 from bridge.codec import (
     AgentTasksDialect,
+    Dialect,
     ModesDialect,
     Operation,
     QueuedRunsDialect,
@@ -100,22 +102,28 @@ def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient) -> Ba
         "breaker": breaker,
         "options": section.options,
     }
+    if not isinstance(dialect, SessionDialect):
+        settings |= {"max_event": section.max_event, "httptools": http_client == "httptools"}
+    return backend_class(dialect)(name, dialect, url, **settings)
+
+
+def backend_class(dialect: Dialect) -> Callable[..., Backend]:
+    """The class of the backends that speak this dialect, to be called with a name, the dialect and a URL."""
     if isinstance(dialect, SessionDialect):
         from bridge.grpc.backend import GrpcBackend
 
-        return GrpcBackend(name, dialect, url, **settings)
-    settings |= {"max_event": section.max_event, "httptools": http_client == "httptools"}
+        return GrpcBackend
     if isinstance(dialect, QueuedRunsDialect):
         from bridge.runs.backend import QueuedRunsBackend
 
-        return QueuedRunsBackend(name, dialect, url, **settings)
+        return QueuedRunsBackend
     if isinstance(dialect, SteppedRunDialect):
         from bridge.transports.stepped import SteppedBackend
 
-        return SteppedBackend(name, dialect, url, **settings)
+        return SteppedBackend
     from bridge.transports.http import HttpBackend
 
-    return HttpBackend(name, dialect, url, **settings)
+    return HttpBackend
 
 
 def _route(index: int, section: cfg.Route, backends: dict[str, Backend]) -> Route:

@@ -56,11 +56,13 @@ def settle(open_interrupts: Sequence[Interrupted], request: Request, new: list[M
 
     An answer without an id answers every interrupt that no other answer names.
 
-    Raises `RequestError` (conflict) for an answer to an interrupt that is not open, unless the client repeated earlier
-    messages, and so earlier answers, too.
+    Raises `RequestError` (conflict) for an answer to an interrupt that is not open. A client that repeats earlier
+    messages, and so earlier answers, must say something new besides.
     """
     if request.resume:
         answers = _checked(open_interrupts, request.resume, repeats=len(new) < len(request.messages))
+        if not answers and not new:
+            raise _not_open(request.resume[-1])
         return Settled(_formed(open_interrupts, answers), new)
     if not open_interrupts:
         return Settled(messages=new)
@@ -103,14 +105,16 @@ def _checked(open_interrupts: Sequence[Interrupted], answers: list[Resume], *, r
         if answer.interrupt_id not in ids:
             if repeats:
                 continue
-            named = (
-                f"no open interrupt {shortened(answer.interrupt_id)!r}" if answer.interrupt_id else "no open interrupt"
-            )
-            raise RequestError(
-                f"{answer.place}: there is {named} in this conversation.", code=ErrorCode.CONFLICT, param=answer.place
-            )
+            raise _not_open(answer)
         out.append(answer)
     return out
+
+
+def _not_open(answer: Resume) -> RequestError:
+    named = f"no open interrupt {shortened(answer.interrupt_id)!r}" if answer.interrupt_id else "no open interrupt"
+    return RequestError(
+        f"{answer.place}: there is {named} in this conversation.", code=ErrorCode.CONFLICT, param=answer.place
+    )
 
 
 def _read_out(open_interrupts: Sequence[Interrupted], new: list[Message]) -> Settled:

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from bridge.codec import Capabilities, Feature, Support
 from bridge.codec.jsontext import dumps
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, ErrorCode
 from bridge.model import (
     Answer,
     Event,
@@ -201,9 +201,15 @@ class Turn:
         return settled
 
     def _note_interrupts(self, answer: Answer) -> None:
-        """A run that broke off leaves the questions open that it was to answer: the client may try again."""
+        """A run that broke off leaves the questions open that it was to answer: the client may try again. The backend
+        may also refuse an answer because it no longer waits for it.
+        """
+        failure, asked = answer.failure, self._conversation.open_interrupts
         if finished(answer):
             self._conversation.open_interrupts = list(answer.interrupts)
+        elif failure is not None and failure.code is ErrorCode.CONFLICT and failure.param is not None:
+            answered = {each.interrupt_id for each in self.request.resume}
+            self._conversation.open_interrupts = [each for each in asked if each.interrupt_id not in answered]
 
 
 class Expand(Turn):

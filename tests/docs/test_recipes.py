@@ -19,7 +19,7 @@ from bridge.errors import ErrorCode, Failure
 from bridge.model import Text, ToolCall
 from bridge.server import running
 from tests.dialects.agentscope_service.service import Service
-from tests.docs.helpers import EXAMPLES, ROOT
+from tests.docs.helpers import COMMAND, EXAMPLES, ROOT, USUAL, run
 from tests.pairs.agents import AGENTS, Say
 from tests.pairs.agents.runs import Runs
 from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, free_port, post, serving
@@ -52,6 +52,12 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+def _chat_in(name: str) -> str:
+    """The command of this recipe that talks with the bridge."""
+    text = (ROOT / "docs" / "cookbook.md").read_text(encoding="utf-8")
+    return re.compile(r"^dialect-bridge chat .*$", re.MULTILINE).search(text, text.index(f"configs/{name}.yaml"))[0]
+
+
 @contextlib.asynccontextmanager
 async def _recipe(name: str, **variables: str) -> AsyncIterator[str]:
     path = EXAMPLES / "configs" / f"{name}.yaml"
@@ -81,6 +87,9 @@ async def test_chat_over_an_agentscope_agent() -> None:
         message = reply.json["choices"][0]["message"]
         assert message["content"] == "The answer is 42."
         assert message["reasoning_content"].startswith("The user wants")
+        told = _chat_in("chat-to-agentscope").replace("http://127.0.0.1:8081", url)
+        done = await asyncio.to_thread(run, "bash", "-c", told)
+        assert done.stdout == b"The answer is 42.\n", done.stderr
 
 
 async def test_the_conversation_id_of_a_chat_request() -> None:
@@ -122,6 +131,10 @@ async def test_chat_and_ag_ui_over_an_agent_service() -> None:
         reply = await post(f"{url}/agui", {**whole, "messages": [message]})
         assert b"TEXT_MESSAGE_CONTENT" in reply.body
         assert b"RUN_FINISHED" in reply.body
+        done = await asyncio.to_thread(run, "bash", "-c", _chat_in("agentscope-service").replace(USUAL, url))
+        assert done.stdout == b"Hello, world.\n", done.stderr
+        done = await asyncio.to_thread(run, COMMAND, "chat", service.url, "Hi", "--dialect", "agentscope-service")
+        assert done.stdout == b"Hello, world.\n", done.stderr
 
 
 async def test_agentscope_over_a_chat_model() -> None:

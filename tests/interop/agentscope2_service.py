@@ -2,7 +2,7 @@
 
 The last message of the user says which scene the model plays; after the results of tools it repeats them. Its storage
 is SQLite and its message bus in memory; with a Redis both are there. `GET /began/{scene}` and `GET /left/{scene}`
-answer when a model call that waits has begun, and when it was left.
+answer when a model call that waits has begun, and when it was left; `GET /go/{scene}` ends the wait of one that pauses.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ CALLS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 }
 began: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 left: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+told: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
 
 def get_weather(city: str) -> ToolChunk:
@@ -143,6 +144,11 @@ async def played(body: dict[str, Any], asked: list[dict[str, Any]], scene: str) 
             await asyncio.Event().wait()
         finally:
             left[scene].set()
+    elif scene.startswith("pause"):
+        yield said(content="One, ")
+        began[scene].set()
+        await told[scene].wait()
+        yield said(content="two.")
     elif scene == "heard":
         heard = [f"{m['role']}: {words(m)}" for m in body["messages"] if m["role"] == "assistant" or is_asked(m)]
         yield said(content=" | ".join(heard[:-1]))
@@ -177,6 +183,12 @@ async def has_begun(scene: str) -> dict[str, bool]:
 async def was_left(scene: str) -> dict[str, bool]:
     await left[scene].wait()
     return {"left": True}
+
+
+@app.get("/go/{scene}")
+async def go_on(scene: str) -> dict[str, bool]:
+    told[scene].set()
+    return {"told": True}
 
 
 if __name__ == "__main__":

@@ -131,6 +131,13 @@ def test_old_answers_of_a_client_that_repeats_the_talk_are_no_conflict() -> None
     assert [r.interrupt_id for r in settled.resume] == ["int-1"]
 
 
+def test_an_answer_that_is_given_again_is_a_conflict_also_where_the_client_repeats_the_talk() -> None:
+    request = Request([user("old")], resume=[Resume("int-0", "resolved")])
+    with pytest.raises(RequestError, match="no open interrupt 'int-0'") as caught:
+        settle([], request, [], native=True)
+    assert caught.value.code is ErrorCode.CONFLICT
+
+
 def test_a_native_client_that_says_something_else_has_answered_nothing() -> None:
     settled = settle([ASKED], Request([]), [user("Hello?")], native=True)
     assert (settled.resume, settled.messages, settled.unanswered) == ([], [user("Hello?")], [ASKED])

@@ -116,7 +116,6 @@ class Drive:
         self.opens()
         self.posted()
         self.gets({"status": "started"})
-        assert self.run.next() is None
 
 
 def waiting(*blocks: dict[str, Any]) -> dict[str, Any]:
@@ -198,6 +197,38 @@ def test_a_client_that_leaves_interrupts_its_threads_run_and_deletes_a_session_o
     wire = alone.run.cancel()
     assert wire is not None
     assert wire.method == "DELETE"
+
+
+def test_the_rest_of_the_stream_shows_that_a_canceled_run_is_over() -> None:
+    """Interrupts are repeated until then, and no longer: they would end the next run of the session."""
+    drive = Drive(Request([user()], thread_id="t1"))
+    drive.starts()
+    every = frames(START, TEXT, {"type": "REPLY_END", "finished_reason": "interrupted"})
+    drive.feeds(*every[:2])
+    drive.events += drive.run.close(Failure(ErrorCode.CANCELED, "canceled"))
+    assert drive.run.close() == []
+    assert drive.run.working
+    drive.run.feed(frames({"type": "REPLY_END", "reply_id": "another"}))
+    assert drive.run.working
+    drive.run.feed(every[2:])
+    assert not drive.run.working
+
+
+def test_a_run_that_begins_shows_that_the_one_before_is_over() -> None:
+    drive = Drive(Request([user()], thread_id="t1"))
+    drive.starts()
+    drive.run.close(Failure(ErrorCode.CANCELED, "canceled"))
+    after = Drive(Request(talk(user("two")), thread_id="t1"), memo=drive.memo)
+    assert after.asked() == "GET /sessions/s1/messages?agent_id=a1&limit=2"
+    after.gets({"messages": [{"role": "user", "content": []}]})
+    after.opens()
+    after.posted()
+    assert after.run.refused(refusal(409))
+    assert drive.run.working
+    after.posted()
+    after.gets({"status": "started"})
+    assert not drive.run.working
+    assert after.run.working
 
 
 def test_what_sessions_are_made_with() -> None:
@@ -393,7 +424,8 @@ def test_a_stream_that_breaks_is_read_on_without_what_is_known() -> None:
     drive.feeds(*every[:2])
     drive.events += drive.run.ended(Failure(ErrorCode.TRUNCATED_STREAM, "broke"))
     assert drive.step().after > 0
-    assert drive.run.next() is None
+    assert drive.asked() == "GET /sessions/s1/status?agent_id=a1"
+    drive.gets({"status": "running"})
     drive.feeds(*every)
     assert (fold(drive.events).text, fold(drive.events).reason) == ("hello world", FinishReason.STOP)
 
@@ -436,6 +468,37 @@ def test_a_session_that_is_idle_without_an_end_is_no_success() -> None:
     failure = fold(drive.events).failure
     assert failure is not None
     assert failure.code is ErrorCode.TRUNCATED_STREAM
+
+
+def test_a_run_that_the_restart_of_its_service_ended_is_no_success() -> None:
+    """The service comes back without the run, and with a stream that stays silent."""
+    drive = Drive(Request([user()], thread_id="t1"))
+    drive.starts()
+    drive.feeds(*frames(START, TEXT))
+    drive.events += drive.run.ended(Failure(ErrorCode.BACKEND_UNAVAILABLE, "broke"))
+    drive.opens()
+    for _ in range(5):
+        assert drive.asked() == "GET /sessions/s1/status?agent_id=a1"
+        drive.gets({"status": "idle"})
+    made = fold(drive.events)
+    assert made.failure is not None
+    assert (made.text, made.failure.code) == ("hello", ErrorCode.TRUNCATED_STREAM)
+
+
+def test_a_run_that_ends_before_its_reply_begins_is_no_success() -> None:
+    """An interrupt that comes while the service prepares the run leaves nothing on the stream."""
+    drive = Drive(Request([user()], thread_id="t1"))
+    drive.starts()
+    for _ in range(5):
+        assert drive.asked() == "GET /sessions/s1/status?agent_id=a1"
+        drive.gets({"status": "idle"})
+    failure = fold(drive.events).failure
+    assert failure is not None
+    assert failure.code is ErrorCode.TRUNCATED_STREAM
+    drive = Drive(Request([user()], thread_id="t1"))
+    drive.starts()
+    drive.feeds(*frames(START))
+    assert drive.run.next() is None
 
 
 def test_refusals_before_the_run_end_it() -> None:

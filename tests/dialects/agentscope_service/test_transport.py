@@ -32,6 +32,7 @@ async def bridge(service: Service, folder: Path, **backend: Any) -> AsyncIterato
         "routes": [
             {"dialect": "openai-chat", "path": "/v1", "backend": "agent"},
             {"dialect": "ag-ui", "path": "/agui", "backend": "agent"},
+            {"dialect": "agentscope", "path": "/a", "backend": "agent"},
         ],
         "stores": {"history": f"sqlite:///{folder}/history.db"},
     }
@@ -47,6 +48,10 @@ def agui(*texts: str, run: str = "r", **more: Any) -> dict[str, Any]:
     said = [{"id": f"u{n}", "role": "user", "content": text} for n, text in enumerate(texts)]
     whole = {"threadId": "t", "runId": run, "state": {}, "tools": [], "context": [], "forwardedProps": {}}
     return {**whole, "messages": said, "protocolVersion": "1.0", **more}
+
+
+def process(text: str) -> dict[str, Any]:
+    return {"session_id": "s", "input": [{"role": "user", "content": [{"type": "text", "text": text}]}]}
 
 
 async def test_the_stream_is_opened_before_the_run_is_started(tmp_path: Path) -> None:
@@ -74,6 +79,20 @@ async def test_a_reply_that_waits_is_known_by_the_state_of_its_session(tmp_path:
     assert b'"type":"interrupt"' in reply.body
     assert b"send_mail" in reply.body
     assert service.log[-1] == "GET /sessions/s0/status"
+
+
+async def test_a_question_that_the_service_no_longer_asks_does_not_stay_open(tmp_path: Path) -> None:
+    """Its session may be gone. The answer is refused, and the conversation continues."""
+    service = Service(ASKS, reply_of(*WORDS), status="awaiting_permission")
+    async with service.listening(), bridge(service, tmp_path) as base:
+        asked = await post(f"{base}/a/process", process("mail"))
+        assert b"reply001_call_1" in asked.body
+        answer = {"approve": True, "approval_request_id": "reply001_call_1"}
+        message = {"type": "mcp_approval_response", "role": "user", "content": [{"type": "data", "data": answer}]}
+        refused = await post(f"{base}/a/process", {"session_id": "s", "input": [message]})
+        assert b"no longer waiting" in refused.body
+        again = await post(f"{base}/a/process", process("Hello?"))
+        assert WORDS[1].encode() in again.body
 
 
 async def test_a_busy_session_is_asked_again(tmp_path: Path) -> None:
@@ -126,6 +145,22 @@ async def test_an_interrupt_that_the_service_misses_is_sent_again(missed: int, t
                 while service.log.count("POST /chat/") < 2:
                     await asyncio.sleep(0.01)
             assert service.log.count("POST /sessions/s0/interrupt") == missed + 1
+
+
+async def test_a_run_that_is_stopped_is_interrupted_once(tmp_path: Path) -> None:
+    """Another interrupt would end the next run of the session, which may begin at once."""
+    service = Service(reply_of(*WORDS, end=False), missed=0)
+    async with (
+        service.listening(),
+        bridge(service, tmp_path) as base,
+        aiohttp.ClientSession() as http,
+        http.post(f"{base}/a/process", json=process("Hi")) as stream,
+        asyncio.timeout(20),
+    ):
+        await service.said.wait()
+        assert (await post(f"{base}/a/stop", {"session_id": "s"})).status == 200
+        assert b'"canceled"' in await stream.read()
+    assert service.log.count("POST /sessions/s0/interrupt") == 1
 
 
 async def test_a_service_that_is_not_there_is_named_as_such(tmp_path: Path) -> None:
