@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
-from bridge.errors import Failure
+from bridge.errors import ERROR_PAGES, Failure
 
 LONGEST = 2000
 """The most characters of a message that are kept."""
@@ -54,7 +54,7 @@ def explained(failure: Failure) -> str:
     """
     message = _QUOTED.sub("a string", masked(failure.message))
     cause = f" {_sentence(masked(failure.cause))}" if failure.cause else ""
-    return f"{failure.code}: {_sentence(message)}{cause} See docs/errors/{failure.code}.md"
+    return f"{failure.code}: {_sentence(message)}{cause} See {ERROR_PAGES}{failure.code}.md"
 
 
 def _sentence(text: str) -> str:

@@ -4,6 +4,7 @@ told what helps it. Requests that no route served have a line, too.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import orjson
 import pytest
 
 from bridge.cli.logs import TextFormatter
-from bridge.errors import ErrorCode
+from bridge.errors import ERROR_PAGES, ErrorCode
 from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, free_port, post, serving
 from tests.server.test_metrics import of, read
 
@@ -66,6 +67,20 @@ BROKEN: dict[str, tuple[Callable[[FakeBackend], None], str, str, str]] = {
     "key not allowed": (answers(403, error("no access")), "backend_auth", "answered 403: .*no access", "the api_key"),
     "wrong path": (answers(404, b"404 page not found"), "backend_error", "answered 404: 404 page", "the url"),
     "no such model": (answers(404, error("no model m")), "not_found", "answered 404: .*no model m", "and the model"),
+    "no such path at Spring": (
+        answers(404, b'{"status":404,"error":"Not Found","path":"/x"}'), "backend_error", "answered 404: ", "the url",
+    ),
+    "no such path at a gateway": (
+        answers(404, b'{"message":"no Route matched with those values"}'), "backend_error", "answered 404: ", "the url",
+    ),
+    "wrong method at FastAPI": (
+        answers(405, b'{"detail":"Method Not Allowed"}'), "backend_error", "answered 405: .*Method", "the url",
+    ),
+    "no money": (answers(402, error("no credit")), "backend_auth", "answered 402: .*no credit", "the balance of"),
+    "wrong fields": (
+        answers(422, b'{"detail":[{"type":"missing","loc":["body","model"],"msg":"Field required"}]}'),
+        "invalid_request", ": model: Field required[.] POST", "",
+    ),
     "wrong method": (answers(405, b""), "backend_error", "answered 405: an empty body", "the url"),
     "wrong request": (answers(422, error("bad field")), "invalid_request", "answered 422: .*bad field", ""),
     "limits": (answers(429, error("slow down")), "rate_limited", "answered 429: .*slow down", ""),
@@ -73,7 +88,8 @@ BROKEN: dict[str, tuple[Callable[[FakeBackend], None], str, str, str]] = {
     "proxy": (answers(502, HTML, "text/html"), "backend_error", "answered 502: <!DOCTYPE html> <html>", ""),
     "overload": (answers(503, error("busy")), "overloaded", "answered 503: .*busy", ""),
     "redirect": (
-        answers(307, b"", location="https://x.example/login"), "backend_error", "redirected to https://x.example/login",
+        answers(307, b"", location="https://x.example/login?t=s3cret"), "backend_error",
+        r"redirected to https://x.example/login \(",
         "the url",
     ),
     "web page": (answers(200, HTML, "text/html"), "backend_protocol", "answered 200 text/html: <!DOC", "the dialect"),
@@ -85,7 +101,7 @@ BROKEN: dict[str, tuple[Callable[[FakeBackend], None], str, str, str]] = {
     ),
     "invalid compression": (
         answers(200, b"no gzip", "text/event-stream", content_encoding="gzip"), "backend_protocol",
-        "is compressed in a way that cannot be read", "the dialect",
+        "answered 200 text/event-stream: a body that cannot be read", "the dialect",
     ),
     "invalid compression of an error": (
         answers(500, b"no gzip", content_encoding="gzip"), "backend_error",
@@ -108,7 +124,7 @@ async def test_a_broken_backend_is_explained(name: str, caplog: pytest.LogCaptur
             reply = await post(f"{base}/v1/chat/completions", {**BODY, "stream": True})
     (line,) = [line for line in lines(caplog) if "run failed" in line]
     assert f" WARNING run failed: {code}: " in line
-    assert f"See docs/errors/{code}.md" in line
+    assert f"See {ERROR_PAGES}{code}.md" in line
     assert "back=llm" in line
     assert f"POST {backend.url}/chat/completions " in line
     if cause:
@@ -143,6 +159,35 @@ async def test_a_backend_that_cannot_be_reached(
     assert "s3cret" not in line
     assert reply.status == 502
     assert b"127.0.0.1" not in reply.body
+
+
+@pytest.mark.parametrize("client", ["aiohttp", "httptools"])
+@pytest.mark.parametrize(
+    ("answer", "said", "advice"),
+    [
+        (b"SSH-2.0-OpenSSH_9\r\n\r\n", "The backend's answer is not HTTP", "the port and the scheme"),
+        (b"HTTP/1.1 200 OK\r\nx: " + b"a" * 100_000 + b"\r\n\r\n", "The headers of the backend's answer exceed", ""),
+    ],
+)
+async def test_an_answer_without_a_readable_head(
+    client: str, answer: bytes, said: str, advice: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play(exchange: Exchange) -> None:
+        with contextlib.suppress(ConnectionError):
+            await exchange.raw(answer)
+        exchange.close()
+
+    async with fake_backend() as backend:
+        backend.plays(play)
+        setup = config(f"{backend.url}?key=s3cret", server={"http_client": client})
+        async with serving(setup) as base:
+            reply = await post(f"{base}/v1/chat/completions", BODY)
+    (line,) = [line for line in lines(caplog) if "run failed" in line]
+    assert f"backend_protocol: {said}" in line
+    assert ("(check " in line) == bool(advice)
+    assert advice in line
+    assert "s3cret" not in line
+    assert said.encode() in reply.body
 
 
 async def test_a_queued_run_is_explained(caplog: pytest.LogCaptureFixture) -> None:
