@@ -166,7 +166,7 @@ async def test_a_backend_that_cannot_be_reached(
     ("answer", "said", "advice"),
     [
         (b"SSH-2.0-OpenSSH_9\r\n\r\n", "The backend's answer is not HTTP", "the port and the scheme"),
-        (b"HTTP/1.1 200 OK\r\nx: " + b"a" * 100_000 + b"\r\n\r\n", "The headers of the backend's answer exceed", ""),
+        (b"HTTP/1.1 200 OK\r\nx: " + b"a" * 1_000_000 + b"\r\n\r\n", "The headers of the backend's answer exceed", ""),
     ],
 )
 async def test_an_answer_without_a_readable_head(
