@@ -104,7 +104,7 @@ RULES: dict[ErrorCode, Rule] = {
 }
 
 ERROR_PAGES = "https://github.com/dialect-bridge/dialect-bridge/blob/main/docs/errors/"
-"""Where the documentation has a page about each code, `<code>.md`."""
+"""Address of the pages about the codes, `<code>.md` each."""
 
 BY_STATUS: Mapping[int, ErrorCode] = {
     400: ErrorCode.INVALID_REQUEST,

@@ -275,6 +275,57 @@ async def test_a_path_with_a_typo(path: str) -> None:
         assert (await post(f"{base}/{'a' * 4000}", BODY)).status == 404
 
 
+@pytest.mark.parametrize(
+    ("dialect", "mount", "path", "meant"),
+    [
+        ("ag-ui", "/ag-ui", "/ag-ui/v1", "POST /ag-ui (ag-ui)"),
+        ("agentscope", "/agentscope", "/agentscope", "POST /agentscope/process (agentscope)"),
+        ("ai-sdk-ui", "/api/chat", "/chat", "POST /api/chat (ai-sdk-ui)"),
+        (
+            "gemini",
+            "/gemini",
+            "/v1beta/models/x:generateContent",
+            "POST /gemini/v1beta/models/x:generateContent (gemini)",
+        ),
+        ("openai-chat", "/v1", "/v1/", "POST /v1/chat/completions (openai-chat)"),
+        ("openai-chat", "/v1", "/health", "GET /healthz"),
+        ("openai-chat", "/v1", "/readiness", ""),
+        ("openai-chat", "/v1", "/v1/embeddings", ""),
+    ],
+)
+async def test_what_an_unknown_path_probably_meant(dialect: str, mount: str, path: str, meant: str) -> None:
+    setup = {"backends": {"it": {"dialect": "demo"}}, "routes": [{"dialect": dialect, "path": mount, "backend": "it"}]}
+    async with serving(setup) as base:
+        reply = await post(f"{base}{path}", {})
+    assert reply.status == 404
+    said = reply.body.decode()
+    assert f"Did you mean {meant}?" in said if meant else "Did you mean" not in said
+
+
+async def test_the_log_says_why_there_is_no_page(caplog: pytest.LogCaptureFixture) -> None:
+    setup = config("http://127.0.0.1:1", server={"auth": {"keys": [{"name": "web", "key": "s3cret-web"}]}})
+    async with serving(setup) as base:
+        assert "page" not in (await ask("GET", f"{base}/")).body.decode()
+    (line,) = lines(caplog)
+    assert "There is nothing at GET /. The page is off: server.page_key gives it a key." in line
+
+
+async def test_thirty_unknown_paths_have_thirty_lines(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(config("http://127.0.0.1:1")) as base:
+        for _ in range(30):
+            await ask("GET", f"{base}/favicon.ico")
+    assert len(lines(caplog)) == 30
+
+
+async def test_a_content_type_is_in_the_line(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(config("http://127.0.0.1:1")) as base:
+        await ask("POST", f"{base}/v1/chat/completions", b"{}", {"content-type": "text/plain"})
+        await ask("POST", f"{base}/v1/chat/completions", b"{}", {"content-type": "'key 'http=200"})
+    first, second = lines(caplog)
+    assert "content-type: expected application/json, got text/plain." in first
+    assert "got a string" in second
+
+
 async def test_a_websocket_that_is_not_served(caplog: pytest.LogCaptureFixture) -> None:
     setup = config("http://127.0.0.1:1")
     route = {"dialect": "openai-responses", "path": "/v1", "backend": "llm", "options": {"websocket": False}}
