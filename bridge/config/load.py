@@ -64,7 +64,8 @@ def read(path: str | os.PathLike[str]) -> str:
     try:
         return FilePath(name).read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise ConfigError(f"{name}: cannot be read: {error.strerror or type(error).__name__}") from None
+        hint = "; `dialect-bridge init` writes a file" if isinstance(error, FileNotFoundError) else ""
+        raise ConfigError(f"{name}: cannot be read: {error.strerror or type(error).__name__}{hint}") from None
     except ValueError:
         raise ConfigError(f"{name}: not UTF-8 text") from None
 

@@ -132,6 +132,15 @@ def test_what_flags_say(tmp_path: Path) -> None:
         (["--from", "ag-ui", "--to", "nix"], "unknown dialect 'nix'. Known: "),
         ([], "--from: required, the dialect of your frontend: a2a, "),
         (["--from", "aip"], "a route over gRPC needs `listen`"),
+        (["--from", "demo"], "--from: only backends can speak demo"),
+        (["--from", "ag-ui", "--to", "openai-chat", "--url", "localhost:9/v1"], "did you mean http://localhost:9/v1?"),
+        (
+            ["--from", "ag-ui", "--to", "openai-chat", "--url", "no url"],
+            "--url: expected a URL such as https://host/v1",
+        ),
+        (["--from", "ag-ui", "--to", "openai-chat", "--api-key-env", "sk-1234"], "the name of an environment variable"),
+        (["--from", "ag-ui", "--port", "70000"], "argument --port: expected 0 to 65535, got '70000'"),
+        (["--from", "ag-ui", "--output", "none/c.yaml"], "none/c.yaml: cannot be written: No such file or directory"),
     ],
 )
 def test_what_init_refuses(args: list[str], said: str, tmp_path: Path) -> None:
@@ -156,6 +165,58 @@ def test_questions_on_a_terminal(tmp_path: Path) -> None:
     assert config.backends["main"].model_dump()["dialect"] == "openai-chat"
 
 
+def test_a_question_is_repeated_until_its_answer_is_valid(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [COMMAND, "init"], cwd=tmp_path, env=environment(), stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    os.write(ours, b"\nopenai\nopenai-chat, ag-ui\nopenai-caht\nopenai-chat\nlocalhost:9/v1\nhttp://localhost:9/v1\nsmall\n")
+    out, err = process.communicate(timeout=30)
+    os.close(ours)
+    os.close(theirs)
+    assert (process.returncode, err) == (0, b"")
+    assert out.count(b"did you mean") == 3
+    config = load(tmp_path / "config.yaml", env={})
+    assert [route.dialect for route in config.routes] == ["openai-chat", "ag-ui"]
+    assert str(config.backends["main"].model_dump()["url"]) == "http://localhost:9/v1"
+
+
+def test_the_end_of_the_input_ends_the_questions(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [COMMAND, "init"], cwd=tmp_path, env=environment(), stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    os.write(ours, b"ag-ui\n\x04")
+    _, err = process.communicate(timeout=30)
+    os.close(ours)
+    os.close(theirs)
+    assert (process.returncode, err) == (130, b"")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_init_warns_as_check_does(tmp_path: Path) -> None:
+    url = "http://llm.example/v1/chat/completions"
+    code, _, err = bridge("init", "--from", "ag-ui", "--to", "openai-chat", "--url", url, cwd=tmp_path)
+    assert (code, "warning: backends.main.url: expected the base URL" in err) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["srve"], "unknown command 'srve'; did you mean 'serve'?"),
+        (["config"], "unknown command 'config' (commands: serve, demo, init, "),
+        (["serve", "--prt", "9"], "dialect-bridge serve: error: unrecognized arguments: --prt; did you mean '--port'?"),
+        (["serve", "--port", "70000"], "argument --port: expected 0 to 65535, got '70000'"),
+        (["serve", "--workers", "0"], "argument --workers: expected 1 or more, got '0'"),
+        (["check"], "config.yaml: cannot be read: No such file or directory; `dialect-bridge init` writes a file"),
+        ([], "serve a configuration"),
+    ],
+)
+def test_typos_on_the_command_line(args: list[str], said: str, tmp_path: Path) -> None:
+    code, _, err = bridge(*args, cwd=tmp_path)
+    assert (code, said in " ".join(err.split())) == (2, True), err
+
+
 def test_what_init_writes_is_served(tmp_path: Path) -> None:
     assert bridge("init", "--from", "openai-chat", "--to", "demo", cwd=tmp_path)[0] == 0
     with serve(tmp_path, tmp_path / "config.yaml") as running:
@@ -173,7 +234,7 @@ def test_a_route_that_queues_runs_has_a_line_for_their_events(tmp_path: Path) ->
     assert b"RUN_FINISHED" in events
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
 def test_completion(shell: str) -> None:
     code, out, err = bridge("completion", shell)
     assert (code, err) == (0, "")
