@@ -85,6 +85,8 @@ def _serve(args: argparse.Namespace, bridge: Bridge, handed: Handover | None = N
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(run(bridge, sockets, ready=ready, reload=reload))
+    except ConfigError as error:
+        raise bridge.config.located(error) from None
     except OSError as error:
         if listening:
             raise

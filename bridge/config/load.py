@@ -92,7 +92,7 @@ def _build(
         known = checks.problems(config, origin.show)
     if config is None or known:
         raise origin.error(known)
-    return config
+    return config.from_file(origin)
 
 
 def _lay_over(data: dict[str, Any], server: Mapping[str, Any], origin: Origin) -> dict[str, Any]:

@@ -36,10 +36,11 @@ class Origin:
     `sources` names the variable or file of each value that came from one. With `secret`, messages show names only.
     """
 
-    name: str
-    positions: dict[Path, Position] = field(default_factory=dict)
-    sources: dict[Path, str] = field(default_factory=dict)
-    secret: bool = False
+    # Configurations with the same values are equal, wherever these come from.
+    name: str = field(compare=False)
+    positions: dict[Path, Position] = field(default_factory=dict, compare=False)
+    sources: dict[Path, str] = field(default_factory=dict, compare=False)
+    secret: bool = field(default=False, compare=False)
 
     def position(self, path: Path) -> Position | None:
         """Return the position of the key at `path`, or of its nearest parent; None without a file."""
@@ -77,6 +78,12 @@ class Origin:
         return ConfigError(
             "\n".join(self._line(row) for row in rows), details={"problems": [self._details(row) for row in rows]}
         )
+
+    def located(self, error: ConfigError) -> ConfigError:
+        """Return an error that a checked configuration caused later, with file and line if it begins with a key."""
+        key = error.message.partition(": ")[0]
+        path = next((path for path in self.positions if path and path_text(path) == key), None)
+        return error if path is None else self.error([Problem(path, error.message.removeprefix(f"{key}: "))])
 
     def _order(self, path: Path) -> tuple[int, int]:
         found = self.position(path)

@@ -104,6 +104,13 @@ class Bridge:
 
         `http_client` reads the streams of backends where the configuration names no other.
         """
+        try:
+            return cls._assembled(config, http_client)
+        except ConfigError as error:
+            raise config.located(error) from error.__cause__
+
+    @classmethod
+    def _assembled(cls, config: Config, http_client: HttpClient) -> Bridge:
         from bridge.engine import assembly as make
 
         tracing = make.tracing_for(config)

@@ -170,7 +170,9 @@ def test_a_question_is_repeated_until_its_answer_is_valid(tmp_path: Path) -> Non
     process = subprocess.Popen(
         [COMMAND, "init"], cwd=tmp_path, env=environment(), stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    os.write(ours, b"\nopenai\nopenai-chat, ag-ui\nopenai-caht\nopenai-chat\nlocalhost:9/v1\nhttp://localhost:9/v1\nsmall\n")
+    os.write(
+        ours, b"\nopenai\nopenai-chat, ag-ui\nopenai-caht\nopenai-chat\nlocalhost:9/v1\nhttp://localhost:9/v1\nsmall\n"
+    )
     out, err = process.communicate(timeout=30)
     os.close(ours)
     os.close(theirs)

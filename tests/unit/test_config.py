@@ -787,7 +787,10 @@ def test_a_dialect_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path / "config.yaml")
-    assert str(caught.value) == f"{tmp_path}/config.yaml: cannot be read: No such file or directory"
+    assert (
+        str(caught.value)
+        == f"{tmp_path}/config.yaml: cannot be read: No such file or directory; `dialect-bridge init` writes a file"
+    )
     (tmp_path / "config.yaml").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(ConfigError) as caught:
         load(tmp_path / "config.yaml")
