@@ -10,6 +10,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from bridge.codec import registry
 from bridge.config.kinds import back_options, front_options
 from bridge.config.origin import Origin
 from bridge.config.problems import EXPECTED, UNKNOWN, WRONG, Path, Problem, nearest, path_text
@@ -191,7 +192,9 @@ def _foreign(row: ErrorDetails, path: Path, origin: Origin) -> str:
 def _unknown_name(what: str, known: list[str], value: Any, given: str) -> str:
     listed = f" Known {what}s: {', '.join(known) or 'none'}" if len(known) <= 50 else ""
     quoted = given if given.startswith('"') else f"({given})"
-    return f"unknown {what} {quoted}{nearest(str(value), known)}{listed}".rstrip(".")
+    near = registry.meant(str(value), known) if what == "dialect" else None
+    hint = f'; did you mean "{near}"?' if near else nearest(str(value), known)
+    return f"unknown {what} {quoted}{hint}{listed}".rstrip(".")
 
 
 def _unknown_key(path: Path, data: Any, model: Any) -> str:

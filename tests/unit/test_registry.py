@@ -194,3 +194,19 @@ def test_init_offers_each_side_what_it_has(capsys: pytest.CaptureFixture[str], t
 def test_what_is_no_dialect_and_no_name_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="expected a dialect or its name, got list"):
         registry.resolve([])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "dialect"),
+    [
+        ("claude", "anthropic-messages"), ("Google", "gemini"), ("ollama", "openai-chat"), ("openai", "openai-chat"),
+        ("copilotkit", "ag-ui"), ("vercel", "ai-sdk-ui"), ("codex", "openai-responses"),
+        ("anthropic", "anthropic-messages"),
+    ],
+)  # fmt: skip
+def test_the_name_of_a_product_leads_to_its_dialect(name: str, dialect: str) -> None:
+    with pytest.raises(ConfigError, match=f"unknown dialect '{name}'; did you mean '{dialect}'[?]"):
+        registry.get(name)
+    route = {"dialect": name, "path": "/", "backend": "b"}
+    with pytest.raises(ConfigError, match=f'unknown dialect "{name}"; did you mean "{dialect}"[?]'):
+        parse({"backends": {"b": {"dialect": "demo"}}, "routes": [route]})
