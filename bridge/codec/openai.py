@@ -138,7 +138,9 @@ def error_in(value: Any) -> dict[str, Any] | None:
     if error:
         # `{"error": "Not Found", "message": "...", "status": 404}`: the code is beside the rest
         return {**value, "message": value.get("message") or error}
-    if value.get("object") == "error" or ("message" in value and "code" in value):
+    if value.get("object") == "error" or (
+        "message" in value and "code" in value and (value["message"] or value["code"])
+    ):
         return value
     if value.get("detail"):
         return {"message": value["detail"]}

@@ -35,7 +35,7 @@ from bridge.codec.naming import ModelNames
 from bridge.codec.redact import Secrets
 from bridge.errors import BackendError, ErrorCode, Failure, RequestError, with_status
 from bridge.framing import sse
-from bridge.model import Event, Request, RunFailed, RunFinished
+from bridge.model import Event, MessageStarted, Raw, Request, RunFailed, RunFinished
 from bridge.model.closing import PIECES
 from bridge.model.events import CONTENT
 from bridge.pipeline.backend import Call, CallInfo, ConfiguredBackend, Timeouts
@@ -419,8 +419,12 @@ class HttpBackend(ConfiguredBackend):
         return self.secrets.explain(failure, f"{wire.method} {address} {outcome}", advice, self.name)
 
 
+_UNDERSTOOD = CONTENT - {MessageStarted, Raw}
+"""Events that only an answer in the backend's dialect causes."""
+
+
 def _has_content(events: list[Event]) -> bool:
-    return not CONTENT.isdisjoint(map(type, events))
+    return not _UNDERSTOOD.isdisjoint(map(type, events))
 
 
 def _excerpt(body: bytes) -> str:
@@ -567,7 +571,7 @@ class HttpCall:
         failure = self._backend.secrets.hide(failure)
         outcome, advice = f"answered {answer.status}", ""
         unread = failure.code is ErrorCode.TRUNCATED_STREAM and not self._understood
-        if failure.code is ErrorCode.BACKEND_PROTOCOL or unread or self.received <= _EXCERPT:
+        if failure.code is ErrorCode.BACKEND_PROTOCOL or not self._understood or self.received <= _EXCERPT:
             kind = answer.headers.get("content-type", "").partition(";")[0] or "without a content type"
             said = "a body that cannot be read" if failure.message == COMPRESSION else _excerpt(self._began)
             outcome += f" {kind}: {said}"

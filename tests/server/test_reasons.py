@@ -15,7 +15,10 @@ import orjson
 import pytest
 
 from bridge.cli.logs import TextFormatter
+from bridge.codec import registry
 from bridge.errors import ERROR_PAGES, ErrorCode
+from bridge.model import FinishReason, PartKind
+from bridge.testing.wires import context, encode
 from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, free_port, post, serving
 from tests.server.test_metrics import of, read
 
@@ -135,6 +138,49 @@ async def test_a_broken_backend_is_explained(name: str, caplog: pytest.LogCaptur
     assert KEY.encode() not in reply.body
     for inner in (backend.url, "check the", "DOCTYPE", "x.example"):
         assert inner.encode() not in reply.body, "the client cannot mend it, and need not know"
+
+
+ALIKE = {("agentscope", "agentscope-java"), ("agentscope-java", "agentscope"), ("ag-kit", "ag-ui")}
+"""Pairs of which the first reads what the second writes."""
+STREAMED = [name for name in registry.over_http() if name != "agent-runs"]
+BACKS = [name for name in registry.called() if not registry.get(name).over_grpc and name != "agent-runs"]
+
+
+@pytest.mark.parametrize("back", BACKS)
+async def test_a_backend_of_another_dialect_is_never_a_success(back: str, caplog: pytest.LogCaptureFixture) -> None:
+    builder = context(None).builder()
+    builder.flow(0, PartKind.TEXT, "Hello")
+    builder.finish(FinishReason.STOP)
+    builder.end()
+    events = builder.take()
+    async with fake_backend() as backend:
+        setup = config(backend.url)
+        setup["backends"]["llm"].update(dialect=back, model="m")
+        async with serving(setup) as base:
+            for other in STREAMED:
+                if other == back or (back, other) in ALIKE:
+                    continue
+                caplog.clear()
+                backend.answers(200, encode(registry.get(other), events), "text/event-stream")
+                reply = await post(f"{base}/v1/chat/completions", {**BODY, "stream": True})
+                (line,) = [line for line in lines(caplog) if "run failed" in line]
+                assert re.search(r"check the url and the dialect of backend 'llm'|Expected the backend's url", line), (
+                    other
+                )
+                assert f" {backend.url}" in line
+                assert b'"error"' in reply.body
+
+
+async def test_the_step_of_a_run_that_got_no_answer_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    async with fake_backend() as backend:
+        backend.plays(silent)
+        setup = config(backend.url)
+        setup["backends"]["llm"].update(dialect="a2a")
+        async with serving(setup) as base:
+            await post(f"{base}/v1/chat/completions", BODY)
+    (line,) = [line for line in lines(caplog) if "run failed" in line]
+    assert f"GET {backend.url}/.well-known/agent-card.json has not answered" in line
+    assert "check the timeouts of backend 'llm'" in line
 
 
 @pytest.mark.parametrize(
