@@ -491,7 +491,7 @@ class Bridge:
 def _checked(request: Request) -> Request:
     """Return the request of a program. Raises `TypeError` or `ValueError` if it is none."""
     if not isinstance(request, Request):
-        raise TypeError(f"expected a bridge.Request, got {type(request).__name__}")
+        raise TypeError(f"expected a bridge.Request, got {type(request).__name__}; for a text, write Request(text)")
     request.check()
     return request
 
