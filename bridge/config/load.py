@@ -102,6 +102,7 @@ def _lay_over(data: dict[str, Any], server: Mapping[str, Any], origin: Origin) -
     if not given or not (section is None or isinstance(section, dict)):
         return data
     for key in given:
+        origin.options.add(("server", key))
         origin.positions.pop(("server", key), None)
         origin.sources.pop(("server", key), None)
     return {**data, "server": {**(section or {}), **given}}

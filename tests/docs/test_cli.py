@@ -133,7 +133,7 @@ def test_check_finds_agents_from_the_working_directory(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(config)
     code, _, err = bridge("check", "mine.yaml", cwd=tmp_path)
     assert code == 2
-    assert err.startswith("backends.mine.target: 'own.agent:run': cannot import 'own.agent'")
+    assert err.startswith("mine.yaml:2: backends.mine.target: 'own.agent:run': cannot import 'own.agent'")
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "agent.py").write_text("async def run(request):\n    yield 'hi'\n")
     assert bridge("check", "mine.yaml", cwd=tmp_path)[0] == 0

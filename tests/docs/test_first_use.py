@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
 import pty
 import re
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -18,7 +20,7 @@ from typing import Any
 import pytest
 
 from bridge import Bridge
-from bridge.cli.serve import _announce
+from bridge.cli.serve import _announce, _no_address
 from bridge.codec import registry
 from bridge.config import load
 from tests.docs.helpers import COMMAND, ROOT, bridge, environment, run, serve
@@ -79,6 +81,30 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         code, _, err = bridge("serve", "--port", str(port), cwd=tmp_path)
     assert code == 1
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use; another program has the port: try --port" in err
+
+
+def test_an_address_that_others_reach(tmp_path: Path) -> None:
+    code, _, err = bridge("demo", "--no-open", "--host", "0.0.0.0", cwd=tmp_path)
+    assert code == 2
+    assert err.startswith("--host: server.host: other machines can reach this address without a key; ")
+    assert err.endswith("the demo has no file to change; `dialect-bridge init` writes one\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EACCES, "x"), "Permission denied; ports below 1024 need privileges: try --port"),
+        (OSError(errno.EADDRNOTAVAIL, "x"), "this machine does not have the address: try --host"),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), ": Name or service not known"),
+    ],
+)
+def test_why_it_cannot_listen(error: OSError, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    routes = [{"dialect": "openai-chat", "path": "/v1", "backend": "it"}]
+    it = Bridge.from_config({"backends": {"it": {"dialect": "demo"}}, "routes": routes, "stores": {"history": "off"}})
+    assert _no_address(it, error) == 1
+    assert capsys.readouterr().err.startswith("cannot listen on 127.0.0.1:8080: ")
+    assert _no_address(it, error) == 1
+    assert capsys.readouterr().err.strip().endswith(said)
 
 
 def test_python_m_bridge() -> None:
