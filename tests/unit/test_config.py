@@ -356,7 +356,7 @@ def test_the_command_line_goes_before_the_file(tmp_path: Path) -> None:
     assert (config.server.port, config.server.host, config.server.workers) == (9000, "127.0.0.1", 2)
     with pytest.raises(ConfigError, match="auth: none"):
         parse(mapping(), server={"host": "0.0.0.0"})
-    with pytest.raises(ConfigError, match=r"^configuration: server\.port: expected 65535 or less, got 99999$"):
+    with pytest.raises(ConfigError, match=r"^--port: server\.port: expected 65535 or less, got 99999$"):
         parse(mapping(server={"port": "${PORT}"}), server={"port": 99999}, env={"PORT": "1"})
 
 
