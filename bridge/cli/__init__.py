@@ -42,20 +42,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+_UNKNOWN = re.compile(r"argument COMMAND: invalid choice: '([^']*)' \(choose from (.*)\)")
+_WORD = re.compile(r"[\w-]+")
+_OPTION = re.compile(r"(?<![\w-])--[\w-]+")
+
+
 class _Parser(argparse.ArgumentParser):
     """Suggests the command or the option that was probably meant."""
 
     def error(self, message: str) -> NoReturn:
-        if (
-            unknown := re.match(r"argument COMMAND: invalid choice: '(.*?)' \(choose from (.*)\)", message)
-        ) is not None:
-            names = re.findall(r"[\w-]+", unknown[2])
+        if (unknown := _UNKNOWN.match(message)) is not None:
+            names = _WORD.findall(unknown[2])
             message = f"unknown command {unknown[1]!r}{_similar(unknown[1], names)} (commands: {', '.join(names)})"
         super().error(message)
 
     def unknown(self, words: Sequence[str]) -> NoReturn:
         """Refuse arguments that the command does not have."""
-        options = re.findall(r"(?<![\w-])--[\w-]+", self.format_help())
+        options = _OPTION.findall(self.format_help())
         hints = {_similar(word.partition("=")[0], options) for word in words if word.startswith("-")}
         self.error(f"unrecognized arguments: {' '.join(words)}{''.join(sorted(hints))}")
 

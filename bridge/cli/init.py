@@ -19,6 +19,9 @@ from bridge.config.advice import warnings
 from bridge.errors import ConfigError
 
 Answer = TypeVar("Answer")
+_URL = re.compile(r"https?://[^\s/]\S*")
+_WITHOUT_SCHEME = re.compile(r"[\w.-]+(:\d+)?(/\S*)?")
+_VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +122,14 @@ def _back(name: str) -> str:
 
 
 def _url(text: str) -> str:
-    if not text or re.fullmatch(r"https?://[^\s/]\S*", text):
+    if not text or _URL.fullmatch(text):
         return text
-    hint = f"; did you mean http://{text}?" if re.fullmatch(r"[\w.-]+(:\d+)?(/\S*)?", text) else ""
+    hint = f"; did you mean http://{text}?" if _WITHOUT_SCHEME.fullmatch(text) else ""
     raise ConfigError(f"expected a URL such as https://host/v1, got {text!r}{hint}")
 
 
 def _variable(name: str) -> str:
-    if name and not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+    if name and not _VARIABLE.fullmatch(name):
         raise ConfigError("expected the name of an environment variable, such as OPENAI_API_KEY, not the key itself")
     return name
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from inspect import isclass
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -48,6 +47,8 @@ _EXPECTED = {
     "string_too_long": "{max_length} or fewer characters",
     "string_pattern_mismatch": "text that matches {pattern}",
 }
+
+_WITHOUT_SEPARATORS = str.maketrans("", "", "_.-")
 
 _ELSEWHERE: dict[str, tuple[str, ...]] = {
     "accesstoken": ("api_key",),
@@ -201,7 +202,7 @@ def _unknown_key(path: Path, data: Any, model: Any) -> str:
     section, word = _model_at(path[:-1], data, model), str(path[-1])
     fields = section.model_fields.items() if _is_model(section) else ()
     known = [field.alias or name for name, field in fields]
-    plain = re.sub(r"[_.-]", "", word).lower()
+    plain = word.translate(_WITHOUT_SEPARATORS).lower()
     meant = next((key for key in _ELSEWHERE.get(plain, ()) if key.partition(".")[0] in known), _AT_THE_TOP.get(plain))
     hint = f'; did you mean "{meant}"?' if meant else nearest(word, known)
     return f"unknown key{hint} Known keys: {', '.join(known) or 'none'}"

@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from bridge.codec import SCOPES, Dialect, Endpoint, Operation
-from bridge.codec.surface import PIECE
 from bridge.engine import Bridge, Route
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, shortened, unexpected_failure
 from bridge.server.bodies import BODIES
@@ -365,9 +363,9 @@ def _meant(path: str, routes: list[Route], own: Iterable[str]) -> tuple[str, Rou
     for route, endpoint in [(known, endpoint) for known in routes for endpoint in known.surface]:
         mount = route.path.rstrip("/")
         if "{" in endpoint.path:
-            tail = re.search(f"{PIECE.sub('.+', endpoint.path)}$", path)
-            if tail is not None and endpoint.operation is Operation.RUN:
-                filled.append((f"{endpoint.method} {mount}{tail[0]}", route))
+            head, tail = endpoint.path.partition("{")[0], endpoint.path.rpartition("}")[2]
+            if endpoint.operation is Operation.RUN and path.endswith(tail) and (at := path.find(head)) >= 0:
+                filled.append((f"{endpoint.method} {mount}{path[at:]}", route))
             continue
         whole = f"{mount}{endpoint.path}"
         meant = found.setdefault(whole, (f"{endpoint.method} {whole}", route))

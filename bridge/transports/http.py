@@ -135,7 +135,7 @@ class HttpBackend(ConfiguredBackend):
             **(dialect.auth_headers(api_key) if api_key else {}),
             **{k.lower(): v for k, v in (headers or {}).items()},
         }
-        self.secrets = Secrets.sent(api_key, self._headers)
+        self.secrets = Secrets.sent(api_key, self._headers, self.url.authority.rpartition("@")[2])
         self._forward = frozenset(h.lower() for h in forward_headers)
         self._addresses: dict[str, URL] = {}
         self._reading: set[aiohttp.ClientResponse] = set()
