@@ -41,6 +41,8 @@ def app(bridge: Bridge) -> ASGIApp:
 
     Raises `ConfigError` for a route over gRPC, which no ASGI server carries.
     """
+    if not isinstance(bridge, Bridge):
+        raise TypeError(f"expected a bridge.Bridge, got {type(bridge).__name__}; write Bridge.from_config(...)")
     for index, route in enumerate(bridge.routes):
         if route.listen:
             raise ConfigError(f"routes[{index}].listen: ASGI has no gRPC; serve it with `dialect-bridge serve`")

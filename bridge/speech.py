@@ -71,7 +71,7 @@ class Speech:
         try:
             from openai import AsyncOpenAI, Omit, Timeout
         except ImportError:
-            raise ConfigError("speech needs the extra speech: pip install 'dialect-bridge[speech]'") from None
+            raise ConfigError("speech: needs the extra speech: pip install 'dialect-bridge[speech]'") from None
         self._model = model
         self._timeout = timeout
         self._new_client = partial(

@@ -39,7 +39,7 @@ MADE: dict[str, list[Pattern]] = {
     "bridge/codec/redact.py": [
         p for words in (["a" * 200], ["a-" * 90 + "b", "a-" * 90, "Bearer eyJhbGci.eyJz"])
         if (p := redact.Secrets(words)._known) is not None
-    ],
+    ] + [p for address in ("a" * 200, "a.b:80") if (p := redact._address_pattern(address)) is not None],
     "bridge/codec/repeat.py": [
         repeat._pattern(form, "delta") for form in (repeat._STRING, repeat._NUMBER, repeat._LETTERS)
     ],

@@ -66,7 +66,7 @@ class Decoder(JsonDecoder):
             # The documented streams have no end mark: the end of the body ends the run (rule 4). A server of
             # generation 2 always sends a terminal event, so a stream without one is truncated.
             if failure is None and not self._open_calls and (self._has_events or not self._needs_end_event):
-                self.builder.finish()
+                self.finish()
             self.builder.close(failure)
         return self._take_events()
 
@@ -118,6 +118,7 @@ class Decoder(JsonDecoder):
 
     def _unknown(self, event: _Wire) -> None:
         """Pass an unknown event (rules 5 and 6) unchanged to clients of this dialect."""
+        self.is_strange = True
         self.builder.emit(Raw(NAME, repaired(event) if self._unpaired else event))
 
     # ------------------------------------------------------------------ text and calls
@@ -193,7 +194,7 @@ class Decoder(JsonDecoder):
             text = "The backend's answer ended in the middle of a tool call."
             self.builder.fail(Failure(ErrorCode.TRUNCATED_STREAM, text))
             return
-        self.builder.finish()
+        self.finish()
         self.builder.end()
 
 

@@ -36,6 +36,7 @@ class AGUI(DescribedDialect):
     """Both sides of AG-UI."""
 
     name = NAME
+    spoken_by = ("copilotkit",)
     resumable = True
     url = "http://127.0.0.1:8000"
     capabilities = CAPABILITIES

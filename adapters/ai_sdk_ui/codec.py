@@ -32,6 +32,7 @@ class AISDKUI(ResumableDialect):
     """Both sides of the UI message stream."""
 
     name = NAME
+    spoken_by = ("ai-sdk", "usechat", "vercel")
     mount = "/api/chat"
     url = "http://127.0.0.1:3000/api/chat"
     capabilities = CAPABILITIES

@@ -88,6 +88,7 @@ class UIMessageDecoder(JsonDecoder):
         if self._failure is not None and kind not in _AFTER_ERROR:
             return
         if not isinstance(kind, str):
+            self.is_strange = True
             if message := message_in(event):
                 self._fail(failure_in(message))
         elif handler := _HANDLERS.get(kind):
@@ -95,6 +96,7 @@ class UIMessageDecoder(JsonDecoder):
         elif kind.startswith("data-"):
             self._data(kind.removeprefix("data-"), event)
         else:
+            self.is_strange = True
             self.builder.emit(Raw(NAME, event))
 
     def read_unpaired(self, event: Wire, name: str | None) -> None:
@@ -105,7 +107,7 @@ class UIMessageDecoder(JsonDecoder):
     def end_mark(self) -> None:
         """A stream without `finish` may end so, too."""
         if self._failure is None:
-            self.builder.finish()
+            self.finish()
         self._end()
 
     def flush(self) -> None:

@@ -31,6 +31,7 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
     """Both sides of Anthropic Messages."""
 
     name = NAME
+    spoken_by = ("claude", "bedrock")
     provider = "anthropic"
     mount = "/v1"
     url = "https://api.anthropic.com/v1"

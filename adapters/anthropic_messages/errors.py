@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import WireResponse, json_response
+from bridge.codec.fastapi import invalid_fields
 from bridge.codec.jsontext import dumps, read_json, text_of
 from bridge.codec.ratelimits import ANTHROPIC, passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
@@ -58,7 +59,7 @@ _CODES: dict[str, ErrorCode] = {
 _OWN_CODES = frozenset(map(str, ErrorCode)) - {ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN, ErrorCode.INTERNAL}
 """Codes of the bridge that mean the same when another bridge sends them, unlike its key check and its crash."""
 
-_STATUSES = {**BY_STATUS, 402: ErrorCode.BACKEND_AUTH, 529: ErrorCode.OVERLOADED}
+_STATUSES = {**BY_STATUS, 529: ErrorCode.OVERLOADED}
 _KEPT_STATUSES = frozenset({400, 404, 413, 422, 429})
 """Statuses that concern the client's request; the client gets them unchanged."""
 
@@ -173,5 +174,5 @@ def _classify(kind: str, word: str, status: int | None, message: str) -> ErrorCo
 def _message(error: dict[str, Any]) -> str:
     value = error.get("message")
     if isinstance(value, (dict, list)) and value:
-        return dumps(value).decode()
+        return invalid_fields(value) or dumps(value).decode()
     return text_of(value)

@@ -46,6 +46,7 @@ class Gemini(CountingDialect, ModelsDialect):
     """Both sides of the Gemini API."""
 
     name = NAME
+    spoken_by = ("google", "vertex", "vertexai")
     provider = "gcp.gemini"
     url = "https://generativelanguage.googleapis.com/v1beta"
     key_variable = "GEMINI_API_KEY"

@@ -32,6 +32,21 @@ class OpenAIChat(OpenAIDialect):
     """Both sides of chat completions."""
 
     name = NAME
+    spoken_by = (
+        "azure",
+        "deepseek",
+        "groq",
+        "litellm",
+        "llama.cpp",
+        "lmstudio",
+        "mistral",
+        "ollama",
+        "openai",
+        "openrouter",
+        "qwen",
+        "sglang",
+        "vllm",
+    )
     provider = "openai"
     mount = "/v1"
     url = "https://api.openai.com/v1"

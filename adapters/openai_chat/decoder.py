@@ -139,6 +139,8 @@ class ChatDecoder(JsonDecoder):
             known["created"] = float(value)
         if "choices" in chunk:
             self._run_fields.update(_unknown(chunk))
+        else:
+            self.is_strange = True
 
     def _begin(self) -> None:
         """Begin the run at the first fact, with what is known of it."""
@@ -336,6 +338,8 @@ class ChatDecoder(JsonDecoder):
 
     def end_mark(self) -> None:
         if not self.builder.done:
+            if self._streamed and not self._started:
+                self.finish()
             self.flush()
             if not self.builder.finishing:
                 self._finish()

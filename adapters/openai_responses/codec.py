@@ -33,6 +33,7 @@ class OpenAIResponses(CountingDialect, SocketDialect, OpenAIDialect):
     """Both sides of the Responses API."""
 
     name = NAME
+    spoken_by = ("codex",)
     provider = "openai"
     mount = "/v1"
     url = "https://api.openai.com/v1"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn
 
 from bridge.errors import BridgeError, ConfigError
 
@@ -14,6 +16,10 @@ Command = Callable[[argparse.Namespace], int]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
+    argv = sys.argv[1:] if argv is None else argv
+    if not argv:
+        _parser().print_help(sys.stderr)
+        return 2
     args = _arguments(argv)
     # Agents and stages that a configuration names are looked for in the working directory, as `python -m` does.
     if "" not in sys.path and os.getcwd() not in sys.path:
@@ -31,8 +37,37 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of stdout has exited; Python would complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, EOFError):
+        # Ctrl-C, or Ctrl-D at a question.
         return 130
+
+
+_UNKNOWN = re.compile(r"argument COMMAND: invalid choice: '([^']*)' \(choose from (.*)\)")
+_WORD = re.compile(r"[\w-]+")
+_OPTION = re.compile(r"(?<![\w-])--[\w-]+")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Suggests the command or the option that was probably meant."""
+
+    def error(self, message: str) -> NoReturn:
+        if (unknown := _UNKNOWN.match(message)) is not None:
+            names = _WORD.findall(unknown[2])
+            message = f"unknown command {unknown[1]!r}{_similar(unknown[1], names)} (commands: {', '.join(names)})"
+        super().error(message)
+
+    def unknown(self, words: Sequence[str]) -> NoReturn:
+        """Refuse arguments that the command does not have."""
+        options = _OPTION.findall(self.format_help())
+        hints = {_similar(word.partition("=")[0], options) for word in words if word.startswith("-")}
+        self.error(f"unrecognized arguments: {' '.join(words)}{''.join(sorted(hints))}")
+
+
+def _similar(word: str, names: Iterable[str]) -> str:
+    import difflib
+
+    found = difflib.get_close_matches(word, list(names), 1, 0.6)
+    return f"; did you mean {found[0]!r}?" if found else ""
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -42,12 +77,24 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     if rest and hasattr(args, "text") and not any(word.startswith("-") for word in rest):
         args.text = [*args.text, *rest]
     elif rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        args.parser.unknown(rest)
     return args
 
 
+def _port(text: str) -> int:
+    if text.isascii() and text.isdecimal() and int(text) <= 65535:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected 0 to 65535, got {text!r}")
+
+
+def _workers(text: str) -> int:
+    if text.isascii() and text.isdecimal() and int(text):
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected 1 or more, got {text!r}")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="dialect-bridge",
         description="Translate between the protocols of chat and agent clients, models and agents.",
     )
@@ -82,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument("--url", metavar="URL", help="base URL of the backend")
     init.add_argument("--model", metavar="M", help="model of the backend; default: the client's model")
     init.add_argument("--api-key-env", metavar="NAME", help="environment variable with the key of the backend")
-    init.add_argument("--port", type=int, default=8080, help="port to listen on")
+    init.add_argument("--port", type=_port, default=8080, help="port to listen on")
     init.add_argument("--output", default="config.yaml", metavar="FILE", help="default: config.yaml")
     init.add_argument("--force", action="store_true", help="replace the file if there is one")
 
@@ -168,7 +215,7 @@ def _parser() -> argparse.ArgumentParser:
         "print a completion script for a shell",
         "dialect-bridge completion bash > ~/.local/share/bash-completion/completions/dialect-bridge",
     )
-    shells.add_argument("shell", choices=["bash", "zsh", "tcsh"])
+    shells.add_argument("shell", choices=["bash", "zsh", "fish", "tcsh"])
     return parser
 
 
@@ -183,9 +230,9 @@ def completion(args: argparse.Namespace) -> int:
 
 def _serving_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address to listen on; default: server.host")
-    parser.add_argument("--port", type=int, help="port to listen on; default: server.port")
+    parser.add_argument("--port", type=_port, help="port to listen on; default: server.port")
     parser.add_argument(
-        "--workers", type=int, metavar="N", help="processes that share the port; default: server.workers"
+        "--workers", type=_workers, metavar="N", help="processes that share the port; default: server.workers"
     )
     parser.add_argument(
         "--log-level", default="info", choices=["debug", "info", "warning", "error"], help="default: info"
@@ -193,9 +240,7 @@ def _serving_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log-format", default="text", choices=["text", "json"], help="default: text")
 
 
-def _command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], function: str, what: str, example: str
-) -> argparse.ArgumentParser:
+def _command(commands: argparse._SubParsersAction[_Parser], function: str, what: str, example: str) -> _Parser:
     """The command that a function of its name runs, which is imported then: `--help` loads nothing."""
     module, _, name = function.rpartition(".")
 
@@ -213,7 +258,7 @@ def _command(
         epilog=f"example: {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,  # an example stays one line, to be copied
     )
-    command.set_defaults(run=run)
+    command.set_defaults(run=run, parser=command)
     return command
 
 

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from bridge.cli.demo import DEMO, mount_of
 from bridge.codec import ModelsDialect, Operation, registry
 from bridge.codec.surface import shown_path
 from bridge.config import load
+from bridge.config.advice import warnings
 from bridge.errors import ConfigError
+
+Answer = TypeVar("Answer")
+_URL = re.compile(r"https?://[^\s/]\S*")
+_WITHOUT_SCHEME = re.compile(r"[\w.-]+(:\d+)?(/\S*)?")
+_VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,51 +41,97 @@ def init(args: argparse.Namespace) -> int:
         raise ConfigError(f"{file}: exists already; --force replaces it, --output writes another file")
     wanted = _wanted(args)
     text = _text(wanted)
-    load(file, text=text)
-    file.write_text(text, encoding="utf-8")
+    config = load(file, text=text)
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be written: {error.strerror}") from None
     print(f"wrote {file}")
     if wanted.key is not None:
         print(f"it reads the backend's key from ${wanted.key}")
     name = "" if args.output == "config.yaml" else f" {file}"
     print(f"start it with: dialect-bridge serve{name}")
+    for warning in warnings(config):
+        print(f"warning: {warning}", file=sys.stderr)
     return 0
 
 
 def _wanted(args: argparse.Namespace) -> _Wanted:
     """Return the choices of the flags; on a terminal, ask for the missing ones."""
     asks = sys.stdin.isatty() and args.to is None
-    names = registry.over_http()
-    fronts = (
-        args.source or (_ask(f"Which dialect does your frontend speak? {', '.join(names)}", "") if asks else "").split()
-    )
-    for name in fronts:
-        if not registry.get(name).served:
-            raise ConfigError(
-                f"--from {name}: only backends can speak this dialect; expected one of {', '.join(names)}"
-            )
-        if registry.get(name).over_grpc:
-            raise ConfigError(f"--from {name}: a route over gRPC needs `listen` and `agent_id`; see docs/dialects")
-    if not fronts:
-        raise ConfigError(f"--from: required, the dialect of your frontend: {', '.join(names)}")
-    back = args.to or (_ask("Which dialect does your model or agent speak?", DEMO) if asks else DEMO)
+    names = ", ".join(registry.over_http())
+    if args.source or not asks:
+        fronts = _given("--from", _fronts, ",".join(args.source or ()))
+    else:
+        fronts = _ask(f"Which dialect does your frontend speak? Several are possible. {names}", "", _fronts)
+    if args.to or not asks:
+        back = _given("--to", _back, args.to or DEMO)
+    else:
+        back = _ask("Which dialect does your model or agent speak?", DEMO, _back)
     if back == DEMO:
         return _Wanted(fronts, back, "", None, None, args.port)
     dialect = registry.get(back)
-    if not dialect.called:
-        raise ConfigError(
-            f"--to {back}: only routes can speak this dialect; expected one of {', '.join(registry.called())}"
-        )
-    url = args.url or (_ask("At which URL?", dialect.url) if asks else dialect.url)
+    check_url = str if dialect.over_grpc else _url
+    if args.url or not asks:
+        url = _given("--url", check_url, args.url or dialect.url)
+    else:
+        url = _ask("At which URL?", dialect.url, check_url)
     if not url:
         raise ConfigError(f"--url: required, the base URL of the {back} backend")
     named = isinstance(dialect, ModelsDialect)
-    model = args.model or (_ask("Which model? (empty: the client names it)", "") if asks and named else None)
-    return _Wanted(fronts, back, url, args.api_key_env or dialect.key_variable or None, model or None, args.port)
+    model = args.model or (_ask("Which model? (empty: the client names it)", "", str) if asks and named else None)
+    key = _given("--api-key-env", _variable, args.api_key_env or "") or dialect.key_variable or None
+    return _Wanted(fronts, back, url, key, model or None, args.port)
 
 
-def _ask(question: str, default: str) -> str:
-    answer = input(f"{question} [{default}] " if default else f"{question} ").strip()
-    return answer or default
+def _ask(question: str, default: str, check: Callable[[str], Answer]) -> Answer:
+    """Ask until the answer is valid."""
+    while True:
+        answer = input(f"{question} [{default}] " if default else f"{question} ").strip()
+        try:
+            return check(answer or default)
+        except ConfigError as error:
+            print(error.message)
+
+
+def _given(flag: str, check: Callable[[str], Answer], value: str) -> Answer:
+    try:
+        return check(value)
+    except ConfigError as error:
+        raise ConfigError(f"{flag}: {error.message}") from None
+
+
+def _fronts(text: str) -> list[str]:
+    """Return the dialects that a text names, separated by spaces or commas."""
+    over_http = ", ".join(registry.over_http())
+    names = list(dict.fromkeys(text.replace(",", " ").split()))
+    for name in names:
+        if name == DEMO or not registry.get(name).served:
+            raise ConfigError(f"only backends can speak {name}; expected one of {over_http}")
+        if registry.get(name).over_grpc:
+            raise ConfigError(f"{name}: a route over gRPC needs `listen` and `agent_id`; see docs/dialects")
+    if not names:
+        raise ConfigError(f"required, the dialect of your frontend: {over_http}")
+    return names
+
+
+def _back(name: str) -> str:
+    if name != DEMO and not registry.get(name).called:
+        raise ConfigError(f"only routes can speak {name}; expected one of {', '.join(registry.called())}")
+    return name
+
+
+def _url(text: str) -> str:
+    if not text or _URL.fullmatch(text):
+        return text
+    hint = f"; did you mean http://{text}?" if _WITHOUT_SCHEME.fullmatch(text) else ""
+    raise ConfigError(f"expected a URL such as https://host/v1, got {text!r}{hint}")
+
+
+def _variable(name: str) -> str:
+    if name and not _VARIABLE.fullmatch(name):
+        raise ConfigError("expected the name of an environment variable, such as OPENAI_API_KEY, not the key itself")
+    return name
 
 
 def _text(wanted: _Wanted) -> str:

@@ -30,6 +30,11 @@ from bridge.server import serve as run
 from bridge.server.serve import check
 from bridge.telemetry import SHARED_METRICS
 
+_HINTS = {
+    errno.EADDRINUSE: "; another program has the port: try --port",
+    errno.EACCES: "; ports below 1024 need privileges: try --port",
+    errno.EADDRNOTAVAIL: "; this machine does not have the address: try --host",
+}
 DEFAULT = "config.yaml"
 """The file that is served when the command line names none."""
 
@@ -85,6 +90,8 @@ def _serve(args: argparse.Namespace, bridge: Bridge, handed: Handover | None = N
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(run(bridge, sockets, ready=ready, reload=reload))
+    except ConfigError as error:
+        raise bridge.config.located(error) from None
     except OSError as error:
         if listening:
             raise
@@ -94,8 +101,8 @@ def _serve(args: argparse.Namespace, bridge: Bridge, handed: Handover | None = N
 
 def _no_address(bridge: Bridge, error: OSError) -> int:
     server = bridge.config.server
-    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-    hint = "; another program has the port: try --port" if error.errno == errno.EADDRINUSE else ""
+    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+    hint = _HINTS.get(error.errno or 0, "")
     print(f"cannot listen on {server.host}:{server.port}: {reason}{hint}", file=sys.stderr)
     return 1
 
@@ -119,7 +126,14 @@ def _bridge(args: argparse.Namespace, text: str | None = None) -> Bridge:
 def _config(args: argparse.Namespace, text: str | None = None) -> Config:
     """Return the configuration with the options of the command line."""
     overrides = {k: v for k in ("host", "port", "workers") if (v := getattr(args, k)) is not None}
-    return load(args.config or DEFAULT, server=overrides or None, text=text)
+    try:
+        return load(args.config or DEFAULT, server=overrides or None, text=text)
+    except ConfigError as error:
+        if args.config is not None or (os.path.exists(DEFAULT) and not getattr(args, "demo", False)):
+            raise
+        raise ConfigError(
+            f"{error.message}\nthe demo has no file to change; `dialect-bridge init` writes one"
+        ) from None
 
 
 def _source(args: argparse.Namespace) -> str:

@@ -122,6 +122,8 @@ class Dialect:
     """The base URL at which such a backend usually is, which `dialect-bridge init` suggests."""
     key_variable: ClassVar[str] = ""
     """The environment variable that usually holds the key of such a backend."""
+    spoken_by: ClassVar[tuple[str, ...]] = ()
+    """Software and services whose names people write for its own, in lower case, for error messages."""
     front_options: ClassVar[type[Options]] = Options
     """The model of the options of its routes."""
     back_options: ClassVar[type[Options]] = Options

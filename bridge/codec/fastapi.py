@@ -53,8 +53,17 @@ def error_in(body: Any) -> tuple[str, str]:
         return detail, text_of(body.get("code"))
     if isinstance(detail, dict):
         return text_of(detail.get("message") or detail.get("msg")), text_of(detail.get("code"))
-    items = [d for d in detail if isinstance(d, dict)] if isinstance(detail, list) else []
-    return "; ".join(t for t in map(_item, items) if t), text_of(items[0].get("type")) if items else ""
+    items = _items(detail)
+    return invalid_fields(detail), text_of(items[0].get("type")) if items else ""
+
+
+def invalid_fields(detail: Any) -> str:
+    """Return the list under `detail` in words; empty if it is none."""
+    return "; ".join(t for t in map(_item, _items(detail)) if t)
+
+
+def _items(detail: Any) -> list[dict[str, Any]]:
+    return [d for d in detail if isinstance(d, dict)] if isinstance(detail, list) else []
 
 
 def _item(item: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ try - NaN, very deep nesting; the slow path reads the former and names the latte
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection
 from math import isfinite
 from typing import Any, TypeGuard
@@ -158,6 +159,9 @@ def read_body(body: bytes) -> dict[str, Any]:
     return value
 
 
+_MEDIA_TYPE = re.compile(r"[\w.+-]{1,80}/[\w.+-]{1,80}", re.ASCII)
+
+
 def need_json(wire: WireRequest, status: int | None = None) -> None:
     """Raise `RequestError` if the request declares another content type; declaring none is accepted.
 
@@ -165,8 +169,10 @@ def need_json(wire: WireRequest, status: int | None = None) -> None:
     """
     declared = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
     if declared and declared != "application/json" and not declared.endswith("+json"):
+        # A log line hides what is in quotes, and this helps there.
+        got = declared if _MEDIA_TYPE.fullmatch(declared) else repr(shortened(declared))
         raise RequestError(
-            f"content-type: expected application/json, got {shortened(declared)!r}.",
+            f"content-type: expected application/json, got {got}.",
             param="content-type",
             status=status,
         )

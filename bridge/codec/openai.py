@@ -17,6 +17,7 @@ from bridge.model import Extras, FileRef, Inline, Request, Source, Url, source_o
 from .caching import marked, note_lost_marks, seconds_of
 from .capabilities import Feature
 from .context import Losses
+from .fastapi import invalid_fields
 from .jsontext import dumps, read_json, whole
 from .models import ModelInfo, ModelsDialect, described
 from .ratelimits import OPENAI, passed_on
@@ -69,6 +70,8 @@ _CODES: dict[str, ErrorCode] = {
 }
 
 _STATUSES = {**BY_STATUS, 529: ErrorCode.OVERLOADED}
+_ABOUT_KEYS = frozenset({401, 402, 403})
+"""Statuses that concern the bridge's key or the account behind it."""
 _KEPT_STATUSES = frozenset({400, 404, 413, 422, 429, 503, 529})
 """Statuses that concern the client's request; the client gets them unchanged."""
 
@@ -108,7 +111,7 @@ def decode_error(wire: WireResponse) -> Failure:
     if error is None and isinstance(value, dict) and _message(value):
         error = value  # `{"message": "..."}` alone (Mistral) is an error only with such a status
     headers = passed_on(wire.headers, OPENAI)
-    if error is None and wire.status not in (401, 403):
+    if error is None and wire.status not in _ABOUT_KEYS:
         code = _STATUSES.get(wire.status, ErrorCode.BACKEND_ERROR)
         if code not in (ErrorCode.RATE_LIMITED, ErrorCode.OVERLOADED, ErrorCode.BACKEND_TIMEOUT, ErrorCode.TOO_LARGE):
             code = ErrorCode.BACKEND_ERROR  # a proxy's page does not concern the request: wrong address, crash
@@ -135,7 +138,9 @@ def error_in(value: Any) -> dict[str, Any] | None:
     if error:
         # `{"error": "Not Found", "message": "...", "status": 404}`: the code is beside the rest
         return {**value, "message": value.get("message") or error}
-    if value.get("object") == "error" or ("message" in value and "code" in value):
+    if value.get("object") == "error" or (
+        "message" in value and "code" in value and (value["message"] or value["code"])
+    ):
         return value
     if value.get("detail"):
         return {"message": value["detail"]}
@@ -163,7 +168,7 @@ def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
 
 def _classify(code: Any, kind: Any, status: int | None, message: str) -> ErrorCode:
     """Return the error code: by the status if it concerns the key, then by the wire's code, then by the status."""
-    if status in (401, 403):
+    if status in _ABOUT_KEYS:
         return ErrorCode.BACKEND_AUTH
     found = _CODES.get(code) if isinstance(code, str) else None
     if found is None and status in (None, 400) and any(t in message.lower() for t in _LIMIT_TEXTS):
@@ -182,7 +187,7 @@ def _message(error: dict[str, Any]) -> str:
         if isinstance(value, str) and value:
             return value
         if isinstance(value, (dict, list)) and value:
-            return dumps(value).decode()
+            return invalid_fields(value) or dumps(value).decode()
     return ""
 
 

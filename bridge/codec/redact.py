@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
-from bridge.errors import Failure
+from bridge.errors import ERROR_PAGES, Failure
 
 LONGEST = 2000
 """The most characters of a message that are kept."""
@@ -54,7 +54,7 @@ def explained(failure: Failure) -> str:
     """
     message = _QUOTED.sub("a string", masked(failure.message))
     cause = f" {_sentence(masked(failure.cause))}" if failure.cause else ""
-    return f"{failure.code}: {_sentence(message)}{cause} See docs/errors/{failure.code}.md"
+    return f"{failure.code}: {_sentence(message)}{cause} See {ERROR_PAGES}{failure.code}.md"
 
 
 def _sentence(text: str) -> str:
@@ -71,29 +71,45 @@ _SECRET_NAME = re.compile(r"auth|key|secret|token|password|cookie", re.IGNORECAS
 _SHORTEST = 6
 """Shorter values are not keys; masking them would garble texts."""
 _LONGEST_CAUSE = 500
+
+
+def _address_pattern(address: str) -> re.Pattern[str] | None:
+    """Return a pattern for URLs at an address, and for the address alone if it has a port."""
+    if not address:
+        return None
+    host = re.escape(address)
+    alone = rf"|(?<![\w.\-]){host}(?!\w)" if address.rpartition(":")[2].isdecimal() else ""
+    return re.compile(rf"[a-z]{{1,9}}://{host}(?![\w.\-])[^\s'\"<>)]*{alone}", re.IGNORECASE)
+
+
 _DEEPEST = 8
 """Details that are nested deeper are dropped."""
 
 
 class Secrets:
-    """The secrets that a backend is sent, word for word: it may repeat one that looks like nothing."""
+    """The secrets that a backend is sent, word for word: it may repeat one that looks like nothing.
 
-    def __init__(self, values: Iterable[str]) -> None:
+    `address` is its host, with a port if it has one: clients need not know it.
+    """
+
+    def __init__(self, values: Iterable[str], address: str = "") -> None:
         words = {word for value in values for word in (value, value.rpartition(" ")[2]) if len(word) >= _SHORTEST}
         self._words = sorted(words, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, self._words))) if words else None
+        self._address = _address_pattern(address)
 
     @classmethod
-    def sent(cls, api_key: str | None, headers: Mapping[str, str]) -> Self:
+    def sent(cls, api_key: str | None, headers: Mapping[str, str], address: str = "") -> Self:
         """Return the secrets in a key, and in headers whose names indicate one."""
-        return cls([api_key or "", *(value for name, value in headers.items() if _SECRET_NAME.search(name))])
+        return cls([api_key or "", *(value for name, value in headers.items() if _SECRET_NAME.search(name))], address)
 
     def hide(self, failure: Failure) -> Failure:
-        """Remove secrets from every field of a backend's failure that clients can get to see; return it.
-
-        Headers that hold one are dropped.
+        """Remove secrets from every field of a backend's failure that clients can get to see, and the backend's own
+        address from its message; return it. Headers that hold a secret are dropped.
         """
         failure.message = self.text(failure.message)
+        if self._address is not None:
+            failure.message = self._address.sub("(address)", failure.message)
         failure.param = self._word(failure.param)
         failure.backend_code = self._word(failure.backend_code)
         failure.headers = {name: value for name, value in failure.headers.items() if self.text(value) == value}

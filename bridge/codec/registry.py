@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 
@@ -88,11 +90,24 @@ def get(name: str) -> Dialect:
             raise ConfigError(f"the entry point {entry.value!r} of dialect {name!r} is not a bridge.codec.Dialect")
         _registered[name] = dialect
         return dialect
+    near = meant(name, names())
+    hint = f"; did you mean {near!r}?" if near else "."
+    raise ConfigError(f"unknown dialect {name!r}{hint} Known: {', '.join(names())}.")
+
+
+def meant(name: str, known: Iterable[str]) -> str | None:
+    """Return which of the `known` names was probably meant: that of the dialect which this software speaks, else the
+    nearest. Loads all dialects.
+    """
     import difflib  # here: who names dialects that exist has no use for it
 
-    near = difflib.get_close_matches(name, names(), 1)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
-    raise ConfigError(f"unknown dialect {name!r}{hint} Known: {', '.join(names())}.")
+    near = difflib.get_close_matches(name, [*known], 1)
+    for each in set(known) & set(names()):
+        # The package of another dialect may be broken.
+        with suppress(ConfigError):
+            if name.lower() in get(each).spoken_by:
+                return each
+    return near[0] if near else None
 
 
 def resolve(given: str | Dialect) -> Dialect:

@@ -9,12 +9,25 @@ from bridge.codec import Dialect, registry
 from bridge.config.kinds import dialect_of
 from bridge.config.schema.whole import Config
 
-_UNBRACED = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]{0,99}")
+_NAME = r"([A-Za-z_][A-Za-z0-9_]{0,99})"
+_VARIABLE = re.compile(
+    rf"\${_NAME}|\$\({_NAME}\)|\$?env:{_NAME}|%{_NAME}%|os\.environ[/.]{_NAME}|\{{\{{ ?(?:env\.)?{_NAME} ?\}}\}}"
+)
+"""Environment variables as shells and other software write them."""
+_PLACEHOLDER = re.compile(r"<.*>|your[-_ ].*key.*|sk-(x{3,}|\.{3})|change-?me|\.{3}", re.IGNORECASE)
+_LONG = 3 * 3600.0
+_SMALL = 1024
+_TWICE = re.compile(r"/(v\d+\w*)/\1$")
 
 
 def warnings(config: Config) -> list[str]:
     """Return a warning for each setting that is valid and unlikely to work, with its place."""
-    return [*_backends(config), *_routes(config), *_models(config)]
+    return [*_server(config), *_backends(config), *_routes(config), *_models(config)]
+
+
+def _server(config: Config) -> Iterator[str]:
+    if config.server.max_body < _SMALL:
+        yield f"server.max_body: {config.server.max_body} bytes are too few for most requests; a number is in bytes"
 
 
 def _backends(config: Config) -> Iterator[str]:
@@ -22,12 +35,20 @@ def _backends(config: Config) -> Iterator[str]:
         place = f"backends.{name}"
         key = backend.api_key.get_secret_value() if backend.api_key is not None else ""
         for field, value in (("api_key", key), ("model", backend.model or ""), ("url", str(backend.url or ""))):
-            if _UNBRACED.fullmatch(value):
-                written = f"an environment variable is written ${{{value[1:]}}}"
+            if (found := _VARIABLE.fullmatch(value)) is not None:
+                variable = next(filter(None, found.groups()))
+                written = f"an environment variable is written ${{{variable}}}"
                 yield f"{place}.{field}: {value} is used literally; {written}"
+        if _PLACEHOLDER.fullmatch(key):
+            yield f"{place}.api_key: this looks like a placeholder"
+        for field, seconds in backend.timeouts.model_dump().items():
+            if seconds is not None and field != "total" and seconds >= _LONG:
+                yield f"{place}.timeouts.{field}: {seconds:g} s are {seconds / 3600:.1f} hours; a number is in seconds"
         dialect, url = dialect_of(backend.dialect), str(backend.url or "").partition("?")[0].rstrip("/")
         if dialect is not None and (ending := _ending(dialect, url)):
             yield f"{place}.url: expected the base URL; the dialect adds {ending} itself"
+        if (twice := _TWICE.search(url)) is not None:
+            yield f"{place}.url: has /{twice[1]} twice"
 
 
 def _routes(config: Config) -> Iterator[str]:

@@ -228,9 +228,17 @@ def _store_url(*schemes: str) -> AfterValidator:
     def check(value: str) -> str:
         if value.partition(":")[0] not in schemes or not value.partition(":")[2]:
             raise expected(f"a URL that begins with {' or '.join(f'{scheme}:' for scheme in schemes)}")
+        if value.startswith("sqlite:") and not value.startswith("sqlite:///"):
+            raise expected("sqlite:/// and the path of a file; an absolute path has a fourth slash")
         return value
 
     return AfterValidator(check)
+
+
+def _bare_host(value: str) -> str:
+    if "/" in value or value.count(":") == 1:
+        raise expected("an address or a host name, without scheme and port")
+    return value
 
 
 def _mount(value: str) -> str:
@@ -361,6 +369,7 @@ Whole = Annotated[int, Field(ge=0), BeforeValidator(_no_boolean)]
 Positive = Annotated[int, Field(ge=1), BeforeValidator(_no_boolean)]
 Port = Annotated[int, Field(ge=0, le=65535), BeforeValidator(_no_boolean)]
 Text = Annotated[str, AfterValidator(_filled)]
+BareHost = Annotated[Text, AfterValidator(_bare_host)]
 OptionalText = Annotated[Text | None, BeforeValidator(_empty_is_none)]
 Secret = Annotated[SecretStr, AfterValidator(_secret)]
 OptionalSecret = Annotated[Secret | None, BeforeValidator(_empty_is_none)]

@@ -64,7 +64,8 @@ def read(path: str | os.PathLike[str]) -> str:
     try:
         return FilePath(name).read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise ConfigError(f"{name}: cannot be read: {error.strerror or type(error).__name__}") from None
+        hint = "; `dialect-bridge init` writes a file" if isinstance(error, FileNotFoundError) else ""
+        raise ConfigError(f"{name}: cannot be read: {error.strerror or type(error).__name__}{hint}") from None
     except ValueError:
         raise ConfigError(f"{name}: not UTF-8 text") from None
 
@@ -91,7 +92,7 @@ def _build(
         known = checks.problems(config, origin.show)
     if config is None or known:
         raise origin.error(known)
-    return config
+    return config.from_file(origin)
 
 
 def _lay_over(data: dict[str, Any], server: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
@@ -101,6 +102,7 @@ def _lay_over(data: dict[str, Any], server: Mapping[str, Any], origin: Origin) -
     if not given or not (section is None or isinstance(section, dict)):
         return data
     for key in given:
+        origin.options.add(("server", key))
         origin.positions.pop(("server", key), None)
         origin.sources.pop(("server", key), None)
     return {**data, "server": {**(section or {}), **given}}

@@ -33,13 +33,16 @@ class Origin:
     """The origin of the values of a configuration.
 
     `name` is the file as the user wrote it, or what stands for it. `places` are the positions of keys, by path.
-    `sources` names the variable or file of each value that came from one. With `secret`, messages show names only.
+    `sources` names the variable or file of each value that came from one, `options` are the paths of those from the
+    command line. With `secret`, messages show names only.
     """
 
-    name: str
-    positions: dict[Path, Position] = field(default_factory=dict)
-    sources: dict[Path, str] = field(default_factory=dict)
-    secret: bool = False
+    # Configurations with the same values are equal, wherever these come from.
+    name: str = field(compare=False)
+    positions: dict[Path, Position] = field(default_factory=dict, compare=False)
+    sources: dict[Path, str] = field(default_factory=dict, compare=False)
+    secret: bool = field(default=False, compare=False)
+    options: set[Path] = field(default_factory=set, compare=False)
 
     def position(self, path: Path) -> Position | None:
         """Return the position of the key at `path`, or of its nearest parent; None without a file."""
@@ -78,6 +81,12 @@ class Origin:
             "\n".join(self._line(row) for row in rows), details={"problems": [self._details(row) for row in rows]}
         )
 
+    def located(self, error: ConfigError) -> ConfigError:
+        """Return an error that a checked configuration caused later, with file and line if it begins with a key."""
+        key = error.message.partition(": ")[0]
+        path = next((path for path in self.positions if path and path_text(path) == key), None)
+        return error if path is None else self.error([Problem(path, error.message.removeprefix(f"{key}: "))])
+
     def _order(self, path: Path) -> tuple[int, int]:
         found = self.position(path)
         return (found.line, found.column) if found else (0, 0)
@@ -85,6 +94,8 @@ class Origin:
     def _line(self, problem: Problem) -> str:
         found = self.position(problem.path)
         head = f"{self.name}:{found.line}" if found else self.name
+        if problem.path in self.options:
+            head = f"--{problem.path[-1]}"
         return ": ".join(part for part in (head, path_text(problem.path), problem.message) if part)
 
     def _details(self, problem: Problem) -> dict[str, Any]:

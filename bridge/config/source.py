@@ -84,7 +84,8 @@ class _Walk:
         try:
             return self.loader.construct_object(node)
         except (yaml.YAMLError, ValueError, OverflowError):
-            return self.refuse(path, f"not a valid value of type {node.tag}")
+            hint = "" if node.tag.startswith("tag:") else "; an environment variable is written ${NAME}"
+            return self.refuse(path, f"not a valid value of type {node.tag}{hint}")
 
     def sequence(self, node: SequenceNode, path: Path) -> list[Any]:
         found = []

@@ -9,9 +9,10 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from bridge.codec import registry
 from bridge.config.kinds import back_options, front_options
 from bridge.config.origin import Origin
-from bridge.config.problems import EXPECTED, UNKNOWN, WRONG, Path, Problem, nearest
+from bridge.config.problems import EXPECTED, UNKNOWN, WRONG, Path, Problem, nearest, path_text
 from bridge.config.schema.backends import Backend
 from bridge.config.schema.routes import Route
 from bridge.config.schema.whole import Config
@@ -47,24 +48,102 @@ _EXPECTED = {
     "string_pattern_mismatch": "text that matches {pattern}",
 }
 
-_ELSEWHERE = {
-    "api_base": ("url",),
-    "api_keys": ("api_key", "keys", "auth.keys", "server.auth.keys"),
-    "base_url": ("url",),
+_WITHOUT_SEPARATORS = str.maketrans("", "", "_.-")
+
+_ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "accesstoken": ("api_key",),
+    "address": ("host", "server.host"),
+    "agents": ("backends",),
+    "apibase": ("url",),
+    "apikeys": ("api_key", "keys", "auth.keys", "server.auth.keys"),
+    "apitoken": ("api_key",),
+    "authorization": ("api_key",),
+    "baseurl": ("url",),
+    "bearer": ("api_key",),
+    "bind": ("host", "server.host"),
+    "bodylimit": ("max_body",),
+    "clientmaxbodysize": ("max_body",),
+    "clusters": ("backends",),
+    "connecttimeout": ("timeouts.connect",),
+    "database": ("stores.history",),
+    "databaseurl": ("stores.history",),
+    "db": ("stores.history",),
+    "defaultmodel": ("model",),
+    "deployment": ("model",),
     "endpoint": ("url", "path"),
+    "endpoints": ("routes",),
+    "frontend": ("dialect",),
+    "frontends": ("routes",),
+    "generalsettings": ("server",),
+    "host": ("url", "server.host"),
     "keys": ("auth.keys", "server.auth.keys"),
-    "max_retries": ("attempts", "retry"),
+    "listen": ("port", "server.port"),
+    "llms": ("backends",),
+    "location": ("path",),
+    "masterkey": ("auth.keys", "server.auth.keys"),
+    "maxretries": ("attempts", "retry.attempts"),
+    "modellist": ("backends",),
+    "modelname": ("model",),
+    "models": ("model", "backends"),
+    "mount": ("path",),
+    "numretries": ("attempts", "retry.attempts"),
+    "port": ("url", "server.port"),
     "prefix": ("path",),
     "protocol": ("dialect",),
     "provider": ("dialect",),
-    "retries": ("attempts", "retry"),
-    "timeout": ("timeouts.total",),
+    "providers": ("backends",),
+    "proxypass": ("backend",),
+    "ratelimit": ("limits",),
+    "read": ("idle",),
+    "readtimeout": ("timeouts.idle",),
+    "redis": ("stores.runs",),
+    "redisurl": ("stores.runs",),
+    "requesttimeout": ("timeouts.total",),
+    "retries": ("attempts", "retry.attempts"),
+    "service": ("backend",),
+    "services": ("backends",),
+    "storage": ("stores",),
+    "target": ("backend",),
+    "timeout": ("timeouts.total", "backends.*.timeouts.total"),
     "token": ("api_key",),
     "tries": ("attempts",),
     "type": ("dialect",),
-    "upstream": ("backend",),
+    "upstream": ("backend", "backends"),
+    "upstreams": ("backend", "backends"),
+    "url": ("path",),
 }
-"""Keys of other software, and those with the same meaning here; the first one that is valid at that place counts."""
+"""Keys of other software, in small letters without separators, and those with the same meaning here: the first one that
+is valid at that place counts.
+"""
+
+_AT_THE_TOP: dict[str, str] = {
+    "apikeys": "server.auth.keys",
+    "auth": "server.auth",
+    "cors": "server.cors",
+    "fallbacks": "routes[].backend",
+    "loglevel": "dialect-bridge serve --log-level",
+    "logging": "dialect-bridge serve --log-level",
+    "models": "routes[].models",
+    "timeout": "backends.*.timeouts",
+    "weight": "routes[].backend",
+}
+"""The same, where they are at another place here, or an option of the command line."""
+
+_EXAMPLES: dict[str, str] = {
+    "backends": "{llm: {dialect: ..., url: https://llm.example/v1}}",
+    "cors": '{origins: ["https://app.example"]}',
+    "headers": "{x-name: value}",
+    "keys": '[{name: web, key: "${WEB_KEY}"}]',
+    "keys[]": '{name: web, key: "${WEB_KEY}"}',
+    "metrics": "{path: /metrics}",
+    "model_map": "{fast: gpt-4o-mini}",
+    "models": '{"gpt-*": llm}',
+    "retry": "{attempts: 3}",
+    "routes": "[{dialect: ..., path: /v1, backend: llm}]",
+    "stores": '{history: "sqlite:///bridge.db"}',
+    "timeouts": "{total: 60s}",
+}
+"""Values of keys for which people write another kind of value."""
 
 
 def translate(error: ValidationError, data: Any, origin: Origin, model: Any = Config) -> list[Problem]:
@@ -98,7 +177,9 @@ def _message(row: ErrorDetails, data: Any, origin: Origin, model: Any) -> str:
     if kind == "too_short" and context["min_length"] == 1:
         return "must not be empty"
     if kind in _EXPECTED:
-        return f"expected {_EXPECTED[kind].format_map(context)}, got {given}"
+        key = path_text(path[-2:]).rpartition(".")[2].replace("[0]", "[]")
+        example = f"; for example {_EXAMPLES[key]}" if key in _EXAMPLES and kind.endswith("_type") else ""
+        return f"expected {_EXPECTED[kind].format_map(context)}, got {given}{example}"
     return _foreign(row, path, origin)
 
 
@@ -112,14 +193,17 @@ def _foreign(row: ErrorDetails, path: Path, origin: Origin) -> str:
 def _unknown_name(what: str, known: list[str], value: Any, given: str) -> str:
     listed = f" Known {what}s: {', '.join(known) or 'none'}" if len(known) <= 50 else ""
     quoted = given if given.startswith('"') else f"({given})"
-    return f"unknown {what} {quoted}{nearest(str(value), known)}{listed}".rstrip(".")
+    near = registry.meant(str(value), known) if what == "dialect" else None
+    hint = f'; did you mean "{near}"?' if near else nearest(str(value), known)
+    return f"unknown {what} {quoted}{hint}{listed}".rstrip(".")
 
 
 def _unknown_key(path: Path, data: Any, model: Any) -> str:
     section, word = _model_at(path[:-1], data, model), str(path[-1])
     fields = section.model_fields.items() if _is_model(section) else ()
     known = [field.alias or name for name, field in fields]
-    meant = next((key for key in _ELSEWHERE.get(word, ()) if key.partition(".")[0] in known), None)
+    plain = word.translate(_WITHOUT_SEPARATORS).lower()
+    meant = next((key for key in _ELSEWHERE.get(plain, ()) if key.partition(".")[0] in known), _AT_THE_TOP.get(plain))
     hint = f'; did you mean "{meant}"?' if meant else nearest(word, known)
     return f"unknown key{hint} Known keys: {', '.join(known) or 'none'}"
 

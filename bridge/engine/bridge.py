@@ -105,6 +105,13 @@ class Bridge:
 
         `http_client` reads the streams of backends unless the configuration names another.
         """
+        try:
+            return cls._assembled(config, http_client)
+        except ConfigError as error:
+            raise config.located(error) from error.__cause__
+
+    @classmethod
+    def _assembled(cls, config: Config, http_client: HttpClient) -> Bridge:
         from bridge.engine import assembly as make
 
         tracing = make.tracing_for(config)
@@ -487,7 +494,7 @@ class Bridge:
 def _checked(request: Request) -> Request:
     """Return the request of a program. Raises `TypeError` or `ValueError` if it is none."""
     if not isinstance(request, Request):
-        raise TypeError(f"expected a bridge.Request, got {type(request).__name__}")
+        raise TypeError(f"expected a bridge.Request, got {type(request).__name__}; for a text, write Request(text)")
     request.check()
     return request
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterable
 from typing import Literal
 
-from bridge.codec import Context, Dialect
+from bridge.codec import Context, Dialect, Options
 from bridge.codec.registry import resolve
-from bridge.library.translator import Translator
-from bridge.model import Event, RunStarted
+from bridge.library.translator import Translator, as_bytes
+from bridge.model import Event, RunStarted, verify
 from bridge.translation import AnswerDecoder, Reader, Writer
 
 What = Literal["stream", "request", "response"]
@@ -33,28 +34,38 @@ def translate(data: bytes, source: str | Dialect, target: str | Dialect, *, what
     raise ValueError(f"what: expected 'stream', 'request' or 'response', got {what!r}")
 
 
-def decode(data: bytes, source: str | Dialect, *, run_id: str | None = None, created_at: float = 0.0) -> list[Event]:
+def decode(
+    data: bytes, source: str | Dialect, *, run_id: str | None = None, created_at: float | None = None
+) -> list[Event]:
     """Return the events of a recorded answer of dialect `source`, streamed or not: one well-formed run.
 
     `fold` turns them into complete messages, `pretty` into readable lines. A truncated or invalid answer is a run that
-    ends with `RunFailed`. `run_id` and `created_at` (Unix seconds) make the result reproducible. Raises `ConfigError`
-    for an unknown dialect.
+    ends with `RunFailed`. `run_id` and `created_at` (Unix seconds, by default now) make the result reproducible. Raises
+    `ConfigError` for an unknown dialect.
     """
-    dialect = resolve(source)
-    context = Context(run_id or uuid.uuid4().hex, None, created_at, dialect.back_options())
-    head = RunStarted(context.run_id, created_at=created_at)
+    dialect, data = resolve(source), as_bytes(data)
+    context = _context(run_id, created_at, dialect.back_options())
+    head = RunStarted(context.run_id, created_at=context.created_at)
     reader = Reader(head, decoder=AnswerDecoder(dialect, context))
     return reader.receive(data) + reader.close()
 
 
 def encode(
-    events: Iterable[Event], target: str | Dialect, *, run_id: str | None = None, created_at: float = 0.0
+    events: Iterable[Event], target: str | Dialect, *, run_id: str | None = None, created_at: float | None = None
 ) -> bytes:
     """Return a run as a streamed answer of dialect `target`. `unfold` returns the events of an `Answer`.
 
-    The events must be one well-formed run (`bridge.model.verify` checks that). `run_id` and `created_at` are used
-    if the events have none. Raises `ConfigError` for an unknown dialect.
+    The events must be one well-formed run (`bridge.model.verify` checks that). `run_id` and `created_at` (by default
+    now) are used if the events have none. Raises `ConfigError` for an unknown dialect, and `GrammarError` for events
+    that cannot be encoded because they are not well-formed.
     """
-    dialect = resolve(target)
-    context = Context(run_id or uuid.uuid4().hex, None, created_at, dialect.front_options())
-    return Writer(dialect, context).write(list(events))
+    dialect, run = resolve(target), list(events)
+    try:
+        return Writer(dialect, _context(run_id, created_at, dialect.front_options())).write(run)
+    except (LookupError, TypeError, AttributeError):
+        verify(run)
+        raise
+
+
+def _context(run_id: str | None, created_at: float | None, options: Options) -> Context:
+    return Context(run_id or uuid.uuid4().hex, None, time.time() if created_at is None else created_at, options)

@@ -120,7 +120,7 @@ class Translator:
         """
         if self._sides is not None:
             raise RuntimeError("a translator serves one run, and this one has already begun: create a new one")
-        wire = wire_request(_lower(headers), _bytes(data), path)
+        wire = wire_request(_lower(headers), as_bytes(data), path)
         self._request = self._choose(wire, resolve(client) if client is not None else None)
         context = self._settled().back
         assert context.request is not None
@@ -133,7 +133,7 @@ class Translator:
 
     def decode_error(self, status: int, data: bytes = b"", headers: Mapping[str, str] | None = None) -> BridgeError:
         """Return the failure that a backend's error status means, to raise or to pass to `encode_error`."""
-        wire = WireResponse(status, _lower(headers, self._back), _bytes(data))
+        wire = WireResponse(status, _lower(headers, self._back), as_bytes(data))
         return BridgeError.of(with_status(self._back.decode_error(wire), status))
 
     def encode_error(self, error: Failure | BaseException) -> WireResponse:
@@ -160,7 +160,7 @@ class Translator:
             raise self.decode_error(status, data, headers)
         self._answered = True
         reader = self._reader(sides, AnswerDecoder(self._back, sides.back, _lower(headers, self._back)))
-        events: list[Event] = reader.receive(_bytes(data)) + reader.close()
+        events: list[Event] = reader.receive(as_bytes(data)) + reader.close()
         if isinstance(events[-1], RunFailed):
             raise BridgeError.of(events[-1].error)
         answer = self._front.assemble(events, sides.front)
@@ -178,7 +178,7 @@ class Translator:
 
         Invalid data never raise an exception. An answer without a stream is buffered until `close`, which streams it.
         """
-        return self._running().receive(_bytes(data))
+        return self._running().receive(as_bytes(data))
 
     def heartbeat(self) -> bytes:
         """Return bytes that keep the connection open while the backend is silent; none after the end."""
@@ -309,6 +309,9 @@ def _lower(headers: Mapping[str, str] | None, dialect: Dialect | None = None) ->
     return {name.lower(): value for name, value in headers.items()}
 
 
-def _bytes(data: bytes) -> bytes:
-    """Any buffer as bytes: sockets also give `bytearray` and `memoryview`. Raises `TypeError` for a string."""
-    return data if type(data) is bytes else bytes(memoryview(data))
+def as_bytes(data: bytes) -> bytes:
+    """Any buffer as bytes: sockets also give `bytearray` and `memoryview`. Raises `TypeError` for anything else."""
+    try:
+        return data if type(data) is bytes else bytes(memoryview(data))
+    except TypeError:
+        raise TypeError(f"expected bytes, got {type(data).__name__}") from None

@@ -55,6 +55,7 @@ class Builder:
     """
 
     __slots__ = (
+        "_emitted",
         "_end_extras",
         "_failure",
         "_flows",
@@ -90,6 +91,7 @@ class Builder:
         self._unanswered: dict[int, int] = {}
         self._usage: ev.UsageReported | None = None
         self._interrupted = False
+        self._emitted = False
         self._reason: FinishReason | None = None
         self._failure: Failure | None = None
         self._end_extras: Extras | None = None
@@ -328,6 +330,12 @@ class Builder:
         """An event that needs no bookkeeping: state, steps, custom, raw, heartbeat."""
         self.start()
         self._out.append(event)
+        self._emitted = self._emitted or type(event) is not ev.Raw
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing was reported but raw events: no message, tool result, step or state."""
+        return not self._messages and not self._emitted
 
     @property
     def open_calls(self) -> list[str]:

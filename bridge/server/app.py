@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
@@ -328,9 +328,14 @@ def _nowhere(http: web.Request) -> web.StreamResponse:
     bridge = http.app[STATE].bridge
     routes = [route for route in bridge.routes if not route.dialect.over_grpc]
     likely, dialect = "", _nearest(http)
-    if (meant := _meant(http.path, routes)) is not None:
+    server = bridge.config.server
+    own = [server.health.live, server.health.ready, *([server.metrics.path] if server.metrics else [])]
+    if http.path == "/" and not server.has_page:
+        likely = "The page is off: server.page_key gives it a key. "
+    elif (meant := _meant(http.path, routes, own)) is not None:
         path, route = meant
-        likely, dialect = f"Did you mean {path} ({route.dialect.name})? ", dialect or route.dialect
+        likely = f"Did you mean {path}{f' ({route.dialect.name})' if route is not None else ''}? "
+        dialect = dialect or (route.dialect if route is not None else None)
     hint = f"{likely}Routes: {', '.join(f'{known.dialect.name} at {known.path}' for known in routes)}."
     failure = Failure(
         ErrorCode.NOT_FOUND,
@@ -338,27 +343,47 @@ def _nowhere(http: web.Request) -> web.StreamResponse:
         backend_code=UNKNOWN_PATH,
         details={"path": http.path},
     )
-    if bridge.config.server.is_open:
+    if server.is_open:
         failure.message += f" {hint}"
     else:
         failure.cause = hint.removesuffix(".")
     return error_of(dialect, failure)
 
 
-def _meant(path: str, routes: list[Route]) -> tuple[str, Route] | None:
-    """What a client with an unknown path probably meant: a method and path that it ends with, or a similar one."""
-    path = path.rstrip("/")
-    found: dict[str, tuple[str, Route]] = {}
+def _meant(path: str, routes: list[Route], own: Iterable[str]) -> tuple[str, Route | None] | None:
+    """What a client with an unknown path probably meant: a method and path, and the route that serves it.
+
+    In this order: an endpoint with which the path ends, one that ends with the path, a similar one or one of
+    the server's `own`, and the endpoint for runs of a route at this path or, if that has no path of its own, above it.
+    """
+    path = path[:200].rstrip("/")
+    found: dict[str, tuple[str, Route | None]] = {}
+    filled: list[tuple[str, Route]] = []
+    below: list[tuple[str, Route]] = []
     for route, endpoint in [(known, endpoint) for known in routes for endpoint in known.surface]:
-        if endpoint.path and "{" not in endpoint.path:
-            whole = f"{route.path.rstrip('/')}{endpoint.path}"
-            found.setdefault(whole, (f"{endpoint.method} {whole}", route))
-            if path.endswith(endpoint.path):
-                return found[whole]
+        mount = route.path.rstrip("/")
+        if "{" in endpoint.path:
+            head, tail = endpoint.path.partition("{")[0], endpoint.path.rpartition("}")[2]
+            if endpoint.operation is Operation.RUN and path.endswith(tail) and (at := path.find(head)) >= 0:
+                filled.append((f"{endpoint.method} {mount}{path[at:]}", route))
+            continue
+        whole = f"{mount}{endpoint.path}"
+        meant = found.setdefault(whole, (f"{endpoint.method} {whole}", route))
+        if endpoint.path and path.endswith(endpoint.path):
+            return meant
+        above = not endpoint.path and path.startswith(f"{mount}/")
+        if endpoint.operation in (Operation.RUN, Operation.START) and mount and (path == mount or above):
+            below.append((f"{endpoint.method} {whole}", route))
+    if filled:
+        return max(filled, key=lambda each: len(each[0]))
+    for whole, meant in found.items():
+        if path and whole.endswith(path):
+            return meant
     import difflib  # here, as most servers never need it
 
-    similar = difflib.get_close_matches(path[:200], found, 1, 0.85)
-    return found[similar[0]] if similar else None
+    found.update({each: (f"GET {each}", None) for each in own})
+    similar = difflib.get_close_matches(path, found, 1, 0.85)
+    return found[similar[0]] if similar else below[0] if below else None
 
 
 def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:

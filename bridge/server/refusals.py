@@ -21,7 +21,7 @@ from bridge.server.access import Reason, Refusal
 log = logging.getLogger("bridge.audit")
 access = logging.getLogger("bridge.access")
 
-LINES = 10
+LINES = 30
 """Lines for one peer in `WINDOW`; further refusals are counted, and reported in one line at its end."""
 WINDOW = 60.0
 """Seconds."""

@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from bridge.engine import Bridge
-from bridge.errors import BridgeError, log_unexpected
+from bridge.errors import BridgeError, ConfigError, log_unexpected
 from bridge.server import sockets as listening
 from bridge.server.app import CANCELS, STATE, State, make_app
 from bridge.server.connections import listen
@@ -55,7 +55,10 @@ def check(bridge: Bridge) -> None:
 
     `Bridge.of` has checked everything else. This does not connect, write or count.
     """
-    _agents_of(bridge, State(bridge))
+    try:
+        _agents_of(bridge, State(bridge))
+    except ConfigError as error:
+        raise bridge.config.located(error) from None
 
 
 def _agents_of(bridge: Bridge, state: State) -> list[GrpcServer]:

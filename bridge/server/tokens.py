@@ -71,7 +71,7 @@ class Tokens:
         elif keys is None:
             if not has_crypto:
                 raise ConfigError(
-                    "server.auth.jwt.jwks_url needs the extra jwt: pip install 'dialect-bridge[jwt]'; "
+                    "server.auth.jwt.jwks_url: needs the extra jwt: pip install 'dialect-bridge[jwt]'; "
                     "only secret works without it"
                 )
             self._keys = KeySet(section.jwks_url or "")

@@ -31,7 +31,8 @@ from bridge.stores.locks import ConversationLocks, Key, Read
 try:
     import asyncpg
 except ImportError:
-    raise ConfigError("a postgresql: store needs the extra postgres: pip install 'dialect-bridge[postgres]'") from None
+    needed = "stores.history: postgresql needs the extra postgres: pip install 'dialect-bridge[postgres]'"
+    raise ConfigError(needed) from None
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy

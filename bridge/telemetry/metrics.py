@@ -116,7 +116,9 @@ class Metrics:
         self.tokens_in = counter("tokens_in", "input tokens that backends reported")
         self.tokens_out = counter("tokens_out", "output tokens that backends reported")
         self.retries = counter("retries", "attempts after the first one, before content")
-        self.refusals = counter("refusals", "requests and calls refused with 401 or 403, by reason", ("reason",))
+        self.refusals = counter(
+            "refusals", "requests and calls that were refused before a route served them, by reason", ("reason",)
+        )
         self.losses = counter("losses", "runs that lost a feature in translation", (*_PATHS, "feature"))
         self.node_changes = counter(
             "node_changes",

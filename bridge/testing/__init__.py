@@ -52,6 +52,12 @@ if "pytest" in sys.modules:
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'bridge.testing' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"bridge.testing.{_HOMES[name]}"), name)
+    try:
+        value = getattr(importlib.import_module(f"bridge.testing.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name not in ("pytest", "hypothesis"):
+            raise
+        needed = f"bridge.testing.{name} needs the extra testing: pip install 'dialect-bridge[testing]'"
+        raise ImportError(needed) from error
     globals()[name] = value
     return value

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import aiohttp
-from aiohttp.http_exceptions import ContentEncodingError
+from aiohttp.http_exceptions import ContentEncodingError, LineTooLong
 
 from bridge.errors import BackendError, ErrorCode, Failure
 
 DRAIN_SECONDS = 0.25
 """Seconds to wait for the few bytes after an end mark."""
-_COMPRESSION = "The backend's answer is compressed in a way that cannot be read."
+COMPRESSION = "The backend's answer is compressed in a way that cannot be read."
 _SCHEME = "the port and the scheme (http or https) in the url"
 AT_ONCE = 64 * 1024
 """Bytes of a stream that are taken by one read: decoding more, if it is events of a few bytes, would hold the loop."""
@@ -26,6 +26,10 @@ class InvalidAnswer(ConnectionError):
 
 class InvalidCompression(InvalidAnswer):
     """The body is not compressed as its headers say, or in a way that was not asked for."""
+
+
+class LongHead(InvalidAnswer):
+    """The headers are longer than the limit."""
 
 
 class Answer(Protocol):
@@ -82,6 +86,13 @@ async def bounded(read: Callable[[int], Awaitable[bytes]], most: int, *, cut: bo
     return b"".join(pieces)
 
 
+def _has_long_head(error: BaseException | None) -> bool:
+    """Return whether the headers exceeded the limit; aiohttp wraps its error for that twice."""
+    if isinstance(error, aiohttp.ClientResponseError):
+        error = error.__cause__ and error.__cause__.__cause__
+    return isinstance(error, (LongHead, LineTooLong))
+
+
 def failure_of(error: Exception) -> Failure:
     """Return the failure for an error before an answer began: its kind, never an address that may hold secrets."""
     match error:
@@ -101,7 +112,9 @@ def failure_of(error: Exception) -> Failure:
             # What cannot be written on the wire never left this process, and reveals nothing about the backend.
             return Failure(ErrorCode.INTERNAL, "The request could not be written for the backend.")
         case InvalidCompression():
-            return Failure(ErrorCode.BACKEND_PROTOCOL, _COMPRESSION)
+            return Failure(ErrorCode.BACKEND_PROTOCOL, COMPRESSION)
+        case _ if _has_long_head(error):
+            return Failure(ErrorCode.BACKEND_PROTOCOL, "The headers of the backend's answer exceed the size limit.")
         case aiohttp.ClientResponseError() | InvalidAnswer():
             return Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is not HTTP.")
         case _:
@@ -124,13 +137,17 @@ def outcome_of(error: Exception) -> tuple[str, str]:
             advice = "the url"
         case InvalidCompression():
             advice = ""
+        case _ if _has_long_head(error):
+            advice = ""
         case aiohttp.ClientResponseError() | InvalidAnswer():
             advice = _SCHEME
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError() | ConnectionResetError():
             advice = _SCHEME
         case _:
             advice = ""
-    return f"failed: {type(error).__name__}: {error}".removesuffix(": "), advice
+    # aiohttp repeats the address, whose query may hold a key.
+    reason = error.message if isinstance(error, aiohttp.ClientResponseError) else str(error)
+    return f"failed: {type(error).__name__}: {reason}".removesuffix(": "), advice
 
 
 def broken_off(error: Exception) -> Failure:
@@ -138,5 +155,5 @@ def broken_off(error: Exception) -> Failure:
     if isinstance(error, TimeoutError):
         return Failure(ErrorCode.BACKEND_TIMEOUT, "The backend stopped responding.")
     if isinstance(error, InvalidCompression) or isinstance(error.__cause__, ContentEncodingError):
-        return Failure(ErrorCode.BACKEND_PROTOCOL, _COMPRESSION)
+        return Failure(ErrorCode.BACKEND_PROTOCOL, COMPRESSION)
     return Failure(ErrorCode.TRUNCATED_STREAM, "The connection to the backend broke in the middle of its answer.")

@@ -35,7 +35,7 @@ from bridge.codec.naming import ModelNames
 from bridge.codec.redact import Secrets
 from bridge.errors import BackendError, ErrorCode, Failure, RequestError, with_status
 from bridge.framing import sse
-from bridge.model import Event, Request, RunFailed, RunFinished
+from bridge.model import Event, MessageStarted, Raw, Request, RunFailed, RunFinished
 from bridge.model.closing import PIECES
 from bridge.model.events import CONTENT
 from bridge.pipeline.backend import Call, CallInfo, ConfiguredBackend, Timeouts
@@ -44,6 +44,7 @@ from bridge.pipeline.retries import Retry
 from bridge.translation import AnswerDecoder
 from bridge.transports.answers import (
     AT_ONCE,
+    COMPRESSION,
     DRAIN_SECONDS,
     Answer,
     bounded,
@@ -78,14 +79,19 @@ _SENDABLE = re.compile(r"[\t -~]*")
 """Values of client headers that every backend takes."""
 _EXCERPT = 200
 """Bytes of an answer that the log repeats."""
-_NO_ROUTE = b'{"detail":"Not Found"}'
-"""The body with which FastAPI answers a request for an unknown path."""
+_NO_ENDPOINT = re.compile(
+    r"(http )?(404 )?((page|file|path|route|url|endpoint|resource) )?not found[.!]?|method not allowed[.!]?"
+    r"|invalid url\b.*|no route\b.*|cannot post /.*",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What web frameworks and gateways say of a path that they do not serve."""
 ADVICE: Mapping[int, str] = {
     301: "the url",
     302: "the url",
     307: "the url",
     308: "the url",
     401: "the api_key",
+    402: "the balance of the account",
     403: "the api_key",
     404: "the url and the model",
     405: "the url",
@@ -129,7 +135,7 @@ class HttpBackend(ConfiguredBackend):
             **(dialect.auth_headers(api_key) if api_key else {}),
             **{k.lower(): v for k, v in (headers or {}).items()},
         }
-        self.secrets = Secrets.sent(api_key, self._headers)
+        self.secrets = Secrets.sent(api_key, self._headers, self.url.authority.rpartition("@")[2])
         self._forward = frozenset(h.lower() for h in forward_headers)
         self._addresses: dict[str, URL] = {}
         self._reading: set[aiohttp.ClientResponse] = set()
@@ -394,12 +400,13 @@ class HttpBackend(ConfiguredBackend):
         if answer.status < 400:
             text = f"The backend answered with a redirect (HTTP {answer.status}), which is not followed."
             failure = Failure(ErrorCode.BACKEND_ERROR, text)
-        elif answer.status == 404 and answer.body.strip() == _NO_ROUTE:
-            failure = Failure(ErrorCode.BACKEND_ERROR, "The backend answered with status 404.")
         else:
             failure = with_status(self.secrets.hide(self.dialect.decode_error(answer)), answer.status)
+            if answer.status in _NOT_THERE and _NO_ENDPOINT.fullmatch(failure.message):
+                failure = Failure(ErrorCode.BACKEND_ERROR, f"The backend answered with status {answer.status}.")
         failure.details.setdefault("backend_status", answer.status)
-        moved = answer.headers.get("location", "")
+        # The query may hold a token.
+        moved = answer.headers.get("location", "").partition("?")[0]
         said = f"redirected to {moved}" if answer.status < 400 and moved else excerpt or _excerpt(answer.body)
         advice = ADVICE.get(answer.status, "")
         if answer.status == 404 and failure.code is not ErrorCode.NOT_FOUND:
@@ -412,8 +419,12 @@ class HttpBackend(ConfiguredBackend):
         return self.secrets.explain(failure, f"{wire.method} {address} {outcome}", advice, self.name)
 
 
+_UNDERSTOOD = CONTENT - {MessageStarted, Raw}
+"""Events that only an answer in the backend's dialect causes."""
+
+
 def _has_content(events: list[Event]) -> bool:
-    return not CONTENT.isdisjoint(map(type, events))
+    return not _UNDERSTOOD.isdisjoint(map(type, events))
 
 
 def _excerpt(body: bytes) -> str:
@@ -560,9 +571,10 @@ class HttpCall:
         failure = self._backend.secrets.hide(failure)
         outcome, advice = f"answered {answer.status}", ""
         unread = failure.code is ErrorCode.TRUNCATED_STREAM and not self._understood
-        if failure.code is ErrorCode.BACKEND_PROTOCOL or unread or self.received <= _EXCERPT:
+        if failure.code is ErrorCode.BACKEND_PROTOCOL or not self._understood or self.received <= _EXCERPT:
             kind = answer.headers.get("content-type", "").partition(";")[0] or "without a content type"
-            outcome += f" {kind}: {_excerpt(self._began)}"
+            said = "a body that cannot be read" if failure.message == COMPRESSION else _excerpt(self._began)
+            outcome += f" {kind}: {said}"
         if failure.code is ErrorCode.BACKEND_PROTOCOL or unread:
             advice = "the url and the dialect"
         self._backend.explained(failure, self.sent, outcome, advice)

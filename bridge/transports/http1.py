@@ -24,7 +24,7 @@ from aiohappyeyeballs import start_connection
 from yarl import URL
 
 from bridge.errors import shortened
-from bridge.transports.answers import AT_ONCE, DRAIN_SECONDS, InvalidAnswer, InvalidCompression
+from bridge.transports.answers import AT_ONCE, DRAIN_SECONDS, InvalidAnswer, InvalidCompression, LongHead
 
 KEEP_SECONDS = 60.0
 """Seconds for which an idle connection is kept."""
@@ -338,7 +338,7 @@ class Connection(asyncio.Protocol):
         # The parser keeps a header until it is complete: an endless one would fill memory.
         self._beside_body = 0 if pieces else self._beside_body + len(data)
         if self._beside_body > MAX_HEAD and broken is None:
-            broken = InvalidAnswer(f"The headers of the answer are longer than the limit of {MAX_HEAD} bytes.")
+            broken = LongHead(f"The headers of the answer are longer than the limit of {MAX_HEAD} bytes.")
         if pieces:
             answer.receive(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if self._answer is None:

@@ -92,7 +92,9 @@ class SteppedCall:
         if is_stream and most is None and answer.status < 300:
             if self._answer is not None:
                 answer.release()
-                raise BackendError("The backend opened a second event stream.", code=ErrorCode.BACKEND_PROTOCOL)
+                second = Failure(ErrorCode.BACKEND_PROTOCOL, "The backend opened a second event stream.")
+                advice = "the url and the dialect"
+                raise BackendError.of(backend.explained(second, wire, f"answered {answer.status}", advice))
             self._stream(answer)
             return []
         failure, body = None, b""
@@ -210,7 +212,9 @@ class SteppedCall:
         if _ends(events):
             self._over = True
             if isinstance(events[-1], RunFailed):
-                self._backend.secrets.hide(events[-1].error)
+                failure = self._backend.secrets.hide(events[-1].error)
+                if not failure.cause and self.sent is not None:
+                    self._backend.explained(failure, self.sent, "answered")
         return events
 
     def _stream(self, answer: Answer) -> None:
@@ -222,6 +226,9 @@ class SteppedCall:
 
     def fail(self, failure: Failure) -> list[Event]:
         self._over = True
+        if not failure.cause and self.sent is not None:
+            advice = "the timeouts" if failure.code in (ErrorCode.BACKEND_TIMEOUT, ErrorCode.RUN_TIMEOUT) else ""
+            self._backend.explained(failure, self.sent, "has not answered to its end", advice)
         return self._run.close(failure)
 
     # ------------------------------------------------------------------ the end

@@ -79,7 +79,7 @@ def test_the_facts_of_a_log_line_are_those_of_the_page(caplog: pytest.LogCapture
     with caplog.at_level(logging.INFO, "bridge.access"):
         report.write()
     (record,) = caplog.records
-    section = PAGE.read_text(encoding="utf-8").partition("\n## Logs\n")[2].partition("\n## ")[0]
+    section = PAGE.read_text(encoding="utf-8").partition("\n## Logging\n")[2].partition("\n## ")[0]
     names = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     told = re.findall(r"`(\w+)`", "".join(names))
     assert sorted(told) == sorted(record.__dict__["facts"])

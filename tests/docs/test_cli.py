@@ -123,7 +123,11 @@ def test_check_names_file_line_key_and_the_nearest_one(tmp_path: Path) -> None:
 
 def test_check_without_a_file_says_so(tmp_path: Path) -> None:
     code, out, err = bridge("check", cwd=tmp_path)
-    assert (code, out, err) == (2, "", "config.yaml: cannot be read: No such file or directory\n")
+    assert (code, out, err) == (
+        2,
+        "",
+        "config.yaml: cannot be read: No such file or directory; `dialect-bridge init` writes a file\n",
+    )
 
 
 def test_check_finds_agents_from_the_working_directory(tmp_path: Path) -> None:
@@ -132,7 +136,7 @@ def test_check_finds_agents_from_the_working_directory(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(config)
     code, _, err = bridge("check", "mine.yaml", cwd=tmp_path)
     assert code == 2
-    assert err.startswith("backends.mine.target: 'own.agent:run': cannot import 'own.agent'")
+    assert err.startswith("mine.yaml:2: backends.mine.target: 'own.agent:run': cannot import 'own.agent'")
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "agent.py").write_text("async def run(request):\n    yield 'hi'\n")
     assert bridge("check", "mine.yaml", cwd=tmp_path)[0] == 0
@@ -338,7 +342,7 @@ def test_serve_refuses_a_wrong_configuration(tmp_path: Path) -> None:
     assert err.startswith("bad.yaml:7: ")
     code, out, err = bridge("serve", "config.yaml", "--port", "70000")
     assert (code, out) == (2, "")
-    assert "server.port" in err
+    assert "argument --port: expected 0 to 65535, got '70000'" in err
 
 
 def test_log_lines_as_json(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
 import pty
 import re
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -18,7 +20,7 @@ from typing import Any
 import pytest
 
 from bridge import Bridge
-from bridge.cli.serve import _announce
+from bridge.cli.serve import _announce, _no_address
 from bridge.codec import registry
 from bridge.config import load
 from tests.docs.helpers import COMMAND, ROOT, bridge, environment, run, serve
@@ -81,6 +83,30 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use; another program has the port: try --port" in err
 
 
+def test_an_address_that_others_reach(tmp_path: Path) -> None:
+    code, _, err = bridge("demo", "--no-open", "--host", "0.0.0.0", cwd=tmp_path)
+    assert code == 2
+    assert err.startswith("--host: server.host: other machines can reach this address without a key; ")
+    assert err.endswith("the demo has no file to change; `dialect-bridge init` writes one\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EACCES, "x"), "Permission denied; ports below 1024 need privileges: try --port"),
+        (OSError(errno.EADDRNOTAVAIL, "x"), "this machine does not have the address: try --host"),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), ": Name or service not known"),
+    ],
+)
+def test_why_it_cannot_listen(error: OSError, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    routes = [{"dialect": "openai-chat", "path": "/v1", "backend": "it"}]
+    it = Bridge.from_config({"backends": {"it": {"dialect": "demo"}}, "routes": routes, "stores": {"history": "off"}})
+    assert _no_address(it, error) == 1
+    assert capsys.readouterr().err.startswith("cannot listen on 127.0.0.1:8080: ")
+    assert _no_address(it, error) == 1
+    assert capsys.readouterr().err.strip().endswith(said)
+
+
 def test_python_m_bridge() -> None:
     done = run(sys.executable, "-m", "bridge", "--version", cwd=ROOT)
     assert done.stdout.startswith(b"dialect-bridge ")
@@ -132,6 +158,15 @@ def test_what_flags_say(tmp_path: Path) -> None:
         (["--from", "ag-ui", "--to", "nix"], "unknown dialect 'nix'. Known: "),
         ([], "--from: required, the dialect of your frontend: a2a, "),
         (["--from", "aip"], "a route over gRPC needs `listen`"),
+        (["--from", "demo"], "--from: only backends can speak demo"),
+        (["--from", "ag-ui", "--to", "openai-chat", "--url", "localhost:9/v1"], "did you mean http://localhost:9/v1?"),
+        (
+            ["--from", "ag-ui", "--to", "openai-chat", "--url", "no url"],
+            "--url: expected a URL such as https://host/v1",
+        ),
+        (["--from", "ag-ui", "--to", "openai-chat", "--api-key-env", "sk-1234"], "the name of an environment variable"),
+        (["--from", "ag-ui", "--port", "70000"], "argument --port: expected 0 to 65535, got '70000'"),
+        (["--from", "ag-ui", "--output", "none/c.yaml"], "none/c.yaml: cannot be written: No such file or directory"),
     ],
 )
 def test_what_init_refuses(args: list[str], said: str, tmp_path: Path) -> None:
@@ -156,6 +191,60 @@ def test_questions_on_a_terminal(tmp_path: Path) -> None:
     assert config.backends["main"].model_dump()["dialect"] == "openai-chat"
 
 
+def test_a_question_is_repeated_until_its_answer_is_valid(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [COMMAND, "init"], cwd=tmp_path, env=environment(), stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    os.write(
+        ours, b"\nopenai\nopenai-chat, ag-ui\nopenai-caht\nopenai-chat\nlocalhost:9/v1\nhttp://localhost:9/v1\nsmall\n"
+    )
+    out, err = process.communicate(timeout=30)
+    os.close(ours)
+    os.close(theirs)
+    assert (process.returncode, err) == (0, b"")
+    assert out.count(b"did you mean") == 3
+    config = load(tmp_path / "config.yaml", env={})
+    assert [route.dialect for route in config.routes] == ["openai-chat", "ag-ui"]
+    assert str(config.backends["main"].model_dump()["url"]) == "http://localhost:9/v1"
+
+
+def test_the_end_of_the_input_ends_the_questions(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [COMMAND, "init"], cwd=tmp_path, env=environment(), stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    os.write(ours, b"ag-ui\n\x04")
+    _, err = process.communicate(timeout=30)
+    os.close(ours)
+    os.close(theirs)
+    assert (process.returncode, err) == (130, b"")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_init_warns_as_check_does(tmp_path: Path) -> None:
+    url = "http://llm.example/v1/chat/completions"
+    code, _, err = bridge("init", "--from", "ag-ui", "--to", "openai-chat", "--url", url, cwd=tmp_path)
+    assert (code, "warning: backends.main.url: expected the base URL" in err) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["srve"], "unknown command 'srve'; did you mean 'serve'?"),
+        (["config"], "unknown command 'config' (commands: serve, demo, init, "),
+        (["serve", "--prt", "9"], "dialect-bridge serve: error: unrecognized arguments: --prt; did you mean '--port'?"),
+        (["serve", "--port", "70000"], "argument --port: expected 0 to 65535, got '70000'"),
+        (["serve", "--workers", "0"], "argument --workers: expected 1 or more, got '0'"),
+        (["check"], "config.yaml: cannot be read: No such file or directory; `dialect-bridge init` writes a file"),
+        ([], "serve a configuration"),
+    ],
+)
+def test_typos_on_the_command_line(args: list[str], said: str, tmp_path: Path) -> None:
+    code, _, err = bridge(*args, cwd=tmp_path)
+    assert (code, said in " ".join(err.split())) == (2, True), err
+
+
 def test_what_init_writes_is_served(tmp_path: Path) -> None:
     assert bridge("init", "--from", "openai-chat", "--to", "demo", cwd=tmp_path)[0] == 0
     with serve(tmp_path, tmp_path / "config.yaml") as running:
@@ -173,7 +262,7 @@ def test_a_route_that_queues_runs_has_a_line_for_their_events(tmp_path: Path) ->
     assert b"RUN_FINISHED" in events
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
 def test_completion(shell: str) -> None:
     code, out, err = bridge("completion", shell)
     assert (code, err) == (0, "")

@@ -146,7 +146,7 @@ async def test_a_path_forges_no_facts(caplog: pytest.LogCaptureFixture) -> None:
 # ---------------------------------------------------------------------- how many lines
 
 
-async def test_a_flood_is_ten_lines_and_one_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_flood_is_thirty_lines_and_one_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(setup({"keys": AUTH["keys"]})) as base:
         before = of(await read(base, **{"x-api-key": "s3cret-web"}), "bridge_refusals_total", reason="no_key")
         for _ in range(LINES + 7):

@@ -268,7 +268,7 @@ def test_without_the_extra_its_name_is_told() -> None:
         "except Exception as error: print(type(error).__name__, error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "ConfigError a redis: store needs the extra redis: pip install 'dialect-bridge[redis]'\n"
+    assert done.stdout == "ConfigError stores.runs: redis needs the extra redis: pip install 'dialect-bridge[redis]'\n"
 
 
 def test_what_is_not_durable_brings_in_no_store() -> None:

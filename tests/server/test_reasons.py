@@ -4,6 +4,7 @@ told what helps it. Requests that no route served have a line, too.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 from collections.abc import Callable
@@ -14,7 +15,10 @@ import orjson
 import pytest
 
 from bridge.cli.logs import TextFormatter
-from bridge.errors import ErrorCode
+from bridge.codec import registry
+from bridge.errors import ERROR_PAGES, ErrorCode
+from bridge.model import FinishReason, PartKind
+from bridge.testing.wires import context, encode
 from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, free_port, post, serving
 from tests.server.test_metrics import of, read
 
@@ -66,6 +70,20 @@ BROKEN: dict[str, tuple[Callable[[FakeBackend], None], str, str, str]] = {
     "key not allowed": (answers(403, error("no access")), "backend_auth", "answered 403: .*no access", "the api_key"),
     "wrong path": (answers(404, b"404 page not found"), "backend_error", "answered 404: 404 page", "the url"),
     "no such model": (answers(404, error("no model m")), "not_found", "answered 404: .*no model m", "and the model"),
+    "no such path at Spring": (
+        answers(404, b'{"status":404,"error":"Not Found","path":"/x"}'), "backend_error", "answered 404: ", "the url",
+    ),
+    "no such path at a gateway": (
+        answers(404, b'{"message":"no Route matched with those values"}'), "backend_error", "answered 404: ", "the url",
+    ),
+    "wrong method at FastAPI": (
+        answers(405, b'{"detail":"Method Not Allowed"}'), "backend_error", "answered 405: .*Method", "the url",
+    ),
+    "no money": (answers(402, error("no credit")), "backend_auth", "answered 402: .*no credit", "the balance of"),
+    "wrong fields": (
+        answers(422, b'{"detail":[{"type":"missing","loc":["body","model"],"msg":"Field required"}]}'),
+        "invalid_request", ": model: Field required[.] POST", "",
+    ),
     "wrong method": (answers(405, b""), "backend_error", "answered 405: an empty body", "the url"),
     "wrong request": (answers(422, error("bad field")), "invalid_request", "answered 422: .*bad field", ""),
     "limits": (answers(429, error("slow down")), "rate_limited", "answered 429: .*slow down", ""),
@@ -73,7 +91,8 @@ BROKEN: dict[str, tuple[Callable[[FakeBackend], None], str, str, str]] = {
     "proxy": (answers(502, HTML, "text/html"), "backend_error", "answered 502: <!DOCTYPE html> <html>", ""),
     "overload": (answers(503, error("busy")), "overloaded", "answered 503: .*busy", ""),
     "redirect": (
-        answers(307, b"", location="https://x.example/login"), "backend_error", "redirected to https://x.example/login",
+        answers(307, b"", location="https://x.example/login?t=s3cret"), "backend_error",
+        r"redirected to https://x.example/login \(",
         "the url",
     ),
     "web page": (answers(200, HTML, "text/html"), "backend_protocol", "answered 200 text/html: <!DOC", "the dialect"),
@@ -85,7 +104,7 @@ BROKEN: dict[str, tuple[Callable[[FakeBackend], None], str, str, str]] = {
     ),
     "invalid compression": (
         answers(200, b"no gzip", "text/event-stream", content_encoding="gzip"), "backend_protocol",
-        "is compressed in a way that cannot be read", "the dialect",
+        "answered 200 text/event-stream: a body that cannot be read", "the dialect",
     ),
     "invalid compression of an error": (
         answers(500, b"no gzip", content_encoding="gzip"), "backend_error",
@@ -108,7 +127,7 @@ async def test_a_broken_backend_is_explained(name: str, caplog: pytest.LogCaptur
             reply = await post(f"{base}/v1/chat/completions", {**BODY, "stream": True})
     (line,) = [line for line in lines(caplog) if "run failed" in line]
     assert f" WARNING run failed: {code}: " in line
-    assert f"See docs/errors/{code}.md" in line
+    assert f"See {ERROR_PAGES}{code}.md" in line
     assert "back=llm" in line
     assert f"POST {backend.url}/chat/completions " in line
     if cause:
@@ -119,6 +138,49 @@ async def test_a_broken_backend_is_explained(name: str, caplog: pytest.LogCaptur
     assert KEY.encode() not in reply.body
     for inner in (backend.url, "check the", "DOCTYPE", "x.example"):
         assert inner.encode() not in reply.body, "the client cannot mend it, and need not know"
+
+
+ALIKE = {("agentscope", "agentscope-java"), ("agentscope-java", "agentscope"), ("ag-kit", "ag-ui")}
+"""Pairs of which the first reads what the second writes."""
+STREAMED = [name for name in registry.over_http() if name != "agent-runs"]
+BACKS = [name for name in registry.called() if not registry.get(name).over_grpc and name != "agent-runs"]
+
+
+@pytest.mark.parametrize("back", BACKS)
+async def test_a_backend_of_another_dialect_is_never_a_success(back: str, caplog: pytest.LogCaptureFixture) -> None:
+    builder = context(None).builder()
+    builder.flow(0, PartKind.TEXT, "Hello")
+    builder.finish(FinishReason.STOP)
+    builder.end()
+    events = builder.take()
+    async with fake_backend() as backend:
+        setup = config(backend.url)
+        setup["backends"]["llm"].update(dialect=back, model="m")
+        async with serving(setup) as base:
+            for other in STREAMED:
+                if other == back or (back, other) in ALIKE:
+                    continue
+                caplog.clear()
+                backend.answers(200, encode(registry.get(other), events), "text/event-stream")
+                reply = await post(f"{base}/v1/chat/completions", {**BODY, "stream": True})
+                (line,) = [line for line in lines(caplog) if "run failed" in line]
+                assert re.search(r"check the url and the dialect of backend 'llm'|Expected the backend's url", line), (
+                    other
+                )
+                assert f" {backend.url}" in line
+                assert b'"error"' in reply.body
+
+
+async def test_the_step_of_a_run_that_got_no_answer_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    async with fake_backend() as backend:
+        backend.plays(silent)
+        setup = config(backend.url)
+        setup["backends"]["llm"].update(dialect="a2a")
+        async with serving(setup) as base:
+            await post(f"{base}/v1/chat/completions", BODY)
+    (line,) = [line for line in lines(caplog) if "run failed" in line]
+    assert f"GET {backend.url}/.well-known/agent-card.json has not answered" in line
+    assert "check the timeouts of backend 'llm'" in line
 
 
 @pytest.mark.parametrize(
@@ -143,6 +205,35 @@ async def test_a_backend_that_cannot_be_reached(
     assert "s3cret" not in line
     assert reply.status == 502
     assert b"127.0.0.1" not in reply.body
+
+
+@pytest.mark.parametrize("client", ["aiohttp", "httptools"])
+@pytest.mark.parametrize(
+    ("answer", "said", "advice"),
+    [
+        (b"SSH-2.0-OpenSSH_9\r\n\r\n", "The backend's answer is not HTTP", "the port and the scheme"),
+        (b"HTTP/1.1 200 OK\r\nx: " + b"a" * 1_000_000 + b"\r\n\r\n", "The headers of the backend's answer exceed", ""),
+    ],
+)
+async def test_an_answer_without_a_readable_head(
+    client: str, answer: bytes, said: str, advice: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play(exchange: Exchange) -> None:
+        with contextlib.suppress(ConnectionError):
+            await exchange.raw(answer)
+        exchange.close()
+
+    async with fake_backend() as backend:
+        backend.plays(play)
+        setup = config(f"{backend.url}?key=s3cret", server={"http_client": client})
+        async with serving(setup) as base:
+            reply = await post(f"{base}/v1/chat/completions", BODY)
+    (line,) = [line for line in lines(caplog) if "run failed" in line]
+    assert f"backend_protocol: {said}" in line
+    assert ("(check " in line) == bool(advice)
+    assert advice in line
+    assert "s3cret" not in line
+    assert said.encode() in reply.body
 
 
 async def test_a_queued_run_is_explained(caplog: pytest.LogCaptureFixture) -> None:
@@ -228,6 +319,57 @@ async def test_a_path_with_a_typo(path: str) -> None:
         other = await post(f"{base}/v1/something/else", BODY)
         assert "Did you mean" not in other.json["error"]["message"]
         assert (await post(f"{base}/{'a' * 4000}", BODY)).status == 404
+
+
+@pytest.mark.parametrize(
+    ("dialect", "mount", "path", "meant"),
+    [
+        ("ag-ui", "/ag-ui", "/ag-ui/v1", "POST /ag-ui (ag-ui)"),
+        ("agentscope", "/agentscope", "/agentscope", "POST /agentscope/process (agentscope)"),
+        ("ai-sdk-ui", "/api/chat", "/chat", "POST /api/chat (ai-sdk-ui)"),
+        (
+            "gemini",
+            "/gemini",
+            "/v1beta/models/x:generateContent",
+            "POST /gemini/v1beta/models/x:generateContent (gemini)",
+        ),
+        ("openai-chat", "/v1", "/v1/", "POST /v1/chat/completions (openai-chat)"),
+        ("openai-chat", "/v1", "/health", "GET /healthz"),
+        ("openai-chat", "/v1", "/readiness", ""),
+        ("openai-chat", "/v1", "/v1/embeddings", ""),
+    ],
+)
+async def test_what_an_unknown_path_probably_meant(dialect: str, mount: str, path: str, meant: str) -> None:
+    setup = {"backends": {"it": {"dialect": "demo"}}, "routes": [{"dialect": dialect, "path": mount, "backend": "it"}]}
+    async with serving(setup) as base:
+        reply = await post(f"{base}{path}", {})
+    assert reply.status == 404
+    said = reply.body.decode()
+    assert f"Did you mean {meant}?" in said if meant else "Did you mean" not in said
+
+
+async def test_the_log_says_why_there_is_no_page(caplog: pytest.LogCaptureFixture) -> None:
+    setup = config("http://127.0.0.1:1", server={"auth": {"keys": [{"name": "web", "key": "s3cret-web"}]}})
+    async with serving(setup) as base:
+        assert "page" not in (await ask("GET", f"{base}/")).body.decode()
+    (line,) = lines(caplog)
+    assert "There is nothing at GET /. The page is off: server.page_key gives it a key." in line
+
+
+async def test_thirty_unknown_paths_have_thirty_lines(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(config("http://127.0.0.1:1")) as base:
+        for _ in range(30):
+            await ask("GET", f"{base}/favicon.ico")
+    assert len(lines(caplog)) == 30
+
+
+async def test_a_content_type_is_in_the_line(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(config("http://127.0.0.1:1")) as base:
+        await ask("POST", f"{base}/v1/chat/completions", b"{}", {"content-type": "text/plain"})
+        await ask("POST", f"{base}/v1/chat/completions", b"{}", {"content-type": "'key 'http=200"})
+    first, second = lines(caplog)
+    assert "content-type: expected application/json, got text/plain." in first
+    assert "got a string" in second
 
 
 async def test_a_websocket_that_is_not_served(caplog: pytest.LogCaptureFixture) -> None:

@@ -293,7 +293,7 @@ def test_without_the_extra_its_name_is_told() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == (
-        "ConfigError a postgresql: store needs the extra postgres: pip install 'dialect-bridge[postgres]'\n"
+        "ConfigError stores.history: postgresql needs the extra postgres: pip install 'dialect-bridge[postgres]'\n"
     )
 
 

@@ -124,3 +124,14 @@ def test_a_suite_without_a_dialect_is_no_success(package: Path) -> None:
     code, report = tried(package)
     assert code != 0
     assert "TestMine.dialects: expected at least one dialect, got none" in report
+
+
+def test_a_missing_extra_is_named() -> None:
+    code = (
+        "import sys; sys.modules['hypothesis'] = None\n"
+        "try:\n    from bridge.testing import DialectConformance\nexcept ImportError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == (
+        "bridge.testing.DialectConformance needs the extra testing: pip install 'dialect-bridge[testing]'\n"
+    )

@@ -37,6 +37,24 @@ ADVICE: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"model": "$MODEL"}, {},
         "backends.it.model: $MODEL is used literally; an environment variable is written ${MODEL}",
     ),
+    "variable of LiteLLM": (
+        {"api_key": "os.environ/LLM_KEY"}, {},
+        "backends.it.api_key: os.environ/LLM_KEY is used literally; an environment variable is written ${LLM_KEY}",
+    ),
+    "variable of a template": (
+        {"model": "{{ env.MODEL }}"}, {},
+        "backends.it.model: {{ env.MODEL }} is used literally; an environment variable is written ${MODEL}",
+    ),
+    "variable of Windows": (
+        {"model": "%MODEL%"}, {},
+        "backends.it.model: %MODEL% is used literally; an environment variable is written ${MODEL}",
+    ),
+    "placeholder": ({"api_key": "<your key>"}, {}, "backends.it.api_key: this looks like a placeholder"),
+    "milliseconds": (
+        {"timeouts": {"idle": 30000}}, {},
+        "backends.it.timeouts.idle: 30000 s are 8.3 hours; a number is in seconds",
+    ),
+    "version twice": ({"url": "http://llm.example/v1/v1"}, {}, "backends.it.url: has /v1 twice"),
     "durable without clients that resume": (
         {}, {"durable": True},
         "routes[0].durable: clients of openai-chat cannot resume a stream, so that runs are stored, and "
@@ -60,6 +78,13 @@ def test_what_is_almost_surely_wrong(name: str) -> None:
     chat = {"dialect": "openai-chat", "url": "http://llm.example/v1", "model": "m"}
     routes = [{"dialect": "openai-chat", "path": "/v1", "backend": "it", **route}]
     assert warnings(parse({"backends": {"it": {**chat, **backend}}, "routes": routes})) == [said]
+
+
+def test_a_limit_in_megabytes() -> None:
+    config = {"server": {"max_body": 10}, "backends": {"it": {"dialect": "demo"}}}
+    routes = [{"dialect": "openai-chat", "path": "/v1", "backend": "it"}]
+    said = "server.max_body: 10 bytes are too few for most requests; a number is in bytes"
+    assert warnings(parse({**config, "routes": routes})) == [said]
 
 
 @pytest.mark.parametrize("dialect", ["ag-ui", "ag-kit", "agentscope", "agentscope-java", "agent-runs"])

@@ -356,7 +356,7 @@ def test_the_command_line_goes_before_the_file(tmp_path: Path) -> None:
     assert (config.server.port, config.server.host, config.server.workers) == (9000, "127.0.0.1", 2)
     with pytest.raises(ConfigError, match="auth: none"):
         parse(mapping(), server={"host": "0.0.0.0"})
-    with pytest.raises(ConfigError, match=r"^configuration: server\.port: expected 65535 or less, got 99999$"):
+    with pytest.raises(ConfigError, match=r"^--port: server\.port: expected 65535 or less, got 99999$"):
         parse(mapping(server={"port": "${PORT}"}), server={"port": 99999}, env={"PORT": "1"})
 
 
@@ -391,6 +391,23 @@ DURATION = "expected a duration such as 500ms, 5s, 10m, 24h, 90d or a number of 
     ("more", "meant"),
     [
         ({"api_keys": []}, 'api_keys: unknown key; did you mean "server.auth.keys"?'),
+        ({"routes": [{"auth": {}}]}, 'routes[0].auth: unknown key; did you mean "server.auth"?'),
+        ({"server": {"master_key": "k"}}, 'server.master_key: unknown key; did you mean "auth.keys"?'),
+        (
+            {"server": {"logLevel": "k"}},
+            'server.logLevel: unknown key; did you mean "dialect-bridge serve --log-level"?',
+        ),
+        ({"backends": {"a": {"baseURL": ""}}}, 'backends.a.baseURL: unknown key; did you mean "url"?'),
+        ({"backends": {"a": {"model_name": ""}}}, 'backends.a.model_name: unknown key; did you mean "model"?'),
+        (
+            {"backends": {"a": {"num_retries": 2}}},
+            'backends.a.num_retries: unknown key; did you mean "retry.attempts"?',
+        ),
+        ({"backends": {"a": {"retry": 3}}}, "backends.a.retry: expected a mapping, got 3; for example {attempts: 3}"),
+        ({"backends": {"a": {"timeouts": 9}}}, "timeouts: expected a mapping, got 9; for example {total: 60s}"),
+        ({"model_list": []}, 'model_list: unknown key; did you mean "backends"?'),
+        ({"server": {"host": "http://0.0.0.0:80"}}, "server.host: expected an address or a host name, without scheme"),
+        ({"stores": {"history": "sqlite://x.db"}}, "stores.history: expected sqlite:/// and the path of a file"),
         ({"server": {"api_keys": []}}, 'server.api_keys: unknown key; did you mean "auth.keys"?'),
         ({"server": {"auth": {"api_keys": []}}}, 'server.auth.api_keys: unknown key; did you mean "keys"?'),
     ],
@@ -440,7 +457,9 @@ def test_where_keys_of_callers_belong(more: dict[str, Any], meant: str) -> None:
             "server.auth: names no keys; list them under keys, or write `auth: none` to serve anyone"]),
         ("{auth: {keys: []}}", [
             "server.auth: names no keys; list them under keys, or write `auth: none` to serve anyone"]),
-        ("{auth: {keys: [abc]}}", ["server.auth.keys[0]: expected a mapping, got text"]),
+        ("{auth: {keys: [abc]}}", [
+            'server.auth.keys[0]: expected a mapping, got text; for example {name: web, key: "${WEB_KEY}"}'
+        ]),
         ("{auth: {keys: [{key: abc}]}}", ["server.auth.keys[0].name: missing; this key is required"]),
         ("{auth: {keys: [{name: a, key: ''}]}}", ["server.auth.keys[0].key: must not be empty"]),
         ("{auth: {keys: [{name: a, key: 5}]}}", [
@@ -658,9 +677,13 @@ def test_mistakes_in_a_route(tmp_path: Path, route: str, lines: list[str]) -> No
         ("backends: {d: {dialect: demo}}\nroutes: []\n", ["config.yaml:2: routes: must not be empty"]),
         ("backends: {}\nroutes: [{dialect: toy-chat, path: /, backend: d}]\n", [
             'config.yaml:2: routes[0].backend: unknown backend "d". Known backends: none']),
-        ("backends: {d: {dialect: demo}}\nroutes: {}\n", ["config.yaml:2: routes: expected a list, got a mapping"]),
+        ("backends: {d: {dialect: demo}}\nroutes: {}\n", [
+            "config.yaml:2: routes: expected a list, got a mapping; for example "
+            "[{dialect: ..., path: /v1, backend: llm}]"
+        ]),
         ("backends: []\nroutes: [5]\nstors: 1\n", [
-            "config.yaml:1: backends: expected a mapping, got a list",
+            "config.yaml:1: backends: expected a mapping, got a list; for example "
+            "{llm: {dialect: ..., url: https://llm.example/v1}}",
             "config.yaml:2: routes[0]: expected a mapping, got 5",
             'config.yaml:3: stors: unknown key; did you mean "stores"? '
             "Known keys: server, backends, routes, stores, speech"]),
@@ -787,7 +810,10 @@ def test_a_dialect_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path / "config.yaml")
-    assert str(caught.value) == f"{tmp_path}/config.yaml: cannot be read: No such file or directory"
+    assert (
+        str(caught.value)
+        == f"{tmp_path}/config.yaml: cannot be read: No such file or directory; `dialect-bridge init` writes a file"
+    )
     (tmp_path / "config.yaml").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(ConfigError) as caught:
         load(tmp_path / "config.yaml")

@@ -219,7 +219,7 @@ def test_anchors_and_merges(text: str, data: Any) -> None:
         ("a: 1\nb: 2\na: 3\n", ("a",), "written twice, on line 1 and on line 3"),
         ("l:\n- {a: 1, a: 2}\n", ("l", 0, "a"), "written twice, on line 2 and on line 2"),
         ("a: &x [*x]\n", ("a", 0), "an alias may not be inside the value that it refers to"),
-        ("a: !env X\n", ("a",), "not a valid value of type !env"),
+        ("a: !env X\n", ("a",), "not a valid value of type !env; an environment variable is written ${NAME}"),
         ("a: !!int x\n", ("a",), "not a valid value of type tag:yaml.org,2002:int"),
         ("a:\n  ? [1]\n  : 2\n", ("a",), "expected text as key on line 2"),
         ("a: {<<: 5}\n", ("a",), "expected a mapping after <<"),

@@ -29,6 +29,7 @@ from bridge import (
     RunStarted,
     Translator,
     Unsupported,
+    asgi,
     decode,
     encode,
     fold,
@@ -36,7 +37,7 @@ from bridge import (
     unfold,
 )
 from bridge.codec import registry
-from bridge.model import Message, Request, Text, verify
+from bridge.model import GrammarError, Message, Request, Text, TextDelta, verify
 from bridge.pipeline import Stage, StageContext
 from tests.strategies import splits
 
@@ -332,7 +333,7 @@ def test_any_buffer_is_read_and_a_string_is_not() -> None:
     expected = translate(CHAT, "openai-chat", "openai-chat")
     translator = Translator("openai-chat", "openai-chat")
     assert translator.feed(bytearray(CHAT[:100])) + translator.feed(memoryview(CHAT)[100:]) == expected
-    with pytest.raises(TypeError, match="bytes-like"):
+    with pytest.raises(TypeError, match="expected bytes, got str"):
         Translator("openai-chat", "agentscope").feed("data: x")  # type: ignore[arg-type]
 
 
@@ -366,7 +367,7 @@ def test_the_arguments_that_type_checkers_see_are_the_fields(built: type) -> Non
 @pytest.mark.parametrize(
     ("request_", "error"),
     [
-        ("hello", "expected a bridge.Request, got str"),
+        ("hello", "expected a bridge.Request, got str; for a text, write Request(text)"),
         (Request(["hello"]), "messages[0]: expected a Message, got str"),
         (Request({"role": "user"}), "messages: expected a string or a list of Message, got dict"),
         (Request([Message("user", 5)]), "messages[0].parts: expected a string or a list of Part, got int"),
@@ -394,3 +395,20 @@ def test_the_time_is_now_where_none_is_given() -> None:
     out = translator.feed(b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"a"}}]}\n\n')
     (created,) = {int(found) for found in re.findall(rb'"created_at":(\d+)', out)}
     assert began <= created <= time.time()
+
+
+def test_a_recording_is_of_now_where_no_time_is_given() -> None:
+    began = time.time()
+    events = decode(b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\ndata: [DONE]\n\n', "openai-chat")
+    assert isinstance(events[0], RunStarted)
+    assert began <= events[0].created_at <= time.time()
+
+
+def test_events_that_cannot_be_encoded_break_a_rule() -> None:
+    with pytest.raises(GrammarError, match="the first event must be RunStarted"):
+        encode([TextDelta("part", "a")], "openai-chat")
+
+
+def test_an_asgi_application_is_made_of_a_bridge() -> None:
+    with pytest.raises(TypeError, match=r"expected a bridge.Bridge, got dict; write Bridge.from_config\(...\)"):
+        asgi.app({"backends": {}})  # type: ignore[arg-type]

@@ -121,3 +121,21 @@ def test_headers_pass_by_name_and_value(value: str, passes: bool) -> None:
     assert set(passed_on(sent, OPENAI)) == ({"retry-after", "x-ratelimit-reset-tokens"} if passes else set())
     both = {"retry-after", "anthropic-ratelimit-requests-reset"}
     assert set(passed_on(sent, ANTHROPIC)) == (both if passes else set())
+
+
+@pytest.mark.parametrize(
+    ("address", "said", "shown"),
+    [
+        ("llm:8000", "POST http://llm:8000/v1?key=a failed", "POST (address) failed"),
+        ("llm:8000", "no connection to llm:8000.", "no connection to (address)."),
+        ("llm:8000", "llm:80001 and xllm:8000", "llm:80001 and xllm:8000"),
+        (
+            "llm",
+            "no llm at 'http://llm/x', see https://llm.example/help",
+            "no llm at '(address)', see https://llm.example/help",
+        ),
+        ("", "http://llm:8000", "http://llm:8000"),
+    ],
+)
+def test_clients_do_not_see_the_address_of_a_backend(address: str, said: str, shown: str) -> None:
+    assert Secrets([], address).hide(Failure(ErrorCode.BACKEND_ERROR, said)).message == shown

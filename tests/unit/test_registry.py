@@ -186,11 +186,27 @@ def test_the_other_side_is_refused_by_name() -> None:
 def test_init_offers_each_side_what_it_has(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = str(tmp_path / "it.yaml")
     assert main(["init", "--from", "only-called", "--output", file]) == 2
-    assert "--from only-called: only backends can speak this dialect" in capsys.readouterr().err
+    assert "--from: only backends can speak only-called" in capsys.readouterr().err
     assert main(["init", "--from", "openai-chat", "--to", "only-served", "--output", file]) == 2
-    assert "--to only-served: only routes can speak this dialect" in capsys.readouterr().err
+    assert "--to: only routes can speak only-served" in capsys.readouterr().err
 
 
 def test_what_is_no_dialect_and_no_name_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="expected a dialect or its name, got list"):
         registry.resolve([])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "dialect"),
+    [
+        ("claude", "anthropic-messages"), ("Google", "gemini"), ("ollama", "openai-chat"), ("openai", "openai-chat"),
+        ("copilotkit", "ag-ui"), ("vercel", "ai-sdk-ui"), ("codex", "openai-responses"),
+        ("anthropic", "anthropic-messages"),
+    ],
+)  # fmt: skip
+def test_the_name_of_a_product_leads_to_its_dialect(name: str, dialect: str) -> None:
+    with pytest.raises(ConfigError, match=f"unknown dialect '{name}'; did you mean '{dialect}'[?]"):
+        registry.get(name)
+    route = {"dialect": name, "path": "/", "backend": "b"}
+    with pytest.raises(ConfigError, match=f'unknown dialect "{name}"; did you mean "{dialect}"[?]'):
+        parse({"backends": {"b": {"dialect": "demo"}}, "routes": [route]})

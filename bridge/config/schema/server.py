@@ -19,6 +19,7 @@ from bridge.codec import Scope
 from bridge.config.kinds import (
     PUBLIC_ALGORITHMS,
     Algorithm,
+    BareHost,
     Digest,
     HeaderName,
     HostName,
@@ -275,7 +276,7 @@ class Health(Section):
 
 
 class Server(Section):
-    host: Text = Field(default="127.0.0.1", description="address to listen on")
+    host: BareHost = Field(default="127.0.0.1", description="address to listen on")
     port: Port = Field(default=8080, description="port to listen on; 0 = any free port")
     workers: Positive = Field(default=1, description="processes sharing the port")
     hosts: tuple[HostName, ...] | None = Field(

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from bridge.codec import AgentTasksDialect
 from bridge.codec.surface import shown_path
 from bridge.config.kinds import AttachmentsUrl, HistoryUrl, OptionalSecret, RunsUrl, Text, Url, dialect_of
+from bridge.config.origin import Origin
 from bridge.config.problems import at, expected, wrong
 from bridge.config.schema.backends import Backend
 from bridge.config.schema.base import OrOff, Section
 from bridge.config.schema.routes import Route
 from bridge.config.schema.server import Server
 from bridge.config.units import Duration, Size
+from bridge.errors import ConfigError
 
 DAY = 86400.0
 
@@ -80,6 +82,8 @@ class Config(Section):
     routes: tuple[Route, ...] = Field(min_length=1, description="frontends: dialects and their paths")
     stores: Stores = Field(default_factory=Stores, description="databases and files for state")
     speech: Speech | None = Field(default=None, description="speech to text; absent = not offered")
+    _origin: Origin | None = PrivateAttr(default=None)
+    """Set by `load`."""
 
     @model_validator(mode="after")
     def _push(self) -> Self:
@@ -94,6 +98,15 @@ class Config(Section):
             if self.stores.history is None:
                 raise at(place, wrong("push notifications need stores.history"))
         return self
+
+    def from_file(self, origin: Origin) -> Self:
+        """Remember the file, for `located`; return the configuration."""
+        self._origin = origin
+        return self
+
+    def located(self, error: ConfigError) -> ConfigError:
+        """Return an error that a checked configuration caused later, with file and line if it begins with a key."""
+        return error if self._origin is None else self._origin.located(error)
 
     def describe(self) -> list[str]:
         """The route table, a line for each endpoint: method, path, dialect, and the backends behind it."""

@@ -13,7 +13,7 @@ from aiohttp import web
 from bridge import __version__
 from bridge.codec import Dialect, Operation, Scope, registry
 from bridge.engine import Bridge, Route
-from bridge.errors import BridgeError, ConfigError, ErrorCode, RequestError, shortened
+from bridge.errors import ERROR_PAGES, BridgeError, ConfigError, ErrorCode, RequestError, shortened
 from bridge.pipeline import Backend
 from bridge.server.access import Key, Keys, Reason, unauthorized
 from bridge.server.identity import Identity, visit_of
@@ -23,8 +23,6 @@ from bridge.server.wire import OWN_PAGE, STREAM_HEADERS, error_of
 
 PATH = "/"
 BELOW = "/_page"
-_ERRORS = "https://github.com/dialect-bridge/dialect-bridge/blob/main/docs/errors/"
-"""The pages about error codes, to which the page links."""
 _KEEPALIVE = 15.0
 _TYPES = {
     "css": "text/css; charset=utf-8",
@@ -117,7 +115,7 @@ class Page:
         return _json(
             {
                 "version": __version__,
-                "errors": _ERRORS,
+                "errors": ERROR_PAGES,
                 "keyed": not server.is_open or self._key is not None,
                 "routes": [_described(route) for route in routes],
                 "backends": {b.name: self._spoken(b) for route in routes for b in route.backends},

@@ -85,7 +85,7 @@ def test_a_refused_key_is_the_bridges_matter(status: int, body: Any) -> None:
         (502, b"", ErrorCode.BACKEND_ERROR, 502),
         (504, error(), ErrorCode.BACKEND_TIMEOUT, 504),
         (408, error(), ErrorCode.BACKEND_TIMEOUT, 504),
-        (402, error(), ErrorCode.BACKEND_ERROR, 502),
+        (402, error(), ErrorCode.BACKEND_AUTH, 502),
         (400, b"<html>", ErrorCode.BACKEND_ERROR, 502),
         (404, b"<html>nginx</html>", ErrorCode.BACKEND_ERROR, 502),
         (404, error(type="invalid_request_error"), ErrorCode.NOT_FOUND, 404),
