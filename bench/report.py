@@ -2,7 +2,7 @@
 """Figures to pages: `python bench/report.py` writes docs/performance.md, docs/performance-budgets.md and their pictures
 anew from what was measured.
 
-Made of docs/performance.json and the words of method.md, and of nothing else.
+Made of docs/performance.json and the words of method.md and missed.md, and of nothing else.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from scenarios import Scenario
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
 METHOD = HERE / "method.md"
+MISSED = HERE / "missed.md"
 NAME = "performance"
 
 COLUMNS: dict[str, list[tuple[str, str]]] = {
@@ -297,6 +298,8 @@ def budget_page(measured: Measured) -> str:
         *drawn(measured, *(f"{NAME}-{name}.svg" for name in pictures.PER_PAIR.values())),
         *goals(measured),
         *faults(measured),
+        *MISSED.read_text(encoding="utf-8").splitlines(),
+        "",
         "## All figures",
         "",
         "Medians over the repeats; the range is that of the ratios of single repeats.",
