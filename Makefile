@@ -27,17 +27,21 @@ $(VENV)/.run: $(BIN)/python pyproject.toml constraints.txt | bridge/dialects/__i
 	$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 
+# uv needs a tenth of pip's time; it does not read pip's configuration, so a mirror of PyPI is passed on.
+INDEX = $$(echo $${UV_DEFAULT_INDEX:-$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.index-url 2>/dev/null || echo https://pypi.org/simple)}})
+UV = UV_DEFAULT_INDEX=$(INDEX) $(BIN)/uv pip install --quiet
+
 # The tests load only the schema module of agentscope-runtime, so its many dependencies are not installed.
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt | bridge/dialects/__init__.py
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps agentscope-runtime==1.1.6.post2
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt uv
+	$(UV) --python $(BIN)/python -c constraints.txt -e '.[dev]'
+	$(UV) --python $(BIN)/python --no-deps agentscope-runtime==1.1.6.post2
 	@touch $@ $(VENV)/.run
 
-# Software of other projects needs other versions of our dependencies: each has its own environment. uv installs them in
-# a tenth of pip's time; modules are compiled when a test imports them: most never are.
+# Software of other projects needs other versions of our dependencies: each has its own environment.
 $(VENV)/%/.done: tests/interop/%.txt | $(VENV)/.dev
 	$(PYTHON) -m venv --without-pip $(VENV)/$*
-	$(BIN)/uv pip install --quiet --no-deps --python $(VENV)/$*/bin/python -r $<
+	$(UV) --python $(VENV)/$*/bin/python --no-deps -r $<
 	@touch $@
 
 # Clients for Node.js or the browser: A2A, AG-UI, the AI SDK, Google's SDK. Without npm they are skipped, except in CI.

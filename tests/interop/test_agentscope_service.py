@@ -305,13 +305,14 @@ class Proxy:
             self.cut()
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
         while True:
             try:
                 back, forth = await asyncio.open_connection("127.0.0.1", self._port)
                 break
             except OSError:
                 await asyncio.sleep(0.05)
-        self._writers += [writer, forth]
+        self._writers.append(forth)
         with suppress(OSError):
             await asyncio.gather(self._pass(reader, forth, "asked"), self._pass(back, writer, "answered"))
 

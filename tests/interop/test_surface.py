@@ -15,11 +15,11 @@ import yaml
 from bridge.codec import registry
 from tests.docs.helpers import bridge, serve
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 SCHEMATHESIS = Path(sys.prefix) / "schemathesis" / "bin" / "schemathesis"
-EXAMPLES = 8
-"""Requests for each endpoint and phase: about a thousand in all."""
+EXAMPLES = 4
+"""Requests for each endpoint and phase: several hundred in all."""
 
 
 def nearly(schema: Any) -> Any:
@@ -58,7 +58,7 @@ def test_nothing_on_the_surface_breaks(tmp_path: Path) -> None:
                 # Without `speech` in the configuration that endpoint answers 503, as it should.
                 "--exclude-path-regex", "transcribe", "--request-timeout", "30", "--generation-database", "none",
             ],
-            cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False,
+            cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
         with urllib.request.urlopen(f"{running.url}/readyz", timeout=10) as ready:

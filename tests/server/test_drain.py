@@ -54,7 +54,7 @@ async def draining(
                 # What is handed over is not refused meanwhile.
                 assert (await ask(served)).status == 200
             served.process.send_signal(signal.SIGTERM)
-            await until(lambda: served.err.count("INFO stopping; ") == workers, lambda: served.err)
+            await until(lambda: served.err.count("INFO stopping; ") >= workers, lambda: served.err)
             yield served, held, stream
             assert not stream.done()
             held.release.set()
