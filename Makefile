@@ -28,8 +28,8 @@ $(VENV)/.run: $(BIN)/python pyproject.toml constraints.txt | bridge/dialects/__i
 	@touch $@
 
 # uv needs a tenth of pip's time; it does not read pip's configuration, so a mirror of PyPI is passed on.
-INDEX = $$(echo $${UV_DEFAULT_INDEX:-$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.index-url 2>/dev/null || echo https://pypi.org/simple)}})
-UV = UV_DEFAULT_INDEX=$(INDEX) $(BIN)/uv pip install --quiet
+UV = UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.index-url 2>/dev/null)}}" \
+	$(BIN)/uv pip install --quiet
 
 # The tests load only the schema module of agentscope-runtime, so its many dependencies are not installed.
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt | bridge/dialects/__init__.py
