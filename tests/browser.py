@@ -22,7 +22,12 @@ PATIENCE = 20_000
 
 def chromium() -> str:
     """The browser. A machine without one skips its tests, loudly; CI has it."""
-    found = shutil.which("chromium-headless-shell") or shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    found = (
+        shutil.which("chromium-headless-shell")
+        or shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     if found is None and not os.environ.get("CI"):
         pytest.skip("CHROMIUM IS NOT INSTALLED: the page was not tried in a browser")
     assert found is not None, "CI must have Chromium"
