@@ -196,6 +196,7 @@ def test_an_error_repeats_little_of_a_backends(name: str) -> None:
             check_short(failure, front)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("piece", PIECES)
 @pytest.mark.parametrize("name", DIALECTS)
 def test_an_error_of_a_backend_takes_linear_time(name: str, piece: str) -> None:
@@ -203,6 +204,7 @@ def test_an_error_of_a_backend_takes_linear_time(name: str, piece: str) -> None:
     check_linear(lambda text: refused(back, text), [piece * (size // len(piece)) for size in SIZES], piece)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("piece", PIECES)
 @pytest.mark.parametrize("name", FRONTS)
 def test_a_failure_is_told_in_linear_time(name: str, piece: str) -> None:

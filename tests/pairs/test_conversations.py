@@ -253,6 +253,9 @@ BACKS = {
         lambda body: (body["tools"][0]["name"], body["tools"][0]["parameters"]),
     ),
 }
+
+pytestmark = pytest.mark.sampled(3)
+
 pairs = pytest.mark.parametrize(
     ("client", "back"),
     [pytest.param(c, b, id=f"{f} to {n}") for f, c in CLIENTS.items() for n, b in BACKS.items()],
