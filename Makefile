@@ -80,7 +80,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reor
 
 # Without ALL, tests that start installers, workers, browsers or other projects' software are left to CI.
 test: $(VENV)/.dev $(if $(ALL),$(OTHERS))  ## run the tests for each commit; ALL=1 runs all, as in CI; JOBS=1 runs one at a time
-	$(PYTEST) $(if $(ALL),,-m "not slow and not interop and not interop_all") $(ARGS)
+	$(PYTEST) $(if $(ALL),,--ignore tests/interop -m "not slow and not interop and not interop_all") $(ARGS)
 
 # In a separate environment, over the versions of constraints.txt: pip cannot choose the oldest versions itself.
 lowest: $(BIN)/python  ## run the tests with the oldest libraries that pyproject.toml allows
