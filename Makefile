@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 CONFIG ?= config.yaml
 TIME   ?= 600
-JOBS   ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() * 3)')
+JOBS   ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() * $(if $(ALL),3,2))')
 
 # Tests start hundreds of processes: where bytecode is not written, each one compiles all modules again.
 export PYTHONDONTWRITEBYTECODE =
@@ -75,7 +75,7 @@ run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080; PORT=9000 chan
 
 # The tests of a file stay in one process, so what they share (database servers, real agents) starts once. Ordered by
 # name, the many short files of tests/unit run last; ordered by number of tests, long files with few tests would.
-# There are three processes per core, because many tests wait for other processes and timers.
+# There are more processes than cores, because many tests wait for timers, and most of the slow ones for other processes.
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 # Without ALL, tests that start installers, workers, browsers or other projects' software are left to CI.
