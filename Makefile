@@ -78,7 +78,8 @@ run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080; PORT=9000 chan
 # There are more processes than cores, because many tests wait for timers, and most of the slow ones for other processes.
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-# Without ALL, tests that start installers, workers, browsers or other projects' software are left to CI.
+# Left to CI without ALL: tests that start installers, workers, browsers or other projects' software, and most pairs of the
+# tests that are marked `sampled`.
 test: $(VENV)/.dev $(if $(ALL),$(OTHERS))  ## run the tests for each commit; ALL=1 runs all, as in CI; JOBS=1 runs one at a time
 	$(PYTEST) $(if $(ALL),,--ignore tests/interop -m "not slow and not interop and not interop_all") $(ARGS)
 
