@@ -138,7 +138,7 @@ class A2ADecoder(JsonDecoder):
         kind, value = _opened(result)
         named = text_of(value.get("id" if kind == "task" else "taskId"))
         if named and self.task_id and named != self.task_id:
-            self.builder.emit(Raw(NAME, result))  # of another task, which this run is not about
+            self.builder.emit(Raw(NAME, result))  # an event of another task
             return
         first, self._began = not self._began, True
         match kind:

@@ -118,7 +118,7 @@ class Decoder(JsonDecoder):
 
     def _unknown(self, event: _Wire) -> None:
         """Pass an unknown event (rules 5 and 6) unchanged to clients of this dialect."""
-        self.is_strange = True
+        self.saw_unknown = True
         self.builder.emit(Raw(NAME, repaired(event) if self._unpaired else event))
 
     # ------------------------------------------------------------------ text and calls

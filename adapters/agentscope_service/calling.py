@@ -171,8 +171,8 @@ class Calling:
         )
 
     def _look_at_state(self) -> Step | None:
-        """The stream does not show that a reply waits, nor that an interrupt ended the run before its reply began, nor
-        that a restart of the service did: the state is polled when one of these may be so.
+        """Poll the state when it may have changed in a way that the stream does not show: the reply waits, or an
+        interrupt or a restart of the service ended the run before its reply began.
         """
         decoder = self._decoder
         if self._broken or decoder.waits or (self._answering and decoder.heard):
@@ -211,7 +211,7 @@ class Calling:
             case _Stage.OPEN:
                 raise BackendError("The backend's answer is not an event stream.", code=ErrorCode.BACKEND_PROTOCOL)
             case _Stage.POST:
-                self._follow()
+                self._replace_previous()
                 self._inputs.pop(0)
                 self._taken, self._tries, self._pause = True, 0, 0.0
                 self._stage = _Stage.POST if self._inputs else _Stage.READ
@@ -222,10 +222,10 @@ class Calling:
                 return self._parked()
         return []
 
-    def _follow(self) -> None:
-        """The service takes no run while another is on: the one before on this session is over, if it was told or not.
+    def _replace_previous(self) -> None:
+        """Mark the previous run of this session as ended: the service accepts no run while another is in progress.
 
-        Without this, another interrupt of that one could end this one.
+        A further interrupt for the previous run would end this one.
         """
         running: WeakValueDictionary[str, Calling] = self._memo.setdefault("running", WeakValueDictionary())
         before = running.get(self._session)

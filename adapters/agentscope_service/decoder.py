@@ -150,14 +150,14 @@ class Decoder(JsonDecoder):
                 self.builder.end_part(key)
 
     def rest(self) -> Decoder:
-        """Return a decoder of what the stream still brings of this reply."""
+        """Return a decoder for the rest of the stream of this reply."""
         rest = Decoder(self._context)
         rest._reply = self._reply
         return rest
 
     @property
     def begun(self) -> bool:
-        """The reply is known: it has begun, or continues."""
+        """True if the reply is known: it has begun, or continues."""
         return self._reply is not None
 
     @property

@@ -88,7 +88,7 @@ class UIMessageDecoder(JsonDecoder):
         if self._failure is not None and kind not in _AFTER_ERROR:
             return
         if not isinstance(kind, str):
-            self.is_strange = True
+            self.saw_unknown = True
             if message := message_in(event):
                 self._fail(failure_in(message))
         elif handler := _HANDLERS.get(kind):
@@ -96,7 +96,7 @@ class UIMessageDecoder(JsonDecoder):
         elif kind.startswith("data-"):
             self._data(kind.removeprefix("data-"), event)
         else:
-            self.is_strange = True
+            self.saw_unknown = True
             self.builder.emit(Raw(NAME, event))
 
     def read_unpaired(self, event: Wire, name: str | None) -> None:
@@ -262,7 +262,7 @@ class UIMessageDecoder(JsonDecoder):
         value, said = event.get("input"), "".join(self._calls[call_id])
         whole = value_text({} if value is None else value)
         if not said or (whole.startswith(said) and event.get("type") == "tool-input-available"):
-            rest = whole[len(said) :]  # all of it, or what the pieces lack
+            rest = whole[len(said) :]  # all of it, or the end that the pieces lack
             self._calls[call_id].append(rest)
             self.builder.delta(call_id, rest)
         metadata = metadata_of(event.get("providerMetadata"))

@@ -56,7 +56,7 @@ def decode_request(wire: WireRequest, context: Context, options: FrontOptions) -
         if nodes[0].get("role") == "assistant":
             request.messages = _added(request)
     if len(nodes) > 1 and nodes[-1].get("role") == "user" and not request.resume:
-        request.asked = _asked(nodes[-2])
+        request.open_interrupts = _open_interrupts(nodes[-2])
     read_fields(body, options.body_fields, request)
     last = nodes[-1] if nodes else None
     continues = last.string("id") if last is not None and last.get("role") == "assistant" else None
@@ -105,8 +105,8 @@ def _resume(body: Node) -> list[Resume]:
     ]
 
 
-def _asked(message: Node) -> list[Interrupted]:
-    """Return the questions at the end of an answer: what follows one was said after its answer."""
+def _open_interrupts(message: Node) -> list[Interrupted]:
+    """Return the open questions at the end of an answer. A question that other parts follow has been answered."""
     asked: list[Interrupted] = []
     for part in reversed(list(message.objects("parts"))):
         question = dict_of(part.get("data")) if part.get("type") == "data-interrupt" else {}

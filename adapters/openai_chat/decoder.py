@@ -140,7 +140,7 @@ class ChatDecoder(JsonDecoder):
         if "choices" in chunk:
             self._run_fields.update(_unknown(chunk))
         else:
-            self.is_strange = True
+            self.saw_unknown = True
 
     def _begin(self) -> None:
         """Begin the run at the first fact, with what is known of it."""

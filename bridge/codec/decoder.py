@@ -40,8 +40,8 @@ class JsonDecoder:
         self.builder: Builder = context.builder()
         self.repeat = Repeat(self.builder)
         """Decodes frames that differ from the previous one only in their text; `read` may call `repeat.learn`."""
-        self.is_strange = False
-        """Set by `read` when it did not know an object; see `finish`."""
+        self.saw_unknown = False
+        """True if `read` met an object that its dialect does not have; see `finish`."""
 
     # ------------------------------------------------------------- the contract of a decoder
 
@@ -98,7 +98,7 @@ class JsonDecoder:
 
     def finish(self) -> None:
         """Finish a run at the end of its stream. It fails if there were only events of another dialect."""
-        if self.is_strange and self.builder.is_empty and not self.builder.finishing:
+        if self.saw_unknown and self.builder.is_empty and not self.builder.finishing:
             self.fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer has no event of its dialect."))
         else:
             self.builder.finish()

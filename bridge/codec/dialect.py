@@ -123,7 +123,7 @@ class Dialect:
     key_variable: ClassVar[str] = ""
     """The environment variable that usually holds the key of such a backend."""
     spoken_by: ClassVar[tuple[str, ...]] = ()
-    """Software and services whose names people write for its own, in lower case, for error messages."""
+    """Names of software that people write in place of the dialect's, in lower case. Errors then suggest the dialect."""
     front_options: ClassVar[type[Options]] = Options
     """The model of the options of its routes."""
     back_options: ClassVar[type[Options]] = Options

@@ -169,7 +169,7 @@ def need_json(wire: WireRequest, status: int | None = None) -> None:
     """
     declared = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
     if declared and declared != "application/json" and not declared.endswith("+json"):
-        # A log line hides what is in quotes, and this helps there.
+        # Not quoted: the log masks quoted text, and the type is what readers need.
         got = declared if _MEDIA_TYPE.fullmatch(declared) else repr(shortened(declared))
         raise RequestError(
             f"content-type: expected application/json, got {got}.",

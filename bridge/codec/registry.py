@@ -90,14 +90,14 @@ def get(name: str) -> Dialect:
             raise ConfigError(f"the entry point {entry.value!r} of dialect {name!r} is not a bridge.codec.Dialect")
         _registered[name] = dialect
         return dialect
-    near = meant(name, names())
+    near = suggestion(name, names())
     hint = f"; did you mean {near!r}?" if near else "."
     raise ConfigError(f"unknown dialect {name!r}{hint} Known: {', '.join(names())}.")
 
 
-def meant(name: str, known: Iterable[str]) -> str | None:
-    """Return which of the `known` names was probably meant: that of the dialect which this software speaks, else the
-    nearest. Loads all dialects.
+def suggestion(name: str, known: Iterable[str]) -> str | None:
+    """Return the name in `known` that was probably meant: the dialect of software with this name, else the most similar
+    name. Loads all dialects.
     """
     import difflib  # here: who names dialects that exist has no use for it
 

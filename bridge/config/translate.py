@@ -112,11 +112,11 @@ _ELSEWHERE: dict[str, tuple[str, ...]] = {
     "upstreams": ("backend", "backends"),
     "url": ("path",),
 }
-"""Keys of other software, in small letters without separators, and those with the same meaning here: the first one that
-is valid at that place counts.
+"""Keys of other software, in lower case without separators, and the keys with the same meaning here: the first one
+that is valid at the same place counts.
 """
 
-_AT_THE_TOP: dict[str, str] = {
+_OTHER_PLACES: dict[str, str] = {
     "apikeys": "server.auth.keys",
     "auth": "server.auth",
     "cors": "server.cors",
@@ -127,7 +127,7 @@ _AT_THE_TOP: dict[str, str] = {
     "timeout": "backends.*.timeouts",
     "weight": "routes[].backend",
 }
-"""The same, where they are at another place here, or an option of the command line."""
+"""Keys of other software whose meaning is at another place of the file here, or an option of the command line."""
 
 _EXAMPLES: dict[str, str] = {
     "backends": "{llm: {dialect: ..., url: https://llm.example/v1}}",
@@ -143,7 +143,7 @@ _EXAMPLES: dict[str, str] = {
     "stores": '{history: "sqlite:///bridge.db"}',
     "timeouts": "{total: 60s}",
 }
-"""Values of keys for which people write another kind of value."""
+"""Example values of keys that often get a value of the wrong type."""
 
 
 def translate(error: ValidationError, data: Any, origin: Origin, model: Any = Config) -> list[Problem]:
@@ -193,7 +193,7 @@ def _foreign(row: ErrorDetails, path: Path, origin: Origin) -> str:
 def _unknown_name(what: str, known: list[str], value: Any, given: str) -> str:
     listed = f" Known {what}s: {', '.join(known) or 'none'}" if len(known) <= 50 else ""
     quoted = given if given.startswith('"') else f"({given})"
-    near = registry.meant(str(value), known) if what == "dialect" else None
+    near = registry.suggestion(str(value), known) if what == "dialect" else None
     hint = f'; did you mean "{near}"?' if near else nearest(str(value), known)
     return f"unknown {what} {quoted}{hint}{listed}".rstrip(".")
 
@@ -203,7 +203,7 @@ def _unknown_key(path: Path, data: Any, model: Any) -> str:
     fields = section.model_fields.items() if _is_model(section) else ()
     known = [field.alias or name for name, field in fields]
     plain = word.translate(_WITHOUT_SEPARATORS).lower()
-    meant = next((key for key in _ELSEWHERE.get(plain, ()) if key.partition(".")[0] in known), _AT_THE_TOP.get(plain))
+    meant = next((key for key in _ELSEWHERE.get(plain, ()) if key.partition(".")[0] in known), _OTHER_PLACES.get(plain))
     hint = f'; did you mean "{meant}"?' if meant else nearest(word, known)
     return f"unknown key{hint} Known keys: {', '.join(known) or 'none'}"
 

@@ -108,7 +108,7 @@ def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient) -> Ba
 
 
 def backend_class(dialect: Dialect) -> Callable[..., Backend]:
-    """The class of the backends that speak this dialect, to be called with a name, the dialect and a URL."""
+    """Return the class of backends of this dialect. Its arguments are a name, the dialect and a URL."""
     if isinstance(dialect, SessionDialect):
         from bridge.grpc.backend import GrpcBackend
 

@@ -29,7 +29,7 @@ from bridge.model import Answer, Event, Folder, Request, estimate_tokens
 from bridge.pipeline import Backend, BackendAttempt, CallInfo, Group, Run, queued_runs, threads
 from bridge.pipeline.attached import Attached, LinkedMedia, has_media
 from bridge.pipeline.continuation import StreamContinuation, continued_request
-from bridge.pipeline.interrupts import settle_asked
+from bridge.pipeline.interrupts import answer_open_interrupts
 from bridge.pipeline.memory import Memory, Turn
 from bridge.pipeline.places import name_place
 from bridge.pipeline.push_targets import PushTargets
@@ -268,8 +268,8 @@ class Bridge:
         if self._memory is not None and not route.passthrough:
             turn = await self._turn(order, backend, group, self._memory)
         request = turn.request if turn is not None else order.request
-        if turn is None and request.asked and not route.passthrough:
-            request = settle_asked(request)
+        if turn is None and request.open_interrupts and not route.passthrough:
+            request = answer_open_interrupts(request)
         info = order.info(backend, request)
         if turn is not None and backend.capabilities.names_threads:
             info.shown_thread = order.request.thread_id or info.run_id

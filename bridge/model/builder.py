@@ -334,7 +334,7 @@ class Builder:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether nothing was reported but raw events: no message, tool result, step or state."""
+        """True if the run has only raw events: no message, tool result, step or state."""
         return not self._messages and not self._emitted
 
     @property

@@ -67,7 +67,7 @@ _EVENTS: frozenset[type] = frozenset(get_args(Event))
 # Fields with nested values of the model; every other field contains plain JSON that must be restored unchanged.
 _NESTED = {
     "part", "parts", "source", "error", "messages", "tools", "tool_choice", "sampling", "response_format", "resume",
-    "asked",
+    "open_interrupts",
 }  # fmt: skip
 _ENUMS: dict[tuple[str, str], type[StrEnum]] = {
     ("p", "kind"): ev.PartKind,

@@ -147,7 +147,8 @@ class Request:
 
     `thread_id` is the conversation's id as the client knows it, None when its protocol has none. `extras` holds
     per dialect the top-level fields that only that dialect understands; a codec of the same dialect sends them on.
-    `asked` holds the questions that the client's own copy of the conversation shows as open; stored ones precede them.
+    `open_interrupts` are the questions that the client's copy of the conversation shows as unanswered. They count only
+    if the bridge stores none.
     `shared` holds fields that several APIs have under one name and with one meaning, and that the model has no field
     for, such as `service_tier` or `logit_bias`; None when the client's protocol has no such fields.
     """
@@ -172,7 +173,7 @@ class Request:
     metadata: dict[str, Any] = field(default_factory=dict)
     extras: Extras | None = None
     shared: dict[str, Any] | None = None
-    asked: list[Interrupted] = field(default_factory=list)
+    open_interrupts: list[Interrupted] = field(default_factory=list)
 
     if TYPE_CHECKING:  # what `dataclass` makes does not say that a string is taken, too
 
@@ -198,7 +199,7 @@ class Request:
             metadata: dict[str, Any] = ...,
             extras: Extras | None = None,
             shared: dict[str, Any] | None = None,
-            asked: list[Interrupted] = ...,
+            open_interrupts: list[Interrupted] = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:

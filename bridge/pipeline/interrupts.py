@@ -83,13 +83,13 @@ def settle(open_interrupts: Sequence[Interrupted], request: Request, new: list[M
     return replace(settled, resume=resume, unanswered=unanswered)
 
 
-def settle_asked(request: Request) -> Request:
-    """Return the request whose last text answers the questions that it shows as open, where the bridge stores none."""
-    told = _by_words([each for each in request.asked if _is_free(each)], request.messages[-1:])
+def answer_open_interrupts(request: Request) -> Request:
+    """Return the request with its last text as the answer to its `open_interrupts`, if the text can answer them."""
+    told = _by_words([each for each in request.open_interrupts if _is_free(each)], request.messages[-1:])
     if not told.resume:
         return request
     request = request.copy()
-    request.messages, request.resume = request.messages[:-1], _formed(request.asked, told.resume)
+    request.messages, request.resume = request.messages[:-1], _formed(request.open_interrupts, told.resume)
     return request
 
 

@@ -70,8 +70,8 @@ _ANSWER = "answer"
 _CONTEXT = "context"
 """Key of the SHA-256 of the client's context that the backend was told last."""
 
-_GIVEN = "given"
-"""Key of a request with the answers that were given while others are awaited, and with their questions."""
+_PARTIAL = "partial_answers"
+"""Key of a request that holds the answers received so far, with their questions, while other answers are missing."""
 
 _MOST_NOTED = 1000
 
@@ -218,23 +218,23 @@ class Expand(Turn):
     keeps_thread = True
     _keep: int | None = None
     """How many of the stored messages stay, where the client asks again; None is all."""
-    _given: list[Any] | None = None
+    _partial: list[Any] | None = None
 
     async def begin(self, run_id: str) -> None:
         stored, new = await self._find(run_id)
-        self._given = self._conversation.extra.pop(_GIVEN, None) if self._keep is None else None
-        given = load_request(self._given) if self._given else Request([])
+        self._partial = self._conversation.extra.pop(_PARTIAL, None) if self._keep is None else None
+        given = load_request(self._partial) if self._partial else Request([])
         settled = self._settle(new)
         self._new = settled.messages
         waiting = open_calls(stored, self._new)
-        asked = [*given.asked, *self._conversation.open_interrupts]
+        asked = [*given.open_interrupts, *self._conversation.open_interrupts]
         settled.resume = [*given.resume, *settled.resume]
         if self._unanswered:
             # A backend that remembers nothing would take this for a new question; the client is asked again.
             self.reply = [*self._unanswered, RunFinished(FinishReason.INTERRUPTED)]
             resumed = {r.interrupt_id for r in settled.resume}
-            given = Request([], resume=settled.resume, asked=[i for i in asked if i.interrupt_id in resumed])
-            self._conversation.extra[_GIVEN] = dump(given)
+            given = Request([], resume=settled.resume, open_interrupts=[i for i in asked if i.interrupt_id in resumed])
+            self._conversation.extra[_PARTIAL] = dump(given)
         elif waiting and only_results(self._new):
             # The results of parallel calls come one by one; the backend wants them together.
             self.reply = [RunFinished(FinishReason.TOOL_CALLS)]
@@ -272,8 +272,8 @@ class Expand(Turn):
         self._conversation.tools = self.request.tools
         self._conversation.backend_thread = self._keeps(answer)
         self._note_interrupts(answer)
-        if self._given and not finished(answer):
-            self._conversation.extra[_GIVEN] = self._given  # the client may try again
+        if self._partial and not finished(answer):
+            self._conversation.extra[_PARTIAL] = self._partial  # the client may try again
         await self._commit([*self._new, *messages_of(answer)], keep=self._keep)
 
     def _keeps(self, answer: Answer) -> str | None:

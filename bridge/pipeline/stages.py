@@ -50,7 +50,10 @@ from bridge.translation import Stage
 
 @dataclass(slots=True)
 class StageContext:
-    """The run of a stage. `front` and `back`: the capabilities of the two dialects; `options`: those of the route."""
+    """The run that a stage belongs to.
+
+    `front` and `back`: the capabilities of the two dialects; `options`: those of the route.
+    """
 
     request: Request
     front: Capabilities

@@ -103,7 +103,7 @@ class OutsideClient:
         try:
             address = URL(url)
             host, port = (address.raw_host or "").lower(), address.explicit_port
-            _ = address.host  # refuses names that are no IDNA
+            _ = address.host  # raises ValueError for invalid international names
         except ValueError:
             return False
         if address.scheme not in ("http", "https") or not host or address.user is not None:

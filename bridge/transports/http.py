@@ -84,7 +84,7 @@ _NO_ENDPOINT = re.compile(
     r"|invalid url\b.*|no route\b.*|cannot post /.*",
     re.IGNORECASE | re.DOTALL,
 )
-"""What web frameworks and gateways say of a path that they do not serve."""
+"""How web frameworks and gateways answer for a path that they do not serve."""
 ADVICE: Mapping[int, str] = {
     301: "the url",
     302: "the url",
@@ -420,7 +420,7 @@ class HttpBackend(ConfiguredBackend):
 
 
 _UNDERSTOOD = CONTENT - {MessageStarted, Raw}
-"""Events that only an answer in the backend's dialect causes."""
+"""Events that only an answer in the backend's dialect can cause."""
 
 
 def _has_content(events: list[Event]) -> bool:

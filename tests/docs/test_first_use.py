@@ -175,16 +175,22 @@ def test_what_init_refuses(args: list[str], said: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_questions_on_a_terminal(tmp_path: Path) -> None:
+def init_with(typed: bytes, folder: Path) -> tuple[int, bytes, bytes]:
+    """The exit code, output and errors of `init` on a terminal on which this is typed."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [COMMAND, "init"], cwd=tmp_path, env=environment(), stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [COMMAND, "init"], cwd=folder, env=environment(), stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    os.write(ours, b"ag-ui\nopenai-chat\nhttp://127.0.0.1:9/v1\nsmall\n")
+    os.write(ours, typed)
     out, err = process.communicate(timeout=30)
     os.close(ours)
     os.close(theirs)
-    assert (process.returncode, err) == (0, b"")
+    return process.returncode, out, err
+
+
+def test_questions_on_a_terminal(tmp_path: Path) -> None:
+    code, out, err = init_with(b"ag-ui\nopenai-chat\nhttp://127.0.0.1:9/v1\nsmall\n", tmp_path)
+    assert (code, err) == (0, b"")
     assert re.findall(r"\[(.*?)\]", out.decode()) == ["demo", "https://api.openai.com/v1"]
     config = load(tmp_path / "config.yaml", env={})
     assert config.routes[0].dialect == "ag-ui"
@@ -192,17 +198,10 @@ def test_questions_on_a_terminal(tmp_path: Path) -> None:
 
 
 def test_a_question_is_repeated_until_its_answer_is_valid(tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [COMMAND, "init"], cwd=tmp_path, env=environment(), stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    os.write(
-        ours, b"\nopenai\nopenai-chat, ag-ui\nopenai-caht\nopenai-chat\nlocalhost:9/v1\nhttp://localhost:9/v1\nsmall\n"
-    )
-    out, err = process.communicate(timeout=30)
-    os.close(ours)
-    os.close(theirs)
-    assert (process.returncode, err) == (0, b"")
+    fronts, backs = "\nopenai\nopenai-chat, ag-ui\n", "openai-caht\nopenai-chat\n"
+    urls = "localhost:9/v1\nhttp://localhost:9/v1\n"
+    code, out, err = init_with(f"{fronts}{backs}{urls}small\n".encode(), tmp_path)
+    assert (code, err) == (0, b"")
     assert out.count(b"did you mean") == 3
     config = load(tmp_path / "config.yaml", env={})
     assert [route.dialect for route in config.routes] == ["openai-chat", "ag-ui"]
@@ -210,15 +209,8 @@ def test_a_question_is_repeated_until_its_answer_is_valid(tmp_path: Path) -> Non
 
 
 def test_the_end_of_the_input_ends_the_questions(tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [COMMAND, "init"], cwd=tmp_path, env=environment(), stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    os.write(ours, b"ag-ui\n\x04")
-    _, err = process.communicate(timeout=30)
-    os.close(ours)
-    os.close(theirs)
-    assert (process.returncode, err) == (130, b"")
+    code, _, err = init_with(b"ag-ui\n\x04", tmp_path)
+    assert (code, err) == (130, b"")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -308,6 +308,6 @@ def test_the_questions_at_the_end_of_the_last_answer_are_open(parts: Any, more: 
     said = {"id": "u1", "role": "user", "parts": [SAID]}
     talk = [said, {"id": "a", "role": "assistant", "parts": parts}, {**said, "id": "u2"}]
     request = asked({"messages": talk, **more})
-    assert [each.interrupt_id for each in request.asked] == names
-    assert request.asked[-1:] == ([Interrupted("q", "input_required", "Which?")] if names else [])
-    assert asked({"messages": talk[:2]}).asked == []
+    assert [each.interrupt_id for each in request.open_interrupts] == names
+    assert request.open_interrupts[-1:] == ([Interrupted("q", "input_required", "Which?")] if names else [])
+    assert asked({"messages": talk[:2]}).open_interrupts == []
