@@ -113,7 +113,9 @@ def tests_of(adapter: str) -> list[str]:
     names = [n for n in registry.names() if type(registry.get(n)).__module__.startswith(package)]
     if not names:
         raise SystemExit(f"adapters/{adapter} brings no dialect that is installed")
-    return [f"tests/dialects/{adapter}", "tests/conformance", "tests/fuzz", "-k", f"{adapter} or " + " or ".join(names)]
+    programs = [f"tests/sdk/{adapter}"] if (ROOT / "tests" / "sdk" / adapter).exists() else []
+    chosen = f"{adapter} or " + " or ".join(names)
+    return [f"tests/dialects/{adapter}", *programs, "tests/conformance", "tests/fuzz", "-k", chosen]
 
 
 def main() -> None:

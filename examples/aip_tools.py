@@ -22,7 +22,7 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionMessageParam
 
 from bridge import Bridge, Request, Text, ToolCall, ToolResult
-from bridge.dialects.aip import Agent, Tool
+from bridge.sdk.aip import Agent, Tool
 from bridge.server import running
 from bridge.testing import free_port
 

@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[1]
 
 # Each package or module below `bridge/` and what it may import. `bridge` is `bridge/__init__.py` itself. A new package
 # fails the tests until it has a row here. The packages named `server` hold the handlers of their parent: they stand
-# beside `bridge/server`, above everything else.
+# beside `bridge/server`, above everything else. The packages of `bridge/sdk` are libraries for programs, on top of all:
+# each also imports the adapter of its name, and no row names one of them.
 _BASE = {"errors", "model", "codec"}
 _WHOLE = {*_BASE, "framing", "config", "pipeline", "translation", "transports", "telemetry", "engine", "bridge"}
 _SERVERS = {"server", "grpc.server", "runs.server"}
@@ -50,6 +51,9 @@ ROOMS: dict[str, set[str]] = {
     "testing": {*_BASE, "framing", "config", "pipeline", "transports", "library", "engine", "translation"},
     "server": {*_WHOLE, "grpc", "runs", *_SERVERS, "stores", "speech"},
     "asgi": {"engine", "errors", "server"},
+    "sdk": set(),
+    "sdk.agentscope": {"codec"},
+    "sdk.aip": {*_BASE, "grpc", "grpc.server", "server", "stores"},
     "cli": {*_WHOLE, "grpc", "library", "server"},
     "bridge": {"errors", "model", "engine", "library"},
     "__main__": {"cli"},
@@ -68,8 +72,6 @@ IMPURE = {
     "time", "random", "secrets", "uuid", "logging", "importlib", "aiohttp", "grpc", "requests", "httpx",
 }  # fmt: skip
 CLOCKS = {"now", "utcnow", "today"}
-# The one module or package of a dialect that may start things: convenience for scripts.
-SDK = "sdk"
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,7 @@ def standing_rooms() -> set[str]:
     files = {p.stem for p in folder.glob("*.py") if p.stem != "__init__"}
     rooms = {p.name for p in folder.iterdir() if p.is_dir() and any(p.glob("*.py"))}
     rooms |= {f"{p.parent.name}.server" for p in folder.glob("*/server") if any(p.glob("*.py"))}
+    rooms |= {f"sdk.{p.name}" for p in folder.glob("sdk/*") if any(p.glob("*.py"))}
     return {"bridge"} | files | rooms - {"dialects"}
 
 
@@ -158,7 +161,7 @@ def test_every_room_has_a_row_and_every_row_a_room() -> None:
 def test_the_lower_rooms_have_no_way_back() -> None:
     """Nothing below the engine can reach itself by way of other rooms."""
     upper = {"engine", "bridge", *_SERVERS}
-    for start in set(ROOMS) - upper - {"__main__", "asgi", "cli", "testing"}:
+    for start in set(ROOMS) - upper - {"__main__", "asgi", "cli", "sdk.aip", "testing"}:
         reached: set[str] = set()
         ahead = set(ROOMS[start])
         while ahead:
@@ -174,6 +177,8 @@ def trespasses(path: Path, tree: ast.Module | None = None) -> Iterator[str]:
     for found in imports(path, tree):
         room = room_of(found.module)
         if room == "dialects":
+            if own.startswith("sdk.") and found.module.split(".")[2:3] == [own.removeprefix("sdk.")]:
+                continue
             yield f"{where(path, found.line)}: the engine knows no dialect, but imports {found.module}"
         elif room and room != own and not found.typing_only and room not in ROOMS[own]:
             yield f"{where(path, found.line)}: {own} may not import {found.module}"
@@ -256,7 +261,7 @@ def impurities(path: Path, tree: ast.Module | None = None) -> Iterator[str]:
 
 
 def test_dialects_are_pure_and_strangers_to_each_other() -> None:
-    files = [p for p in sources(FOLDER) if SDK not in (p.stem, p.parent.name)]
+    files = sources(FOLDER)
     assert len({p.parent for p in files}) > 1
     assert [i for path in files for i in impurities(path)] == []
 
@@ -335,6 +340,14 @@ def test_the_rule_for_dialects_lets_pass(line: str) -> None:
         ("server/app.py", "if TYPE_CHECKING:\n    from bridge.dialects.one import dialect", True),
         ("codec/registry.py", "from bridge.dialects.one import dialect", True),
         ("codec/registry.py", "import bridgehead", False),
+        ("sdk/aip/node.py", "from bridge.dialects.aip.codec import dialect", False),
+        ("sdk/aip/node.py", "from bridge.dialects import aip", False),
+        ("sdk/aip/node.py", "from bridge.dialects.agentscope.codec import dialect", True),
+        ("sdk/aip/node.py", "from bridge.dialects import agentscope", True),
+        ("sdk/aip/node.py", "import bridge.dialects", True),
+        ("sdk/aip/node.py", "from bridge.sdk.agentscope import Role", True),
+        ("sdk/aip/node.py", "from bridge.engine import Bridge", True),
+        ("server/app.py", "from bridge.sdk.aip import Agent", True),
     ],
 )
 def test_the_rule_for_rooms_bites(place: str, line: str, bad: bool) -> None:
@@ -365,11 +378,16 @@ def dialect_names() -> set[str]:
 EXAMPLES = {"bridge/cli/__init__.py", "bridge/cli/demo.py"}
 
 
+def engine_sources() -> list[Path]:
+    """The sources of `bridge/` without the libraries for programs, each of which is of one protocol."""
+    return [path for path in sources("bridge") if not path.is_relative_to(ROOT / "bridge" / "sdk")]
+
+
 def test_the_engine_names_no_dialect() -> None:
     names = dialect_names()
     assert names
     found = []
-    for path in sources("bridge"):
+    for path in engine_sources():
         if path.relative_to(ROOT).as_posix() in EXAMPLES:
             continue
         tree = parsed(path)
@@ -409,7 +427,7 @@ def test_every_dialect_is_an_entry_point() -> None:
 
 def test_the_bridge_treats_no_dialect_by_its_name() -> None:
     """What a protocol needs is a contract that its dialect inherits, or a field of its capabilities."""
-    nodes = ((p, node) for p in sources("bridge") for node in ast.walk(parsed(p)))
+    nodes = ((p, node) for p in engine_sources() for node in ast.walk(parsed(p)))
     words = ((p, node.value) for p, node in nodes if isinstance(node, ast.Constant))
     names = set(registry.names())
     named = [(p.name, word) for p, word in words if isinstance(word, str) and word in names]
@@ -436,7 +454,9 @@ DOORS = {
     "from bridge import Bridge; from bridge.server import make_app; "
     "make_app(Bridge.from_config({'backends': {'it': {'dialect': 'demo'}}, 'routes': "
     "[{'dialect': 'openai-chat', 'path': '/v1', 'backend': 'it'}]}))": {"grpc", *TESTS},
-    "from bridge.dialects.aip import dialect": {"aiohttp", "asyncio", "ssl", "sqlite3", *SERVER, *TESTS},
+    "from bridge.dialects.aip import dialect": {"aiohttp", "asyncio", "ssl", "sqlite3", "bridge.sdk", *SERVER, *TESTS},
+    "from bridge.sdk.agentscope import ResponseBuilder": {"asyncio", "ssl", *SERVER, *TESTS},
+    "from bridge.sdk.aip import Agent": {"bridge.sdk.agentscope", *TESTS},
     "import bridge.testing; bridge.testing.fake_backend": {"hypothesis", "pytest", "aiohttp"},
 }
 
@@ -471,7 +491,9 @@ def test_the_public_names_are_those_that_type_checkers_see() -> None:
     assert sorted(seen) == bridge.__all__
 
 
-@pytest.mark.parametrize("package", ["bridge.model", "bridge.codec", "bridge.pipeline"])
+@pytest.mark.parametrize(
+    "package", ["bridge.model", "bridge.codec", "bridge.pipeline", "bridge.sdk.agentscope", "bridge.sdk.aip"]
+)
 def test_the_names_of_rooms_are_there(package: str) -> None:
     module = importlib.import_module(package)
     assert len(set(module.__all__)) == len(module.__all__)

@@ -18,7 +18,6 @@ from bridge.codec.sessions import (
     Dial,
     Dialed,
     Forward,
-    Handle,
     NodeChange,
     NodeEvent,
     OwnAgent,
@@ -420,28 +419,6 @@ class Gateway(AgentRegistry):
             return any(number == _IS_ERROR and value for number, value in fields(answer))
         except ValueError:
             return True
-
-
-class ToolNode(Gateway):
-    """The address of one tool: no sessions, no registry. A call for another receiver is refused as tools do."""
-
-    def __init__(self, address: str, tool_id: str) -> None:
-        super().__init__(address, {})
-        self._tool_id = tool_id
-
-    def call(self, endpoint: Endpoint, body: bytes, now: float, by: Visitor) -> Decision:
-        if endpoint.path != CALL_TOOL:
-            return Refuse("UNIMPLEMENTED", "This is the address of a tool, not of a gateway.")
-        try:
-            receiver = ToolRequest.from_bytes(body).receiver_id
-        except ValueError as error:
-            return Refuse("INVALID_ARGUMENT", f"CallTool: the request is not a message of this method ({error}).")
-        if receiver not in ("", self._tool_id):
-            return Refuse("INTERNAL", f"Handling request failure: this is not the tool {receiver[:80]!r}")
-        return Handle(self._tool_id)
-
-    def open(self, endpoint: Endpoint, first: bytes | None, now: float, by: Visitor) -> Decision:
-        return Refuse("UNIMPLEMENTED", "This is the address of a tool, which has no sessions.")
 
 
 def _peer_of_update(body: bytes) -> Peer:

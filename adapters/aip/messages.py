@@ -135,6 +135,8 @@ class AgentMessage(Wire):
 
 @dataclass(slots=True)
 class AgentSkill(Wire):
+    """Something that an agent can do, in its registration."""
+
     skill_id: str = at(1, Kind.STRING)
     capability: str = at(2, Kind.STRING)
 
@@ -239,6 +241,8 @@ class Named(Wire):
 
 @dataclass(slots=True)
 class GetNodesRequest(Wire):
+    """The question of a node for the nodes of a domain; `default` stands for all."""
+
     agent_id: str = at(1, Kind.STRING)
     domain: str = at(2, Kind.STRING)
 

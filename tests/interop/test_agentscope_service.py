@@ -35,8 +35,8 @@ from bridge.model import (
 from bridge.testing.wires import context
 from bridge.translation import AnswerDecoder
 from tests.dialects.agent_runs.helpers import run_input
-from tests.dialects.aip.test_python_api import address
 from tests.docs.helpers import ROOT, server
+from tests.sdk.aip.test_python_api import address
 from tests.server.harness import ask, free_port, post, serving
 from tests.stores.run_engines import redis_server  # noqa: F401
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridge.dialects.aip import AgentMessage, ContentItem, SessionStatus
+from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus
 from bridge.errors import RequestError, Unsupported
 from bridge.library import Translator
 from bridge.model import Media, MediaKind, Message, Request, Text, Url

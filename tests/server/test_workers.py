@@ -17,7 +17,7 @@ import orjson
 import pytest
 import yaml
 
-from bridge.dialects.aip import Agent
+from bridge.sdk.aip import Agent
 from tests.docs.helpers import COMMAND, Server, environment, listeners, serve, server
 from tests.server.harness import Exchange, FakeBackend, Reply, fake_backend, free_port, post
 

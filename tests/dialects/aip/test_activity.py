@@ -14,7 +14,7 @@ import grpc.aio
 import pytest
 
 from bridge import Bridge, ToolCall
-from bridge.dialects.aip import Agent, Gateway, Tool
+from bridge.sdk.aip import Agent, Gateway, Tool
 from bridge.server import running
 from bridge.testing import fake_backend, free_port
 from tests.server.test_metrics import Labels, of, read

@@ -17,10 +17,11 @@ import pytest
 from bridge import Bridge, ConfigError, ErrorCode, Message, Request, Text, Tool, ToolCall, ToolResult
 from bridge.codec import Context
 from bridge.config import parse
-from bridge.dialects.aip import Agent, AgentMessage, ContentItem, Gateway, SessionStatus, dialect
+from bridge.dialects.aip import dialect
 from bridge.dialects.aip.described import schema_of, texts_of
 from bridge.engine import Caller
 from bridge.model import Answer, Folder, fold, verify
+from bridge.sdk.aip import Agent, AgentMessage, ContentItem, Gateway, SessionStatus
 
 from .test_model_tools import address, chatting, served
 

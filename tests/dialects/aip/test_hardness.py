@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from bridge.dialects.aip import Agent, Gateway
+from bridge.sdk.aip import Agent, Gateway
 from bridge.testing import free_port
 
 from . import schema

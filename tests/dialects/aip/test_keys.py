@@ -15,8 +15,9 @@ import pytest
 
 from bridge import Bridge, ToolCall
 from bridge.codec import SCOPES, Operation, Scope
-from bridge.dialects.aip import Agent, AgentServiceStub, Gateway, Tool, dialect
+from bridge.dialects.aip import dialect
 from bridge.grpc.server.guard import visit_of
+from bridge.sdk.aip import Agent, AgentServiceStub, Gateway, Tool
 from bridge.server import running
 from bridge.testing import fake_backend, free_port
 

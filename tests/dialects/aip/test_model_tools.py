@@ -15,8 +15,9 @@ import pytest
 
 from bridge import Bridge, ErrorCode, Failure, Request, ToolCall, ToolResult
 from bridge.codec import WireResponse
-from bridge.dialects.aip import Agent, Gateway, Tool, dialect
+from bridge.dialects.aip import dialect
 from bridge.model import Message, Text, UsageReported, fold, result_text, verify
+from bridge.sdk.aip import Agent, Gateway, Tool
 from bridge.server import running
 from bridge.testing import fake_backend, free_port
 

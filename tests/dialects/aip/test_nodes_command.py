@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bridge.cli import main
-from bridge.dialects.aip import Agent, Gateway, Tool, ToolBoxInfo
 from bridge.dialects.aip.options import Tls
+from bridge.sdk.aip import Agent, Gateway, Tool, ToolBoxInfo
 from bridge.testing import fake_backend, free_port
 
 from . import peers, schema

@@ -16,10 +16,11 @@ import pytest
 
 from bridge import Bridge
 from bridge.codec.sessions import Dial, Dialed, Refuse, Visitor
-from bridge.dialects.aip import Gateway, dialect
+from bridge.dialects.aip import dialect
 from bridge.dialects.aip.addresses import AddressRule, plain_address
 from bridge.dialects.aip.gateway import Gateway as Machine
 from bridge.errors import ConfigError
+from bridge.sdk.aip import Gateway
 from bridge.testing import fake_backend, free_port
 
 from . import peers, schema

@@ -14,8 +14,8 @@ import grpc.aio
 import pytest
 
 from bridge import Bridge, ConfigError, Request, ToolCall
-from bridge.dialects.aip import Tool
 from bridge.model import Text
+from bridge.sdk.aip import Tool
 from bridge.server import sockets as listening
 from bridge.server.serve import Served
 from bridge.testing import free_port

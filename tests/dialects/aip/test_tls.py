@@ -13,9 +13,9 @@ import pytest
 import trustme
 
 from bridge import Bridge, Message, Request, Text
-from bridge.dialects.aip import Agent, Gateway, Tool
 from bridge.dialects.aip.options import Tls
 from bridge.errors import BridgeError, ConfigError
+from bridge.sdk.aip import Agent, Gateway, Tool
 from bridge.testing import free_port
 
 from .peers import quest, rest

@@ -12,8 +12,8 @@ import grpc.aio
 import pytest
 
 from bridge import Bridge, ToolCall, ToolResult
-from bridge.dialects.aip import Tool
 from bridge.model import ToolResulted, fold, result_text, verify
+from bridge.sdk.aip import Tool
 from bridge.testing import fake_backend, free_port
 
 from . import schema

@@ -9,9 +9,9 @@ from typing import Any, Self
 
 from bridge.codec.sessions import Handle, Refuse, Respond, Serve
 from bridge.dialects.aip.gateway import Gateway as Machine
-from bridge.dialects.aip.sdk.data import AgentInfo, NodeInfo, ToolBoxInfo, ToolInfo, info_of
-from bridge.dialects.aip.sdk.node import Node
 from bridge.grpc.server.guard import Guard
+from bridge.sdk.aip.data import AgentInfo, NodeInfo, ToolBoxInfo, ToolInfo, info_of
+from bridge.sdk.aip.node import Node
 from bridge.server.access import Key, Keys
 from bridge.server.identity import Identity
 

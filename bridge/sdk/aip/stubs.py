@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from bridge.dialects.aip.messages import ToolResponse
-from bridge.dialects.aip.sdk import data as d
+from bridge.sdk.aip import data as d
 
 
 def _bytes(message: Any) -> bytes:

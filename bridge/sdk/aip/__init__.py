@@ -5,8 +5,8 @@ Nothing else of the bridge has to run. Sessions, registry and messages are the v
 
 from __future__ import annotations
 
-from bridge.dialects.aip.sdk.agent import Agent
-from bridge.dialects.aip.sdk.data import (
+from bridge.sdk.aip.agent import Agent
+from bridge.sdk.aip.data import (
     AgentInfo,
     AgentMessage,
     AgentSkill,
@@ -32,10 +32,10 @@ from bridge.dialects.aip.sdk.data import (
     UpdateNodeInfoRequest,
     UpdateNodeInfoResponse,
 )
-from bridge.dialects.aip.sdk.gateway import Gateway
-from bridge.dialects.aip.sdk.memory import ContextMemory
-from bridge.dialects.aip.sdk.stubs import AgentServiceStub, GatewayServiceStub, ToolServiceStub
-from bridge.dialects.aip.sdk.tool import Tool
+from bridge.sdk.aip.gateway import Gateway
+from bridge.sdk.aip.memory import ContextMemory
+from bridge.sdk.aip.stubs import AgentServiceStub, GatewayServiceStub, ToolServiceStub
+from bridge.sdk.aip.tool import Tool
 
 __all__ = [
     "Agent",

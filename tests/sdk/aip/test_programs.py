@@ -15,8 +15,7 @@ import grpc.aio
 import pytest
 from aiohttp import web
 
-import bridge.dialects.aip
-from bridge.dialects.aip import (
+from bridge.sdk.aip import (
     Agent,
     AgentInfo,
     AgentMessage,
@@ -35,8 +34,7 @@ from bridge.dialects.aip import (
     ToolResponse,
 )
 from bridge.testing import free_port
-
-from . import peers, schema
+from tests.dialects.aip import peers, schema
 
 CAPTURES = Path(__file__).parents[2] / "captures" / "aip"
 
@@ -183,7 +181,7 @@ async def test_an_agent_goes_on_when_a_caller_hangs_up_before_he_was_answered() 
 
 
 async def test_a_caller_who_does_not_read_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bridge.dialects.aip.sdk import answering as limits
+    from bridge.sdk.aip import answering as limits
 
     monkeypatch.setattr(limits, "SLOW_READER", 0.2)
     async with Agent(address(), "a") as agent, peers.client(agent.address) as caller:
@@ -605,16 +603,10 @@ async def test_our_gateway_takes_recorded_registrations_of_nodes_that_are_there(
     assert kinds == [AgentInfo, ToolInfo, ToolBoxInfo]
 
 
-# ---------------------------------------------------------------------- names
+# ---------------------------------------------------------------------- stubs
 
 
-async def test_the_package_names_what_the_programs_may_use() -> None:
-    from bridge.dialects.aip import sdk
-
-    assert sdk.__all__ == bridge.dialects.aip.PROGRAMS
-    assert set(bridge.dialects.aip.__all__) <= set(dir(bridge.dialects.aip))
-    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
-        _ = bridge.dialects.aip.Nothing
+async def test_a_stub_names_its_methods_when_one_is_unknown() -> None:
     channel = channel_to("h:1")
     with pytest.raises(AttributeError, match=r"AgentServiceStub has no method 'Nothing'; there are: CallAgent"):
         _ = AgentServiceStub(channel).Nothing

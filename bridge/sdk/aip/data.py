@@ -159,16 +159,22 @@ class RegisterAgentResponse(Wire):
 
 @dataclass(slots=True)
 class GetNodesResponse(Wire):
+    """The registered nodes of a domain."""
+
     peers: list[Peer] = at(1, Kind.MESSAGES, Peer)
 
 
 @dataclass(slots=True)
 class DeregisterNodeRequest(Wire):
+    """The request to remove a node."""
+
     node_id: str = at(1, Kind.STRING)
 
 
 @dataclass(slots=True)
 class HeartbeatRequest(Wire):
+    """A sign of life of a node."""
+
     sender_id: str = at(1, Kind.STRING)
 
 
@@ -186,5 +192,7 @@ class UpdateNodeInfoResponse(wire.Done):
 
 @dataclass(slots=True)
 class UpdateNodeInfoRequest(Wire):
+    """The request to replace the description of a node."""
+
     sender_id: str = at(1, Kind.STRING)
     peer: Peer | None = at(2, Kind.MESSAGE, Peer)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bridge.dialects.aip import (
+from bridge.sdk.aip import (
     Agent,
     AgentInfo,
     AgentMessage,

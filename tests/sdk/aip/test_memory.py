@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 import pytest
 
 from bridge import Text, ToolCall, ToolResult
-from bridge.dialects.aip import (
+from bridge.sdk.aip import (
     AgentMessage,
     ContentItem,
     ContextMemory,
@@ -32,7 +32,7 @@ CAME = ToolResponse("tool", "me", "s", True, "Error executing tool: no", [])
 
 WRITES = """
 import sys
-from bridge.dialects.aip import AgentMessage, ContentItem, ContextMemory
+from bridge.sdk.aip import AgentMessage, ContentItem, ContextMemory
 memory = ContextMemory("agent", sys.argv[1])
 print(memory.create("task"), memory.write("task", AgentMessage("me", content=[ContentItem("kept")])))
 """
@@ -79,7 +79,7 @@ def test_programs_may_read_plain_data(tmp_path: Path) -> None:
 
 WRITES_MANY = """
 import sys
-from bridge.dialects.aip import ContextMemory, ToolRequest
+from bridge.sdk.aip import ContextMemory, ToolRequest
 memory = ContextMemory(sys.argv[2], sys.argv[1])
 memory.create("task")
 print("ready", flush=True)
@@ -115,7 +115,7 @@ def test_several_processes_and_threads_write_at_once(tmp_path: Path) -> None:
 
 FORKS = """
 import os, sys
-from bridge.dialects.aip import ContextMemory, ToolRequest
+from bridge.sdk.aip import ContextMemory, ToolRequest
 memory = ContextMemory("agent", sys.argv[1])
 memory.create("task")
 child = os.fork()

@@ -1,20 +1,4 @@
-"""AgentScope streams by hand: `ResponseBuilder`, on the same objects and forms as the dialects.
-
-    response = ResponseBuilder(session_id="s")
-    yield response.created().sse()
-    yield response.in_progress().sse()
-    message = response.create_message_builder()
-    yield message.get_message_data().sse()
-    text = message.create_content_builder("text")
-    yield text.add_text_delta("Hello").sse()
-    yield text.complete().sse()
-    yield message.complete().sse()
-    yield response.completed().sse()
-
-What is returned is a snapshot, a dict in the Python form whose fields are attributes, too. `sse()` and `json()` write
-it in the form of the response.
-Like the original, events are not numbered; `number(event)` does it where that is wanted.
-"""
+"""`ResponseBuilder`: one response, with its messages, and the ends that it can have."""
 
 from __future__ import annotations
 
@@ -23,12 +7,10 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from bridge.dialects.agentscope.content_builder import ContentBuilder, Fields, Snapshot, fields_of
 from bridge.dialects.agentscope.forms import JAVA, PYTHON, Form
-from bridge.dialects.agentscope.message_builder import MessageBuilder
 from bridge.dialects.agentscope.objects import WireResponse
-
-__all__ = ["ContentBuilder", "MessageBuilder", "ResponseBuilder", "Snapshot", "StreamingResponseBuilder"]
+from bridge.sdk.agentscope.content_builder import Fields, Snapshot, fields_of
+from bridge.sdk.agentscope.message_builder import MessageBuilder
 
 _FORMS: dict[str, Form] = {"agentscope": PYTHON, "agentscope-java": JAVA}
 

@@ -8,11 +8,14 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self
 
-from bridge.codec.sessions import Handle, Refuse, Respond, Serve
-from bridge.dialects.aip.gateway import ToolNode
-from bridge.dialects.aip.sdk.apis import ApiCall
-from bridge.dialects.aip.sdk.content import new_id
-from bridge.dialects.aip.sdk.data import (
+from bridge.codec import Endpoint
+from bridge.codec.sessions import Decision, Handle, Refuse, Respond, Serve, Visitor
+from bridge.dialects.aip import messages as wire
+from bridge.dialects.aip.gateway import CALL_TOOL
+from bridge.dialects.aip.gateway import Gateway as Machine
+from bridge.sdk.aip.apis import ApiCall
+from bridge.sdk.aip.content import new_id
+from bridge.sdk.aip.data import (
     ContentItem,
     Mode,
     Peer,
@@ -21,11 +24,11 @@ from bridge.dialects.aip.sdk.data import (
     ToolResponse,
     UpdateNodeInfoRequest,
 )
-from bridge.dialects.aip.sdk.functions import FunctionCall
-from bridge.dialects.aip.sdk.node import DEADLINE, InfoField, RegisteringNode
-from bridge.dialects.aip.sdk.stubs import GatewayServiceStub
+from bridge.sdk.aip.functions import FunctionCall
+from bridge.sdk.aip.node import DEADLINE, InfoField, RegisteringNode
+from bridge.sdk.aip.stubs import GatewayServiceStub
 
-log = logging.getLogger("bridge.dialects.aip.tool")
+log = logging.getLogger("bridge.sdk.aip.tool")
 
 Handler = Callable[[ToolRequest], ToolResponse | Awaitable[ToolResponse]]
 _NO_ERROR = "No Error"
@@ -211,6 +214,28 @@ class Tool(RegisteringNode):
         except Exception as error:
             log.exception("tool %s: the handler failed", self.tool_id)
             return Refuse("INTERNAL", f"{_UNHANDLED}{error}")
+
+
+class ToolNode(Machine):
+    """The address of one tool: no sessions, no registry. A call for another receiver is refused as tools do."""
+
+    def __init__(self, address: str, tool_id: str) -> None:
+        super().__init__(address, {})
+        self._tool_id = tool_id
+
+    def call(self, endpoint: Endpoint, body: bytes, now: float, by: Visitor) -> Decision:
+        if endpoint.path != CALL_TOOL:
+            return Refuse("UNIMPLEMENTED", "This is the address of a tool, not of a gateway.")
+        try:
+            receiver = wire.ToolRequest.from_bytes(body).receiver_id
+        except ValueError as error:
+            return Refuse("INVALID_ARGUMENT", f"CallTool: the request is not a message of this method ({error}).")
+        if receiver not in ("", self._tool_id):
+            return Refuse("INTERNAL", f"Handling request failure: this is not the tool {receiver[:80]!r}")
+        return Handle(self._tool_id)
+
+    def open(self, endpoint: Endpoint, first: bytes | None, now: float, by: Visitor) -> Decision:
+        return Refuse("UNIMPLEMENTED", "This is the address of a tool, which has no sessions.")
 
 
 class _Host:

@@ -20,10 +20,10 @@ from typing import Any, Self
 from bridge.codec.sessions import OwnAgent
 from bridge.dialects.aip.gateway import Gateway as Machine
 from bridge.dialects.aip.options import FrontOptions
-from bridge.dialects.aip.sdk.answering import Inquiries
-from bridge.dialects.aip.sdk.asking import Client
-from bridge.dialects.aip.sdk.content import Content, Modes, content_items, new_id
-from bridge.dialects.aip.sdk.data import (
+from bridge.sdk.aip.answering import Inquiries
+from bridge.sdk.aip.asking import Client
+from bridge.sdk.aip.content import Content, Modes, content_items, new_id
+from bridge.sdk.aip.data import (
     AgentInfo,
     AgentMessage,
     AgentSkill,
@@ -40,8 +40,8 @@ from bridge.dialects.aip.sdk.data import (
     generation_of,
     infos_of,
 )
-from bridge.dialects.aip.sdk.node import DEADLINE, InfoField, RegisteringNode
-from bridge.dialects.aip.sdk.stubs import GatewayServiceStub
+from bridge.sdk.aip.node import DEADLINE, InfoField, RegisteringNode
+from bridge.sdk.aip.stubs import GatewayServiceStub
 
 Handler = Callable[..., Any]
 """Called with a message, or without one when it has it already."""

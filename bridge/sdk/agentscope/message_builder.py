@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from bridge.dialects.agentscope.content_builder import PAYLOADS, ContentBuilder, Fields, Snapshot, fields_of
 from bridge.dialects.agentscope.forms import Form
 from bridge.dialects.agentscope.objects import WireMessage
+from bridge.sdk.agentscope.content_builder import PAYLOADS, ContentBuilder, Fields, Snapshot, fields_of
 
 _ROLES = ("assistant", "user", "system", "tool")
 

@@ -17,9 +17,9 @@ from urllib.parse import quote
 from bridge.codec.jsontext import dumps, loads
 from bridge.dialects.aip.content import item_of, part_of
 from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus, ToolResponse
-from bridge.dialects.aip.sdk.data import ToolRequest
 from bridge.errors import BridgeError
 from bridge.model import Media, Message, Part, Text, ToolCall, ToolResult
+from bridge.sdk.aip.data import ToolRequest
 from bridge.stores.sqlite_conversations import SQLiteConversations
 
 Kept = AgentMessage | ToolRequest | ToolResponse
