@@ -25,35 +25,43 @@ _BLANK = b" \t\r\n\x1e"
 class Splitter:
     """Incremental reader. `feed` gives the lines that became complete, without blank ones.
 
-    A line of more than `max_event` bytes is a `BackendError`.
+    A line of more than `max_event` bytes is a `BackendError`. Lines that were complete before it are returned first:
+    then the next call raises.
     """
 
-    __slots__ = ("_limit", "_rest", "_size")
+    __slots__ = ("_excess", "_limit", "_rest")
 
     def __init__(self, max_event: int = MAX_EVENT) -> None:
         self._limit = max_event
-        self._rest: list[bytes] = []
-        self._size = 0
+        self._rest = bytearray()
+        self._excess = False
 
     def feed(self, chunk: bytes) -> list[FrameLike]:
+        self._check()
         head, *lines = chunk.split(b"\n")
-        self._rest.append(head)
-        self._size += len(head)
-        self._check(self._size)
+        self._rest += head
         if not lines:
+            self._excess = len(self._rest) > self._limit
+            self._check()
             return []
-        lines.insert(0, b"".join(self._rest))
-        tail = lines.pop()
-        self._check(max(map(len, lines)))
-        self._rest, self._size = [tail], len(tail)
-        return _frames(lines)
+        lines.insert(0, bytes(self._rest))
+        self._rest[:] = lines.pop()
+        sizes = [*map(len, lines), len(self._rest)]
+        if max(sizes) <= self._limit:
+            return _frames(lines)
+        self._excess = True
+        complete = _frames(lines[: next(n for n, size in enumerate(sizes) if size > self._limit)])
+        if not complete:
+            self._check()
+        return complete
 
     def close(self) -> list[FrameLike]:
         """The input ended: its last line needs no line end."""
-        return _frames([b"".join(self._rest)])
+        self._check()
+        return _frames([bytes(self._rest)])
 
-    def _check(self, size: int) -> None:
-        if size > self._limit:
+    def _check(self) -> None:
+        if self._excess:
             text = f"A line of the backend's stream is longer than the limit of {self._limit} bytes."
             raise BackendError(text, code=ErrorCode.BACKEND_PROTOCOL)
 

@@ -119,6 +119,21 @@ def test_a_line_has_a_limit() -> None:
     assert "80 bytes" in failure.message
 
 
+def test_lines_before_one_that_is_too_long_are_read() -> None:
+    splitter = lines.Splitter(10)
+    assert splitter.feed(b"{}\n[1]\n" + b"x" * 11 + b"\n{}\n") == [b"{}", b"[1]"]
+    for read_on in (splitter.feed, lambda _: splitter.close()):
+        with pytest.raises(BackendError, match="10 bytes"):
+            read_on(b"")
+
+
+def test_the_last_line_has_a_limit() -> None:
+    splitter = lines.Splitter(10)
+    assert splitter.feed(b"{}\n" + b"x" * 11) == [b"{}"]
+    with pytest.raises(BackendError, match="10 bytes"):
+        splitter.close()
+
+
 def test_recordings() -> None:
     assert fold(decode(PYTHON.encode(), "agentscope")).text == "two words"
     assert b"two " in translate(JAVA.encode(), "agentscope-java", "ag-kit")
