@@ -35,6 +35,7 @@ ROOMS: dict[str, set[str]] = {
     "model": {"errors"},
     "codec": {"errors", "model"},
     "framing": {"errors", "codec"},
+    "jsonrpc": {"errors", "codec", "framing"},
     "config": {"errors", "codec"},
     "stores": {"errors", "model"},
     "translation": {*_BASE, "framing"},
@@ -455,6 +456,7 @@ DOORS = {
     "make_app(Bridge.from_config({'backends': {'it': {'dialect': 'demo'}}, 'routes': "
     "[{'dialect': 'openai-chat', 'path': '/v1', 'backend': 'it'}]}))": {"grpc", *TESTS},
     "from bridge.dialects.aip import dialect": {"aiohttp", "asyncio", "ssl", "sqlite3", "bridge.sdk", *SERVER, *TESTS},
+    "from bridge.jsonrpc import RpcPeer, RpcConnection": {"aiohttp", *SERVER, *TESTS},
     "from bridge.sdk.agentscope import ResponseBuilder": {"asyncio", "ssl", *SERVER, *TESTS},
     "from bridge.sdk.aip import Agent": {"bridge.sdk.agentscope", *TESTS},
     "import bridge.testing; bridge.testing.fake_backend": {"hypothesis", "pytest", "aiohttp"},
@@ -492,7 +494,8 @@ def test_the_public_names_are_those_that_type_checkers_see() -> None:
 
 
 @pytest.mark.parametrize(
-    "package", ["bridge.model", "bridge.codec", "bridge.pipeline", "bridge.sdk.agentscope", "bridge.sdk.aip"]
+    "package",
+    ["bridge.model", "bridge.codec", "bridge.jsonrpc", "bridge.pipeline", "bridge.sdk.agentscope", "bridge.sdk.aip"],
 )
 def test_the_names_of_rooms_are_there(package: str) -> None:
     module = importlib.import_module(package)

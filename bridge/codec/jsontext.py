@@ -28,7 +28,7 @@ NESTABLE = 2 * MAX_DEPTH
 """Bytes; a shorter text cannot be nested too deep."""
 
 
-def loads_unpaired(data: bytes) -> Any:
+def loads_unpaired(data: bytes | str) -> Any:
     """Reads JSON that orjson refused because of lone surrogates; strings may then hold them.
 
     Raises `ValueError` for what is not JSON, NaN and Infinity included.
@@ -68,7 +68,7 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def loads_repaired(data: bytes) -> Any:
+def loads_repaired(data: bytes | str) -> Any:
     """As `loads_unpaired`, made fit to be handed on: see `repaired`. Raises `ValueError`, also for what is too deep."""
     value = loads_unpaired(data)
     if deeper_than(value, MAX_DEPTH):
