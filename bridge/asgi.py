@@ -123,6 +123,7 @@ class _Connection:
         self._wanted = asyncio.Event()
         self._wanted.set()
         self._handling: asyncio.Task[None] | None = None
+        self._has_left = False
 
     async def serve(self, server: web.Server) -> None:
         """Answer the request; a client that leaves cancels it."""
@@ -163,6 +164,7 @@ class _Connection:
             except zlib.error as error:
                 self._payload.set_exception(web.RequestPayloadError(str(error)))
             self._payload.feed_eof()
+        self._has_left = True
         if not self._payload.is_eof():
             self._payload.set_exception(ConnectionResetError("The client disconnected."))
 
@@ -175,12 +177,17 @@ class _Connection:
         self._wanted.set()
 
     def is_closing(self) -> bool:
-        return self._handling is None or self._handling.cancelling() > 0
+        return self._has_left or self._writer.is_closed or self._handling is None or self._handling.cancelling() > 0
 
     def abort(self) -> None:
         """Break off the response: an ASGI server closes the connection of one that does not end."""
-        if self._handling is not None:
+        self._writer.is_closed = True
+        if self._handling is not None and self._handling is not asyncio.current_task():
             self._handling.cancel()
+
+    def get_write_buffer_size(self) -> int:
+        """Nothing is held back here."""
+        return 0
 
     def get_extra_info(self, name: str, default: object = None) -> object:
         return {"peername": self.peername, "sslcontext": self.ssl_context}.get(name, default)
@@ -202,6 +209,8 @@ class _Writer(AbstractStreamWriter):
     def __init__(self, send: Send, kind: str) -> None:
         self._send = send
         self._kind = kind
+        self.is_closed = False
+        """Nothing more is sent: the client is gone, or the response was broken off."""
 
     async def write_headers(self, status_line: str, headers: CIMultiDict[str]) -> None:
         sent = [(k.lower().encode(), v.encode()) for k, v in headers.items() if k.lower() not in _HOP]
@@ -216,10 +225,13 @@ class _Writer(AbstractStreamWriter):
         await self._say("body", body=bytes(chunk), more_body=False)
 
     async def _say(self, what: str, **facts: object) -> None:
+        if self.is_closed:
+            raise ConnectionResetError("The connection is closed.")
         try:
             await self._send({"type": f"{self._kind}.{what}", **facts})
         except OSError as error:
             # What servers raise when the client has left differs.
+            self.is_closed = True
             raise ConnectionResetError("The client disconnected.") from error
 
     async def drain(self) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import cast
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
@@ -29,10 +30,12 @@ from bridge.server.page import Page
 from bridge.server.page.site import key_of
 from bridge.server.refusals import RefusalLog
 from bridge.server.wire import FAILURE, OWN_PAGE, REPORTED, SERVED_BY, USER, ServedBy, error_of, request_id
+from bridge.server.writing import BEGUN, StreamedResponse, abort, has_left, is_whole, release, send
 
 log = logging.getLogger("bridge.server")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Task = asyncio.Task[object]
 
 CANCELS = web.AppKey("cancels", bool)
 """Set by `bridge.server.serve`: this server cancels handlers when their client leaves. Any other aiohttp server may
@@ -54,6 +57,8 @@ class State:
             lambda reason: bridge.metrics.refusal(reason) if bridge.metrics is not None else None
         )
         self.handlers: list[RouteHandler] = []
+        self.writing: set[Task] = set()
+        """The tasks of requests whose responses are being written, but for those of the page."""
         self.heads: HeadWatch | None = None
         self.draining = False
         """The server is about to stop and not ready."""
@@ -86,14 +91,16 @@ class State:
             await runs.retire()
             if late := self.open():
                 await asyncio.wait(late, timeout=1)
+        for task in self.writing - {task for handler in self.handlers for task in handler.active}:
+            task.cancel()
         for handler in self.handlers:
             handler.cut()
         if late := self.open():
             await asyncio.wait(late, timeout=2)
 
-    def open(self) -> set[asyncio.Task[object]]:
-        """The tasks of the requests that are being served or wait for their turn."""
-        return {task for handler in self.handlers for task in handler.active}
+    def open(self) -> set[Task]:
+        """The tasks of the requests that are being served, wait for their turn, or have their response written."""
+        return {task for handler in self.handlers for task in handler.active} | self.writing
 
 
 STATE = web.AppKey("state", State)
@@ -258,28 +265,54 @@ def _shaping_errors(state: State) -> Middleware:
     """
     health = state.bridge.config.server.health
     probes = {health.live, health.ready}
+    slow_reader = state.bridge.config.server.slow_reader
 
     @web.middleware
     async def shape_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         if state.heads is not None:
             state.heads.served.add(request.protocol)
         try:
-            if request.path not in probes:
-                state.browsers.check(request)
-            if request.method == "OPTIONS" and is_preflight(request):
-                return web.Response(status=200)
-            return await handler(request)
-        except BridgeError as error:
+            try:
+                if request.path not in probes:
+                    state.browsers.check(request)
+                if request.method == "OPTIONS" and is_preflight(request):
+                    response: web.StreamResponse = web.Response(status=200)
+                else:
+                    response = await handler(request)
+            except Exception as error:
+                response = refused(request, error)
+            if (begun := request.get(BEGUN)) is None:
+                response = await send(request, response, slow_reader)
+            elif response is not begun or not is_whole(begun):
+                abort(request)
+                response = begun
+        except BaseException as error:
+            if BEGUN not in request:
+                raise
+            abort(request)
+            if not isinstance(error, ConnectionError):
+                raise
+            response = request[BEGUN]
+        finally:
+            await release(request)
+        return response
+
+    def refused(request: web.Request, error: Exception) -> web.StreamResponse:
+        """Raises the error if the client is gone, or if it is a response."""
+        if isinstance(error, BridgeError):
             if SERVED_BY in request:
                 error.failure.details = {**error.failure.details, **request[SERVED_BY].details(request)}
+            if BEGUN in request:
+                _audit(state, request, request[BEGUN].status, error.failure)
             return error_of(_nearest(request), error.failure)
-        except web.HTTPException as error:
+        if isinstance(error, web.HTTPException):
             if error.status < 400:
-                raise
+                raise error
             return _refused(request, error)
-        except Exception as error:
-            failure = unexpected_failure(log, f"request {request_id(request)} broke", error)
-            return error_of(_nearest(request), failure)
+        if isinstance(error, ConnectionError) and has_left(request):
+            raise error
+        failure = unexpected_failure(log, f"request {request_id(request)} broke", error)
+        return error_of(_nearest(request), failure)
 
     return shape_errors
 
@@ -387,9 +420,17 @@ def _meant(path: str, routes: list[Route], own: Iterable[str]) -> tuple[str, Rou
 
 
 def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """The headers of every response: request id and CORS."""
+    """The headers of every response: request id and CORS. There is one response for each request."""
 
     async def add_headers(http: web.Request, response: web.StreamResponse) -> None:
+        if BEGUN in http:
+            abort(http)
+            raise ConnectionResetError("A response was begun already; the connection was closed.")
+        http[BEGUN] = response
+        if isinstance(response, web.Response | StreamedResponse) and OWN_PAGE not in http:
+            task = cast("Task", asyncio.current_task())
+            state.writing.add(task)
+            task.add_done_callback(state.writing.discard)
         headers = response.headers
         headers["x-request-id"] = known = request_id(http)
         served_by = http.get(SERVED_BY)

@@ -44,6 +44,7 @@ from bridge.server.runs import serve_run
 from bridge.server.socket import SocketHandler
 from bridge.server.uploads import UploadHandlers, files_of
 from bridge.server.wire import USER, decoded, read_request, request_id, response_of
+from bridge.server.writing import hold
 
 if TYPE_CHECKING:
     from bridge.server.app import State
@@ -95,8 +96,8 @@ class RouteOperations:
 
     async def _models(self, http: web.Request) -> web.StreamResponse:
         dialect = require(self._route.dialect, ModelsDialect)
-        async with self._limiter.slot(http[USER]):
-            listed = await self._list_models()
+        await hold(http, self._limiter.slot(http[USER]))
+        listed = await self._list_models()
         requested = http.match_info.get("id")
         if requested is None:
             return response_of(dialect.encode_models(listed))
@@ -139,9 +140,9 @@ class RouteOperations:
         context = Context(request_id(http), None, time.time(), route.options, route.default_model)
         context.stored_responses = await self._bridge.stored_responses(route, user, wire)
         request = await decoded(dialect.decode_count_request, wire, context)
-        async with self._limiter.slot(user):
-            caller = Caller(user, request_id(http), wire.headers, wire.body)
-            tokens, estimated = await self._bridge.count(route, request, caller)
+        await hold(http, self._limiter.slot(user))
+        caller = Caller(user, request_id(http), wire.headers, wire.body)
+        tokens, estimated = await self._bridge.count(route, request, caller)
         response = response_of(dialect.encode_count(tokens, estimated))
         if estimated:
             response.headers["x-bridge-estimated"] = "tokens"

@@ -23,6 +23,7 @@ from bridge.server.handler import RequestScope
 from bridge.server.report import Report
 from bridge.server.watchdog import StreamWatchdog
 from bridge.server.wire import response_of, stream_headers
+from bridge.server.writing import StreamedResponse, abort, has_left
 from bridge.translation import Translation, Writer
 
 log = logging.getLogger("bridge.server")
@@ -40,27 +41,27 @@ async def serve_run(scope: RequestScope) -> web.StreamResponse:
 async def attend(scope: RequestScope, request: Request, caller: Caller) -> web.StreamResponse:
     """Run a request in a slot of its owner, and answer it."""
     route, context = scope.route, scope.context
-    async with scope.limiter.slot(caller.owner):
-        run = await scope.bridge.run(
-            route,
-            request,
-            capabilities=route.capabilities,
-            caller=caller,
-            lost=context.lost,
-            run_id=context.run_id,
-            created_at=context.created_at,
-        )
-        scope.report.back = run.backend.name
-        if scope.lock is not None:
-            scope.lock.run = run
-        try:
-            # A long prompt need not be held while its answer streams.
-            if not route.passthrough:
-                caller.raw_body = None
-            return await (_stream if request.stream else _whole)(scope, run, caller.owner)
-        finally:
-            scope.report.of(run)
-            await run.close()
+    await scope.hold(scope.limiter.slot(caller.owner))
+    run = await scope.bridge.run(
+        route,
+        request,
+        capabilities=route.capabilities,
+        caller=caller,
+        lost=context.lost,
+        run_id=context.run_id,
+        created_at=context.created_at,
+    )
+    scope.report.back = run.backend.name
+    if scope.lock is not None:
+        scope.lock.run = run
+    try:
+        # A long prompt need not be held while its answer streams.
+        if not route.passthrough:
+            caller.raw_body = None
+        return await (_stream if request.stream else _whole)(scope, run, caller.owner)
+    finally:
+        scope.report.of(run)
+        await run.close()
 
 
 async def _keep(scope: RequestScope, owner: str) -> None:
@@ -93,7 +94,7 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
     out = write(events)
     del events  # as `out` below: what was sent is not held while the rest is waited for
     response = (
-        scope.stream if scope.stream is not None else web.StreamResponse(headers=stream_headers(route.dialect, context))
+        scope.stream if scope.stream is not None else StreamedResponse(headers=stream_headers(route.dialect, context))
     )
     if run.lost:
         response.headers["x-bridge-lost"] = ",".join(run.lost.names)
@@ -117,15 +118,14 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
         report.sent += len(out)
         watchdog.blocked = time.monotonic()
         await response.write_eof(out)
-    except ConnectionError:
-        # The client went away in the middle of a write; uncaught, aiohttp would log a traceback for it.
-        report.status = "canceled"
     except asyncio.CancelledError:
         last = scope.last_events(run)
         if last is None:
             raise
         await _end(http, response, translation.write(last))
     except Exception as error:
+        if isinstance(error, ConnectionError) and has_left(http):
+            raise  # the client went away in the middle of a write
         # The head is out, so that there is no other response to give: the stream ends with the dialect's error.
         report.failure = unexpected_failure(log, f"request {report.request_id} broke in its stream", error)
         report.status = "internal"
@@ -177,8 +177,7 @@ async def _end(http: web.Request, response: web.StreamResponse, out: bytes) -> N
             await response.write_eof(out)
     except Exception as error:
         log.debug("the end of a stream could not be written", exc_info=error)
-        if http.transport is not None:
-            http.transport.abort()
+        abort(http)
 
 
 async def _whole(scope: RequestScope, run: Run, owner: str) -> web.StreamResponse:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from bridge.pipeline import Run
+from bridge.server.writing import abort
 from bridge.translation import Translation
 
 if TYPE_CHECKING:
@@ -43,8 +44,7 @@ class StreamWatchdog:
     def _check(self) -> None:
         now, server = time.monotonic(), self._server
         if server.slow_reader and self.blocked is not None and now - self.blocked >= server.slow_reader:
-            if self._http.transport is not None:
-                self._http.transport.abort()
+            abort(self._http)
             return
         due = [self._every or 1.0]
         if server.keepalive and self._run.waiting is not None:

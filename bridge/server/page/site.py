@@ -20,6 +20,7 @@ from bridge.server.identity import Identity, visit_of
 from bridge.server.page.health import Health
 from bridge.server.page.traces import Traces
 from bridge.server.wire import OWN_PAGE, STREAM_HEADERS, error_of
+from bridge.server.writing import StreamedResponse
 
 PATH = "/"
 BELOW = "/_page"
@@ -161,14 +162,12 @@ class Page:
         token = http.match_info["token"]
         trace = self.traces.open(owner, token)
         try:
-            response = web.StreamResponse(headers={**_HEADERS, **STREAM_HEADERS})
+            slow_reader = self._bridge.config.server.slow_reader
+            response = StreamedResponse(headers={**_HEADERS, **STREAM_HEADERS}, slow_reader=slow_reader)
             await response.prepare(http)
             while not trace.over:
                 await response.write(await trace.read(_KEEPALIVE))
             await response.write_eof()
-        except ConnectionError:
-            # The reader left, as he does when he has seen the end.
-            return response
         finally:
             self.traces.close(token)
         return response
