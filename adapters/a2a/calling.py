@@ -232,4 +232,7 @@ class Calling:
     def cancel(self) -> WireRequest | None:
         if not (self.working and self._decoder.task_id and self._interface is not None):
             return None
-        return self._sender.cancel(self._interface, self._decoder.task_id)
+        try:
+            return self._sender.cancel(self._interface, self._decoder.task_id)
+        except BackendError:  # no address can hold this id
+            return None

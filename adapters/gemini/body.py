@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import quote
 
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
+from bridge.codec.paths import resource
 from bridge.codec.tools import FUNCTION, supported
 from bridge.dialects.gemini.history import ContentWriter
 from bridge.dialects.gemini.options import BackOptions
@@ -56,8 +56,14 @@ def _resource(request: Request, context: Context) -> str:
     return model if model.startswith(_RESOURCES) else MODEL_PREFIX + model
 
 
+def _path(request: Request, context: Context) -> str:
+    """The resource as it stands in a path. Raises `RequestError` for a name that would leave its place there."""
+    path = resource(context.model or request.model or "", "model")
+    return path if path.startswith(_RESOURCES) else MODEL_PREFIX + path
+
+
 def _address(request: Request, context: Context, method: str) -> str:
-    return f"/{BackOptions.of(context).prefix.strip('/')}/{quote(_resource(request, context), safe='/')}:{method}"
+    return f"/{BackOptions.of(context).prefix.strip('/')}/{_path(request, context)}:{method}"
 
 
 def _body(request: Request, context: Context) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.jsontext import dict_of, dumps
 from bridge.codec.media import answer_feature
 from bridge.codec.sequencer import Sequencer
+from bridge.codec.wire import fits_line
 from bridge.dialects.openai_responses.compaction import Compaction, is_wanted
 from bridge.dialects.openai_responses.declared import declared, input_of
 from bridge.dialects.openai_responses.errors import stream_error
@@ -137,7 +138,8 @@ class ResponsesEncoder:
     def _write(self, kind: str, fields: Wire) -> None:
         event = {"type": kind, "sequence_number": self._number, **fields}
         self._number += 1
-        self._out.append(Frame(dumps(event), kind))
+        # A backend may choose the kind of an event: one that no line can hold is in the payload only.
+        self._out.append(Frame(dumps(event), kind if fits_line(kind) else None))
 
     def _open(self, value: Wire, owner: str = "") -> Item:
         """Opens an item, after closing the one that was open."""

@@ -32,6 +32,7 @@ from bridge.codec import (
     WireResponse,
 )
 from bridge.codec.naming import ModelNames
+from bridge.codec.paths import check_path
 from bridge.codec.redact import Secrets
 from bridge.errors import BackendError, ErrorCode, Failure, RequestError, with_status
 from bridge.framing import sse
@@ -269,6 +270,7 @@ class HttpBackend(ConfiguredBackend):
         """
         known = self._addresses.get(path)
         if known is None:
+            check_path(path)
             base = self.url.raw_path.rstrip("/")
             version = _VERSION.match(path)
             own = _VERSION.fullmatch(base[base.rfind("/") :]) if version and base else None
@@ -282,6 +284,7 @@ class HttpBackend(ConfiguredBackend):
     def address_of(self, wire: WireRequest) -> URL:
         """Return where a request goes."""
         if wire.rooted:
+            check_path(wire.path)
             return self.url.with_path(wire.path, encoded=True).with_query(self.url.query)
         return self.address(wire.path)
 
