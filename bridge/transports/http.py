@@ -55,7 +55,7 @@ from bridge.transports.answers import (
     outcome_of,
     unread,
 )
-from bridge.transports.connections import Connector, reused
+from bridge.transports.connections import Connector, LargeBody, Sending, current
 
 if TYPE_CHECKING:
     from bridge.transports import http1
@@ -352,24 +352,26 @@ class HttpBackend(ConfiguredBackend):
     async def ask(self, wire: WireRequest) -> aiohttp.ClientResponse:
         """The head of the answer. Raises what aiohttp raises.
 
-        A kept-alive connection that the backend closed in the moment of sending: nothing was answered, so a fresh one
-        is tried at once (openai-chat, "Cancellation, limits"). Each round uses up a stale one.
+        Sent again, once, where `Sending` says so (openai-chat, "Cancellation, limits").
         """
-        session, address = self.session, self.address_of(wire)
-        while True:
-            reused.set(False)
-            try:
-                return await session.request(
-                    wire.method,
-                    address,
-                    params=wire.query or None,
-                    data=(io.BytesIO(wire.body) if len(wire.body) > LARGE_BODY else wire.body) or None,
-                    headers=wire.headers,
-                    allow_redirects=False,
-                )
-            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
-                if not reused.get():
-                    raise
+        session, address, body, sending = self.session, self.address_of(wire), wire.body, Sending()
+        token = current.set(sending)
+        try:
+            while True:
+                try:
+                    return await session.request(
+                        wire.method,
+                        address,
+                        params=wire.query or None,
+                        data=(LargeBody(io.BytesIO(body), sending) if len(body) > LARGE_BODY else body) or None,
+                        headers=wire.headers,
+                        allow_redirects=False,
+                    )
+                except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
+                    if not sending.repeats():
+                        raise
+        finally:
+            current.reset(token)
 
     async def forward(self, wire: WireRequest, body: AsyncIterator[bytes]) -> aiohttp.ClientResponse:
         """The head of the answer to a request whose body cannot be sent twice. Raises what aiohttp raises."""

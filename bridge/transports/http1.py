@@ -25,6 +25,7 @@ from yarl import URL
 
 from bridge.errors import shortened
 from bridge.transports.answers import AT_ONCE, DRAIN_SECONDS, InvalidAnswer, InvalidCompression, LongHead
+from bridge.transports.connections import Sending
 
 KEEP_SECONDS = 60.0
 """Seconds for which an idle connection is kept."""
@@ -56,14 +57,15 @@ class Client:
         """
         head = _head(method, url, headers, len(body))
         key = (url.host or "", url.port or 0, url.scheme == "https")
+        sending = Sending()
         while True:
-            kept = self._kept(key)
+            kept = None if sending.repeated else self._kept(key)
             connection = kept or await self._connect(key)
+            sending.reused = kept is not None
             try:
-                return await connection.send(Answer(self, key, connection), head + body)
+                return await connection.send(Answer(self, key, connection), head + body, sending)
             except ConnectionError as error:
-                # A kept connection that the backend closed in the moment of sending: nothing was answered.
-                if kept is None or connection.got_data or isinstance(error, InvalidAnswer):
+                if connection.got_data or isinstance(error, InvalidAnswer) or not sending.repeats():
                     raise
 
     def _kept(self, key: tuple[str, int, bool]) -> Connection | None:
@@ -272,6 +274,7 @@ class Connection(asyncio.Protocol):
         self._headers: dict[str, str] = {}
         self._beside_body = 0
         self._pieces: list[bytes] = []
+        self._sending: Sending | None = None  # until its last byte is sent
         self.paused = False
 
     @property
@@ -279,15 +282,18 @@ class Connection(asyncio.Protocol):
         """Return whether a request can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def send(self, answer: Answer, data: bytes) -> Answer:
-        """Send a request, and return its answer once the head is there."""
+    async def send(self, answer: Answer, data: bytes, sending: Sending) -> Answer:
+        """Send a request, and return its answer once the head is there. Notes in `sending` when all of it is sent."""
         if self._transport is None or self._transport.is_closing():
             raise ConnectionResetError("The connection was closed.")
         self._answer = answer
         self.reusable = self.got_data = False
         self._beside_body = 0
         self._parser = httptools.HttpResponseParser(self)
+        self._sending = sending
         self._transport.write(data)
+        if not self._transport.get_write_buffer_size():
+            self.resume_writing()
         try:
             await answer.head
         except BaseException:
@@ -318,6 +324,12 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Transports of uvloop do not inherit from that class.
         self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=0)  # `resume_writing` means that all is sent
+
+    def resume_writing(self) -> None:
+        sending, self._sending = self._sending, None
+        if sending is not None:
+            sending.sent = time.monotonic()
 
     def data_received(self, data: bytes) -> None:
         answer, parser = self._answer, self._parser
