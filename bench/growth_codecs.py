@@ -47,7 +47,6 @@ def write(dialect: Dialect, events: list[Any], clock: Clock) -> None:
     encoder, join = dialect.encoder(context(dialect.front_options())), framing.of(dialect.framing).join
     for event in events:
         clock(lambda event=event: join(encoder.encode([event])))
-    clock(lambda: join(encoder.close()))
 
 
 def read(dialect: Dialect, wire: bytes, clock: Clock) -> None:

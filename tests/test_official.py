@@ -45,7 +45,7 @@ def translated(front: str, events: list[Event]) -> tuple[Frames, WireResponse, s
     dialect = registry.get(front)
     streamed, at_once = prepared(front, {}, True), prepared(front, {}, False)
     encoder = dialect.encoder(streamed)
-    frames = frames_of(sse.join([*encoder.encode(events), *encoder.close()]))
+    frames = frames_of(sse.join(encoder.encode(events)))
     whole = dialect.assemble(events, at_once)
     assert failed(events) or set(streamed.lost.names) == set(at_once.lost.names)
     return frames, whole, set(streamed.lost.names)

@@ -38,7 +38,7 @@ def test_each_form_of_an_answer_keeps_the_rules_of_its_wire(front: str) -> None:
             told = events(scene)
             with case((name, options, "stream")):
                 encoder = dialect.encoder(prepared(front, options, True))
-                assert stream(frames_of(sse.join([*encoder.encode(told), *encoder.close()]))) == []
+                assert stream(frames_of(sse.join(encoder.encode(told)))) == []
             with case((name, options, "whole")):
                 answer = dialect.assemble(told, prepared(front, options, False))
                 assert (whole if answer.status < 400 else error)(json.loads(answer.body)) == []
@@ -119,7 +119,7 @@ def test_the_judge_of_chat_streams_sees(deltas: list[Json], finish: str, fault: 
 def good(front: str) -> Frames:
     """A stream with reasoning, text and a call."""
     encoder = registry.get(front).encoder(prepared(front, {}, True))
-    return frames_of(sse.join([*encoder.encode(events(SCENES["mixed"])), *encoder.close()]))
+    return frames_of(sse.join(encoder.encode(events(SCENES["mixed"]))))
 
 
 _PIECES = (

@@ -58,7 +58,7 @@ class TaskFolder(Updates):
 def assemble(events: Sequence[Event], context: Context) -> WireResponse:
     """Return the task of one run; a run that failed without content is its error response."""
     folder = TaskFolder(context)
-    folder.feed(events)
+    folder.encode(events)
     last = events[-1]
     if isinstance(last, RunFailed) and not (folder.artifacts and notes_of(context.request).message):
         notes = folder.notes

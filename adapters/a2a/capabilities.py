@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
 from bridge.model import HistoryMode
 
@@ -65,3 +67,9 @@ CAPABILITIES = Capabilities(
     runs_tools=RunsTools.ANY,
     names_interrupts=False,
 )
+
+
+@cache
+def card(*, thoughts: bool) -> Capabilities:
+    """Return the card of a route; `thoughts`: option `reasoning` sends reasoning in the status of the task."""
+    return CAPABILITIES.changed(exact=(Feature.REASONING, Feature.REASONING_SIGNATURE)) if thoughts else CAPABILITIES

@@ -11,7 +11,7 @@ from bridge.codec import (
     Decoder,
     DescribedAgent,
     DescribedDialect,
-    Encoder,
+    EncoderLike,
     Endpoint,
     FrameLike,
     Operation,
@@ -102,7 +102,7 @@ class A2A(AgentTasksDialect, DescribedDialect, SteppedRunDialect):
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         return request.decode_request(wire, context)
 
-    def encoder(self, context: Context) -> Encoder:
+    def encoder(self, context: Context) -> EncoderLike:
         return A2AEncoder(context)
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
@@ -132,7 +132,7 @@ class A2A(AgentTasksDialect, DescribedDialect, SteppedRunDialect):
     def encode_own_description(self, asked: TaskCall, agent: DescribedAgent) -> WireResponse:
         return described.encode_extended_card(asked, agent)
 
-    def watch(self, asked: TaskCall, runs: Sequence[TaskStatus]) -> tuple[list[FrameLike], Encoder]:
+    def watch(self, asked: TaskCall, runs: Sequence[TaskStatus]) -> tuple[list[FrameLike], EncoderLike]:
         return tasks.watch(asked, runs)
 
     def push_hosts(self, options: object) -> Sequence[str]:
@@ -147,7 +147,7 @@ class A2A(AgentTasksDialect, DescribedDialect, SteppedRunDialect):
     def push_headers(self, target: PushTarget) -> dict[str, str]:
         return push.headers_of(target)
 
-    def push_encoder(self, context: Context, target: PushTarget) -> Encoder:
+    def push_encoder(self, context: Context, target: PushTarget) -> EncoderLike:
         return A2AEncoder(context, Notes(rest=True, version=Version(target.version)))
 
     def example_request(self, text: str, stream: bool = True) -> WireRequest:

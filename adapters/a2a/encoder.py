@@ -5,15 +5,14 @@ Each frame is a whole JSON-RPC response, or over plain HTTP the bare event. Per 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import KEEPALIVE, Context, FrameLike
+from bridge.codec import KEEPALIVE, Context
 from bridge.dialects.a2a.old_rest import write_result
 from bridge.dialects.a2a.request import Notes
 from bridge.dialects.a2a.updates import ANSWER, Updates, history_of
 from bridge.dialects.a2a.wire import Version, Wire, part_said, written
-from bridge.model import Event
+from bridge.model import Heartbeat
 
 _NEW_NAMES = {"status-update": "statusUpdate", "artifact-update": "artifactUpdate"}
 _SLOT = "\x00"
@@ -38,20 +37,11 @@ class A2AEncoder(Updates):
     def __init__(self, context: Context, reader: Notes | None = None, *, goes_on: bool = False) -> None:
         super().__init__(context, reader)
         self._goes_on = goes_on
-        self._out: list[FrameLike] = []
         self._text: tuple[str, Wire] = "", {}
         self._before, self._after = b"", b""
 
-    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
-        out = self._out = []
-        self.feed(events)
-        return out
-
-    def close(self) -> list[FrameLike]:
-        return []
-
     def _write(self, kind: str, value: Wire) -> None:
-        self._out.append(self.frame(kind, value))
+        self.out.append(self.frame(kind, value))
 
     def frame(self, kind: str, value: Wire) -> bytes:
         """Return the frame of an object of the protocol."""
@@ -85,7 +75,7 @@ class A2AEncoder(Updates):
         self._before, _, self._after = frame.rpartition(written(_SLOT))
 
     def text_goes_on(self, text: str) -> None:
-        self._out.append(self._before + written(text) + self._after)
+        self.out.append(self._before + written(text) + self._after)
 
     def text_ended(self) -> None:
         self._write("artifact-update", self._next("", last=True))
@@ -102,5 +92,5 @@ class A2AEncoder(Updates):
             return {**wire, "append": append, "lastChunk": last}
         return {**wire, **({"append": True} if append else {}), **({"lastChunk": True} if last else {})}
 
-    def heartbeat(self) -> None:
-        self._out.append(KEEPALIVE)
+    def heartbeat(self, event: Heartbeat) -> None:
+        self.out.append(KEEPALIVE)

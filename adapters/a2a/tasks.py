@@ -57,7 +57,7 @@ def _folded(runs: Sequence[TaskStatus], reader: Notes) -> list[TaskFolder]:
     folders = []
     for run in runs:
         folder = TaskFolder(run.context, reader)
-        folder.feed(run.events)
+        folder.encode(run.events)
         folders.append(folder)
     return folders
 
@@ -241,7 +241,7 @@ def _summary_state(task: TaskSummary) -> State:
     if not task.events:
         return State.COMPLETED
     folder = TaskFolder(Context(task.task_id))
-    folder.feed(task.events)
+    folder.encode(task.events)
     return _state(folder)
 
 

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import Context, Feature
+from bridge.codec import Context, Encoder, Feature
 from bridge.codec.jsontext import input_of
 from bridge.codec.redact import masked
-from bridge.codec.sequencer import Sequencer
+from bridge.dialects.a2a.capabilities import card
 from bridge.dialects.a2a.options import FrontOptions
 from bridge.dialects.a2a.request import Notes, notes_of
 from bridge.dialects.a2a.wire import (
@@ -36,7 +36,6 @@ from bridge.model import (
     FileRef,
     FinishReason,
     Media,
-    Origin,
     PartKind,
     Text,
     ToolResult,
@@ -47,10 +46,9 @@ from bridge.model import (
     result_text,
 )
 from bridge.model import events as ev
-from bridge.model.events import Event
 
-_FREE = (ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.Interrupted)
-_ASIDE = (ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom, ev.Raw)
+_FREE = frozenset({ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.Interrupted})
+_ASIDE = frozenset({ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom, ev.Raw})
 _TOLD_ENDS = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER, FinishReason.TOOL_CALLS})
 ANSWER = "answer"
 """The name of an artifact that is text of an answer."""
@@ -62,20 +60,22 @@ def context_id_of(context: Context) -> str:
     return thread or context.thread_id or context.run_id
 
 
-class Updates:
+class Updates(Encoder):
     """One per reader of a run. `reader` are the notes of its call, where it is not the one that began the run."""
 
+    free = _FREE
+    inline = _ASIDE
+    keeps = (Feature.REFUSAL, Feature.TOOL_RESULT)
+
     def __init__(self, context: Context, reader: Notes | None = None) -> None:
-        self.context = context
+        options = FrontOptions.of(context)
+        super().__init__(context, card(thoughts=options.reasoning == "status"))
         self.notes = notes = notes_of(context.request)
         self.reader = reader or notes
         self.version = self.reader.written_in
         # Of the task that the run continues, else of its own.
         self.task_id, self.context_id = notes.task or context.run_id, context_id_of(context)
-        options = FrontOptions.of(context)
-        self._thoughts = options.reasoning == "status"
         self._tools = notes.adk or options.tools == "status"
-        self._sequencer = Sequencer(context.lost, _FREE, _ASIDE)
         self._has_content = False
         self._part: ev.PartStarted
         self._texts: list[str] = []
@@ -83,10 +83,6 @@ class Updates:
         self._calls: dict[str, tuple[str, Any]] = {}
         self._interrupts: list[ev.Interrupted] = []
         self._usage: ev.UsageReported | None = None
-
-    def feed(self, events: Sequence[Event]) -> None:
-        """Convert these events."""
-        self._sequencer.dispatch(events, self, _HANDLERS)
 
     # ------------------------------------------------------------------ what a subclass does with it
 
@@ -113,14 +109,9 @@ class Updates:
     def text_ended(self) -> None:
         """The text that began last is complete."""
 
-    def heartbeat(self) -> None:
-        """Nothing happens."""
-
     # ------------------------------------------------------------------ the run
 
-    def _run_started(self, event: ev.RunStarted) -> None:
-        if event.model:
-            self.context.lost.add(Feature.MODEL)
+    def run_started(self, event: ev.RunStarted) -> None:
         self.begin(self._state(State.SUBMITTED, self.context.created_at))
         self.status(self._state(State.WORKING, self.context.created_at), {})
 
@@ -150,12 +141,12 @@ class Updates:
         """Return a part's id, which in later runs of a task contains the number of the run."""
         return part_id if self.notes.task is None else f"{self.context.run_id[:12]}-{part_id}"
 
-    def _part_started(self, event: ev.PartStarted) -> None:
+    def part_started(self, event: ev.PartStarted) -> None:
         self._part, self._texts, self._told = event, [], False
         if event.kind is PartKind.REFUSAL:
-            self.context.lost.add(Feature.REFUSAL, "sent as text")
+            self.lost.add(Feature.REFUSAL, "sent as text")
 
-    def _text_delta(self, event: ev.TextDelta) -> None:
+    def text(self, event: ev.TextDelta) -> None:
         if not event.text:
             return
         if self._told:
@@ -165,10 +156,12 @@ class Updates:
         marks = {"type": "refusal"} if self._part.kind is PartKind.REFUSAL else {}
         self.text_began(self._artifact_id(event.part_id), event.text, marks)
 
-    def _held_delta(self, event: ev.ReasoningDelta | ev.ArgsDelta) -> None:
+    def reasoning(self, event: ev.ReasoningDelta | ev.ArgsDelta) -> None:
         self._texts.append(event.text)
 
-    def _part_ended(self, event: ev.PartEnded) -> None:
+    arguments = reasoning
+
+    def part_ended(self, event: ev.PartEnded) -> None:
         match self._part.kind:
             case PartKind.REASONING:
                 self._thought(event)
@@ -178,30 +171,22 @@ class Updates:
                 self.text_ended()
 
     def _thought(self, event: ev.PartEnded) -> None:
-        lost = self.context.lost
         if event.redacted is not None:
-            lost.add(Feature.REASONING_SIGNATURE)
-        if self._thoughts:
-            self._progress(thought_part("".join(self._texts), event.signature, self.version))
-            return
-        lost.add(Feature.REASONING)
-        if event.signature:
-            lost.add(Feature.REASONING_SIGNATURE)
+            self.lost.add(Feature.REASONING_SIGNATURE)
+        self._progress(thought_part("".join(self._texts), event.signature, self.version))
 
     def _call(self) -> None:
         part = self._part
         call_id, name, args = part.call_id or "", part.name or "", input_of("".join(self._texts))
         self._calls[call_id] = name, args
-        if part.origin is not Origin.FUNCTION:
-            self.context.lost.add(Feature.TOOL_ORIGIN)
         if self._tools:
             self._progress(call_part(call_id, name, args, self.version))
 
-    def _resulted(self, event: ev.ToolResulted) -> None:
+    def tool_resulted(self, event: ev.ToolResulted) -> None:
         if self._tools:
             self._progress(result_part(event.call_id, event.name, _response(event), self.version))
         else:
-            self.context.lost.add(Feature.TOOL_RESULT)
+            self.lost.add(Feature.TOOL_RESULT)
         self._over([event.call_id] if event.call_id in self._calls else [])
 
     def _over(self, calls: Sequence[str]) -> None:
@@ -209,12 +194,12 @@ class Updates:
         for call_id in calls:
             del self._calls[call_id]
             if not self._tools:
-                self.context.lost.add(Feature.TOOL_CALL)
+                self.lost.add(Feature.TOOL_CALL)
 
-    def _content(self, event: ev.ContentAdded) -> None:
+    def content(self, event: ev.ContentAdded) -> None:
         part = event.part
         if isinstance(part, Media) and isinstance(part.source, FileRef):
-            self.context.lost.add(Feature(str(part.kind)), "the file id in place of a URL")
+            self.lost.add(Feature(str(part.kind)), "the file id in place of a URL")
             part = Media(part.kind, Url(part.source.file_id), part.mime, part.filename, part.extras)
         elif isinstance(part, Data) and not self.notes.data:
             part = Text(json_text(part.value))
@@ -228,32 +213,11 @@ class Updates:
 
     # ------------------------------------------------------------------ what is beside the answer
 
-    def _aside(self, feature: Feature) -> None:
-        self.context.lost.add(feature)
-
-    def _state_changed(self, event: ev.StateChanged) -> None:
-        self._aside(Feature.STATE)
-
-    def _step(self, event: ev.StepStarted | ev.StepEnded) -> None:
-        self._aside(Feature.STEP)
-
-    def _custom(self, event: ev.Custom) -> None:
-        self._aside(Feature.CUSTOM)
-
-    def _raw(self, event: ev.Raw) -> None:
-        self.context.lost.add_raw(event)
-
-    def _nothing(self, event: ev.MessageStarted | ev.MessageEnded) -> None:
-        """Messages have no borders: artifacts are what an answer is made of."""
-
-    def _usage_reported(self, event: ev.UsageReported) -> None:
+    def usage_reported(self, event: ev.UsageReported) -> None:
         self._usage = event
 
-    def _interrupted(self, event: ev.Interrupted) -> None:
+    def interrupted(self, event: ev.Interrupted) -> None:
         self._interrupts.append(event)
-
-    def _heartbeat(self, event: ev.Heartbeat) -> None:
-        self.heartbeat()
 
     # ------------------------------------------------------------------ the end
 
@@ -272,7 +236,7 @@ class Updates:
         adk = {"promptTokenCount": usage.input, "candidatesTokenCount": usage.output, "totalTokenCount": total}
         return {ADK_USAGE: _given(adk), USAGE: _given(counts), **more}
 
-    def _finished(self, event: ev.RunFinished) -> None:
+    def finished(self, event: ev.RunFinished) -> None:
         reason, said, asked = event.reason, None, list[ev.Interrupted]()
         more: Wire = {FINISH_REASON: str(reason)} if reason in _TOLD_ENDS else {}
         match reason:
@@ -322,7 +286,7 @@ class Updates:
             parts.append(call_part(event.call_id, name, args, self.version, waits=True))
         return parts
 
-    def _failed(self, event: ev.RunFailed) -> None:
+    def failed(self, event: ev.RunFailed) -> None:
         self._over(list(self._calls))
         text = masked(event.error.message) or "The run failed."
         said = self._message([part_said({"text": text}, {}, self.version)])
@@ -370,27 +334,3 @@ def _response(result: ev.ToolResulted | ToolResult) -> Any:
 
 def _given(values: Wire) -> Wire:
     return {name: value for name, value in values.items() if value is not None}
-
-
-_HANDLERS: dict[type, Callable[[Updates, Any], None]] = {
-    ev.RunStarted: Updates._run_started,
-    ev.MessageStarted: Updates._nothing,
-    ev.MessageEnded: Updates._nothing,
-    ev.PartStarted: Updates._part_started,
-    ev.TextDelta: Updates._text_delta,
-    ev.ReasoningDelta: Updates._held_delta,
-    ev.ArgsDelta: Updates._held_delta,
-    ev.PartEnded: Updates._part_ended,
-    ev.ContentAdded: Updates._content,
-    ev.ToolResulted: Updates._resulted,
-    ev.UsageReported: Updates._usage_reported,
-    ev.StepStarted: Updates._step,
-    ev.StepEnded: Updates._step,
-    ev.StateChanged: Updates._state_changed,
-    ev.Interrupted: Updates._interrupted,
-    ev.Custom: Updates._custom,
-    ev.Raw: Updates._raw,
-    ev.Heartbeat: Updates._heartbeat,
-    ev.RunFinished: Updates._finished,
-    ev.RunFailed: Updates._failed,
-}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
+from bridge.dialects.ag_kit.options import FrontOptions
 from bridge.model import HistoryMode
 
 _NO_EVENT = "the protocol has no event for it"
@@ -86,3 +89,20 @@ CAPABILITIES = Capabilities(
     names_interrupts=False,
     runs_tools=RunsTools.UNLISTED,
 )
+
+
+_MEDIA = (Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE, Feature.DATA)
+_BY_OPTION = "dropped by option media"
+
+
+@cache
+def card(options: FrontOptions) -> Capabilities:
+    """Return the card of a route of generation 1 with these options."""
+    found = CAPABILITIES.changed(separator=options.message_separator)
+    if options.media == "drop":
+        found = found.changed(drop=dict.fromkeys(_MEDIA, _BY_OPTION))
+    if options.extra_fields:
+        found = found.changed(exact=(Feature.USAGE, Feature.USAGE_DETAILS, Feature.MODEL, Feature.REASONING))
+    if options.reasoning == "text":
+        found = found.changed(text={Feature.REASONING: "as text between <think> and </think>"})
+    return found

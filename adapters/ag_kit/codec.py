@@ -9,7 +9,7 @@ from __future__ import annotations
 from bridge.codec import (
     Context,
     Dialect,
-    Encoder,
+    EncoderLike,
     Endpoint,
     Operation,
     WireRequest,
@@ -58,8 +58,8 @@ class AGKit(Dialect):
             return generation2.decode_request(wire, normalized, context)
         return request.decode_request(body, context)
 
-    def encoder(self, context: Context) -> Encoder:
-        return generation2.encoder(context) if generation_in(context) == 2 else encoder.Encoder(context)
+    def encoder(self, context: Context) -> EncoderLike:
+        return generation2.encoder(context) if generation_in(context) == 2 else encoder.GenerationOneEncoder(context)
 
     def encode_error(self, failure: Failure) -> WireResponse:
         return errors.encode_error(failure)

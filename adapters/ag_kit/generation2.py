@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from bridge.codec import Context, Dialect, Feature, FrameLike, WireRequest, registry
+from bridge.codec import Context, Dialect, EncoderLike, Feature, FrameLike, WireRequest, registry
 from bridge.codec import Decoder as AnyDecoder
-from bridge.codec import Encoder as AnyEncoder
 from bridge.codec.jsontext import dumps, loads
 from bridge.dialects.ag_kit.body import HEADERS, check_supported, path_of, payload_of
 from bridge.dialects.ag_kit.errors import GENERATION_2, error_as_text, error_text
@@ -124,7 +123,7 @@ def _pop_resume(body: dict[str, Any]) -> list[Resume]:
 class Encoder:
     """AG-UI's encoder, with events translated to those of this generation."""
 
-    def __init__(self, inner: AnyEncoder, context: Context) -> None:
+    def __init__(self, inner: EncoderLike, context: Context) -> None:
         self._inner = inner
         self._context = context
         self._errors_as_text = FrontOptions.of(context).errors == "text"
@@ -142,9 +141,6 @@ class Encoder:
             MessageEnded(message_id),
         ]  # fmt: skip
 
-    def close(self) -> list[FrameLike]:
-        return self._inner.close()
-
     def _translated(self, event: Event) -> Event:
         match event:
             case Interrupted():
@@ -155,7 +151,7 @@ class Encoder:
                 return event
 
 
-def encoder(context: Context) -> AnyEncoder:
+def encoder(context: Context) -> EncoderLike:
     """Return AG-UI's encoder, by default with the reference server's reasoning events (capture g2-thinking)."""
     ag_ui = ag_ui_dialect()
     options = ag_ui.front_options.model_validate({"reasoning_events": FrontOptions.of(context).reasoning_events})

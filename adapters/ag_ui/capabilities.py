@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
+from bridge.dialects.ag_ui.options import FrontOptions
 from bridge.model import HistoryMode
 
 _AS_MARKDOWN = "Markdown in a text message; the protocol has no event for it"
@@ -50,3 +53,12 @@ CAPABILITIES = Capabilities(
     client_runs_calls=False,
     runs_tools=RunsTools.UNLISTED,
 )
+
+
+@cache
+def card(options: FrontOptions) -> Capabilities:
+    """Return the card of a route with these options."""
+    no_value = {Feature.REASONING_SIGNATURE: "THINKING_* events have no place for it"}
+    hidden = dict.fromkeys((Feature.REASONING, Feature.REASONING_SIGNATURE), "dropped by option reasoning_events")
+    drop = {"reasoning": {}, "thinking": no_value, "none": hidden}[options.reasoning_events]
+    return CAPABILITIES.changed(drop=drop)

@@ -12,7 +12,7 @@ from bridge.codec import (
     Decoder,
     DescribedAgent,
     DescribedDialect,
-    Encoder,
+    EncoderLike,
     Endpoint,
     Frame,
     Operation,
@@ -49,7 +49,7 @@ class AGUI(DescribedDialect):
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         return request.decode_request(wire, FrontOptions.of(context))
 
-    def encoder(self, context: Context) -> Encoder:
+    def encoder(self, context: Context) -> EncoderLike:
         return AGUIEncoder(context)
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
@@ -58,7 +58,7 @@ class AGUI(DescribedDialect):
         if isinstance(last, RunFailed):
             return self.encode_error(last.error)
         encoder = AGUIEncoder(context)
-        frames = [*encoder.encode(events), *encoder.close()]
+        frames = encoder.encode(events)
         data = b"".join(b"data: " + f + b"\n\n" for f in frames if not isinstance(f, Frame))
         return WireResponse(200, {"content-type": "text/event-stream"}, data)
 

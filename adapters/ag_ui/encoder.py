@@ -6,28 +6,26 @@ out. Per token only the text is dumped; the bytes around it are made when the pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
+from bridge.codec import KEEPALIVE, Context, Encoder, Feature
 from bridge.codec.jsontext import dumps
 from bridge.codec.media import answer_feature, result_as_text
-from bridge.codec.sequencer import Sequencer
+from bridge.dialects.ag_ui.capabilities import card
 from bridge.dialects.ag_ui.ending import Ending
 from bridge.dialects.ag_ui.options import FrontOptions
 from bridge.dialects.ag_ui.parts import tells_media, write_part
 from bridge.dialects.ag_ui.reasoning import ReasoningWords, words
-from bridge.dialects.ag_ui.wholes import Claims, custom_of, raw_of, state_of
+from bridge.dialects.ag_ui.wholes import Claims, raw_of, state_of
 from bridge.dialects.ag_ui.wire import NAME, OURS, RESULT_ERROR, UNNAMED, VERSION, own, speaks_new
-from bridge.model import HistoryMode, Origin, PartKind, as_markdown
+from bridge.model import HistoryMode, PartKind
 from bridge.model import events as ev
-from bridge.model.events import Event
 
 _ROLES = frozenset({"assistant", "user", "system", "developer"})
 # These write nothing in the middle of a stream.
-_FREE = (ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.Interrupted)
-_INLINE = (ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom, ev.Raw, ev.ToolResulted)
+_FREE = frozenset({ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.Interrupted})
+_INLINE = frozenset({ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom, ev.Raw, ev.ToolResulted})
 
 
 @dataclass(slots=True)
@@ -41,17 +39,20 @@ class _Part:
     hidden: bool = False
 
 
-class AGUIEncoder:
+class AGUIEncoder(Encoder):
     """One per run. `_new`: the client uses version 1.0."""
+
+    dialect = NAME
+    free = _FREE
+    keeps = (Feature.MODEL,)
 
     def __init__(self, context: Context) -> None:
         request = context.request
-        self._context = context
-        self._options = FrontOptions.of(context)
+        self._options = options = FrontOptions.of(context)
         self._new = speaks_new(request)
         # Clients of 1.0 take whole things while a part is open; for older ones these wait too.
-        self._sequencer = Sequencer(context.lost, _FREE, _INLINE if self._new else ())
-        self._out: list[FrameLike] = []
+        self.inline = _INLINE if self._new else frozenset()
+        super().__init__(context, card(options))
         self._end = Ending(context, self._new)
         part_only = request is not None and request.history is HistoryMode.DELTA
         known = (m.id for m in (request.messages if request else ()) if m.id)
@@ -67,28 +68,17 @@ class AGUIEncoder:
         self._has_words = False
         self._snapshot = False  # the client was given one of the messages
 
-    # ------------------------------------------------------------------ the contract
-
-    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
-        out = self._out = []
-        self._sequencer.dispatch(events, self, _HANDLERS)
-        return out
-
-    def close(self) -> list[FrameLike]:
-        """Nothing follows the terminal event: there is no `[DONE]` here."""
-        return []
-
     # ------------------------------------------------------------------ writing
 
     def _write(self, event: dict[str, Any]) -> None:
         self._flush()
-        self._out.append(dumps(event))
+        self.out.append(dumps(event))
 
     def _flush(self) -> None:
         """Write the end of the last text, which is delayed to carry a finish reason."""
         if self._held is not None:
             held, self._held = self._held, None
-            self._out.append(dumps(held))
+            self.out.append(dumps(held))
 
     def _around(self, kind: str, name: str, wire_id: str, more: dict[str, Any]) -> tuple[bytes, bytes]:
         """The bytes before and after a piece of text."""
@@ -111,8 +101,8 @@ class AGUIEncoder:
 
     # ------------------------------------------------------------------ run and messages
 
-    def _run_started(self, event: ev.RunStarted) -> None:
-        request, context = self._context.request, self._context
+    def run_started(self, event: ev.RunStarted) -> None:
+        request, context = self.context.request, self.context
         thread = (request.thread_id if request else None) or event.thread_id or context.thread_id or event.run_id
         run_id = (request.run_id if request else None) or event.run_id
         self._end.run = {"threadId": thread, "runId": run_id}
@@ -124,36 +114,30 @@ class AGUIEncoder:
                 started["parentRunId"] = request.parent_run_id
         self._write(started)
 
-    def _message_started(self, event: ev.MessageStarted) -> None:
+    def message_started(self, event: ev.MessageStarted) -> None:
         self._messages[event.message_id] = event
         if self._snapshot and own(event.extras).get("snapshot"):
             self._hidden.add(event.message_id)  # the client has it from the snapshot itself
 
-    def _message_ended(self, event: ev.MessageEnded) -> None:
-        """Nothing: parts of it may still wait for their turn."""
-
     # ------------------------------------------------------------------ parts
 
-    def _part_started(self, event: ev.PartStarted) -> None:
+    def part_started(self, event: ev.PartStarted) -> None:
         part = self._parts[event.part_id] = _Part(event, hidden=event.message_id in self._hidden)
         if event.kind is PartKind.TOOL_CALL:
             self._end.pending[event.call_id or ""] = None
             if not part.hidden:
                 self._call(part)
-        elif event.kind is PartKind.REFUSAL:
-            self._context.lost.add(Feature.REFUSAL, "sent as text")
-        elif event.kind is PartKind.REASONING and words(self._options) is None:
-            self._context.lost.add(Feature.REASONING, "hidden by option reasoning_events")
-            part.hidden = True
 
-    def _delta(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> None:
+    def text(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> None:
         part = self._parts[event.part_id]
         if not part.before:
             if part.hidden or not event.text:
                 return
             self._begin(part)
         if event.text:
-            self._out.append(part.before + dumps(event.text) + part.after)
+            self.out.append(part.before + dumps(event.text) + part.after)
+
+    reasoning = arguments = text
 
     def _begin(self, part: _Part) -> None:
         """The first piece of a text, of reasoning, or of a call's arguments."""
@@ -178,7 +162,7 @@ class AGUIEncoder:
         assert found is not None, "hidden reasoning has no words"
         return found
 
-    def _part_ended(self, event: ev.PartEnded) -> None:
+    def part_ended(self, event: ev.PartEnded) -> None:
         part = self._parts.pop(event.part_id)
         if part.hidden:
             return
@@ -211,8 +195,6 @@ class AGUIEncoder:
         event = part.started
         self._has_words = True
         part.id = event.call_id or ""
-        if event.origin is not Origin.FUNCTION:
-            self._context.lost.add(Feature.TOOL_ORIGIN)
         more = self._whole_of(event.extras)
         author = more.get("subagentRunId")
         host = self._hosts.get(author)
@@ -231,8 +213,8 @@ class AGUIEncoder:
     def _end_reasoning(self, part: _Part, event: ev.PartEnded, more: dict[str, Any]) -> None:
         words = self._words()
         value = ReasoningWords.secret(event) if words.encrypts else None
-        if (event.signature or event.redacted) and (value is None or (event.signature and event.redacted)):
-            self._context.lost.add(Feature.REASONING_SIGNATURE)
+        if event.signature and event.redacted:
+            self.lost.add(Feature.REASONING_SIGNATURE, "one of two opaque values")
         if not part.before:
             if value is None:
                 return
@@ -245,20 +227,7 @@ class AGUIEncoder:
 
     # ------------------------------------------------------------------ whole things
 
-    def _content(self, event: ev.ContentAdded) -> None:
-        """Write media and data as text."""
-        if event.message_id in self._hidden:
-            return
-        part = event.part
-        self._context.lost.add(answer_feature(part), "sent as text")
-        if not (text := as_markdown(part)):
-            return
-        self._has_words = True
-        wire_id = self._open_text(event.message_id, f"{event.message_id}-content", {})
-        self._write({"type": "TEXT_MESSAGE_CONTENT", "messageId": wire_id, "delta": text})
-        self._held = {"type": "TEXT_MESSAGE_END", "messageId": wire_id}
-
-    def _resulted(self, event: ev.ToolResulted) -> None:
+    def tool_resulted(self, event: ev.ToolResulted) -> None:
         self._hosts.pop(self._more(event.extras).get("subagentRunId"), None)
         self._end.pending.pop(event.call_id, None)
         note = own(event.extras)
@@ -266,7 +235,7 @@ class AGUIEncoder:
             return
         self._has_words = True
         listed = self._new and (note.get("listed") or tells_media(event.parts))
-        words = "" if listed else result_as_text(event.parts, self._context.lost, answer_feature)
+        words = "" if listed else result_as_text(event.parts, self.lost, answer_feature)
         wire = {
             "type": "TOOL_CALL_RESULT",
             "messageId": self._claims.take(event.message_id or f"result-{event.call_id}", f"result-{event.call_id}"),
@@ -279,84 +248,63 @@ class AGUIEncoder:
             more["metadata"] = {**more.get("metadata", {}), OURS: {RESULT_ERROR: True}}
         self._write({**wire, **more})
 
-    def _step_started(self, event: ev.StepStarted) -> None:
+    def step_started(self, event: ev.StepStarted) -> None:
         """Clients refuse a step that is open twice, but for those of two subagents."""
         step = (self._more(event.extras).get("subagentRunId"), event.name)
         if step in self._end.steps:
-            self._context.lost.add(Feature.STEP, "a step inside a step of the same name")
+            self.lost.add(Feature.STEP, "a step inside a step of the same name")
             return
         self._end.steps[step] = None
         self._write({"type": "STEP_STARTED", "stepName": event.name, **self._whole_of(event.extras)})
 
-    def _step_ended(self, event: ev.StepEnded) -> None:
+    def step_ended(self, event: ev.StepEnded) -> None:
         step = (self._more(event.extras).get("subagentRunId"), event.name)
         if step not in self._end.steps:
-            self._context.lost.add(Feature.STEP, "the end of a step that is not open")
+            self.lost.add(Feature.STEP, "the end of a step that is not open")
             return
         del self._end.steps[step]
         self._write({"type": "STEP_FINISHED", "stepName": event.name, **self._whole_of(event.extras)})
 
-    def _whole(self, event: ev.StateChanged | ev.Custom) -> None:
-        wire = state_of(event, self._new) if isinstance(event, ev.StateChanged) else custom_of(event)
+    def custom(self, event: ev.Custom) -> None:
+        self._write({"type": "CUSTOM", "name": event.name, "value": event.value, **self._whole_of(event.extras)})
+
+    def state_changed(self, event: ev.StateChanged) -> None:
+        wire = state_of(event, self._new)
         if wire is None:
-            self._context.lost.add(Feature.STATE, "a value that clients reject")
+            self.lost.add(Feature.STATE, "a value that clients reject")
         else:
             self._snapshot = self._snapshot or wire["type"] == "MESSAGES_SNAPSHOT"
             self._write({**wire, **self._whole_of(event.extras)})
 
-    def _raw(self, event: ev.Raw) -> None:
+    def raw(self, event: ev.Raw) -> None:
         wire = raw_of(event, self._new)
         wire = wire and self._end.subagents.admit(wire)
         if wire is None:
-            self._context.lost.add_raw(event)
+            self.lost.add_raw(event)
             return
         if event.dialect == NAME and isinstance(wire.get("messageId"), str):
             self._claims.note(wire["messageId"])
         self._write(wire)
 
-    def _usage_reported(self, event: ev.UsageReported) -> None:
+    def usage_reported(self, event: ev.UsageReported) -> None:
         self._end.usage = event
 
-    def _interrupted(self, event: ev.Interrupted) -> None:
+    def interrupted(self, event: ev.Interrupted) -> None:
         for value in own(event.extras).get("told", ()):
             self._write({"type": "CUSTOM", "name": UNNAMED, "value": value})
         self._end.interrupts.append(event)
 
-    def _heartbeat(self, event: ev.Heartbeat) -> None:
+    def heartbeat(self, event: ev.Heartbeat) -> None:
         self._flush()
         if self._options.keepalive == "comment":
-            self._out.append(KEEPALIVE)
+            self.out.append(KEEPALIVE)
 
     # ------------------------------------------------------------------ the end
 
-    def _failed(self, event: ev.RunFailed) -> None:
+    def failed(self, event: ev.RunFailed) -> None:
         for wire in self._end.failed(event.error):
             self._write(wire)
 
-    def _finished(self, event: ev.RunFinished) -> None:
+    def finished(self, event: ev.RunFinished) -> None:
         for wire in self._end.finished(event, self._has_words, self._held):
             self._write(wire)
-
-
-_HANDLERS: dict[type, Callable[[AGUIEncoder, Any], None]] = {
-    ev.TextDelta: AGUIEncoder._delta,
-    ev.ReasoningDelta: AGUIEncoder._delta,
-    ev.ArgsDelta: AGUIEncoder._delta,
-    ev.RunStarted: AGUIEncoder._run_started,
-    ev.MessageStarted: AGUIEncoder._message_started,
-    ev.MessageEnded: AGUIEncoder._message_ended,
-    ev.PartStarted: AGUIEncoder._part_started,
-    ev.PartEnded: AGUIEncoder._part_ended,
-    ev.ContentAdded: AGUIEncoder._content,
-    ev.ToolResulted: AGUIEncoder._resulted,
-    ev.StepStarted: AGUIEncoder._step_started,
-    ev.StepEnded: AGUIEncoder._step_ended,
-    ev.StateChanged: AGUIEncoder._whole,
-    ev.Custom: AGUIEncoder._whole,
-    ev.Raw: AGUIEncoder._raw,
-    ev.UsageReported: AGUIEncoder._usage_reported,
-    ev.Interrupted: AGUIEncoder._interrupted,
-    ev.Heartbeat: AGUIEncoder._heartbeat,
-    ev.RunFailed: AGUIEncoder._failed,
-    ev.RunFinished: AGUIEncoder._finished,
-}

@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge.dialects.ag_ui.valid import event_of, is_patch, message_of
 from bridge.dialects.ag_ui.wire import NAME, OURS
-from bridge.model import Custom, Raw, StateChanged, StateOp
+from bridge.model import Raw, StateChanged, StateOp
 
 
 class Claims:
@@ -52,10 +52,6 @@ def state_of(event: StateChanged, new: bool) -> dict[str, Any] | None:
             messages = [message_of(m, new) for m in value]
             return None if None in messages else {"type": "MESSAGES_SNAPSHOT", "messages": messages}
     return None
-
-
-def custom_of(event: Custom) -> dict[str, Any]:
-    return {"type": "CUSTOM", "name": event.name, "value": event.value}
 
 
 def raw_of(event: Raw, new: bool) -> dict[str, Any] | None:

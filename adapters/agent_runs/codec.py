@@ -21,7 +21,7 @@ from bridge.codec import (
     WireRequest,
     WireResponse,
 )
-from bridge.codec.dialect import Encoder as AnyEncoder
+from bridge.codec.dialect import EncoderLike
 from bridge.codec.jsontext import loads
 from bridge.dialects.agent_runs import answers, errors, request
 from bridge.dialects.agent_runs.base import AGUI, CAPABILITIES, MODES, NAME, outer
@@ -68,7 +68,7 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
     def mode_of(self, wanted: Request) -> str | None:
         return request.mode_of(wanted)
 
-    def encoder(self, context: Context) -> AnyEncoder:
+    def encoder(self, context: Context) -> EncoderLike:
         return Encoder(context)
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
@@ -77,7 +77,7 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
         if isinstance(last, RunFailed):
             return self.encode_error(last.error)
         encoder = Encoder(context)
-        frames = [*encoder.encode(events), *encoder.close()]
+        frames = encoder.encode(events)
         data = [frame.data if isinstance(frame, Frame) else frame for frame in frames]
         body = b"".join(b"data: " + payload + b"\n\n" for payload in data if payload)
         return WireResponse(200, {"content-type": "text/event-stream"}, body)

@@ -33,9 +33,6 @@ class Encoder:
             self._tail = b"," + dumps({"threadId": self._thread or self._run, "runId": self._run})[1:]
         return [self._with_ids(frame) for frame in self._inner.encode(events)]
 
-    def close(self) -> list[FrameLike]:
-        return [self._with_ids(frame) for frame in self._inner.close()]
-
     def _with_ids(self, frame: FrameLike) -> FrameLike:
         if isinstance(frame, Frame):
             return frame

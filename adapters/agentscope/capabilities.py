@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
 from bridge.model import HistoryMode
 
@@ -63,3 +65,10 @@ JAVA_CAPABILITIES = Capabilities(
     client_runs_calls=False,
     runs_tools=RunsTools.ANY,
 )
+
+
+@cache
+def card(exact: bool, events: str) -> Capabilities:
+    """Return the card of a route: `exact` is that of its form, `events` the option."""
+    found = JAVA_CAPABILITIES if exact else CAPABILITIES
+    return found.changed(exact=(Feature.STATE, Feature.STEP, Feature.CUSTOM)) if events == "messages" else found

@@ -26,7 +26,7 @@ from bridge.dialects.agentscope import errors, services
 from bridge.dialects.agentscope.body import encode_request, encode_stop
 from bridge.dialects.agentscope.capabilities import CAPABILITIES, JAVA_CAPABILITIES
 from bridge.dialects.agentscope.decoder import Decoder
-from bridge.dialects.agentscope.encoder import Encoder
+from bridge.dialects.agentscope.encoder import MessagesEncoder
 from bridge.dialects.agentscope.extras import own
 from bridge.dialects.agentscope.fields import read_json_unpaired, status_of
 from bridge.dialects.agentscope.forms import JAVA, PYTHON, Form
@@ -84,9 +84,9 @@ class AgentScope(SingleRunDialect, TaskDialect):
     def decode_reconnect(self, wire: WireRequest) -> SessionRef | None:
         return services.decode_reconnect(wire)
 
-    def encoder(self, context: Context) -> Encoder:
+    def encoder(self, context: Context) -> MessagesEncoder:
         options = self.front_options.of(context)
-        return Encoder(context, self._form(options), options)
+        return MessagesEncoder(context, self._form(options), options)
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
         """Return the terminal response object, which holds the whole answer; for a failed run, an error response.

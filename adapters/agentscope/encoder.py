@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
-from bridge.codec.cut_calls import CUT, CutCalls
+from bridge.codec import KEEPALIVE, Context, Encoder, Feature, FrameLike
+from bridge.codec.cut_calls import CUT
 from bridge.codec.jsontext import dumps, escape_line_breaks
 from bridge.codec.media import answer_feature
-from bridge.codec.sequencer import ChoicesInTurn, Sequencer
+from bridge.codec.sequencer import ChoicesInTurn
 from bridge.dialects.agentscope.approvals import approval_data
 from bridge.dialects.agentscope.calls import call_data, call_type, origin_metadata, output_data, output_of
+from bridge.dialects.agentscope.capabilities import card
 from bridge.dialects.agentscope.contents import content_of
 from bridge.dialects.agentscope.errors import error_object
 from bridge.dialects.agentscope.extras import NAME, foreign_metadata, own, reasoning_metadata, usage_of
@@ -53,8 +54,8 @@ _REASON_OPTIONS = {
     FinishReason.CANCELED: "canceled",
 }
 # Events that may come anywhere, also inside a part.
-_ANYWHERE = (ev.RunStarted, ev.UsageReported, ev.Heartbeat)
-_CUSTOM_EVENTS = (ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom)
+_ANYWHERE = frozenset({ev.RunStarted, ev.UsageReported, ev.Heartbeat})
+_CUSTOM_EVENTS = frozenset({ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom})
 # Finish reasons without a status, sent in the last message's metadata, and the features lost without metadata.
 _REASON_FEATURES: dict[FinishReason, Feature | None] = {
     FinishReason.LENGTH: Feature.FINISH_LENGTH,
@@ -79,19 +80,19 @@ class _OpenPart:
     pieces: list[str] = field(default_factory=list)
 
 
-class Encoder:
+class MessagesEncoder(Encoder):
     """Encodes a valid sequence of events; each becomes zero or more payloads."""
 
+    dialect = NAME
+    holds_cut_calls = True
+    keeps = (Feature.MODEL, Feature.FINISH_LENGTH, Feature.PART_BORDERS, Feature.RAW)
+
     def __init__(self, context: Context, form: Form = PYTHON, options: FrontOptions | None = None) -> None:
-        self._context = context
-        self._options = options or FrontOptions.of(context)
-        self._cut_calls = CutCalls()
+        self._options = options = options or FrontOptions.of(context)
+        self.free = _ANYWHERE if options.events == "messages" else _ANYWHERE | _CUSTOM_EVENTS
+        super().__init__(context, card(form.exact, options.events))
         # The choice of a message is sent in its metadata; without metadata only one choice is supported.
         self._choices = None if form.exact else ChoicesInTurn()
-        sends_custom_events = self._options.events == "messages"
-        self._sequencer = Sequencer(
-            context.lost if form.exact else None, _ANYWHERE if sends_custom_events else (*_ANYWHERE, *_CUSTOM_EVENTS)
-        )
         self._output = Output(form, context.lost)
         self._open_part: _OpenPart | None = None
         self._roles: dict[str, str] = {}
@@ -105,22 +106,18 @@ class Encoder:
         self._usage: dict[str, Any] | None = None
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
-        out: list[FrameLike] = []
-        self._output.frames = out
-        events = self._cut_calls.feed(events)
-        if self._choices is not None:
-            events = self._choices.feed(events)
-        self._sequencer.dispatch(events, self, _HANDLERS)
-        return out
+        frames = self._output.frames = []
+        super().encode(events)
+        return frames
 
-    def close(self) -> list[FrameLike]:
-        """Return no frames: the terminal response ends the stream, without `[DONE]`."""
-        return []
+    def ready(self, events: Sequence[Event]) -> Sequence[Event]:
+        events = super().ready(events)
+        return events if self._choices is None else self._choices.feed(events)
 
     # ------------------------------------------------------------------ the run
 
-    def _run_started(self, event: ev.RunStarted) -> None:
-        context, request = self._context, self._context.request
+    def run_started(self, event: ev.RunStarted) -> None:
+        context, request = self.context, self.context.request
         response_id = (request.run_id if request else None) or own(event.extras).get("id") or f"response_{event.run_id}"
         session = context.thread_id or event.thread_id or event.run_id
         shared = (event.extras or {}).get(SHARED) or {}
@@ -130,10 +127,10 @@ class Encoder:
             self._first_metadata = {"model": event.model}
         self._output.begin(str(response_id), event.created_at, session)
 
-    def _usage_reported(self, event: ev.UsageReported) -> None:
+    def usage_reported(self, event: ev.UsageReported) -> None:
         self._usage = usage_object(event)
 
-    def _finished(self, event: ev.RunFinished) -> None:
+    def finished(self, event: ev.RunFinished) -> None:
         """End the run. Reasons other than stop are sent in the last message's metadata, or by option as the status."""
         reason = event.reason
         status = self._status_of(reason, own(event.extras).get("status"))
@@ -164,12 +161,12 @@ class Encoder:
         output, lost = self._output, _REASON_FEATURES[reason]
         if not output.form.exact:
             if output.message is None:
-                output.open(self._context.make_id("msg"), "message", "assistant")
+                output.open(self.context.make_id("msg"), "message", "assistant")
             output.add_metadata({"finish_reason": str(reason)})
         elif lost is not None and status == "completed":
-            self._context.lost.add(lost)
+            self.lost.add(lost)
 
-    def _failed(self, event: ev.RunFailed) -> None:
+    def failed(self, event: ev.RunFailed) -> None:
         own_extras = own(event.extras)
         wire_code, status = own_extras.get("code"), own_extras.get("status")
         status = status if isinstance(status, str) else "failed"
@@ -180,7 +177,7 @@ class Encoder:
         """End the run. A partial message is closed as incomplete: the web frontend replaces its content by `output`."""
         message = self._output.message
         if self._first_metadata:
-            self._context.lost.add(Feature.MODEL)
+            self.lost.add(Feature.MODEL)
         if message is not None:
             message.usage = message.usage or self._usage
             message.metadata.update(self._answer_metadata)
@@ -190,15 +187,13 @@ class Encoder:
 
     # ------------------------------------------------------------------ parts
 
-    def _message_started(self, event: ev.MessageStarted) -> None:
+    def message_started(self, event: ev.MessageStarted) -> None:
         if event.role in _ROLES:
             self._roles[event.message_id] = event.role
 
-    def _part_started(self, event: ev.PartStarted) -> None:
+    def part_started(self, event: ev.PartStarted) -> None:
         """Open a part. Text opens its message with its first delta, so that empty text is omitted; a call at once."""
         self._open_part = _OpenPart(event, "refusal" if event.kind is PartKind.REFUSAL else "text")
-        if event.kind is PartKind.REFUSAL and self._output.form.exact:
-            self._context.lost.add(Feature.REFUSAL, "sent as text")
         if event.kind is PartKind.TOOL_CALL:
             kind = call_type(
                 event.origin, event.extras, self._options.call_type, has_metadata=not self._output.form.exact
@@ -207,7 +202,7 @@ class Encoder:
             self._calls[event.call_id or ""] = (kind, event.name or "", event.message_id)
             self._write_call(event, "")
 
-    def _delta(self, event: ev.TextDelta | ev.ReasoningDelta) -> None:
+    def text(self, event: ev.TextDelta | ev.ReasoningDelta) -> None:
         part, text = self._open_part, event.text
         assert part is not None
         if not text:
@@ -223,6 +218,8 @@ class Encoder:
         output.frames.append(
             b"%b%d%b%b}" % (output.head, number, prefix, encoded if encoded.isascii() else escape_line_breaks(encoded))
         )
+
+    reasoning = text
 
     def _open_text(self, part: _OpenPart) -> bytes:
         """Open the message of a text if needed; return the bytes that all its deltas share."""
@@ -264,7 +261,7 @@ class Encoder:
             if isinstance(items, list):
                 known.setdefault(name, []).extend(items)
 
-    def _arguments(self, event: ev.ArgsDelta) -> None:
+    def arguments(self, event: ev.ArgsDelta) -> None:
         part = self._open_part
         assert part is not None
         part.pieces.append(event.text)
@@ -285,7 +282,7 @@ class Encoder:
         else:
             self._output.end_content("data", {"data": data}, end)
 
-    def _part_ended(self, event: ev.PartEnded) -> None:
+    def part_ended(self, event: ev.PartEnded) -> None:
         part, end = self._open_part, own(event.extras)
         assert part is not None
         if "status" not in end and event.status in _PART_STATUSES:
@@ -311,11 +308,11 @@ class Encoder:
             self._output.add_metadata(metadata)
             self._output.end_content(part.kind, {part.kind: "".join(part.pieces)}, end)
 
-    def _content(self, event: ev.ContentAdded) -> None:
+    def content(self, event: ev.ContentAdded) -> None:
         self._continue_message(event.message_id)
         self._output.complete_content(*content_of(event.part), own(event.part.extras))
 
-    def _result(self, event: ev.ToolResulted) -> None:
+    def tool_resulted(self, event: ev.ToolResulted) -> None:
         self._waiting.pop(event.call_id, None)
         known = self._calls.get(event.call_id)
         kind, name, owner = known or (self._options.call_type, "", "")
@@ -326,9 +323,9 @@ class Encoder:
             if not known and isinstance(sent_type, str) and sent_type.endswith("_output")
             else f"{kind}_output"
         )
-        owner = event.message_id or owner or self._context.make_id("msg")
+        owner = event.message_id or owner or self.context.make_id("msg")
         data, metadata = self._output.form.place_metadata(
-            output_data(event.call_id, event.name or name, output_of(event, self._context.lost, answer_feature)),
+            output_data(event.call_id, event.name or name, output_of(event, self.lost, answer_feature)),
             {"is_error": True} if event.is_error else {},
         )
         self._open_complete_message(owner, kind, "tool", own_extras, metadata)
@@ -343,7 +340,7 @@ class Encoder:
         message.usage = usage_of(own_extras)
         message.ended = True
 
-    def _message_ended(self, event: ev.MessageEnded) -> None:
+    def message_ended(self, event: ev.MessageEnded) -> None:
         message, own_extras = self._output.message, own(event.extras)
         sent_status = own_extras.get("status")
         if sent_status is not None and not self._output.has_message(event.message_id):
@@ -359,30 +356,32 @@ class Encoder:
 
     # ------------------------------------------------------------------ the rest
 
-    def _custom_event(self, event: ev.Custom | ev.StateChanged | ev.StepStarted | ev.StepEnded) -> None:
-        match event:
-            case ev.Custom():
-                feature, data = Feature.CUSTOM, {"name": event.name, "value": event.value}
-            case ev.StateChanged():
-                feature, data = Feature.STATE, {"op": str(event.op), "value": event.value}
-            case _:
-                status = "started" if isinstance(event, ev.StepStarted) else "ended"
-                feature, data = Feature.STEP, {"name": event.name, "status": status}
-        if self._options.events == "drop":
-            self._context.lost.add(feature, event.name if isinstance(event, ev.Custom) else "")
-            return
-        self._open_complete_message(self._context.make_id("msg"), str(feature), "assistant", {}, {})
+    def custom(self, event: ev.Custom) -> None:
+        self._data_message(Feature.CUSTOM, {"name": event.name, "value": event.value})
+
+    def state_changed(self, event: ev.StateChanged) -> None:
+        self._data_message(Feature.STATE, {"op": str(event.op), "value": event.value})
+
+    def step_started(self, event: ev.StepStarted) -> None:
+        self._data_message(Feature.STEP, {"name": event.name, "status": "started"})
+
+    def step_ended(self, event: ev.StepEnded) -> None:
+        self._data_message(Feature.STEP, {"name": event.name, "status": "ended"})
+
+    def _data_message(self, feature: Feature, data: dict[str, Any]) -> None:
+        """Write a message that holds an event of another kind."""
+        self._open_complete_message(self.context.make_id("msg"), str(feature), "assistant", {}, {})
         self._output.complete_content("data", {"data": data}, {})
 
-    def _interrupted(self, event: ev.Interrupted) -> None:
+    def interrupted(self, event: ev.Interrupted) -> None:
         """Write an interrupt as an approval request, for which the web frontend shows confirm and cancel buttons."""
         data, metadata = self._output.form.place_metadata(*approval_data(event, self._waiting.get(event.call_id or "")))
         own_extras = own(event.extras)
-        owner = str(own_extras.get("id") or self._context.make_id("msg"))
+        owner = str(own_extras.get("id") or self.context.make_id("msg"))
         self._open_complete_message(owner, "mcp_approval_request", "assistant", own_extras, metadata)
         self._output.complete_content("data", {"data": data}, {})
 
-    def _heartbeat(self, event: ev.Heartbeat) -> None:
+    def heartbeat(self, event: ev.Heartbeat) -> None:
         keepalive, output = self._options.keepalive, self._output
         if keepalive == "comment" or (keepalive == "message" and not output.number):
             output.frames.append(KEEPALIVE)
@@ -400,7 +399,7 @@ class Encoder:
         message.metadata.setdefault("annotations", []).extend(citations)
         return True
 
-    def _raw(self, event: ev.Raw) -> None:
+    def raw(self, event: ev.Raw) -> None:
         """Write a message or content of a type specific to AgentScope, unchanged but for sequence numbers."""
         value = event.value
         if self._add_citations(event.extras):
@@ -411,7 +410,7 @@ class Encoder:
         elif object_type == "content":
             self._raw_content(value, own(event.extras))
         elif object_type != "error":  # an error of the agent is already in its message
-            self._context.lost.add_raw(event)
+            self.lost.add_raw(event)
 
     def _raw_content(self, value: dict[str, Any], message_fields: dict[str, Any]) -> None:
         owner, message = str(value["msg_id"]), self._output.message
@@ -422,7 +421,7 @@ class Encoder:
     def _raw_message(self, value: dict[str, Any]) -> None:
         wire_id, kind, role = value.get("id"), value.get("type"), value.get("role")
         self._open_complete_message(
-            wire_id if isinstance(wire_id, str) and wire_id else self._context.make_id("msg"),
+            wire_id if isinstance(wire_id, str) and wire_id else self.context.make_id("msg"),
             kind if isinstance(kind, str) else "message",
             role if role in _ROLES else "assistant",
             value,
@@ -436,24 +435,3 @@ class Encoder:
         for content in contents if isinstance(contents, list) else []:
             if isinstance(content, dict):
                 self._output.copy_content(content)
-
-
-_HANDLERS: dict[type, Callable[[Encoder, Any], None]] = {
-    ev.TextDelta: Encoder._delta,
-    ev.ReasoningDelta: Encoder._delta,
-    ev.ArgsDelta: Encoder._arguments,
-    ev.RunStarted: Encoder._run_started,
-    ev.MessageStarted: Encoder._message_started,
-    ev.PartStarted: Encoder._part_started,
-    ev.PartEnded: Encoder._part_ended,
-    ev.ContentAdded: Encoder._content,
-    ev.ToolResulted: Encoder._result,
-    ev.MessageEnded: Encoder._message_ended,
-    ev.UsageReported: Encoder._usage_reported,
-    ev.Interrupted: Encoder._interrupted,
-    ev.Heartbeat: Encoder._heartbeat,
-    ev.Raw: Encoder._raw,
-    **dict.fromkeys(_CUSTOM_EVENTS, Encoder._custom_event),
-    ev.RunFailed: Encoder._failed,
-    ev.RunFinished: Encoder._finished,
-}

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from bridge.codec import (
     Context,
     Decoder,
-    Encoder,
+    EncoderLike,
     Endpoint,
     Operation,
     ResumableDialect,
@@ -49,7 +49,7 @@ class AISDKUI(ResumableDialect):
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         return request.decode_request(wire, context, FrontOptions.of(context))
 
-    def encoder(self, context: Context) -> Encoder:
+    def encoder(self, context: Context) -> EncoderLike:
         return UIMessageEncoder(context)
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
@@ -58,7 +58,7 @@ class AISDKUI(ResumableDialect):
         if isinstance(last, RunFailed):
             return self.encode_error(last.error)
         encoder = UIMessageEncoder(context)
-        frames = [*encoder.encode(events), *encoder.close()]
+        frames = encoder.encode(events)
         data = b"".join(b"data: " + f + b"\n\n" for f in frames if not isinstance(f, Frame))
         return WireResponse(200, {"content-type": "text/event-stream", **self.stream_headers}, data)
 

@@ -6,13 +6,9 @@ Fields and types are those of version 5; option `ui_version` adds the approvals 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
-from bridge.codec.cut_calls import CutCalls
+from bridge.codec import KEEPALIVE, Context, Encoder, Feature
 from bridge.codec.jsontext import dumps, text_of
-from bridge.codec.sequencer import Sequencer
+from bridge.dialects.ai_sdk_ui.capabilities import CAPABILITIES
 from bridge.dialects.ai_sdk_ui.errors import error_text
 from bridge.dialects.ai_sdk_ui.options import FrontOptions
 from bridge.dialects.ai_sdk_ui.usage import told
@@ -32,29 +28,31 @@ from bridge.dialects.ai_sdk_ui.wire import (
     with_metadata,
     with_signature,
 )
-from bridge.model import FileRef, FinishReason, Media, MessageStatus, Origin, PartKind, ToolCall, result_text
+from bridge.model import FileRef, FinishReason, Media, MessageStatus, PartKind, ToolCall, result_text
 from bridge.model import events as ev
-from bridge.model.events import Event
 
-_FREE = (ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.Interrupted)
+_FREE = frozenset({ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.Interrupted})
 _INLINE = (ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom, ev.ToolResulted)
-_WORDS = {PartKind.TEXT: "text", PartKind.REFUSAL: "text", PartKind.REASONING: "reasoning"}
+_WORDS = {PartKind.TEXT: "text", PartKind.REASONING: "reasoning"}
+_DONE = b"[DONE]"
 _SOURCES = {"source-url": ("sourceId", "url"), "source-document": ("sourceId", "mediaType", "title")}
 
 
-class UIMessageEncoder:
+class UIMessageEncoder(Encoder):
     """One per run.
 
     Steps matter to clients: they send the results of their tools when all calls of the last step have one. So a step
     continues while a call in it has no result (`_pending`), and ends before what follows the results.
     """
 
+    free = _FREE
+    inline = _INLINE
+    holds_cut_calls = True
+
     def __init__(self, context: Context) -> None:
-        self._context = context
-        self._approves = FrontOptions.of(context).ui_version >= 6
-        self._cut_calls = CutCalls()
-        self._sequencer = Sequencer(context.lost, _FREE, _INLINE)
-        self._out: list[FrameLike] = []
+        options = FrontOptions.of(context)
+        super().__init__(context, CAPABILITIES)
+        self._approves = options.ui_version >= 6
         request = context.request
         self._continued = own(request.extras).get("notes", {}).get("answer") if request else None
         self._called = _calls_of_answer(context)
@@ -68,20 +66,10 @@ class UIMessageEncoder:
         self._interrupts: list[ev.Interrupted] = []
         self._usage: ev.UsageReported | None = None
 
-    # ------------------------------------------------------------------ the contract
-
-    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
-        out = self._out = []
-        self._sequencer.dispatch(self._cut_calls.feed(events), self, _HANDLERS)
-        return out
-
-    def close(self) -> list[FrameLike]:
-        return [b"[DONE]"]
-
     # ------------------------------------------------------------------ writing
 
     def _write(self, chunk: Wire) -> None:
-        self._out.append(dumps(chunk))
+        self.out.append(dumps(chunk))
 
     def _enter(self) -> None:
         """Content is to follow: makes sure of a step that it belongs to."""
@@ -97,48 +85,45 @@ class UIMessageEncoder:
             self._in_step = False
             self._write({"type": "finish-step"})
 
-    def _run_started(self, event: ev.RunStarted) -> None:
+    def run_started(self, event: ev.RunStarted) -> None:
         """The answer to the results of tools continues the message with their calls; a new id would duplicate it."""
         native = own(event.extras)
         metadata = native.get("metadata")
-        if metadata is None and (model := event.model or self._context.model):
+        if metadata is None and (model := event.model or self.context.model):
             metadata = {"model": model}
         chunk = {"type": "start", "messageId": self._continued or text_of(native.get("id")) or event.run_id}
         self._write({**chunk, "messageMetadata": metadata} if metadata is not None else chunk)
 
-    def _message_started(self, event: ev.MessageStarted) -> None:
+    def message_started(self, event: ev.MessageStarted) -> None:
         self._breaks = True
-
-    def _nothing(self, event: ev.MessageEnded) -> None:
-        """The next message, or the end, ends the step."""
 
     # ------------------------------------------------------------------ parts
 
-    def _part_started(self, event: ev.PartStarted) -> None:
+    def part_started(self, event: ev.PartStarted) -> None:
         self._enter()
         self._part = event
         if event.kind is PartKind.TOOL_CALL:
             self._call_started(event)
             return
-        if event.kind is PartKind.REFUSAL:
-            self._context.lost.add(Feature.REFUSAL, "sent as text")
         word, name = _WORDS[event.kind], event.part_id
         self._write({"type": f"{word}-start", "id": name})
         head = dumps({"type": f"{word}-delta", "id": name})
         self._around = head[:-1] + b',"delta":', b"}"
 
-    def _delta(self, event: ev.TextDelta | ev.ReasoningDelta) -> None:
+    def text(self, event: ev.TextDelta | ev.ReasoningDelta) -> None:
         if event.text:
             before, after = self._around
-            self._out.append(before + dumps(event.text) + after)
+            self.out.append(before + dumps(event.text) + after)
 
-    def _arguments_delta(self, event: ev.ArgsDelta) -> None:
+    reasoning = text
+
+    def arguments(self, event: ev.ArgsDelta) -> None:
         if event.text:
             self._arguments.append(event.text)
             before, after = self._around
-            self._out.append(before + dumps(event.text) + after)
+            self.out.append(before + dumps(event.text) + after)
 
-    def _part_ended(self, event: ev.PartEnded) -> None:
+    def part_ended(self, event: ev.PartEnded) -> None:
         kind = self._part.kind
         if kind is PartKind.TOOL_CALL:
             self._call_ended(event)
@@ -150,8 +135,6 @@ class UIMessageEncoder:
         self._write(with_metadata({"type": f"{_WORDS[kind]}-end", "id": self._part.part_id}, metadata))
 
     def _call_started(self, event: ev.PartStarted) -> None:
-        if event.origin is not Origin.FUNCTION:
-            self._context.lost.add(Feature.TOOL_ORIGIN)
         self._arguments = []
         call_id = event.call_id or ""
         self._called[call_id] = event.name or ""
@@ -178,7 +161,7 @@ class UIMessageEncoder:
 
     # ------------------------------------------------------------------ whole things
 
-    def _resulted(self, event: ev.ToolResulted) -> None:
+    def tool_resulted(self, event: ev.ToolResulted) -> None:
         """Write a result that the client must not send back. That of a call of an earlier answer may precede all
         steps.
         """
@@ -202,17 +185,17 @@ class UIMessageEncoder:
         self._broken.pop(event.call_id, None)
         self._breaks = True
 
-    def _content(self, event: ev.ContentAdded) -> None:
+    def content(self, event: ev.ContentAdded) -> None:
         part = event.part
         self._enter()
         if not isinstance(part, Media):
             self._write({"type": "data-json", "data": getattr(part, "value", None)})
             return
         if isinstance(part.source, FileRef):
-            self._context.lost.add(Feature(str(part.kind)), "the file id in place of a URL")
+            self.lost.add(Feature(str(part.kind)), "the file id in place of a URL")
         self._write(noted_file(part))
 
-    def _custom(self, event: ev.Custom) -> None:
+    def custom(self, event: ev.Custom) -> None:
         value = event.value
         if event.name == "source" and isinstance(value, dict) and value.get("type") in _SOURCES:
             needed = _SOURCES[value["type"]]
@@ -226,24 +209,26 @@ class UIMessageEncoder:
         native = own(event.extras)
         self._write({"type": f"data-{event.name}", **_identity(native), "data": value})
 
-    def _state(self, event: ev.StateChanged) -> None:
+    def state_changed(self, event: ev.StateChanged) -> None:
         self._write({"type": "data-state", "data": {"op": str(event.op), "value": event.value}})
 
-    def _step(self, event: ev.StepStarted | ev.StepEnded) -> None:
-        status = "started" if isinstance(event, ev.StepStarted) else "ended"
-        self._write({"type": "data-step", "data": {"name": event.name, "status": status}, "transient": True})
+    def step_started(self, event: ev.StepStarted) -> None:
+        self._step(event.name, "started")
 
-    def _raw(self, event: ev.Raw) -> None:
-        self._context.lost.add_raw(event)
+    def step_ended(self, event: ev.StepEnded) -> None:
+        self._step(event.name, "ended")
 
-    def _usage_reported(self, event: ev.UsageReported) -> None:
+    def _step(self, name: str, status: str) -> None:
+        self._write({"type": "data-step", "data": {"name": name, "status": status}, "transient": True})
+
+    def usage_reported(self, event: ev.UsageReported) -> None:
         self._usage = event
 
-    def _interrupted(self, event: ev.Interrupted) -> None:
+    def interrupted(self, event: ev.Interrupted) -> None:
         self._interrupts.append(event)
 
-    def _heartbeat(self, event: ev.Heartbeat) -> None:
-        self._out.append(KEEPALIVE)
+    def heartbeat(self, event: ev.Heartbeat) -> None:
+        self.out.append(KEEPALIVE)
 
     # ------------------------------------------------------------------ the end
 
@@ -259,11 +244,12 @@ class UIMessageEncoder:
             chunk = {"type": "tool-approval-request", "approvalId": event.interrupt_id, "toolCallId": event.call_id}
             self._write({**chunk, **picked(own(event.extras), "signature", "approvalDescriptor", "inputSchemaInput")})
 
-    def _finished(self, event: ev.RunFinished) -> None:
+    def finished(self, event: ev.RunFinished) -> None:
         metadata = told(self._usage, own(event.extras).get("metadata") or {})
         if event.reason is FinishReason.CANCELED:
             self._report(metadata)
             self._write({"type": "abort"})
+            self.out.append(_DONE)
             return
         self._end_calls()
         for question in self._interrupts:
@@ -271,14 +257,16 @@ class UIMessageEncoder:
         self._leave()
         chunk: Wire = {"type": "finish", "finishReason": FINISHES[event.reason]}
         self._write({**chunk, "messageMetadata": metadata} if metadata else chunk)
+        self.out.append(_DONE)
 
-    def _failed(self, event: ev.RunFailed) -> None:
+    def failed(self, event: ev.RunFailed) -> None:
         """The client closes the connection at the error, so the usage precedes it."""
         self._end_calls()
         self._report(told(self._usage, {}))
         self._write({"type": "error", "errorText": error_text(event.error)})
         self._leave()
         self._write({"type": "finish", "finishReason": "error"})
+        self.out.append(_DONE)
 
     def _end_calls(self) -> None:
         """Calls without a tool to run them are errors. In a canceled run they stay open, so that no client sends them
@@ -306,27 +294,3 @@ def _calls_of_answer(context: Context) -> dict[str, str]:
             break
         calls.update({p.call_id: p.name for p in message.parts if isinstance(p, ToolCall)})
     return calls
-
-
-_HANDLERS: dict[type, Callable[[UIMessageEncoder, Any], None]] = {
-    ev.TextDelta: UIMessageEncoder._delta,
-    ev.ReasoningDelta: UIMessageEncoder._delta,
-    ev.ArgsDelta: UIMessageEncoder._arguments_delta,
-    ev.RunStarted: UIMessageEncoder._run_started,
-    ev.MessageStarted: UIMessageEncoder._message_started,
-    ev.MessageEnded: UIMessageEncoder._nothing,
-    ev.PartStarted: UIMessageEncoder._part_started,
-    ev.PartEnded: UIMessageEncoder._part_ended,
-    ev.ContentAdded: UIMessageEncoder._content,
-    ev.ToolResulted: UIMessageEncoder._resulted,
-    ev.StepStarted: UIMessageEncoder._step,
-    ev.StepEnded: UIMessageEncoder._step,
-    ev.StateChanged: UIMessageEncoder._state,
-    ev.Custom: UIMessageEncoder._custom,
-    ev.Raw: UIMessageEncoder._raw,
-    ev.UsageReported: UIMessageEncoder._usage_reported,
-    ev.Interrupted: UIMessageEncoder._interrupted,
-    ev.Heartbeat: UIMessageEncoder._heartbeat,
-    ev.RunFailed: UIMessageEncoder._failed,
-    ev.RunFinished: UIMessageEncoder._finished,
-}

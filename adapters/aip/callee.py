@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bridge.codec import Context
 from bridge.codec.sessions import CalleeSession
-from bridge.dialects.aip.encoder import Encoder
+from bridge.dialects.aip.encoder import TurnEncoder
 from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus, TaskStatus
 from bridge.dialects.aip.options import FrontOptions
 from bridge.dialects.aip.proto import bytes_field, fields, text_field
@@ -30,7 +30,7 @@ class Callee(CalleeSession):
         self._agent_id = agent_id
         self._options = options
         self._last = Inquiry.in_message(first)
-        self._encoder: Encoder | None = None
+        self._encoder: TurnEncoder | None = None
 
     def feed(self, frame: bytes) -> bytes | None:
         """A second START_QUEST is a HOLD_QUEST, a changed receiver or session id is an error; nothing follows a
@@ -48,8 +48,8 @@ class Callee(CalleeSession):
             self._last = Inquiry.in_message(message)
         return message.to_bytes() if message.session_status in _ASKS else None
 
-    def encoder(self, context: Context) -> Encoder:
-        self._encoder = Encoder(context)
+    def encoder(self, context: Context) -> TurnEncoder:
+        self._encoder = TurnEncoder(context)
         return self._encoder
 
     @property

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
+from bridge.dialects.aip.options import FrontOptions
 from bridge.model import HistoryMode
 
 _NO_MESSAGE = "the protocol has no message for it"
@@ -84,3 +87,14 @@ CAPABILITIES = Capabilities(
     media_types=False,
     runs_tools=RunsTools.ANY,
 )
+
+
+@cache
+def card(options: FrontOptions) -> Capabilities:
+    """Return the card of a route with these options."""
+    found = CAPABILITIES.changed(separator=options.message_separator)
+    if options.extras == "embedded":
+        found = found.changed(exact=(Feature.USAGE, Feature.USAGE_DETAILS, Feature.MODEL))
+    if options.reasoning == "text":
+        found = found.changed(text={Feature.REASONING: "as marked lines of the text"})
+    return found

@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge.codec import (
     Context,
-    Encoder,
+    EncoderLike,
     Endpoint,
     Framing,
     ModelInfo,
@@ -110,8 +110,8 @@ class AIP(SessionDialect, ToolHostDialect, ModelsDialect):
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         return request.decode_request(wire)
 
-    def encoder(self, context: Context) -> Encoder:
-        return encoder.Encoder(context)
+    def encoder(self, context: Context) -> EncoderLike:
+        return encoder.TurnEncoder(context)
 
     def encode_error(self, failure: Failure) -> WireResponse:
         return errors.encode_error(failure)

@@ -93,10 +93,6 @@ class MessagesEncoder:
         self._sequencer.dispatch(events, self, _HANDLERS)
         return out
 
-    def close(self) -> list[FrameLike]:
-        """Write nothing: `message_stop` is written with the terminal event, at once."""
-        return []
-
     # ------------------------------------------------------------------ writing
 
     def _write(self, kind: str, fields: dict[str, Any] | None = None) -> None:

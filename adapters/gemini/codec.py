@@ -8,7 +8,7 @@ from bridge.codec import (
     Context,
     CountingDialect,
     Decoder,
-    Encoder,
+    EncoderLike,
     Endpoint,
     ModelInfo,
     ModelsDialect,
@@ -70,7 +70,7 @@ class Gemini(CountingDialect, ModelsDialect):
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         return request.decode_request(wire, context)
 
-    def encoder(self, context: Context) -> Encoder:
+    def encoder(self, context: Context) -> EncoderLike:
         return GeminiEncoder(context)
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:

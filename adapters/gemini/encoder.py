@@ -83,10 +83,6 @@ class GeminiEncoder:
         self._sequencer.dispatch(ready, self, _HANDLERS)
         return out
 
-    def close(self) -> list[FrameLike]:
-        """Nothing: the end of the body is the end of the stream."""
-        return []
-
     # ------------------------------------------------------------------ writing
 
     def _say(self, choice: int, part: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from bridge.codec import (
     Context,
     Decoder,
-    Encoder,
+    EncoderLike,
     Endpoint,
     Operation,
     WireRequest,
@@ -66,7 +66,7 @@ class OpenAIChat(OpenAIDialect):
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         return request.decode_request(wire, context)
 
-    def encoder(self, context: Context) -> Encoder:
+    def encoder(self, context: Context) -> EncoderLike:
         return ChatEncoder(context, FrontOptions.of(context))
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:

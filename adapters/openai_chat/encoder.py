@@ -153,10 +153,6 @@ class ChatEncoder:
         self._sequencer.dispatch(events, self, _HANDLERS)
         return out
 
-    def close(self) -> list[FrameLike]:
-        """Write nothing: `[DONE]` is written with the terminal event, at once."""
-        return []
-
     # -------------------------------------------------------------- per token
 
     def _delta(self, event: TextDelta | ReasoningDelta | ArgsDelta) -> None:

@@ -8,7 +8,7 @@ from bridge.codec import (
     Context,
     CountingDialect,
     Decoder,
-    Encoder,
+    EncoderLike,
     Endpoint,
     FrameLike,
     Operation,
@@ -60,7 +60,7 @@ class OpenAIResponses(CountingDialect, SocketDialect, OpenAIDialect):
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         return request.decode_request(wire, context)
 
-    def encoder(self, context: Context) -> Encoder:
+    def encoder(self, context: Context) -> EncoderLike:
         return ResponsesEncoder(context)
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:

@@ -88,10 +88,6 @@ class ResponsesEncoder:
         self._sequencer.dispatch(events, self, _HANDLERS)
         return out
 
-    def close(self) -> list[FrameLike]:
-        """Nothing follows the last event: there is no `[DONE]` here."""
-        return []
-
     def so_far(self) -> Wire:
         """The response as it is before its last event."""
         output = dict(self._output)

@@ -30,10 +30,12 @@ from bridge.codec.contracts import (
 )
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.described import DescribedAgent, DescribedDialect
-from bridge.codec.dialect import Decoder, Dialect, Encoder, Framing, Options, require
+from bridge.codec.dialect import Decoder, Dialect, EncoderLike, Framing, Options, require
+from bridge.codec.encoder import Encoder
 from bridge.codec.models import ModelInfo, ModelsDialect
 from bridge.codec.objects import ObjectDialect
 from bridge.codec.outline import Outline, outline, project
+from bridge.codec.projection import Projection
 from bridge.codec.queued_runs import (
     CONNECTIONS,
     HistoryFile,
@@ -82,6 +84,7 @@ __all__ = [
     "DescribedDialect",
     "Dialect",
     "Encoder",
+    "EncoderLike",
     "Endpoint",
     "Feature",
     "FeatureSupport",
@@ -103,6 +106,7 @@ __all__ = [
     "Operation",
     "Options",
     "Outline",
+    "Projection",
     "PushAction",
     "PushCall",
     "PushTarget",

@@ -13,7 +13,7 @@ from typing import Any
 
 from bridge.codec.context import Context
 from bridge.codec.described import DescribedAgent
-from bridge.codec.dialect import Dialect, Encoder
+from bridge.codec.dialect import Dialect, EncoderLike
 from bridge.codec.surface import Operation
 from bridge.codec.tasks import TaskStatus
 from bridge.codec.wire import FrameLike, WireRequest, WireResponse
@@ -145,7 +145,7 @@ class AgentTasksDialect(Dialect):
         """Return the response that describes the agent to an authenticated caller."""
         raise NotImplementedError
 
-    def watch(self, call: TaskCall, runs: Sequence[TaskStatus]) -> tuple[list[FrameLike], Encoder]:
+    def watch(self, call: TaskCall, runs: Sequence[TaskStatus]) -> tuple[list[FrameLike], EncoderLike]:
         """Return the task as it is now, as frames, and the encoder of what follows in its last run.
 
         Raises `RequestError` for a task that has ended.
@@ -170,6 +170,6 @@ class AgentTasksDialect(Dialect):
         """Return the headers of each notification."""
         raise NotImplementedError
 
-    def push_encoder(self, context: Context, target: PushTarget) -> Encoder:
+    def push_encoder(self, context: Context, target: PushTarget) -> EncoderLike:
         """Return what writes one run for this target: each frame is the body of a notification."""
         raise NotImplementedError

@@ -9,8 +9,9 @@ dialect that is called and not served, `answers` describes what its backends can
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from bridge.model.request import HistoryMode
 
@@ -227,6 +228,24 @@ class Capabilities:
     def takes_news(self) -> bool:
         """True if its backends get only new messages."""
         return self.keeps_history and not self.wants_whole
+
+    def changed(
+        self,
+        *,
+        exact: Collection[Feature] = (),
+        text: Mapping[Feature, str] | None = None,
+        drop: Mapping[Feature, str] | None = None,
+        **more: Any,
+    ) -> Capabilities:
+        """Return this card with other entries for features of answers, each with its reason, and other fields.
+
+        For `Dialect.card`: the card of a route whose options change what its clients see.
+        """
+        answers = dict(self.answers)
+        answers |= dict.fromkeys(exact, FeatureSupport(Support.EXACT))
+        answers |= {feature: FeatureSupport(Support.TEXT, reason) for feature, reason in (text or {}).items()}
+        answers |= {feature: FeatureSupport(Support.DROP, reason) for feature, reason in (drop or {}).items()}
+        return replace(self, answers=answers, **more)
 
     @classmethod
     def only(cls, exact: Collection[Feature], why: str, *, text: Collection[Feature] = ()) -> Capabilities:

@@ -7,6 +7,7 @@ cross the border, since losing the batch that one network read brought costs mor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar, Protocol, Self, TypeVar
@@ -62,14 +63,11 @@ class Decoder(Protocol):
         """The input is over: cleanly, or because of `failure`. The terminal event is out after this at the latest."""
 
 
-class Encoder(Protocol):
-    """Encodes one run: events -> frames for the client. The events obey the grammar."""
+class EncoderLike(Protocol):
+    """What a dialect needs for its streams: an `Encoder`, or one of its own making."""
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         """Return the frames of these events, possibly none. `Heartbeat` keeps the connection open."""
-
-    def close(self) -> list[FrameLike]:
-        """Frames that follow the terminal event."""
 
 
 class Dialect:
@@ -145,9 +143,20 @@ class Dialect:
         """Raises `RequestError`, which names the field, the expected and the actual value."""
         raise Unsupported(f"{self.name} cannot be served.")
 
-    def encoder(self, context: Context) -> Encoder:
+    def encoder(self, context: Context) -> EncoderLike:
         """The half that writes this run's stream to a client."""
         raise Unsupported(f"{self.name} cannot be served.")
+
+    def card(self, options: Options | None) -> Capabilities:
+        """Return the capabilities of a route with these options; None for the defaults.
+
+        A dialect whose options change what its clients see overrides it and calls this one first.
+        """
+        card = self.capabilities
+        if options is None:
+            return card
+        separator: str = getattr(options, "message_separator", card.separator)
+        return replace(card, separator=separator, history=options.sent_history or card.history)
 
     def writes_array(self, context: Context) -> bool:
         """Return whether the client of `context.request` gets its stream as one JSON array instead of the framing.

@@ -11,7 +11,7 @@ from typing import Any
 from bridge.codec.check import Node
 from bridge.codec.context import Context
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.dialect import Decoder, Dialect, Encoder
+from bridge.codec.dialect import Decoder, Dialect, EncoderLike
 from bridge.codec.jsontext import dumps, kind_of
 from bridge.codec.ratelimits import passed_on
 from bridge.codec.sequencer import Sequencer
@@ -49,7 +49,7 @@ class ObjectDialect(Dialect):
         """The object of a run that did not fail."""
         raise NotImplementedError
 
-    def encoder(self, context: Context) -> Encoder:
+    def encoder(self, context: Context) -> EncoderLike:
         """Return an encoder that writes each event separately."""
         return ObjectEncoder(self.encode_event, context)
 
@@ -107,9 +107,6 @@ class ObjectEncoder:
             elif (value := self._write(event)) is not None:
                 frames.append(dumps(value))
         return frames
-
-    def close(self) -> list[FrameLike]:
-        return []
 
 
 class ObjectDecoder(JsonDecoder):

@@ -108,7 +108,7 @@ class ChoicesInTurn:
 Lane = Callable[[Any], Hashable]
 
 
-def _one_lane(event: Any) -> Hashable:
+def one_lane(event: Any) -> Hashable:
     return None
 
 
@@ -135,7 +135,7 @@ class Sequencer:
         free: Collection[type],
         inline: Collection[type] = (),
         within: Collection[PartKind] = frozenset(PartKind),
-        lane: Lane = _one_lane,
+        lane: Lane = one_lane,
     ) -> None:
         self.busy = False
         self._choice = FirstChoice(lost) if lost is not None else None
@@ -153,6 +153,14 @@ class Sequencer:
         out: list[Event] = []
         for event in events:
             self._feed(event, out)
+        return out
+
+    def place(self, event: Event) -> Sequence[Event]:
+        """Add one event and return those that can be sent now."""
+        if not self.busy and (type(event) in DELTAS or self._at_once(event)):
+            return (event,)
+        out: list[Event] = []
+        self._feed(event, out)
         return out
 
     def dispatch(self, events: Iterable[Event], encoder: T, handlers: Mapping[type, Callable[[T, Any], None]]) -> None:

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, Protocol
 
 from bridge.codec.capabilities import Capabilities
 from bridge.codec.context import Context
-from bridge.codec.dialect import Dialect, Encoder, Framing, Options
+from bridge.codec.dialect import Dialect, EncoderLike, Framing, Options
 from bridge.codec.surface import Endpoint
 from bridge.codec.wire import FrameLike, WireRequest, WireResponse
 from bridge.errors import Failure
@@ -137,7 +137,7 @@ class CalleeSession(Protocol):
     def feed(self, frame: bytes) -> bytes | None:
         """Return the body of the request that a message completes; None if it completes none."""
 
-    def encoder(self, context: Context) -> Encoder:
+    def encoder(self, context: Context) -> EncoderLike:
         """Writes the answers of the next turn."""
 
     @property

@@ -91,12 +91,7 @@ class Route:
             and not (self.passthrough or self.durable)
             and self.dialect.keeps_answers(self.options)
         )
-        self.capabilities = self.dialect.capabilities
-        if self.capabilities.separator:
-            separator: str = getattr(self.options, "message_separator", self.capabilities.separator)
-            self.capabilities = replace(self.capabilities, separator=separator)
-        if self.options.sent_history is not None:
-            self.capabilities = replace(self.capabilities, history=self.options.sent_history)
+        self.capabilities = self.dialect.card(self.options)
         self._operations = frozenset(endpoint.operation for endpoint in self.surface)
         unnamed = None if self.models is None else pick(self.models, "")
         backends = self.backends if self.models is None else unnamed.members if unnamed else ()

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 from yarl import URL
 
-from bridge.codec import AgentTasksDialect, Encoder, PushTarget
+from bridge.codec import AgentTasksDialect, EncoderLike, PushTarget
 from bridge.errors import BridgeError, ErrorCode, log_unexpected
 from bridge.pipeline.push_targets import PushTargets
 from bridge.runs.plan import RunPlan
@@ -47,7 +47,7 @@ class _Notification(NamedTuple):
 
     target: PushTarget
     headers: dict[str, str]
-    encoder: Encoder
+    encoder: EncoderLike
     since: int
 
 

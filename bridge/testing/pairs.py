@@ -74,7 +74,7 @@ def frames_of(dialect: Dialect, *words: str, finish: FinishReason | None = Finis
         builder.finish(finish)
     builder.end()
     encoder = dialect.encoder(context(dialect.front_options()))
-    return [framing.of(dialect.framing).join([f]) for f in [*encoder.encode(builder.take()), *encoder.close()]]
+    return [framing.of(dialect.framing).join([f]) for f in encoder.encode(builder.take())]
 
 
 def _calls_of_failure_fit(came: dict[str, Any], expected: dict[str, Any], translator: Translator) -> bool:

@@ -102,7 +102,7 @@ class ScriptedBackend(Script):
         encoder = self.dialect.encoder(context)
         frames = encoder.encode(events)
         if ended:
-            frames = [*frames, *encoder.encode(end), *encoder.close()]
+            frames = [*frames, *encoder.encode(end)]
         wire_of = framing.of(self.dialect.framing)
         return Reply(200, {"content-type": wire_of.CONTENT_TYPE}, [wire_of.join([frame]) for frame in frames])
 

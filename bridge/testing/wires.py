@@ -35,7 +35,7 @@ def context(options: Any, request: Request | None = None) -> Context:
 def encode(dialect: Dialect, events: list[Event]) -> bytes:
     """The stream that a client of this dialect gets."""
     encoder = dialect.encoder(context(dialect.front_options()))
-    return framing.of(dialect.framing).join([*encoder.encode(events), *encoder.close()])
+    return framing.of(dialect.framing).join(encoder.encode(events))
 
 
 def decode(dialect: Dialect, reads: Sequence[bytes], failure: Failure | None = None) -> list[Event]:

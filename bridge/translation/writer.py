@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from bridge import framing
-from bridge.codec import Context, Dialect, Encoder, FrameLike
+from bridge.codec import Context, Dialect, EncoderLike, FrameLike
 from bridge.framing import arrays
 from bridge.model import Event, Heartbeat
 from bridge.model.events import TERMINAL
@@ -20,7 +20,7 @@ class Writer:
         join: Returns the bytes of frames.
     """
 
-    def __init__(self, dialect: Dialect, context: Context, encoder: Encoder | None = None) -> None:
+    def __init__(self, dialect: Dialect, context: Context, encoder: EncoderLike | None = None) -> None:
         """`encoder` has written the beginning of the stream; by default, a new one begins it."""
         self._encoder = encoder or dialect.encoder(context)
         self.join: Callable[[Sequence[FrameLike]], bytes] = framing.of(dialect.framing).join
@@ -36,7 +36,7 @@ class Writer:
         frames = self._encoder.encode(events)
         if type(events[-1]) in TERMINAL:
             self.ended = True
-            frames = [*frames, *self._encoder.close(), *self.after]
+            frames = [*frames, *self.after]
         return frames
 
     def write(self, events: Sequence[Event]) -> bytes:

@@ -64,7 +64,6 @@ def writing(dialect: Dialect, events: list[Event]) -> Callable[[], object]:
     def work() -> None:
         for event in events:
             join(encoder.encode([event]))
-        join(encoder.close())
 
     return work
 

@@ -76,7 +76,7 @@ def streamed(dialect: Dialect, events: list[Event]) -> Answer:
     """What a client reads that has the answer streamed, event by event."""
     encoder = dialect.encoder(context(dialect.front_options()))
     frames = [frame for event in events for frame in encoder.encode([event])]
-    return fold(decode(dialect, [framing.of(dialect.framing).join([*frames, *encoder.close()])]))
+    return fold(decode(dialect, [framing.of(dialect.framing).join(frames)]))
 
 
 def whole(dialect: Dialect, events: list[Event]) -> Answer:

@@ -97,7 +97,7 @@ def _failing(name: str, text: str) -> bytes:
     builder.fail(Failure(ErrorCode.BACKEND_ERROR, text))
     builder.end()
     encoder = registry.get(name).encoder(context)
-    return sse.join([*encoder.encode(builder.take()), *encoder.close()])
+    return sse.join(encoder.encode(builder.take()))
 
 
 async def _conversation(base: str) -> list[Saw]:

@@ -50,7 +50,7 @@ def _stream(dialect: Dialect, data: bytes) -> None:
     assert _read(dialect, [data[:third], data[third:]]) == events, "where reads end changes what is read"
     if dialect.served:
         encoder = dialect.encoder(context(dialect.front_options()))
-        sse.join([*encoder.encode(events), *encoder.close()])
+        sse.join(encoder.encode(events))
 
 
 def _check_texts(events: list[Event]) -> None:

@@ -166,7 +166,6 @@ class TurnRunner:
                 async with contextlib.aclosing(_batches(run, session.flush)) as batches:
                     async for events in batches:
                         await self._write(encoder.encode(events), rpc, report)
-                await self._write(encoder.close(), rpc, report)
             finally:
                 report.of(run)
                 await run.close()
@@ -183,7 +182,7 @@ class TurnRunner:
         report.ended(None, failure)
         encoder = session.encoder(context)
         events: list[Event] = [RunStarted(context.run_id, context.thread_id), RunFailed(failure)]
-        await self._write([*encoder.encode(events), *encoder.close()], rpc, report)
+        await self._write(encoder.encode(events), rpc, report)
 
     async def _write(self, frames: Sequence[Any], rpc: Any, report: Report) -> None:
         """Raises `SlowReader`: who does not read holds a place that others wait for."""

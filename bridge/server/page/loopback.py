@@ -83,10 +83,7 @@ class LoopbackCall:
         await self._call.close()
 
     def _over(self, events: list[Event]) -> list[Event]:
-        frames = [*self._encoder.encode(events)]
-        if events and type(events[-1]) in TERMINAL:
-            frames += self._encoder.close()
-        decoded = self._decoder.receive(sse.join(frames))
+        decoded = self._decoder.receive(sse.join(self._encoder.encode(events)))
         if events and type(events[-1]) in TERMINAL and not self._decoder.ended:
             shown = self._decoder.frames
             decoded += self._decoder.close()

@@ -13,7 +13,7 @@ from bridge.codec import (
     REQUEST_FEATURES,
     Capabilities,
     Context,
-    Encoder,
+    EncoderLike,
     Endpoint,
     Feature,
     Framing,
@@ -118,7 +118,7 @@ class Ollama(ObjectDialect, ModelsDialect):
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         return asking.decoded(body_of(wire), context.model)
 
-    def encoder(self, context: Context) -> Encoder:
+    def encoder(self, context: Context) -> EncoderLike:
         return AnswerEncoder(context)
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:

@@ -105,9 +105,6 @@ class AnswerEncoder:
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         return [dumps(said) for said in self.objects(events)]
 
-    def close(self) -> list[FrameLike]:
-        return []
-
     def objects(self, events: Sequence[Event]) -> Iterable[Wire]:
         """The objects of these events, not yet as bytes."""
         for event in self._sequencer.feed(events):

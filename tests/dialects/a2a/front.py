@@ -72,7 +72,7 @@ def refusal(body: bytes, headers: dict[str, str] = NEW, path: str = "", **option
 def told(events: list[Event], request: Request | None = None, **options: Any) -> list[dict[str, Any]]:
     """What a client of the stream gets, without its envelope."""
     encoder = dialect.encoder(front(request or read(send()), **options))
-    frames = [*encoder.encode(events), *encoder.close()]
+    frames = encoder.encode(events)
     return [unwrapped(json.loads(frame)) for frame in frames if isinstance(frame, bytes)]
 
 

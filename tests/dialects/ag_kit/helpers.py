@@ -66,7 +66,7 @@ def encode(events: Sequence[Event], ctx: Context | None = None, size: int | None
     step = size or max(1, len(events))
     for at in range(0, len(events), step):
         out += encoder.encode(events[at : at + step])
-    return [*out, *encoder.close()]
+    return out
 
 
 def payloads(frames: Sequence[FrameLike]) -> list[Any]:

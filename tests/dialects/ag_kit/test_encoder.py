@@ -264,7 +264,8 @@ def test_refusals_media_and_data_are_text() -> None:
     for media, shown_as, lost in (("text", out, "sent as text"), ("drop", out[:1], "dropped")):
         ctx = context(options=FrontOptions(media=media))
         assert payloads(encode(events, ctx)) == shown_as
-        assert ctx.lost.details == {"refusal": "sent as text", "image": lost, "file": lost, "data": lost}
+        joined = {"part_borders": ""} if media == "text" else {}
+        assert ctx.lost.details == {"refusal": "sent as text", "image": lost, "file": lost, "data": lost, **joined}
 
 
 def test_reasoning_is_dropped_or_marked() -> None:

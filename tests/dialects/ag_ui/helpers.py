@@ -129,7 +129,6 @@ def encode(events: Sequence[Event], ctx: Context | None = None, size: int | None
     step = size or max(1, len(events))
     for at in range(0, len(events), step):
         out += encoder.encode(list(events[at : at + step]))
-    out += encoder.close()
     for event in payloads(out):
         accept(event)
     return out

@@ -34,7 +34,7 @@ def at_fronts(events: list[Event]) -> list[bytes]:
     for name in ("ag-ui", "openai-chat"):
         front = registry.get(name)
         encoder = front.encoder(Context("run", THREAD, options=front.front_options()))
-        out.append(sse.join([*encoder.encode(events), *encoder.close()]))
+        out.append(sse.join(encoder.encode(events)))
     return out
 
 

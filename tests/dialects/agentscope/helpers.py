@@ -76,7 +76,7 @@ def encode(
     step = size or max(1, len(events))
     for at in range(0, len(events), step):
         out += encoder.encode(events[at : at + step])
-    return [*out, *encoder.close()]
+    return out
 
 
 def payloads(frames: Sequence[FrameLike]) -> list[dict[str, Any]]:

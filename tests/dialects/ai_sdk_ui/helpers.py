@@ -57,7 +57,7 @@ def told(builder: Builder, request: Request | None = None, **options: Any) -> li
 
 def written(events: list[Event], request: Request | None = None, **options: Any) -> list[dict[str, Any]]:
     encoder = dialect.encoder(context(FrontOptions(**options), request))
-    *frames, last = [*encoder.encode(events), *encoder.close()]
+    *frames, last = encoder.encode(events)
     assert last == b"[DONE]"
     return [orjson.loads(frame) for frame in frames if isinstance(frame, bytes)]
 

@@ -77,7 +77,7 @@ def test_what_the_wire_has_no_field_for_comes_from_a_peer_of_ours() -> None:
     builder.finish(FinishReason.STOP)
     builder.end()
     encoder = dialect.encoder(Context("r", options=dialect.front_options(extras="embedded")))
-    answer = answer_of([*encoder.encode(builder.take()), *encoder.close()])
+    answer = answer_of(encoder.encode(builder.take()))
     assert answer.text == "Hello"
     assert answer.usage == UsageReported(12, 34, cached=5)
 

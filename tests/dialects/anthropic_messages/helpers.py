@@ -121,7 +121,7 @@ def build(tell: Callable[[Builder], Any], *, end: bool = True) -> list[Event]:
 def encode(events: list[Event], context: Context | None = None) -> bytes:
     encoder = dialect.encoder(context or front())
     frames = encoder.encode(events)
-    return join([*frames, *encoder.close()])
+    return join(frames)
 
 
 def frames_of(data: bytes) -> list[tuple[str | None, Any]]:

@@ -82,7 +82,7 @@ def chunk(*parts: Any, finish: str | None = None, **fields: Any) -> dict[str, An
 def chunks(events: list[Event], context: Context | None = None) -> list[Any]:
     """The chunks that a client of this dialect gets."""
     encoder = dialect.encoder(context or front())
-    return [json.loads(frame) for frame in [*encoder.encode(events), *encoder.close()] if isinstance(frame, bytes)]
+    return [json.loads(frame) for frame in encoder.encode(events) if isinstance(frame, bytes)]
 
 
 def parts(said: list[Any]) -> list[Any]:

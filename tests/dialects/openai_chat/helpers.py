@@ -68,7 +68,7 @@ def chunk(delta: Any = None, finish: str | None = None, index: int = 0, **top: A
 def encode(events: list[Event], context: Context | None = None) -> bytes:
     encoder = dialect.encoder(context or front())
     frames = encoder.encode(events)
-    return join([*frames, *encoder.close()])
+    return join(frames)
 
 
 def chunks_of(data: bytes) -> list[Any]:

@@ -81,8 +81,7 @@ def build(tell: Callable[[Builder], Any], *, end: bool = True) -> list[Event]:
 
 def frames(events: list[Event], context: Context | None = None) -> list[FrameLike]:
     encoder = dialect.encoder(context or front())
-    out = encoder.encode(events)
-    return [*out, *encoder.close()]
+    return encoder.encode(events)
 
 
 def encode(events: list[Event], context: Context | None = None) -> bytes:

@@ -1,0 +1,153 @@
+"""`Encoder`: the base of encoders. A subclass has one method for each type of event that its wire can say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from typing import Any, ClassVar
+
+from bridge.codec.capabilities import Capabilities, Feature, Support
+from bridge.codec.context import Context
+from bridge.codec.cut_calls import CutCalls
+from bridge.codec.projection import Projection
+from bridge.codec.sequencer import DELTAS, Lane, Sequencer, one_lane
+from bridge.codec.wire import FrameLike
+from bridge.model import events as ev
+from bridge.model.events import Event, PartKind
+
+_METHODS: Mapping[type, str] = {
+    ev.TextDelta: "text",
+    ev.ReasoningDelta: "reasoning",
+    ev.ArgsDelta: "arguments",
+    ev.RunStarted: "run_started",
+    ev.MessageStarted: "message_started",
+    ev.MessageEnded: "message_ended",
+    ev.PartStarted: "part_started",
+    ev.PartEnded: "part_ended",
+    ev.ContentAdded: "content",
+    ev.ToolResulted: "tool_resulted",
+    ev.UsageReported: "usage_reported",
+    ev.StepStarted: "step_started",
+    ev.StepEnded: "step_ended",
+    ev.StateChanged: "state_changed",
+    ev.Interrupted: "interrupted",
+    ev.Custom: "custom",
+    ev.Raw: "raw",
+    ev.Heartbeat: "heartbeat",
+    ev.RunFailed: "failed",
+    ev.RunFinished: "finished",
+}
+_PLACED = DELTAS | {ev.PartStarted, ev.PartEnded, ev.ContentAdded, ev.ToolResulted, ev.RunFinished, ev.RunFailed}
+
+
+class Encoder:
+    """Encodes one run: events -> frames for the client. The events obey the grammar.
+
+    A subclass defines the methods of the events that its wire can say, and appends frames to `self.out`::
+
+        class WordsEncoder(Encoder):
+            def text(self, event: TextDelta) -> None:
+                self.out.append(dumps({"text": event.text}))
+
+            def failed(self, event: RunFailed) -> None:
+                self.out.append(dumps({"error": event.error.message}))
+
+            def finished(self, event: RunFinished) -> None:
+                self.out.append(dumps({"done": True}))
+
+    The base does first what holds for all dialects: one part is open at a time, in each lane (`Sequencer`); what the
+    card does not carry is dropped, becomes text or fails, and is named as lost (`Projection`).
+    """
+
+    dialect: ClassVar[str] = ""
+    """The dialect whose `Raw` events `raw` gets; those of others only if the card carries them."""
+    free: Set[type] = frozenset(_METHODS) - _PLACED
+    """Types of events that never wait for the end of an open part."""
+    inline: Collection[type] = ()
+    """Types of events that may stand between the pieces of an open part unless something waits for its end."""
+    within: ClassVar[Collection[PartKind]] = frozenset(PartKind)
+    """The kinds of open parts for which `inline` counts."""
+    keeps: ClassVar[Collection[Feature]] = frozenset()
+    """Features of which the encoder itself decides what becomes of them, and records the loss."""
+    holds_cut_calls: ClassVar[bool] = False
+    """True to send the end of a call with invalid arguments only when it is known whether a limit cut it off
+    (`CutCalls`)."""
+    _handlers: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # Functions of the class, not bound methods: those would create reference cycles, which keep the data of a
+        # stream in memory until the cycle collector runs.
+        cls._handlers = {event: getattr(cls, name) for event, name in _METHODS.items()}
+
+    def __init__(self, context: Context, card: Capabilities, lane: Lane = one_lane) -> None:
+        """`card` is the card of the dialect with the options of the route; `lane` is that of `Sequencer`."""
+        self.context = context
+        self.lost = context.lost
+        self.out: list[FrameLike] = []
+        """The frames of the events that are being encoded."""
+        one_choice = card.answer(Feature.CHOICES) is not Support.EXACT
+        self._sequencer = Sequencer(context.lost if one_choice else None, self.free, self.inline, self.within, lane)
+        self._projection = Projection(card, context.lost, self.dialect, self.keeps)
+        self._cut_calls = CutCalls() if self.holds_cut_calls else None
+
+    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
+        """Return the frames of these events, possibly none. `Heartbeat` keeps the connection open."""
+        out = self.out = []
+        handlers, sequencer, projection = self._handlers, self._sequencer, self._projection
+        watched = projection.watched
+        for event in self.ready(events):
+            kind = type(event)
+            if kind in DELTAS and not sequencer.busy and not watched:
+                handlers[kind](self, event)
+                continue
+            for placed in sequencer.place(event):
+                for ready in projection.feed(placed):
+                    handlers[type(ready)](self, ready)
+        return out
+
+    def ready(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Return the events that can be written now: all, but those that wait to know whether a call was cut off."""
+        return events if self._cut_calls is None else self._cut_calls.feed(events)
+
+    # ------------------------------------------------------------------ what a subclass defines
+
+    def run_started(self, event: ev.RunStarted) -> None: ...
+
+    def message_started(self, event: ev.MessageStarted) -> None: ...
+
+    def message_ended(self, event: ev.MessageEnded) -> None: ...
+
+    def part_started(self, event: ev.PartStarted) -> None: ...
+
+    def text(self, event: ev.TextDelta) -> None: ...
+
+    def reasoning(self, event: ev.ReasoningDelta) -> None: ...
+
+    def arguments(self, event: ev.ArgsDelta) -> None: ...
+
+    def part_ended(self, event: ev.PartEnded) -> None: ...
+
+    def content(self, event: ev.ContentAdded) -> None: ...
+
+    def tool_resulted(self, event: ev.ToolResulted) -> None: ...
+
+    def usage_reported(self, event: ev.UsageReported) -> None: ...
+
+    def step_started(self, event: ev.StepStarted) -> None: ...
+
+    def step_ended(self, event: ev.StepEnded) -> None: ...
+
+    def state_changed(self, event: ev.StateChanged) -> None: ...
+
+    def interrupted(self, event: ev.Interrupted) -> None: ...
+
+    def custom(self, event: ev.Custom) -> None: ...
+
+    def raw(self, event: ev.Raw) -> None:
+        self.lost.add_raw(event)
+
+    def heartbeat(self, event: ev.Heartbeat) -> None: ...
+
+    def failed(self, event: ev.RunFailed) -> None: ...
+
+    def finished(self, event: ev.RunFinished) -> None: ...

@@ -1,0 +1,253 @@
+"""`Projection`: an answer as a dialect can carry it. It carries out what the card declares, and names each loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bridge.codec.capabilities import Capabilities, Feature, Support
+from bridge.codec.context import Losses
+from bridge.codec.media import answer_feature
+from bridge.errors import ErrorCode, Failure
+from bridge.model import events as ev
+from bridge.model.events import Event, FinishReason, MessageStatus, PartKind
+from bridge.model.parts import Inline, Media, Origin, Part
+from bridge.model.text import as_markdown, interrupt_text
+
+CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
+"""The failure of a canceled run in a dialect that has no word for it."""
+
+_AS_TEXT = "sent as text"
+_ASIDE: dict[type, Feature] = {
+    ev.ToolResulted: Feature.TOOL_RESULT,
+    ev.StateChanged: Feature.STATE,
+    ev.StepStarted: Feature.STEP,
+    ev.StepEnded: Feature.STEP,
+    ev.Custom: Feature.CUSTOM,
+}
+_PARTS: dict[PartKind, Feature] = {
+    PartKind.TEXT: Feature.TEXT,
+    PartKind.REFUSAL: Feature.REFUSAL,
+    PartKind.REASONING: Feature.REASONING,
+    PartKind.TOOL_CALL: Feature.TOOL_CALL,
+}
+_ENDS: dict[FinishReason, Feature] = {
+    FinishReason.LENGTH: Feature.FINISH_LENGTH,
+    FinishReason.CONTENT_FILTER: Feature.FINISH_CONTENT_FILTER,
+    FinishReason.CANCELED: Feature.FINISH_CANCELED,
+}
+
+
+class Projection:
+    """The events of one run -> those that a dialect can write.
+
+    What the card drops is left out, what it has as text becomes text, a finish reason that it refuses becomes a
+    failure. Questions that become text come last, without those about a call that the client sees. Texts of different
+    messages are separated where the client makes one text of them. The events must be in the order in which they are
+    written: of the parts whose texts a client joins, one is open at a time.
+
+    Arguments:
+        card: What the dialect carries.
+        lost: Where losses are recorded.
+        dialect: The dialect whose `Raw` events are passed on, whatever the card says of those of others.
+        keeps: Features that are left as they are, since the encoder itself has to decide what becomes of them.
+    """
+
+    __slots__ = (
+        "_aside", "_called", "_card", "_choices", "_dialect", "_hidden", "_keeps", "_last", "_lost", "_questions",
+        "_texts", "watched",
+    )  # fmt: skip
+
+    def __init__(
+        self, card: Capabilities, lost: Losses, dialect: str = "", keeps: Collection[Feature] = frozenset()
+    ) -> None:
+        self.watched: set[str] = set()
+        """The open parts whose next piece has to be passed to `feed`; pieces of all others are written as they are."""
+        self._card = card
+        self._lost = lost
+        self._dialect = dialect
+        self._keeps = keeps
+        self._aside = {kind: feature for kind, feature in _ASIDE.items() if self._support(feature) is Support.DROP}
+        self._hidden: dict[str, Feature] = {}
+        self._choices: dict[str, int] = {}
+        # The message of each open text that has no piece yet, and by choice that of the last text a client may go on.
+        self._texts: dict[str, str] = {}
+        self._last: dict[int, str | None] = {}
+        self._called: set[str | None] = set()
+        self._questions: list[ev.Interrupted] = []
+
+    def feed(self, event: Event) -> Sequence[Event]:
+        """Return what is to be written for an event."""
+        feature = self._aside.get(type(event))
+        if feature is not None:
+            self._lost.add(feature, event.name if isinstance(event, ev.Custom) else "")
+            return ()
+        rule = _RULES.get(type(event))
+        return (event,) if rule is None else rule(self, event)
+
+    def _support(self, feature: Feature) -> Support:
+        return Support.EXACT if feature in self._keeps else self._card.answer(feature)
+
+    # ------------------------------------------------------------------ the run
+
+    def _run_started(self, event: ev.RunStarted) -> Sequence[Event]:
+        if event.model and self._support(Feature.MODEL) is Support.DROP:
+            self._lost.add(Feature.MODEL)
+            event = replace(event, model=None)
+        return (event,)
+
+    def _message_started(self, event: ev.MessageStarted) -> Sequence[Event]:
+        if event.choice:
+            self._choices[event.message_id] = event.choice
+        return (event,)
+
+    def _usage_reported(self, event: ev.UsageReported) -> Sequence[Event]:
+        has_details = event.cached is not None or event.reasoning is not None
+        if self._support(Feature.USAGE) is Support.DROP:
+            self._lost.add(Feature.USAGE)
+            if has_details:
+                self._lost.add(Feature.USAGE_DETAILS)
+            return ()
+        if has_details and self._support(Feature.USAGE_DETAILS) is Support.DROP:
+            self._lost.add(Feature.USAGE_DETAILS)
+            event = replace(event, cached=None, reasoning=None)
+        return (event,)
+
+    def _raw(self, event: ev.Raw) -> Sequence[Event]:
+        if event.dialect == self._dialect or self._support(Feature.RAW) is Support.EXACT:
+            return (event,)
+        self._lost.add_raw(event)
+        return ()
+
+    # ------------------------------------------------------------------ parts
+
+    def _part_started(self, event: ev.PartStarted) -> Sequence[Event]:
+        feature = _PARTS[event.kind]
+        support = self._support(feature)
+        if event.origin is not Origin.FUNCTION and self._support(Feature.TOOL_ORIGIN) is Support.DROP:
+            self._lost.add(Feature.TOOL_ORIGIN)
+            event = replace(event, origin=Origin.FUNCTION)
+        if support is Support.DROP:
+            self._hidden[event.part_id] = feature
+            self.watched.add(event.part_id)
+            if feature is Feature.TOOL_CALL:
+                self._lost.add(feature)
+            return ()
+        if event.kind is PartKind.TOOL_CALL:
+            self._called.add(event.call_id)
+        elif event.kind is PartKind.REFUSAL and support is Support.TEXT:
+            self._lost.add(feature, _AS_TEXT)
+            event = replace(event, kind=PartKind.TEXT)
+        if event.kind is PartKind.TEXT:
+            self._texts[event.part_id] = event.message_id
+            self.watched.add(event.part_id)
+        return (event,)
+
+    def _piece(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> Sequence[Event]:
+        hidden = self._hidden.get(event.part_id)
+        if hidden is not None:
+            if event.text:
+                self._lost.add(hidden)
+            return ()
+        if event.text and (message_id := self._texts.pop(event.part_id, None)) is not None:
+            self.watched.discard(event.part_id)
+            if separator := self._before(message_id):
+                event = replace(event, text=separator + event.text)
+        return (event,)
+
+    def _before(self, message_id: str) -> str:
+        """Return what precedes a text of this message."""
+        choice = self._choices.get(message_id, 0)
+        if choice in self._last and self._support(Feature.PART_BORDERS) is not Support.EXACT:
+            self._lost.add(Feature.PART_BORDERS)
+        last, self._last[choice] = self._last.get(choice), message_id
+        return self._card.separator if last not in (None, message_id) else ""
+
+    def _part_ended(self, event: ev.PartEnded) -> Sequence[Event]:
+        self.watched.discard(event.part_id)
+        self._texts.pop(event.part_id, None)
+        hidden = self._hidden.pop(event.part_id, None)
+        is_signed = event.signature is not None or event.redacted is not None
+        if is_signed and (hidden or self._support(Feature.REASONING_SIGNATURE) is Support.DROP):
+            self._lost.add(Feature.REASONING_SIGNATURE)
+            event = replace(event, signature=None, redacted=None)
+        return () if hidden else (event,)
+
+    def _content(self, event: ev.ContentAdded) -> Sequence[Event]:
+        feature, support = answer_feature(event.part), self._content_support(event.part)
+        if support is Support.EXACT:
+            return (event,)
+        if support is not Support.TEXT:
+            self._lost.add(feature, "dropped")
+            return ()
+        self._lost.add(feature, _AS_TEXT)
+        return self._text(event.message_id, f"{event.message_id}-content", as_markdown(event.part))
+
+    def _content_support(self, part: Part) -> Support:
+        support = self._support(answer_feature(part))
+        if self._card.inline_media_only and support is Support.EXACT and isinstance(part, Media):
+            return Support.EXACT if isinstance(part.source, Inline) else Support.TEXT
+        return support
+
+    def _text(self, message_id: str, part_id: str, text: str) -> Sequence[Event]:
+        """Return a text of our own in a message; nothing for an empty one."""
+        if not text:
+            return ()
+        return (
+            ev.PartStarted(part_id, message_id, PartKind.TEXT),
+            ev.TextDelta(part_id, self._before(message_id) + text),
+            ev.PartEnded(part_id),
+        )
+
+    def _resulted(self, event: ev.ToolResulted) -> Sequence[Event]:
+        self._last = dict.fromkeys(self._last)  # clients show what follows a result by itself
+        return (event,)
+
+    # ------------------------------------------------------------------ the end
+
+    def _interrupted(self, event: ev.Interrupted) -> Sequence[Event]:
+        support = self._support(Feature.INTERRUPT)
+        if support is Support.EXACT:
+            return (event,)
+        self._lost.add(Feature.INTERRUPT, _AS_TEXT if support is Support.TEXT else "")
+        if support is Support.TEXT:
+            self._questions.append(event)
+        return ()
+
+    def _finished(self, event: ev.RunFinished) -> Sequence[Event]:
+        feature = _ENDS.get(event.reason)
+        support = Support.EXACT if feature is None else self._support(feature)
+        if feature is not None and support is Support.REFUSE:
+            self._lost.add(feature, "sent as an error")
+            return (ev.RunFailed(CANCELED, event.ended_at, event.extras),)
+        if feature is not None and support is Support.DROP:
+            self._lost.add(feature)
+        if event.reason is FinishReason.CANCELED or not self._questions:
+            return (event,)
+        return (*self._asked(), event)
+
+    def _asked(self) -> list[Event]:
+        """Return the questions as texts, each a message of its own; one about a call is expressed by that call."""
+        out: list[Event] = []
+        for number, question in enumerate(self._questions):
+            if question.call_id not in self._called:
+                name = f"interrupt {number}"
+                text = self._text(name, f"{name} text", interrupt_text(question))
+                out += [ev.MessageStarted(name), *text, ev.MessageEnded(name, MessageStatus.COMPLETED)]
+        return out
+
+
+_RULES: dict[type, Callable[[Projection, Any], Sequence[Event]]] = {
+    ev.RunStarted: Projection._run_started,
+    ev.MessageStarted: Projection._message_started,
+    ev.PartStarted: Projection._part_started,
+    **dict.fromkeys((ev.TextDelta, ev.ReasoningDelta, ev.ArgsDelta), Projection._piece),
+    ev.PartEnded: Projection._part_ended,
+    ev.ContentAdded: Projection._content,
+    ev.ToolResulted: Projection._resulted,
+    ev.UsageReported: Projection._usage_reported,
+    ev.Raw: Projection._raw,
+    ev.Interrupted: Projection._interrupted,
+    ev.RunFinished: Projection._finished,
+}
