@@ -6,19 +6,32 @@ import asyncio
 import logging
 import socket
 import uuid
+from collections.abc import Callable
 from http import HTTPStatus
+from typing import Any, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import ContentEncodingError
 
 from bridge.errors import ErrorCode, Failure, log_unexpected
+from bridge.server.frames import ReceivedFrames
 from bridge.server.wire import error_of
 
 log = logging.getLogger("bridge.server.http")
 
 
 class Connection(web.RequestHandler):
-    """Answers what cannot be read as a request with a JSON error and a request id, and does not name its software."""
+    """Answers what cannot be read as a request with a JSON error and a request id, and does not name its software.
+
+    `frames`: what a client has sent since its connection became a WebSocket.
+    """
+
+    frames: ReceivedFrames | None = None
+
+    def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
+        """Read what follows as a WebSocket."""
+        self.frames = ReceivedFrames(parser)
+        super().set_parser(cast(Any, self.frames), data_received_cb)
 
     def handle_error(
         self,
