@@ -47,7 +47,7 @@ class Bodies:
             async for piece in self.pieces(http, user):
                 more = body.size + len(piece) - FREE - charged
                 if more > 0:
-                    self._charge(more)
+                    self.charge(more)
                     charged += more
                 body.append(piece)
                 del piece  # not held while the next one is awaited
@@ -55,16 +55,22 @@ class Bodies:
         finally:
             self.taken -= charged
 
+    @property
+    def seconds(self) -> float:
+        """Time for a body to arrive."""
+        return self._seconds
+
     def held(self, size: int) -> HeldBody:
-        """Charge the budget with a body that came whole, such as a message of a WebSocket, until it is released.
+        """Charge the budget with a body that others hold, such as a message of a WebSocket, until it is released.
 
         Raises `BackendError`: overloaded where the budget is spent.
         """
-        charged = max(0, size - FREE)
-        self._charge(charged)
-        return HeldBody(self, charged)
+        body = HeldBody(self)
+        body.resize(size)
+        return body
 
-    def _charge(self, more: int) -> None:
+    def charge(self, more: int) -> None:
+        """Take so many bytes of the budget. Raises `BackendError` (overloaded) where it is spent."""
         if more and self._budget is not None and self.taken + more > self._budget:
             raise BackendError(
                 "The server is reading too many request bodies; try again shortly.",
@@ -138,14 +144,22 @@ class HeldBody:
 
     __slots__ = ("_bodies", "_charged")
 
-    def __init__(self, bodies: Bodies, charged: int) -> None:
+    def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
+        self._charged = 0
+
+    def resize(self, size: int) -> None:
+        """Charge for so many bytes. Raises `BackendError` (overloaded) where the budget is spent: nothing changes."""
+        charged = max(0, size - FREE)
+        if charged > self._charged:
+            self._bodies.charge(charged - self._charged)
+        else:
+            self._bodies.taken -= self._charged - charged
         self._charged = charged
 
     def release(self) -> None:
         """Give back what was charged."""
-        self._bodies.taken -= self._charged
-        self._charged = 0
+        self.resize(0)
 
 
 BODIES = web.AppKey("bodies", Bodies)
