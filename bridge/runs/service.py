@@ -103,8 +103,8 @@ class Runs:
     `concurrent` is the number of runs that this process drives at once if `slots` returns None; others wait in the
     queue. A run counts as lost `lease` seconds after the process that drives it has died, once this process has renewed
     its own leases for as long (`bridge.liveness`). `events` and `threads` are retention times in seconds. A run fails
-    when its log reaches `max_run` bytes; None is no limit. `ended` may also be called for a run that another process has
-    taken over.
+    when its log reaches `max_run` bytes; None is no limit. `ended` may also be called for a run that another process
+    has taken over.
     """
 
     def __init__(
