@@ -377,7 +377,7 @@ def dialect_names() -> set[str]:
 
 
 # Example command lines name dialects, and the demo chooses which one it lists first.
-EXAMPLES = {"bridge/cli/__init__.py", "bridge/cli/demo.py"}
+EXAMPLES = {"bridge/cli/parser.py", "bridge/cli/demo.py"}
 
 
 def engine_sources() -> list[Path]:
