@@ -72,6 +72,8 @@ class State:
         self.heads: HeadWatch | None = None
         self.draining = False
         """The server is about to stop and not ready."""
+        self.silent_workers: Callable[[], int] = lambda: 0
+        """How many of the processes that share the port do not answer: a part of the connections waits for them."""
         self.retired = False
         """Another configuration is served now."""
         self.hurry = asyncio.Event()
@@ -477,5 +479,9 @@ async def _live(http: web.Request) -> web.StreamResponse:
 
 
 async def _ready(http: web.Request) -> web.StreamResponse:
-    draining = http.app[STATE].draining
-    return web.json_response({"status": "draining" if draining else "ok"}, status=503 if draining else 200)
+    state = http.app[STATE]
+    if state.draining:
+        return web.json_response({"status": "draining"}, status=503)
+    if silent := state.silent_workers():
+        return web.json_response({"status": "workers do not answer", "silent_workers": silent}, status=503)
+    return web.json_response({"status": "ok"})
