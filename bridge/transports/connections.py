@@ -8,6 +8,8 @@ from weakref import WeakSet
 
 import aiohttp
 
+from bridge.transports.probes import probed_socket
+
 reused: ContextVar[bool] = ContextVar("reused")
 """Set when a request got a connection that was used before."""
 
@@ -19,7 +21,7 @@ class Connector(aiohttp.TCPConnector):
     """
 
     def __init__(self) -> None:
-        super().__init__(limit=0, keepalive_timeout=60)
+        super().__init__(limit=0, keepalive_timeout=60, socket_factory=probed_socket)
         self._known: WeakSet[Any] = WeakSet()
 
     async def connect(self, *args: Any, **more: Any) -> Any:
