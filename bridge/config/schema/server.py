@@ -300,7 +300,9 @@ class Server(Section):
         json_schema_extra=or_off_word,
     )
     keepalive: DurationOrOff = Field(
-        default=15.0, description="idle time after which an SSE comment is sent, if clients accept it; off = never"
+        default=15.0,
+        description="silence of a stream after which its client is sent a comment, or what else its dialect ignores, "
+        "also before the first content; off = never",
     )
     body_time: Duration = Field(
         default=30.0, description="time for a request body to arrive, and for the first request of a connection"
