@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 
 from bridge.codec import Context, Feature
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.jsontext import arguments_of, dict_of, text_of, whole
+from bridge.codec.pieces import Pieces
 from bridge.dialects.a2a.card import Interface, assumed
 from bridge.dialects.a2a.errors import error_in, failure_of, task_failure
 from bridge.dialects.a2a.old_rest import read_result
@@ -69,22 +71,22 @@ TASK, CALL, QUESTION = "taskId", "call", "question"
 
 `PARTS_SAID` has the length and a digest of the text of each artifact that the task had by then.
 """
+_COMPARED = 100
+"""How many artifacts a message is compared with: each message of a task costs the same, however many there are."""
 
 
 @dataclass(slots=True)
 class _Artifact:
     """What came of one artifact so far."""
 
-    pieces: list[str] = field(default_factory=list)
+    pieces: Pieces = field(default_factory=Pieces)
     others: set[str] = field(default_factory=set)
     flowing: PartKind | None = None
 
     @property
     def text(self) -> str:
         """All of its text, concatenated once until more comes."""
-        if len(self.pieces) > 1:
-            self.pieces[:] = ["".join(self.pieces)]
-        return self.pieces[0] if self.pieces else ""
+        return self.pieces.text
 
 
 class A2ADecoder(JsonDecoder):
@@ -389,10 +391,10 @@ class A2ADecoder(JsonDecoder):
         """Return what is new in an artifact that is sent again as a whole; sent text cannot be withdrawn."""
         text = "".join(p.text for p in parts if isinstance(p, Text))
         others: list[Part] = [p for p in parts if not isinstance(p, (Text, Reasoning)) and _same(p) not in known.others]
-        if text and not text.startswith(known.text):
+        if text and not known.pieces.begins(text):
             self.builder.emit(Raw(NAME, {"type": "replaced artifact", "artifact": wire}))
             return others
-        rest = text[len(known.text) :]
+        rest = text[known.pieces.size :]
         return [*others, Text(rest)] if rest else others
 
     def _artifact_part(self, key: str, artifact: _Artifact, part: Part) -> None:
@@ -417,7 +419,7 @@ class A2ADecoder(JsonDecoder):
         if self._held is None:
             return
         at = self._held_at
-        elsewhere = artifact is not self._held_in if at else artifact.text
+        elsewhere = artifact is not self._held_in if at else artifact.pieces.size
         if elsewhere or not self._held.startswith(text, at):
             self._release()
             return
@@ -447,8 +449,7 @@ class A2ADecoder(JsonDecoder):
         """Add the parts of a message that is, or ends, the answer, except what an artifact has sent already."""
         parts = _parts(message)
         text = "".join(p.text for p in parts if isinstance(p, Text))
-        artifacts = [each.text for each in self._artifacts.values() if each.text]
-        again = bool(text) and (text in artifacts or text == "".join(artifacts) or text in self._said)
+        again = bool(text) and (text in self._said or self._in_artifacts(text))
         if text and self._held == text:
             self._held = None
         for part in parts:
@@ -457,6 +458,14 @@ class A2ADecoder(JsonDecoder):
                     self._text(part.text, part)
             elif _same(part) not in self._shown:
                 self._part(part)
+
+    def _in_artifacts(self, text: str) -> bool:
+        """Return whether one of the last artifacts, or all of them together, have this text."""
+        last = [each.pieces for each in islice(reversed(self._artifacts.values()), _COMPARED + 1)]
+        if any(pieces.size == len(text) and pieces.begins(text) for pieces in last):
+            return True
+        whole = len(last) <= _COMPARED and sum(pieces.size for pieces in last) == len(text)
+        return whole and text == "".join(pieces.text for pieces in reversed(last))
 
     def _text(self, text: str, part: Text | None = None) -> None:
         self._answered = True

@@ -179,11 +179,12 @@ def _input(request: Request, default_type: str, form: Form, lost: Losses) -> lis
     blocks = [_MessageWriter(message, names, default_type, form, lost).write() for message in request.messages]
     stored = own(request.extras).get("input")
     entries = stored if isinstance(stored, list) else []
+    followed_by: dict[int, list[dict[str, Any]]] = {}
+    for entry in entries:
+        followed_by.setdefault(entry["followed_by"], []).append(entry["message"])
     messages: list[dict[str, Any]] = []
-    for position in range(len(blocks) + 1):
-        messages += [e["message"] for e in entries if e["followed_by"] == len(blocks) - position]
-        if position < len(blocks):
-            messages += blocks[position]
+    for position, written in enumerate((*blocks, [])):
+        messages += [*followed_by.get(len(blocks) - position, ()), *written]
     if not entries:
         messages += [_approval(answer_data(r)) for r in request.resume]
     return [form.message(m) for m in messages]

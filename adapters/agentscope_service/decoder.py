@@ -74,14 +74,15 @@ class _Result:
     """A tool's result that is coming."""
 
     name: str | None
-    parts: list[Text | _Medium] = field(default_factory=list)
+    parts: list[list[str] | _Medium] = field(default_factory=list)
+    """Texts as their pieces."""
 
     def say(self, text: str) -> None:
         last = self.parts[-1] if self.parts else None
-        if isinstance(last, Text):
-            last.text += text
+        if isinstance(last, list):
+            last.append(text)
         else:
-            self.parts.append(Text(text))
+            self.parts.append([text])
 
     def show(self, block: str, event: dict[str, Any], known: dict[str, _Medium]) -> None:
         medium = known.get(block)
@@ -91,7 +92,7 @@ class _Result:
         medium.take(event)
 
     def whole(self) -> list[Part]:
-        made = (part.part() if isinstance(part, _Medium) else part for part in self.parts)
+        made = (part.part() if isinstance(part, _Medium) else Text("".join(part)) for part in self.parts)
         return [part for part in made if part is not None]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from bridge.codec import Context, Feature, WireRequest
@@ -47,8 +48,7 @@ def body_of(request: Request, context: Context) -> dict[str, Any]:
     body.update(shared)
     set_cache(body, request, options.prompt_cache, context.lost)
     extras = dict(request.extra(NAME))
-    for after, item in reversed(extras.pop(ADDITIONAL_TOOLS, ())):
-        body["input"].insert(max(len(body["input"]) - after, 0), item)
+    body["input"] = _with_tools(body["input"], extras.pop(ADDITIONAL_TOOLS, ()))
     for name in ("text", "reasoning"):
         if name in extras:
             body[name] = {**dict_of(body.get(name)), **dict_of(extras.pop(name))}
@@ -65,6 +65,16 @@ def _instructions(messages: list[Message], options: BackOptions, ours: bool) -> 
     if not wanted or (len(messages) == 1 and not ours):
         return None, messages
     return "\n".join(p.text for p in first.parts if isinstance(p, Text)), messages[1:]
+
+
+def _with_tools(items: list[dict[str, Any]], declaring: Sequence[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The items with those that declare tools, each before as many items as in the client's input."""
+    left, backwards = list(items), list[dict[str, Any]]()
+    for after, item in reversed(declaring):
+        while left and len(backwards) < after:
+            backwards.append(left.pop())
+        backwards.append(item)
+    return left + backwards[::-1]
 
 
 def _set(body: dict[str, Any], request: Request, ours: bool, context: Context) -> None:

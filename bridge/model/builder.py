@@ -117,7 +117,7 @@ class Builder:
         head.created_at = created_at or head.created_at
         head.thread_id = head.thread_id or thread_id
         if metadata:
-            head.metadata = {**head.metadata, **metadata}
+            head.metadata.update(metadata)
         if extras:
             head.extras = {**(head.extras or {}), **extras}
 

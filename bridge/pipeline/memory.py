@@ -354,8 +354,10 @@ class Trim(Turn):
         asked = self._conversation.open_interrupts
         self._decided = [i.call_id for i in asked if i.call_id and i.interrupt_id in resumed]
         digests = [str(d) for d in self._conversation.extra.get(_TOLD, ())]
-        before = [m for m in self._whole[:position] if digest([m]) not in digests] if self._back.wants_whole else []
-        self._digests = digests + [digest([m]) for m in self._new if m not in settled.messages]
+        known = set(digests)
+        before = [m for m in self._whole[:position] if digest([m]) not in known] if self._back.wants_whole else []
+        told = {id(m) for m in settled.messages}
+        self._digests = digests + [digest([m]) for m in self._new if id(m) not in told]
         self._said_aside = request.resume
         self.request = request = request.copy()
         request.messages, request.resume = [*before, *settled.messages], settled.resume
@@ -384,7 +386,8 @@ class Trim(Turn):
             self._conversation.extra[_CONTEXT] = self._context
         if self._keeper is not None:
             self._conversation.extra[_KEEPER] = self._keeper
-        spoken = [m for m in self._new if not is_answer(m, self._ran)]
+        ran = set(self._ran)
+        spoken = [m for m in self._new if not is_answer(m, ran)]
         state = digest([*self._whole, as_client_sees(shown, self._front)])
         await self._commit(spoken, keep=self._known, name=state)
 
