@@ -6,7 +6,7 @@ import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -38,6 +38,7 @@ from bridge.pipeline.retries import may_ask_elsewhere
 from bridge.pipeline.stored_responses import Answers
 from bridge.pipeline.task_index import TaskIndex
 from bridge.pipeline.tools import with_tools
+from bridge.stores.memory_budget import LoadedBytes, MemoryBudget, counted
 
 if TYPE_CHECKING:
     from bridge.config import Config, HttpClient
@@ -81,6 +82,8 @@ class Bridge:
         """Set by a server that serves them."""
         self.slots: RunSlots | None = None
         """Set by a server whose limits also apply to stored runs."""
+        self.memory_budget = MemoryBudget(config.server.limits.bodies)
+        """What the bodies of requests, and what they load, may take in memory."""
         self.tracing: Tracing | None = None
         self._runs: Runs | None = None
         self._response_now: Callable[..., Awaitable[StoredAnswer]] | None = None
@@ -204,7 +207,12 @@ class Bridge:
             ended=self._settle,
             drove=self._drove,
             begun=self._begun if self._pushers else None,
+            memory=self.memory_budget,
         )
+
+    def counting(self) -> AbstractContextManager[LoadedBytes]:
+        """Serve one request in this block: what it loads counts against `memory_budget`."""
+        return counted(self.memory_budget)
 
     async def close(self) -> None:
         """Close connection pools and stores. Calling it again has no effect."""
