@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import uuid
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
     from bridge.telemetry.metrics import Metrics
     from bridge.telemetry.tracing import Tracing
     from bridge.transports.fetch import Fetcher
+
+
+log = logging.getLogger("bridge.run")
 
 
 class Bridge:
@@ -312,9 +316,9 @@ class Bridge:
                 continued=continued,
                 linked=None if self._attachments is None else self._linked(order, backend, info, self._attachments),
             )
-        except BaseException:
+        except BaseException as error:
             if turn is not None:
-                await turn.close()
+                await _leave(turn, error)
             raise
 
     async def _turn(self, order: _Asked, backend: Backend, group: Group, memory: Memory) -> Turn | None:
@@ -546,6 +550,17 @@ class _Asked:
 def _ordered(group: Group, request: Request, owner: str, run_id: str) -> list[Backend]:
     """A conversation stays with its backend; a request without one is a conversation of its own."""
     return group.order(f"{owner}\0{request.thread_id or run_id}")
+
+
+async def _leave(turn: Turn, error: BaseException) -> None:
+    """Close the turn of a request that cannot be sent to its backend; one that is itself at fault is forgotten."""
+    try:
+        if isinstance(error, RequestError):
+            await turn.forget()
+    except BridgeError as failed:
+        log.error("the messages of a refused request stay in their conversation: %s", failed.message)
+    finally:
+        await turn.close()
 
 
 async def _counted(order: _Asked, backend: Backend) -> tuple[int, bool]:

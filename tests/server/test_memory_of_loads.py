@@ -14,20 +14,12 @@ import pytest
 
 from bridge.engine import Bridge
 from bridge.server import running
+from tests.pairs.keeping import KEEPING, request, route, run_input
 from tests.server.harness import FakeBackend, Reply, ask, fake_backend, free_port, post
-from tests.server.test_durable import run_input
 
 LARGE = "x" * 400_000
 BUDGET = 8 * 2**20
 SAID = b'{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}]}'  # noqa: E501
-TALKS = {
-    "agentscope": "/process",
-    "ag-kit": "/send-message",
-    "a2a": "/message:send",
-    "agent-runs": "/runs",
-    "openai-responses": "/responses",
-    "ai-sdk-ui": "",
-}
 
 
 @dataclass
@@ -65,37 +57,17 @@ async def backend() -> AsyncIterator[FakeBackend]:
         yield made
 
 
-def say(dialect: str, text: str, number: int) -> tuple[str, dict[str, Any], dict[str, str]]:
-    """Path, body and headers of one message in the conversation `t`."""
-    user = {"role": "user", "id": f"m{number}"}
-    match dialect:
-        case "agentscope":
-            said = [{"role": "user", "type": "message", "content": [{"type": "text", "text": text}]}]
-            return "/process", {"input": said, "session_id": "t", "user_id": "u", "stream": True}, {}
-        case "ag-kit":
-            body = {**run_input(run=f"r{number}"), "conversationId": "t", "messages": [{**user, "content": text}]}
-            return "/send-message", {**body, "threadId": "t"}, {}
-        case "a2a":
-            message = {"contextId": "t", "messageId": f"m{number}", "role": "ROLE_USER", "parts": [{"text": text}]}
-            return "/message:send", {"message": message}, {"A2A-Version": "1.0"}
-        case "ai-sdk-ui":
-            message = {**user, "parts": [{"type": "text", "text": text}]}
-            return "", {"id": "t", "message": message, "trigger": "submit-message"}, {}
-    raise AssertionError(dialect)
-
-
 def refused(reply: Reply) -> bool:
     """Return whether an answer says, in whatever shape, that the server is overloaded."""
     return b"limits.bodies" in reply.body
 
 
-@pytest.mark.parametrize("dialect", ["agentscope", "ag-kit", "a2a", "ai-sdk-ui"])
+@pytest.mark.parametrize("dialect", [each for each in KEEPING if each != "agent-runs"])
 async def test_a_turn_of_a_conversation(backend: FakeBackend, dialect: str, tmp_path: Path) -> None:
-    options = {"options": {"last_message": True}} if dialect == "ai-sdk-ui" else {}
-    async with serving(tmp_path, backend, {"dialect": dialect, "path": "/r", **options}) as server:
+    async with serving(tmp_path, backend, route(dialect)) as server:
 
         async def turn(text: str, number: int) -> Reply:
-            path, body, headers = say(dialect, text, number)
+            path, body, headers = request(dialect, text, number)
             return await post(f"{server.base}/r{path}", body, **headers)
 
         assert not refused(await turn(LARGE, 1))
@@ -122,9 +94,9 @@ async def test_what_counts_is_held_until_the_request_ends(backend: FakeBackend, 
 
     async with serving(tmp_path, backend, {"dialect": "ag-kit", "path": "/r"}) as server:
         backend.plays(script)
-        path, body, _ = say("ag-kit", LARGE, 1)
+        path, body, _ = request("ag-kit", LARGE, 1)
         await post(f"{server.base}/r{path}", body)
-        slow = asyncio.create_task(post(f"{server.base}/r{path}", say("ag-kit", "slow", 2)[1]))
+        slow = asyncio.create_task(post(f"{server.base}/r{path}", request("ag-kit", "slow", 2)[1]))
         await arrived.wait()
         assert server.taken > len(LARGE)
         go_on.set()
@@ -167,10 +139,10 @@ async def test_a_stored_response(backend: FakeBackend, call: Call, tmp_path: Pat
 
 async def test_the_plan_of_a_run_that_is_read_again(backend: FakeBackend, tmp_path: Path) -> None:
     async with serving(tmp_path, backend, {"dialect": "agent-runs", "path": "/r"}) as server:
-        body = {**run_input(LARGE), "forwardedProps": {"runtime_mode": "chat"}}
+        body = {**run_input(LARGE, 1), "forwardedProps": {"runtime_mode": "chat"}}
         made = await post(f"{server.base}/r/runs", body)
         assert made.status < 300
-        events = f"{server.base}/r/runs/t1/events?runId={made.json['runId']}"
+        events = f"{server.base}/r/runs/t/events?runId={made.json['runId']}"
         assert b"RUN_FINISHED" in (await ask("GET", events)).body
         server.bridge.memory_budget.give_back(-BUDGET)
         reply = await ask("GET", events)
@@ -184,7 +156,7 @@ async def test_the_plan_of_a_run_that_is_read_again(backend: FakeBackend, tmp_pa
 async def test_no_run_is_taken_from_the_queue_while_the_budget_is_spent(backend: FakeBackend, tmp_path: Path) -> None:
     async with serving(tmp_path, backend, {"dialect": "ag-ui", "path": "/r", "durable": True}) as server:
         server.bridge.memory_budget.give_back(-BUDGET)
-        waiting = asyncio.create_task(post(f"{server.base}/r", run_input("small")))
+        waiting = asyncio.create_task(post(f"{server.base}/r", run_input("small", 1)))
         done, _ = await asyncio.wait({waiting}, timeout=1.5)
         assert not done
         assert not backend.seen
@@ -197,11 +169,11 @@ async def test_a_run_waits_for_what_it_loads(backend: FakeBackend, tmp_path: Pat
     """It was accepted: that others hold the memory for a while is no failure of it."""
     routes = {"dialect": "agentscope", "path": "/r", "durable": True}
     async with serving(tmp_path, backend, routes) as server:
-        path, body, _ = say("agentscope", LARGE, 1)
+        path, body, _ = request("agentscope", LARGE, 1)
         await post(f"{server.base}/r{path}", body)
         held = BUDGET - 100_000
         server.bridge.memory_budget.give_back(-held)  # room for a run, not for its conversation
-        waiting = asyncio.create_task(post(f"{server.base}/r{path}", say("agentscope", "small", 2)[1]))
+        waiting = asyncio.create_task(post(f"{server.base}/r{path}", request("agentscope", "small", 2)[1]))
         done, _ = await asyncio.wait({waiting}, timeout=1.0)
         assert (done, len(backend.seen)) == (set(), 1)
         server.bridge.memory_budget.give_back(held)
