@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -39,6 +40,7 @@ from bridge.pipeline.retries import may_ask_elsewhere
 from bridge.pipeline.stored_responses import Answers
 from bridge.pipeline.task_index import TaskIndex
 from bridge.pipeline.tools import with_tools
+from bridge.stores.memory_budget import LoadedBytes, MemoryBudget, counted
 
 if TYPE_CHECKING:
     from bridge.config import Config, HttpClient
@@ -54,6 +56,9 @@ _LARGE = 256 * 1024
 """Bytes from which on a request is encoded in a thread."""
 _MANY = 2_000
 """Messages from which on it is."""
+
+
+log = logging.getLogger("bridge.run")
 
 
 class Bridge:
@@ -87,6 +92,8 @@ class Bridge:
         """Set by a server that serves them."""
         self.slots: RunSlots | None = None
         """Set by a server whose limits also apply to stored runs."""
+        self.memory_budget = MemoryBudget(config.server.limits.bodies)
+        """What the bodies of requests, and what they load, may take in memory."""
         self.tracing: Tracing | None = None
         self._runs: Runs | None = None
         self._response_now: Callable[..., Awaitable[StoredAnswer]] | None = None
@@ -210,7 +217,12 @@ class Bridge:
             ended=self._settle,
             drove=self._drove,
             begun=self._begun if self._pushers else None,
+            memory=self.memory_budget,
         )
+
+    def counting(self) -> AbstractContextManager[LoadedBytes]:
+        """Serve one request in this block: what it loads counts against `memory_budget`."""
+        return counted(self.memory_budget)
 
     async def close(self) -> None:
         """Close connection pools and stores. Calling it again has no effect."""
@@ -316,9 +328,9 @@ class Bridge:
                 # agents in this process, and stages of the configuration, may expect the loop.
                 return await asyncio.to_thread(prepare)
             return prepare()
-        except BaseException:
+        except BaseException as error:
             if turn is not None:
-                await turn.close()
+                await _leave(turn, error)
             raise
 
     async def _turn(self, order: _Asked, backend: Backend, group: Group, memory: Memory) -> Turn | None:
@@ -561,6 +573,17 @@ class _Asked:
 def _ordered(group: Group, request: Request, owner: str, run_id: str) -> list[Backend]:
     """A conversation stays with its backend; a request without one is a conversation of its own."""
     return group.order(f"{owner}\0{request.thread_id or run_id}")
+
+
+async def _leave(turn: Turn, error: BaseException) -> None:
+    """Close the turn of a request that cannot be sent to its backend; one that is itself at fault is forgotten."""
+    try:
+        if isinstance(error, RequestError):
+            await turn.forget()
+    except BridgeError as failed:
+        log.error("the messages of a refused request stay in their conversation: %s", failed.message)
+    finally:
+        await turn.close()
 
 
 async def _counted(order: _Asked, backend: Backend) -> tuple[int, bool]:

@@ -46,6 +46,7 @@ from bridge.pipeline.conversation import (
     no_results,
     only_results,
     open_calls,
+    refused,
     unknown,
     up_to_last_answer,
 )
@@ -137,6 +138,9 @@ class Turn:
         Raises `BridgeError` when the store fails.
         """
         raise NotImplementedError
+
+    async def forget(self) -> None:
+        """The request was refused: removes what `begin` has stored of it. Raises `BridgeError` when the store fails."""
 
     def amend(self, events: list[Event], answer: Answer) -> list[Event]:
         """Return a batch of the backend as the client gets it; `answer` is what came before it.
@@ -268,13 +272,20 @@ class Expand(Turn):
         return stored[: self._keep], messages
 
     async def keep(self, answer: Answer, shown: Answer) -> None:
-        """Store the client's messages in any case, no failed answer, and half of a canceled one."""
+        """Store the client's messages unless they were refused, no failed answer, and half of a canceled one."""
+        if refused(answer):
+            await self._refused()
+            return
         self._conversation.tools = self.request.tools
         self._conversation.backend_thread = self._keeps(answer)
         self._note_interrupts(answer)
         if self._partial and not finished(answer):
             self._conversation.extra[_PARTIAL] = self._partial  # the client may try again
         await self._commit([*self._new, *messages_of(answer)], keep=self._keep)
+
+    async def _refused(self) -> None:
+        """The backend refused the request: the conversation stays as it was before it."""
+        await self.forget()
 
     def _keeps(self, answer: Answer) -> str | None:
         """Return the id under which the backend now has the whole conversation; None if it does not."""
@@ -304,6 +315,13 @@ class Follow(Expand):
             return None
         self._thread, self._conversation.open_interrupts = None, []
         return _begun_anew(self.request, [*self._conversation.messages, *self._new], self.request.resume)
+
+    async def _refused(self) -> None:
+        """Begin anew at the backend with the next request, as it is unknown whether it remembers this one."""
+        self._conversation.backend_thread = None
+        if self._partial:
+            self._conversation.extra[_PARTIAL] = self._partial  # the client may try again
+        await self._commit([])
 
     def _keeps(self, answer: Answer) -> str | None:
         self._conversation.extra[_KEEPER] = self._keeper

@@ -30,6 +30,7 @@ from bridge.runs.subscription import START, Cursor, Subscription
 from bridge.runs.task_stream import TaskStream
 from bridge.runs.worker import LOST, LOST_PLAN, Drive, RunWorker, write_failure
 from bridge.stores import LEASE, Ownership, RunKey, RunRecord, RunState, RunStore
+from bridge.stores.memory_budget import MemoryBudget, counted
 from bridge.stores.runs import NONE_BLOCKED, Blocked, Created, QueueLimits
 
 log = logging.getLogger("bridge.runs")
@@ -104,7 +105,8 @@ class Runs:
     queue. A run counts as lost `lease` seconds after the process that drives it has died, once this process has renewed
     its own leases for as long (`bridge.liveness`). `events` and `threads` are retention times in seconds. A run fails
     when its log reaches `max_run` bytes; None is no limit. `ended` may also be called for a run that another process
-    has taken over.
+    has taken over. `memory`: what the plans of runs and what they load may take; no run is taken from the queue while
+    it is spent.
     """
 
     def __init__(
@@ -122,12 +124,14 @@ class Runs:
         ended: Ended | None = None,
         drove: Drove | None = None,
         begun: Begun | None = None,
+        memory: MemoryBudget | None = None,
     ) -> None:
         self._store = store
         self._drive = drive
         self._ended = ended
         self._drove = drove
         self._begun = begun
+        self._memory = memory or MemoryBudget(None)
         self._shared_slots = _SharedSlots(concurrent)
         self._given_slots = slots
         self._lease = lease
@@ -318,11 +322,14 @@ class Runs:
             if blocked is None:
                 await slots.freed.wait()
                 continue
+            if self._memory.is_spent:
+                await asyncio.sleep(POLL)
+                continue
             try:
                 record = await self._claim(slots, blocked)
-                release = slots.take(record.key) if record is not None else None
+                release = slots.take(record.key) if record is not None and not self._memory.is_spent else None
                 if record is not None and release is None:
-                    # Another run took the last slot in the meantime.
+                    # Another run took the last slot, or the memory, in the meantime.
                     await self._store.release(record.key, self._token)
                     continue
             except BridgeError as error:
@@ -375,7 +382,7 @@ class Runs:
             return
         self._workers[record.key] = worker
         self._call_begun(record, worker.plan)
-        self._spawn(self._work(worker, release))
+        self._spawn(self._work(worker, len(record.plan), release))
 
     def _end_lost(self, record: RunRecord, failure: Failure) -> None:
         async def end() -> None:
@@ -397,14 +404,17 @@ class Runs:
         if self._ended is not None:
             await self._ended(key, plan)
 
-    async def _work(self, worker: RunWorker, release: Callable[[], None]) -> None:
+    async def _work(self, worker: RunWorker, size: int, release: Callable[[], None]) -> None:
+        """Drive a run whose plan has this size in bytes."""
         LOG_FACTS.set(worker.key.facts)
         try:
             # The run may have been canceled while it waited.
             with suppress(BridgeError):
                 for reason in (await self._store.canceled([worker.key])).values():
                     worker.cancel(reason)
-            await worker.work()
+            with counted(self._memory) as loaded:
+                loaded.charge(("plan", worker.key), size, is_loaded=True)
+                await worker.work()
             _log_end(worker)
             if self._drove is not None and worker.run is not None:
                 self._drove(worker.plan, worker.run)

@@ -60,7 +60,7 @@ class State:
         server = bridge.config.server
         self.bridge: Bridge = bridge
         self.identity = Identity.of(server.auth, key_of(bridge), KeyFile.of(bridge.config))
-        self.limits: Limits = Limits(bridge.config)
+        self.limits: Limits = Limits(bridge.config, bridge.memory_budget)
         self.browsers = Browsers(server)
         self.page = Page(bridge, self.identity) if server.has_page else None
         self.refusals = RefusalLog(
@@ -262,7 +262,8 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
             await admit(http)
         else:
             http[USER] = ""
-        return await handler(http)
+        with state.bridge.counting():
+            return await handler(http)
 
     return handle
 

@@ -224,7 +224,8 @@ class SocketHandler(RouteHandler):
                     held.release()
 
     async def _answer(self, http: web.Request, connection: _Connection) -> None:
-        with suppress(ConnectionError):
+        # Each request counts what it loads, not the connection.
+        with suppress(ConnectionError), self.bridge.counting():
             response = await super().__call__(http)
             if isinstance(response, web.Response) and isinstance(response.body, bytes):
                 wire = WireResponse(response.status, dict(response.headers), response.body)

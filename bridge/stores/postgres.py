@@ -28,6 +28,7 @@ from bridge.stores.base import (
     unavailable,
 )
 from bridge.stores.locks import ConversationLocks, Key, Read
+from bridge.stores.memory_budget import FREE, Charge, charging
 
 try:
     import asyncpg
@@ -50,8 +51,15 @@ _KEY = "owner = $1 AND scope = $2 AND thread_id = $3"
 _LIVE = f"""EXISTS (SELECT 1 FROM history_turns t WHERE t.owner = c.owner AND t.scope = c.scope
     AND t.thread_id = c.thread_id AND t.expires > {_NOW} - {{grace}})"""
 
-_LOAD = f"""SELECT {rows.COLUMNS}, ARRAY(SELECT body FROM history_messages m WHERE m.conversation = c.id ORDER BY seq)
-    FROM history_conversations c WHERE {_KEY}"""
+# The size, and the rest if it is at most $4.
+_LOAD = f"""SELECT s.total, l.* FROM (
+        SELECT id, size + octet_length(beside) + coalesce(octet_length(tools), 0) AS total
+        FROM history_conversations WHERE {_KEY}
+    ) s LEFT JOIN LATERAL (
+        SELECT {rows.COLUMNS}, ARRAY(SELECT body FROM history_messages m WHERE m.conversation = c.id ORDER BY seq)
+        FROM history_conversations c WHERE c.id = s.id AND s.total <= $4::bigint
+    ) l ON true"""
+_ANY_SIZE = 2**63 - 1
 _FIND = """SELECT thread_id FROM history_conversations WHERE owner = $1 AND scope = $2 AND digest = $3
     ORDER BY updated_at DESC, id DESC LIMIT 1"""
 _LATEST = """SELECT thread_id FROM history_conversations WHERE owner = $1 AND scope = $2
@@ -141,8 +149,8 @@ class PostgresHistory:
     # -------------------------------------------------------------------- conversations
 
     async def load(self, owner: str, scope: str, thread_id: str) -> Conversation | None:
-        where = key(owner, scope, thread_id)
-        return await _loaded(await self._run(lambda db: db.fetchrow(_LOAD, *where)))
+        where, charge = key(owner, scope, thread_id), charging()
+        return await _loaded(await self._run(lambda db: _fetch(db, where, charge)))
 
     async def commit(
         self,
@@ -271,10 +279,22 @@ async def _commit(db: _Connection, where: Key, change: rows.Change, bounds: Boun
     return rows.Outcome(version + 1, dropped, now, gone)
 
 
+async def _fetch(db: _Connection, where: Key, charge: Charge) -> asyncpg.Record | None:
+    """Return the row of a conversation, with its size in front; a large one by a second query, once it is charged.
+
+    Raises what `charge` raises.
+    """
+    found = await db.fetchrow(_LOAD, *where, FREE)
+    if found is None:
+        return None
+    charge(("conversation", where), found[0])
+    return found if found[1] is not None else await db.fetchrow(_LOAD, *where, _ANY_SIZE)
+
+
 async def _loaded(found: asyncpg.Record | None) -> Conversation | None:
     if found is None:
         return None
-    *head, bodies = found
+    _, *head, bodies = found
     return await rows.loaded(head, bodies)
 
 
@@ -305,16 +325,19 @@ class _Tickets:
         self._grace = grace
 
     async def enter(self, key: Key, own: Sequence[int]) -> tuple[int, Read | None]:
+        charge = charging()
+
         async def work(db: _Connection) -> tuple[int, Read | None]:
             async with db.transaction():
                 first = await self._clean(db, key, own)
                 ticket: int = await db.fetchval(_ENTER, *key, self._lease)
-                return ticket, partial(_conversation, key, await db.fetchrow(_LOAD, *key)) if first is None else None
+                return ticket, partial(_conversation, key, await _fetch(db, key, charge)) if first is None else None
 
         return await self._history._run(work)
 
     async def load(self, key: Key) -> Conversation:
-        return await _conversation(key, await self._history._run(lambda db: db.fetchrow(_LOAD, *key)))
+        charge = charging()
+        return await _conversation(key, await self._history._run(lambda db: _fetch(db, key, charge)))
 
     async def leave(self, key: Key, ticket: int, own: Sequence[int]) -> int | None:
         async def work(db: _Connection) -> int | None:

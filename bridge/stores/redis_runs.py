@@ -17,6 +17,7 @@ from bridge.errors import ConfigError
 from bridge.liveness import Grace, no_grace
 from bridge.stores import redis_scripts as scripts
 from bridge.stores.base import plain_id, stored_id, unavailable
+from bridge.stores.memory_budget import charging
 from bridge.stores.notifier import Notifier
 from bridge.stores.runs import (
     CANCEL_QUEUED,
@@ -112,7 +113,8 @@ class RedisRuns:
         return Created(record, bool(new), bool(first))
 
     async def get(self, key: RunKey) -> RunRecord | None:
-        n = self._names(key)
+        n, charge = self._names(key), charging()
+        charge(("plan", key), int(await self._run(lambda: self._client.hstrlen(n.run_key, "plan"))))
         fields = await self._run(lambda: self._client.hgetall(n.run_key))
         return _record(key, fields) if fields else None
 

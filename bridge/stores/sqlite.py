@@ -14,6 +14,7 @@ from bridge.model.parts import Message
 from bridge.stores import machine, rows, schema
 from bridge.stores.base import LEASE, Bounds, Conversation, HeldConversation, StoreConflict, key, plain_id, stored_id
 from bridge.stores.locks import ConversationLocks, Key, Read
+from bridge.stores.memory_budget import Charge, charging
 from bridge.stores.sqlite_file import SQLiteFile
 
 _Stored: TypeAlias = tuple[tuple[Any, ...], list[str]]
@@ -26,6 +27,8 @@ _LIVE = """EXISTS (SELECT 1 FROM history_turns t WHERE t.owner = c.owner AND t.s
     AND t.thread_id = c.thread_id AND t.expires > ?)"""
 
 _ROW = f"SELECT id, {rows.COLUMNS} FROM history_conversations WHERE {_KEY}"
+_SIZE = f"""SELECT size + length(CAST(beside AS BLOB)) + ifnull(length(CAST(tools AS BLOB)), 0)
+    FROM history_conversations WHERE {_KEY}"""
 _STATE = f"SELECT version, id, dropped, next_seq, messages, size FROM history_conversations WHERE {_KEY}"
 _FIND = """SELECT thread_id FROM history_conversations WHERE owner = ? AND scope = ? AND digest = ?
     ORDER BY updated_at DESC, id DESC LIMIT 1"""
@@ -73,7 +76,8 @@ class SQLiteHistory:
 
     async def load(self, owner: str, scope: str, thread_id: str) -> Conversation | None:
         where = key(owner, scope, thread_id)
-        found = await self._file.read(lambda db: _fetch(db, where))
+        charge = charging()
+        found = await self._file.read(lambda db: _fetch(db, where, charge))
         return await rows.loaded(*found) if found is not None else None
 
     async def commit(
@@ -144,12 +148,16 @@ def head(db: sqlite3.Connection, where: Key) -> Conversation | None:
 
 def load(db: sqlite3.Connection, where: Key) -> Conversation | None:
     """Return the conversation with its messages; None if there is none."""
-    found = _fetch(db, where)
+    found = _fetch(db, where, charging())
     return rows.to_conversation(*found) if found is not None else None
 
 
-def _fetch(db: sqlite3.Connection, where: Key) -> _Stored | None:
-    """Return the stored texts, which are parsed after the transaction."""
+def _fetch(db: sqlite3.Connection, where: Key, charge: Charge) -> _Stored | None:
+    """Return the stored texts, which are parsed after the transaction. Raises what `charge` raises."""
+    size = db.execute(_SIZE, where).fetchone()
+    if size is None:
+        return None
+    charge(("conversation", where), size[0])
     found = db.execute(_ROW, where).fetchone()
     if found is None:
         return None
@@ -226,16 +234,19 @@ class _Tickets:
         self._grace = grace
 
     async def enter(self, key: Key, own: Sequence[int]) -> tuple[int, Read | None]:
+        charge = charging()
+
         def work(db: sqlite3.Connection) -> tuple[int, Read | None]:
             first = self._first(db, key, own)
             ticket = db.execute(_ENTER, (*key, machine.now() + self._lease)).lastrowid
             assert ticket is not None
-            return ticket, partial(_conversation, key, _fetch(db, key)) if first is None else None
+            return ticket, partial(_conversation, key, _fetch(db, key, charge)) if first is None else None
 
         return await self._file.write(work)
 
     async def load(self, key: Key) -> Conversation:
-        return await _conversation(key, await self._file.read(lambda db: _fetch(db, key)))
+        charge = charging()
+        return await _conversation(key, await self._file.read(lambda db: _fetch(db, key, charge)))
 
     async def leave(self, key: Key, ticket: int, own: Sequence[int]) -> int | None:
         return await self._file.write(lambda db: self._leave(db, key, ticket, own))

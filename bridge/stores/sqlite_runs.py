@@ -19,6 +19,7 @@ from bridge.liveness import Grace, no_grace
 from bridge.stores import machine, schema
 from bridge.stores import sqlite_log as log
 from bridge.stores.base import plain_id, stored_id
+from bridge.stores.memory_budget import Charge, charging
 from bridge.stores.notifier import Notifier
 from bridge.stores.runs import (
     CANCEL_QUEUED,
@@ -51,6 +52,8 @@ _ENTRIES = 5_000
 
 _RECORD = f"""SELECT r.id, r.thread, r.token, r.expires, t.owner, t.scope, t.thread_id, r.run_id, r.task_id,
     r.fingerprint, r.created_at, r.ended_at, r.entries, r.last, r.whole, r.plan {log.FROM}"""
+
+_SIZE = f"SELECT ifnull(length(CAST(r.plan AS BLOB)), 0) {log.FROM}"
 
 _HELD = f"id = (SELECT r.id {log.FROM} WHERE {log.KEY}) AND token = ? AND ended_at IS NULL"
 
@@ -117,17 +120,17 @@ class SQLiteRuns:
         return created
 
     async def get(self, key: RunKey) -> RunRecord | None:
-        where = stored_key(key)
-        found = await self._file.read(lambda db: _find(db, where))
+        where, charge = stored_key(key), charging()
+        found = await self._file.read(lambda db: _find(db, where, charge))
         return found.record if found else None
 
     async def latest(self, owner: str, scope: str, thread_id: str) -> RunRecord | None:
-        where = stored_key(RunKey(owner, scope, thread_id, ""))[:3]
+        where, charge = stored_key(RunKey(owner, scope, thread_id, ""))[:3], charging()
 
         def work(db: sqlite3.Connection) -> RunRecord | None:
             last = f"SELECT r.run_id {log.FROM} WHERE {log.THREAD} ORDER BY r.id DESC LIMIT 1"
             row = db.execute(last, where).fetchone()
-            found = _find(db, (*where, row[0])) if row else None
+            found = _find(db, (*where, row[0]), charge) if row else None
             return found.record if found else None
 
         return await self._file.read(work)
@@ -376,7 +379,11 @@ class _Found:
     record: RunRecord
 
 
-def _find(db: sqlite3.Connection, where: log.Stored) -> _Found | None:
+def _find(db: sqlite3.Connection, where: log.Stored, charge: Charge | None = None) -> _Found | None:
+    """Return a run. `charge` is charged with its plan first; raises what that raises."""
+    size = db.execute(f"{_SIZE} WHERE {log.KEY}", where).fetchone() if charge is not None else None
+    if charge is not None and size is not None:
+        charge(("plan", where), size[0])
     row = db.execute(f"{_RECORD} WHERE {log.KEY}", where).fetchone()
     if row is None:
         return None

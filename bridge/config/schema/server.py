@@ -83,8 +83,9 @@ class Limits(Concurrency):
     )
     bodies: OrOff[Size] = Field(
         default=256 * 2**20,
-        description="total size of request bodies being read and of waiting WebSocket messages, in each worker; "
-        "the first 64 KiB of each do not count; further ones are refused",
+        description="total size of request bodies being read, of waiting WebSocket messages, and of what requests load "
+        "(conversations, stored responses and runs, files, media from URLs; each counts twice until its request ends), "
+        "in each worker; the first 64 KiB of each do not count; further ones are refused",
     )
     sockets: Positive = Field(
         default=100, description="open WebSocket connections, in each worker; further ones are refused"
