@@ -18,6 +18,7 @@ from bridge.pipeline.names import tool_names
 from bridge.pipeline.places import name_place, note_places
 from bridge.pipeline.stages import StageContext, StageFactory, build
 from bridge.translation import AnswerDecoder, Reader, Stage, Translation, Writer
+from bridge.translation.requirements import required
 
 T = TypeVar("T")
 
@@ -242,7 +243,10 @@ class Translator:
             names = tool_names(staged.request, self._front.capabilities, self._back.capabilities)
             if names is not None:
                 stages = [names.restore, *stages]
-            request = (staged.request if names is None else names.request) if self._request is not None else None
+            request: Request | None = None
+            if self._request is not None:
+                request = staged.request if names is None else names.request
+                request = required(request, self._back.demands(back), self._losses)
             self._sides = _Sides(self._context(back, request), self._context(front, self._request), stages)
         return self._sides
 
