@@ -17,6 +17,7 @@ from bridge.pipeline.places import name_place
 from bridge.pipeline.signatures import without_signatures
 from bridge.pipeline.stages import StageContext, StageFactory, build
 from bridge.translation import Stage
+from bridge.translation.call_ids import of_calls, with_ids_of
 from bridge.translation.requirements import required
 
 
@@ -66,6 +67,9 @@ class BackendAttempt:
         self.stages: list[Stage] = []
         if continued:
             self.stages.append(ContinuedText(continued))
+        if not untouched:
+            self.stages += of_calls(self.request, backend.capabilities, self.lost)
+            self.request = with_ids_of(self.request, backend.capabilities)
         if names is not None:
             self.stages.append(names.restore)
         if self._recorder is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from operator import is_
 
@@ -17,7 +18,7 @@ from bridge.codec.merging import merge
 from bridge.model import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from bridge.model.parts import LINKED, Extras
 
-_REPEAT = "-repeat-"
+REPEAT = "-repeat-"
 """Between a call id that stood for an earlier call already and the number of the call that has it."""
 
 
@@ -55,11 +56,11 @@ _Step = tuple[Message, int, Part | _Call | None] | _Turn
 class CallIds:
     """Gives each call an id of its own; the first call with an id keeps it. The same calls get the same ids."""
 
-    def __init__(self, taken: set[str], longest: int | None = None) -> None:
-        """`taken` are ids that no other call may get."""
+    def __init__(self, taken: set[str], longest: int | None = None, used: Collection[str] = ()) -> None:
+        """`taken` are ids that no other call may get; `used`, those that no call may get."""
         self._taken = taken
         self._longest = longest
-        self._used: set[str] = set()
+        self._used = set(used)
         self._last: dict[str, int] = {}
 
     def id_for(self, call_id: str) -> str:
@@ -69,7 +70,7 @@ class CallIds:
             number = self._last.get(call_id, 1)
             while chosen in self._used or chosen in self._taken or not chosen:
                 number += 1
-                chosen = self._fitted(f"{call_id or 'call'}{_REPEAT}{number}")
+                chosen = self._fitted(f"{call_id or 'call'}{REPEAT}{number}")
             self._last[call_id] = number
         self._used.add(chosen)
         return chosen

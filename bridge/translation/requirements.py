@@ -21,6 +21,7 @@ from bridge.model import (
     MediaKind,
     Message,
     Part,
+    Reasoning,
     Request,
     Sampling,
     Text,
@@ -83,8 +84,6 @@ class _Changes:
         demands = self._demands
         if demands.system is SystemPlace.ONE or (demands.system is SystemPlace.FIRST and not self.is_own):
             self._system()
-        if demands.needs_user:
-            self._user()
         if demands.results_follow_calls:
             extras = self.request.extra(demands.own) if self.is_own else {}
             is_stored = not demands.stored_by.isdisjoint(extras)
@@ -92,6 +91,8 @@ class _Changes:
             messages, changed = arranged(given, demands, own=self.is_own, is_stored=is_stored)
             if changed:
                 self._set(changed, Feature.TOOL_HISTORY, messages=messages)
+        if demands.needs_user:
+            self._user()
         if demands.one_message_per_turn:
             messages = joined(self.request.messages, own=self.is_own)
             if messages is not self.request.messages:
@@ -269,8 +270,10 @@ def _as_one(messages: list[Message]) -> Message:
 
 
 def _says(message: Message) -> bool:
-    """Return whether a message has more than blank texts."""
-    return any(not isinstance(part, Text) or part.text.strip() for part in message.parts)
+    """Return whether a message has more than blank texts and reasoning."""
+    return any(
+        part.text.strip() if isinstance(part, Text) else not isinstance(part, Reasoning) for part in message.parts
+    )
 
 
 def _with_schema(tool: Tool, demands: SchemaDemands, dropped: dict[str, None]) -> Tool:
