@@ -196,13 +196,13 @@ def _record_losses(request: Request, context: Context) -> None:
 
 
 def _tool(tool: Tool) -> dict[str, Any]:
-    """`input_schema` is mandatory and describes an object; a tool of Anthropic's own goes on as it came."""
+    """`input_schema` is mandatory; a tool of Anthropic's own goes on as it came."""
     if tool.kind != FUNCTION:
         return own(tool.extras)
     wire: dict[str, Any] = {"name": tool.name}
     if tool.description is not None:
         wire["description"] = tool.description
-    wire["input_schema"] = {"type": "object", **(tool.parameters or {"properties": {}})}
+    wire["input_schema"] = {"type": "object", "properties": {}} if tool.parameters is None else tool.parameters
     if tool.strict is not None:
         wire["strict"] = tool.strict
     return {**wire, **own(tool.extras)}

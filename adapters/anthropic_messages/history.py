@@ -1,7 +1,7 @@
 """Messages of the model -> `system` and `messages` for a backend.
 
-What follows each other in one role becomes one message: other dialects tell a turn in several, and the API answers
-calls only by results that stand together, first in the message after them. Nothing else is moved.
+What follows each other in one role becomes one message, as other dialects tell a turn in several. Nothing is moved:
+`bridge.translation.requirements` has put results behind their calls, and system messages where the API takes them.
 """
 
 from __future__ import annotations
@@ -56,8 +56,6 @@ class _Turn:
     def wire(self) -> dict[str, Any]:
         # The API takes no text without a visible character. Where that is all there is, it may say so itself.
         blocks = [b for b in self.blocks if not _blank(b)] or self.blocks[:1]
-        # Results stand first, or the API does not take them as the answer to the calls before.
-        blocks.sort(key=lambda b: b.get("type") != "tool_result")
         return {"role": self.role, "content": shortest(blocks), **self.extras}
 
 
@@ -90,8 +88,7 @@ class MessageWriter:
 
     def _system_message(self, message: Message, path: str) -> None:
         blocks = [b for n, p in enumerate(message.parts) if (b := self._block(p, "system", f"{path}.content[{n}]"))]
-        stays = own(message.extras).get(INSIDE) or (self._turns and self._options.system_inside == "system")
-        if not stays:
+        if not (self._turns or own(message.extras).get(INSIDE)):
             self._system += [b for b in blocks if not _blank(b)]
         elif blocks:
             self._turn("system").blocks += blocks

@@ -28,7 +28,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
     extras = dict(request.extra(NAME))
     body: dict[str, Any] = {
         **({"model": model} if (model := context.model or request.model) else {}),
-        "messages": MessageWriter(context, options).write(request.messages, joined=NAME not in (request.extras or {})),
+        "messages": MessageWriter(context, options).write(request.messages),
         "stream": request.stream,
     }
     _set(body, request, options, context)

@@ -14,6 +14,8 @@ from enum import StrEnum
 
 from bridge.model.request import HistoryMode
 
+from .demands import NOTHING, Demands
+
 
 class Feature(StrEnum):
     """A feature that a translation can carry or lose. `X-Bridge-Lost` contains these names."""
@@ -211,6 +213,8 @@ class Capabilities:
     """The vendor that makes and checks the signatures and encrypted reasoning of this wire; empty: it carries any."""
     wants_signatures: bool = False
     """Its clients take reasoning without a signature for broken."""
+    demands: Demands = NOTHING
+    """What the API of its backends demands, with default options."""
     call_signatures: CallSignatures = CallSignatures.NOWHERE
     """The place in which its clients return the signatures of calls (`codec.signed_parts`)."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from bridge.codec import Capabilities, Context, Dialect, FrameLike, Losses, ModelInfo, WireRequest, WireResponse
+from bridge.codec.demands import Demands
 from bridge.codec.naming import ModelNames
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed
@@ -136,6 +137,7 @@ class ConfiguredBackend:
     ) -> None:
         self.name = name
         self.capabilities = capabilities
+        self.demands = capabilities.demands
         self.names = names or ModelNames()
         self.timeouts = timeouts or Timeouts()
         self.retry = retry or Retry()
@@ -159,6 +161,8 @@ class Backend(Protocol):
 
     name: str
     capabilities: Capabilities
+    demands: Demands
+    """What its API demands of a request."""
     names: ModelNames
     timeouts: Timeouts
     retry: Retry

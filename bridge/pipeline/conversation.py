@@ -13,14 +13,12 @@ from itertools import groupby
 from typing import Any
 
 from bridge.codec import Capabilities, project
+from bridge.codec.demands import NO_RESULT
 from bridge.codec.jsontext import dumps
 from bridge.errors import ErrorCode, RequestError, shortened
 from bridge.model import Answer, FinishReason, Message, Part, Reasoning, Text, ToolCall, ToolResult, result_text
 from bridge.model.dump import dump
 from bridge.model.parts import LINKED, after_last_answer
-
-NO_RESULT = "No result was provided."
-"""The result of a tool call that the client left unanswered, for backends that insist on one."""
 
 Mark = tuple[Any, ...]
 _MOST_JOINED = 16

@@ -15,11 +15,12 @@ from typing import Any
 
 import orjson
 
+from bridge.codec.demands import NO_RESULT
 from bridge.errors import ErrorCode, RequestError, shortened
 from bridge.model import Interrupted, Message, Request, Resume, Text, json_text, result_text
 from bridge.model.events import APPROVALS, AWAITS_RESULT
 from bridge.model.parts import Extras
-from bridge.pipeline.conversation import NO_RESULT, results_in
+from bridge.pipeline.conversation import results_in
 
 _TYPES: dict[type, frozenset[str]] = {
     str: frozenset({"string"}),

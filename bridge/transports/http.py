@@ -43,6 +43,7 @@ from bridge.pipeline.backend import Call, CallInfo, ConfiguredBackend, Timeouts
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.retries import Retry
 from bridge.translation import AnswerDecoder
+from bridge.translation.requirements import required
 from bridge.transports.answers import (
     AT_ONCE,
     COMPRESSION,
@@ -130,6 +131,7 @@ class HttpBackend(ConfiguredBackend):
         self.url = URL(url)
         self.max_event = max_event
         self.options = options if options is not None else dialect.back_options()
+        self.demands = dialect.demands(self.options)
         self._headers = {
             # Compressed streams are buffered by everything in between.
             "accept-encoding": "identity",
@@ -322,7 +324,9 @@ class HttpBackend(ConfiguredBackend):
     async def count(self, request: Request, info: CallInfo) -> int | None:
         if not isinstance(self.dialect, CountingDialect):
             return None
-        wire = self.dialect.count_request(request, self.context(request, info, Losses()))
+        lost = Losses()
+        request = required(request, self.demands, lost)
+        wire = self.dialect.count_request(request, self.context(request, info, lost))
         answer = await self.whole_answer(self.addressed(wire, info), self._question_seconds)
         if answer.status in _NOT_THERE:
             return None

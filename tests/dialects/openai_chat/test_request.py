@@ -35,7 +35,7 @@ from bridge.model import (
     url_of,
 )
 
-from .helpers import INDEX, asked, back, request, sent
+from .helpers import INDEX, arranged, asked, back, request, sent
 
 NAME = "openai-chat"
 WEATHER = {
@@ -571,7 +571,7 @@ def says(*parts: Part) -> Message:
 
 def test_the_messages_of_an_agent_become_turns() -> None:
     """agentscope.md section 18: one message for each call there, one for all calls of a turn here."""
-    assert told(
+    conversation = [
         Message("user", [Text("q")]),
         says(Reasoning("hm")),
         says(Text("wait")),
@@ -581,7 +581,8 @@ def test_the_messages_of_an_agent_become_turns() -> None:
         Message("tool", [ToolResult("b", [Data({"x": 2}), Text("!")])]),
         says(Text("done")),
         says(Text("really")),
-    ) == [
+    ]
+    assert arranged(Request(conversation))["messages"] == [
         {"role": "user", "content": "q"},
         {
             "role": "assistant",
@@ -589,7 +590,7 @@ def test_the_messages_of_an_agent_become_turns() -> None:
             "reasoning_content": "hm",
             "tool_calls": [
                 {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}},
-                {"id": "b", "type": "function", "function": {"name": "g", "arguments": ""}},
+                {"id": "b", "type": "function", "function": {"name": "g", "arguments": "{}"}},
             ],
         },
         {"role": "tool", "tool_call_id": "a", "content": "1"},
