@@ -10,6 +10,7 @@ from typing import Any
 
 from bridge.codec import Context, JsonDecoder
 from bridge.codec.jsontext import whole
+from bridge.codec.words import end_of
 from bridge.dialects.agentscope_service.calls import ASKING, Block, Waiting, shown_id
 from bridge.dialects.agentscope_service.errors import reply_failure
 from bridge.errors import ErrorCode, Failure
@@ -32,11 +33,6 @@ from bridge.model.events import Event
 
 _GAP = "Events of the run were lost while its stream was opened again."
 _ECHOES = {"USER_CONFIRM_RESULT": "confirm_results", "EXTERNAL_EXECUTION_RESULT": "execution_results"}
-_FINISHES = {
-    "completed": FinishReason.STOP,
-    "interrupted": FinishReason.CANCELED,
-    "exceed_max_iters": FinishReason.LENGTH,
-}
 NAME = "agentscope-service"
 
 
@@ -379,9 +375,12 @@ class Decoder(JsonDecoder):
         if reason == "error" or event.get("error"):
             self.fail(reply_failure(event.get("error")))
             return
-        finish = _FINISHES.get(reason) if isinstance(reason, str) else FinishReason.STOP
+        end = end_of(reason, answered=self.builder.answered)
+        if isinstance(end, Failure):
+            self.fail(end)
+            return
         extras = {NAME: {"finished_reason": reason}} if reason == "exceed_max_iters" else None
-        self.builder.finish(finish or FinishReason.STOP, extras)
+        self.builder.finish(end, extras)
         self.builder.end()
 
     def flush(self) -> None:

@@ -128,7 +128,7 @@ def test_calls_without_ids_differ() -> None:
 
 
 def test_thoughts_text_and_unknown_parts() -> None:
-    said = chunk({"text": "hm", "thought": True}, {"text": "a"}, {"newKind": 1}, {"text": "b"}, finish="NEW_WORD")
+    said = chunk({"text": "hm", "thought": True}, {"text": "a"}, {"newKind": 1}, {"text": "b"}, finish="STOP")
     events = decode_chunks(said)
     answer = fold(events)
     assert (answer.reasoning, answer.text, answer.reason) == ("hm", "ab", FinishReason.STOP)
