@@ -13,11 +13,12 @@ from typing import Any
 
 from bridge.codec import Context, Feature
 from bridge.codec.decoder import JsonDecoder
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import arguments_of, dict_of, text_of, whole
 from bridge.codec.redact import LONGEST_WORD, masked
 from bridge.codec.words import end_of
 from bridge.dialects.a2a.card import Interface, assumed
-from bridge.dialects.a2a.errors import error_in, failure_of, task_failure
+from bridge.dialects.a2a.errors import failure_of, task_failure
 from bridge.dialects.a2a.old_rest import read_result
 from bridge.dialects.a2a.options import BackOptions
 from bridge.dialects.a2a.wire import (
@@ -130,7 +131,8 @@ class A2ADecoder(JsonDecoder):
     # -------------------------------------------------------------- what came
 
     def read(self, event: dict[str, Any], name: str | None) -> None:
-        error = error_in(event) or (event if name == "error" else None)
+        told = isinstance(event.get("result"), dict) and not event.get("error")
+        error = (None if told else error_in(event)) or (event if name == "error" else None)
         if error is not None:
             self.fail(failure_of(error))
             return

@@ -12,9 +12,10 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import loads, repaired, text_of
 from bridge.codec.words import end_of
-from bridge.dialects.ag_ui.errors import error_in, failure_of
+from bridge.dialects.ag_ui.errors import failure_of
 from bridge.dialects.ag_ui.reports import read_interrupt, read_unnamed, read_usage
 from bridge.dialects.ag_ui.snapshot import answer_from
 from bridge.dialects.ag_ui.streams import Streams
@@ -81,6 +82,8 @@ class AGUIDecoder(JsonDecoder):
         handler = _HANDLERS.get(kind)
         if handler is not None:
             handler(self, event)
+        elif (error := error_in(event)) is not None:
+            self.fail(failure_of(error))
         else:
             self._raw(event)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import repaired
 from bridge.dialects.agentscope.approvals import interrupted
 from bridge.dialects.agentscope.content_reader import ContentReader
@@ -97,7 +98,10 @@ class Decoder(JsonDecoder):
                 self._reader.flush_pending()
                 self.builder.fail(bare_failure(event), {NAME: {"bare": True}})
             case _:
-                pass
+                error = error_in(event)
+                if error is not None:
+                    self._reader.flush_pending()
+                    self.builder.fail(failure_of(error))
 
     # ------------------------------------------------------------------ contents
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec import Context, JsonDecoder
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import whole
 from bridge.codec.words import end_of
 from bridge.dialects.agentscope_service.calls import ASKING, Block, Waiting, shown_id
-from bridge.dialects.agentscope_service.errors import reply_failure
+from bridge.dialects.agentscope_service.errors import reply_failure, stray_failure
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Custom,
@@ -170,7 +171,11 @@ class Decoder(JsonDecoder):
 
     def read(self, event: dict[str, Any], name: str | None) -> None:
         kind = event.get("type")
-        if not isinstance(kind, str) or not self._is_new(event, kind):
+        if not isinstance(kind, str):
+            if (error := error_in(event)) is not None:
+                self.fail(stray_failure(error))
+            return
+        if not self._is_new(event, kind):
             return
         if kind in _ECHOES:
             self._echo(event, _ECHOES[kind])

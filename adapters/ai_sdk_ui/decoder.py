@@ -7,9 +7,10 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import read_json, repaired, text_of
 from bridge.codec.words import end_of
-from bridge.dialects.ai_sdk_ui.errors import failure_in, message_in
+from bridge.dialects.ai_sdk_ui.errors import failure_in, failure_of
 from bridge.dialects.ai_sdk_ui.usage import Metadata
 from bridge.dialects.ai_sdk_ui.wire import (
     EARLIER,
@@ -88,12 +89,14 @@ class UIMessageDecoder(JsonDecoder):
             return
         if not isinstance(kind, str):
             self.saw_unknown = True
-            if message := message_in(event):
-                self._fail(failure_in(message))
+            if (error := error_in(event)) is not None:
+                self._fail(failure_of(error))
         elif handler := _HANDLERS.get(kind):
             handler(self, event)
         elif kind.startswith("data-"):
             self._data(kind.removeprefix("data-"), event)
+        elif (error := error_in(event)) is not None:
+            self._fail(failure_of(error))
         else:
             self.saw_unknown = True
             self.builder.emit(Raw(NAME, event))

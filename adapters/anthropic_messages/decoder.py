@@ -16,9 +16,10 @@ from bridge.codec import Context
 from bridge.codec.citations import with_citations
 from bridge.codec.counts import is_all_zeros
 from bridge.codec.decoder import JsonDecoder
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import arguments_of, read_json, repaired, text_of
 from bridge.codec.words import end_of
-from bridge.dialects.anthropic_messages.errors import error_in, failure_of
+from bridge.dialects.anthropic_messages.errors import failure_of
 from bridge.dialects.anthropic_messages.wire import CITATIONS, NAME, UNREAD, UsageReader, given, noted
 from bridge.errors import Failure
 from bridge.model import Event, FinishReason, Heartbeat, PartKind, Raw

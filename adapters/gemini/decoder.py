@@ -12,9 +12,10 @@ from typing import Any
 from bridge.codec import Context
 from bridge.codec.counts import is_count
 from bridge.codec.decoder import JsonDecoder
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import arguments_of, repaired, text_of
 from bridge.codec.words import end_of
-from bridge.dialects.gemini.errors import error_in, failure_of
+from bridge.dialects.gemini.errors import failure_of
 from bridge.dialects.gemini.wire import MADE, NAME, SIGNATURE, given, medium, noted, read_usage
 from bridge.errors import Failure
 from bridge.model import Event, FinishReason, PartKind, Raw, ToolCall, UsageReported
@@ -50,7 +51,7 @@ class GeminiDecoder(JsonDecoder):
     # -------------------------------------------------------------- chunks
 
     def read(self, event: dict[str, Any], name: str | None) -> None:
-        if (error := error_in(event)) is not None:
+        if ("candidates" not in event or "error" in event) and (error := error_in(event)) is not None:
             self.fail(failure_of(error))
             return
         model, wire_id = text_of(event.get("modelVersion")), text_of(event.get("responseId"))

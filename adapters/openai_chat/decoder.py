@@ -10,8 +10,9 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import is_number, repaired
-from bridge.codec.openai import error_in, failure_of
+from bridge.codec.openai import failure_of
 from bridge.codec.words import end_of
 from bridge.dialects.openai_chat.audio import TRANSCRIPT, audio_from, joined
 from bridge.dialects.openai_chat.calls import Calls
@@ -158,11 +159,10 @@ class ChatDecoder(JsonDecoder):
 
     def _rest(self, chunk: dict[str, Any], choices: Any) -> None:
         """Read errors, which may be beside choices (capture openrouter-error-midstream), and unknown fields."""
-        if "error" in chunk or choices is None:
-            error = error_in(chunk)
-            if error is not None:
-                self.fail(failure_of(error))
-                return
+        error = error_in(chunk)
+        if error is not None:
+            self.fail(failure_of(error))
+            return
         if choices is None:
             return  # pings and other objects that are no chunks
         changed = {k: v for k, v in _unknown(chunk).items() if k not in _USUAL_KEYS and self._run_fields.get(k) != v}
