@@ -14,10 +14,13 @@ from typing import Any
 
 from bridge.codec import Context, Feature
 from bridge.codec.decoder import JsonDecoder
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import arguments_of, dict_of, text_of, whole
 from bridge.codec.pieces import Pieces
+from bridge.codec.redact import LONGEST_WORD, masked
+from bridge.codec.words import end_of
 from bridge.dialects.a2a.card import Interface, assumed
-from bridge.dialects.a2a.errors import error_in, failure_of, task_failure
+from bridge.dialects.a2a.errors import failure_of, task_failure
 from bridge.dialects.a2a.old_rest import read_result
 from bridge.dialects.a2a.options import BackOptions
 from bridge.dialects.a2a.wire import (
@@ -30,6 +33,7 @@ from bridge.dialects.a2a.wire import (
     State,
     Wire,
     camel_keys,
+    is_unknown_state,
     noted,
     own,
     plain_numbers,
@@ -37,6 +41,7 @@ from bridge.dialects.a2a.wire import (
     role_of,
     state_of,
 )
+from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Event,
     FinishReason,
@@ -56,7 +61,6 @@ from bridge.model.events import AWAITS_RESULT
 _ANSWER = "answer"
 _WRAPPERS = {"task": "task", "message": "message", "statusUpdate": "status", "artifactUpdate": "artifact"}
 _KINDS = {"task": "task", "message": "message", "status-update": "status", "artifact-update": "artifact"}
-_REASONS = {"length": FinishReason.LENGTH, "content_filter": FinishReason.CONTENT_FILTER}
 _COUNTS = ("input", "output", "total", "cached", "reasoning")
 _ADK_COUNTS = {
     "input": "promptTokenCount",
@@ -105,6 +109,7 @@ class A2ADecoder(JsonDecoder):
         self.task_id = ""
         self.state: State | None = None
         self.spoken = False
+        self._last_status: Wire = {}
         self._context = context
         self._lost = context.lost
         self._progress = options.progress
@@ -128,7 +133,8 @@ class A2ADecoder(JsonDecoder):
     # -------------------------------------------------------------- what came
 
     def read(self, event: dict[str, Any], name: str | None) -> None:
-        error = error_in(event) or (event if name == "error" else None)
+        told = isinstance(event.get("result"), dict) and not event.get("error")
+        error = (None if told else error_in(event)) or (event if name == "error" else None)
         if error is not None:
             self.fail(failure_of(error))
             return
@@ -151,6 +157,8 @@ class A2ADecoder(JsonDecoder):
             case "status":
                 self._place(value)
                 self._status(dict_of(value.get("status")), dict_of(value.get("metadata")))
+                if value.get("final") is True:
+                    self._check_state(dict_of(value.get("status")))
             case "artifact":
                 self._place(value)
                 self._note_usage(dict_of(value.get("metadata")))
@@ -170,6 +178,7 @@ class A2ADecoder(JsonDecoder):
     def answer(self, value: dict[str, Any]) -> list[Event]:
         """Return the events of a whole answer; its task may still be running."""
         self.read(value, None)
+        self._check_state(self._last_status)
         return self.builder.take()
 
     @property
@@ -235,7 +244,15 @@ class A2ADecoder(JsonDecoder):
 
     # -------------------------------------------------------------- status
 
+    def _check_state(self, status: Wire) -> None:
+        """Fail the run if its last state is one that no version has: nothing would end it."""
+        word = text_of(status.get("state"))
+        if is_unknown_state(word):
+            text = f"The agent's task has the unknown state {masked(word, LONGEST_WORD)}."
+            self.fail(Failure(ErrorCode.BACKEND_PROTOCOL, text))
+
     def _status(self, status: Wire, metadata: Wire) -> None:
+        self._last_status = status
         state = state_of(status.get("state"))
         self._note_usage(metadata)
         if state is None:
@@ -271,8 +288,12 @@ class A2ADecoder(JsonDecoder):
         elif held is not None:
             self._progress_text(held)
         self._flush_usage()
-        self.builder.finish(_REASONS.get(text_of(metadata.get(FINISH_REASON)), FinishReason.STOP))
-        self.builder.end()
+        end = end_of(metadata.get(FINISH_REASON), answered=True)
+        if isinstance(end, Failure):
+            self.fail(end)
+        else:
+            self.builder.finish(end)
+            self.builder.end()
 
     def _tell_progress(self, message: Wire, metadata: Wire) -> None:
         """Read a status of a running task. google-adk sends its answer there, and again in an artifact."""

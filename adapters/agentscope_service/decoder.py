@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec import Context, JsonDecoder
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import whole
+from bridge.codec.words import end_of
 from bridge.dialects.agentscope_service.calls import ASKING, Block, Waiting, shown_id
-from bridge.dialects.agentscope_service.errors import reply_failure
+from bridge.dialects.agentscope_service.errors import reply_failure, stray_failure
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Custom,
@@ -32,11 +34,6 @@ from bridge.model.events import Event
 
 _GAP = "Events of the run were lost while its stream was opened again."
 _ECHOES = {"USER_CONFIRM_RESULT": "confirm_results", "EXTERNAL_EXECUTION_RESULT": "execution_results"}
-_FINISHES = {
-    "completed": FinishReason.STOP,
-    "interrupted": FinishReason.CANCELED,
-    "exceed_max_iters": FinishReason.LENGTH,
-}
 NAME = "agentscope-service"
 
 
@@ -175,7 +172,11 @@ class Decoder(JsonDecoder):
 
     def read(self, event: dict[str, Any], name: str | None) -> None:
         kind = event.get("type")
-        if not isinstance(kind, str) or not self._is_new(event, kind):
+        if not isinstance(kind, str):
+            if (error := error_in(event)) is not None:
+                self.fail(stray_failure(error))
+            return
+        if not self._is_new(event, kind):
             return
         if kind in _ECHOES:
             self._echo(event, _ECHOES[kind])
@@ -380,9 +381,12 @@ class Decoder(JsonDecoder):
         if reason == "error" or event.get("error"):
             self.fail(reply_failure(event.get("error")))
             return
-        finish = _FINISHES.get(reason) if isinstance(reason, str) else FinishReason.STOP
+        end = end_of(reason, answered=self.builder.answered)
+        if isinstance(end, Failure):
+            self.fail(end)
+            return
         extras = {NAME: {"finished_reason": reason}} if reason == "exceed_max_iters" else None
-        self.builder.finish(finish or FinishReason.STOP, extras)
+        self.builder.finish(end, extras)
         self.builder.end()
 
     def flush(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from bridge.codec.caching import CACHE, marked, seconds_of, written_of
 from bridge.codec.counts import is_count
 from bridge.codec.jsontext import dumps
+from bridge.codec.words import reason_of
 from bridge.model import Extras, FinishReason, UsageReported
 
 NAME = "anthropic-messages"
@@ -55,19 +56,7 @@ def given(values: dict[str, Any]) -> dict[str, Any]:
 
 # ------------------------------------------------------------------ stop reasons
 
-STOP_REASONS: dict[str, FinishReason] = {
-    "tool_use": FinishReason.TOOL_CALLS,
-    "max_tokens": FinishReason.LENGTH,
-    "model_context_window_exceeded": FinishReason.LENGTH,
-    "refusal": FinishReason.CONTENT_FILTER,
-}
-"""Stop reasons of backends; every other word (`end_turn`, `stop_sequence`, `pause_turn`) is a normal end."""
-
 _WORDS = {FinishReason.LENGTH: "max_tokens", FinishReason.CONTENT_FILTER: "refusal"}
-
-
-def reason_of(word: str) -> FinishReason:
-    return STOP_REASONS.get(word, FinishReason.STOP)
 
 
 def stop_word(reason: FinishReason | None, has_calls: bool, known: Any = None) -> str:

@@ -12,15 +12,15 @@ from typing import Any
 from bridge.codec import Context
 from bridge.codec.counts import is_count
 from bridge.codec.decoder import JsonDecoder
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import arguments_of, repaired, text_of
-from bridge.dialects.gemini.errors import error_in, failure_of
-from bridge.dialects.gemini.wire import BROKEN, MADE, NAME, SIGNATURE, given, medium, noted, read_usage, reason_of
-from bridge.errors import ErrorCode, Failure
+from bridge.codec.words import end_of
+from bridge.dialects.gemini.errors import failure_of
+from bridge.dialects.gemini.wire import MADE, NAME, SIGNATURE, given, medium, noted, read_usage
+from bridge.errors import Failure
 from bridge.model import Event, FinishReason, PartKind, Raw, ToolCall, UsageReported
 
 _FIELDS = frozenset({"text"})
-_LATE = frozenset({"OTHER", "LANGUAGE"})
-"""Finish reasons that are failures only if there was no content before them."""
 _CANDIDATE = frozenset({"content", "finishReason", "index"})
 _TEXT = ("candidates", 0, "content", "parts", 0, "text")
 
@@ -36,8 +36,7 @@ class GeminiDecoder(JsonDecoder):
         self._flowing: dict[int, tuple[str, PartKind]] = {}
         self._parts = 0
         self._begun: set[int] = set()
-        self._spoke = False
-        self._words: dict[int, str] = {}
+        self._ends: dict[int, tuple[FinishReason, str]] = {}
         self._blocked: dict[str, Any] | None = None
         self._rest: dict[str, dict[str, Any]] = {}
         self._usage: UsageReported | None = None
@@ -52,7 +51,7 @@ class GeminiDecoder(JsonDecoder):
     # -------------------------------------------------------------- chunks
 
     def read(self, event: dict[str, Any], name: str | None) -> None:
-        if (error := error_in(event)) is not None:
+        if ("candidates" not in event or "error" in event) and (error := error_in(event)) is not None:
             self.fail(failure_of(error))
             return
         model, wire_id = text_of(event.get("modelVersion")), text_of(event.get("responseId"))
@@ -93,11 +92,12 @@ class GeminiDecoder(JsonDecoder):
         rest = given({name: value for name, value in candidate.items() if name not in _CANDIDATE})
         if rest:
             self._rest.setdefault(str(index), {}).update(rest)
-        if word := text_of(candidate.get("finishReason")):
-            self._words[index] = word
-            if word in BROKEN and not (word in _LATE and self._spoke):
-                text = text_of(candidate.get("finishMessage")) or f"The backend ended its answer with {word}."
-                self.fail(Failure(ErrorCode.BACKEND_ERROR, text, backend_code=word))
+        word = candidate.get("finishReason")
+        end = end_of(word, candidate.get("finishMessage"), answered=self.builder.answered)
+        if isinstance(end, Failure):
+            self.fail(end)
+        elif end is not None:
+            self._ends[index] = end, text_of(word)
 
     # -------------------------------------------------------------- parts
 
@@ -121,7 +121,6 @@ class GeminiDecoder(JsonDecoder):
         flowing = self._flowing.get(index)
         if flowing is None or flowing[1] is not kind or signature:
             flowing = self._open(index, kind)
-        self._spoke = self._spoke or kind is PartKind.TEXT
         self._put(flowing[0], text)
         if signature:
             self._end(index, {SIGNATURE: signature})
@@ -169,7 +168,6 @@ class GeminiDecoder(JsonDecoder):
             if found is not None:
                 self._end(index)
                 self._begin(index)
-                self._spoke = True
                 found.extras = noted(given({name: each for name, each in part.items() if name != kind}))
                 self.builder.add(index, found)
                 return
@@ -194,15 +192,15 @@ class GeminiDecoder(JsonDecoder):
     def _finish(self) -> None:
         """Read the finish reasons, if all candidates have one; other fields of the candidates become extras."""
         extras: dict[str, Any] = {"candidates": self._rest} if self._rest else {}
-        if self._blocked is not None and not self._words:
+        if self._blocked is not None and not self._ends:
             self.builder.finish(FinishReason.CONTENT_FILTER, noted({**extras, "promptFeedback": self._blocked}))
-        elif self._words and self._begun <= self._words.keys():
-            for index, word in self._words.items():
+        elif self._ends and self._begun <= self._ends.keys():
+            for index, (end, _) in self._ends.items():
                 self._begin(index)
-                self.builder.end_reason(index, reason_of(word))
-            extras["finishReasons"] = {str(index): word for index, word in self._words.items()}
-            first = self._words.get(0) or next(iter(self._words.values()))
-            self.builder.finish(reason_of(first), noted(extras))
+                self.builder.end_reason(index, end)
+            extras["finishReasons"] = {str(index): word for index, (_, word) in self._ends.items()}
+            first, _ = self._ends.get(0) or next(iter(self._ends.values()))
+            self.builder.finish(first, noted(extras))
 
 
 def _index(candidate: dict[str, Any]) -> int:

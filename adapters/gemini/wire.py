@@ -10,6 +10,7 @@ from bridge.codec.check import Node
 from bridge.codec.counts import is_count
 from bridge.codec.jsontext import text_of
 from bridge.codec.signed_parts import signature_of, signed
+from bridge.codec.words import reason_of
 from bridge.model import (
     Extras,
     FileRef,
@@ -97,37 +98,12 @@ def given(values: dict[str, Any]) -> dict[str, Any]:
 
 # ------------------------------------------------------------------ finish reasons
 
-REASONS: dict[str, FinishReason] = {
-    "MAX_TOKENS": FinishReason.LENGTH,
-    "CONTINUATION": FinishReason.LENGTH,
-    **dict.fromkeys(
-        (
-            "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR", "IMAGE_SAFETY",
-            "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "ESCALATION",
-        ),
-        FinishReason.CONTENT_FILTER,
-    ),
-}  # fmt: skip
-"""Finish reasons of backends; every word that is neither here nor in `BROKEN` is a normal end."""
-
-BROKEN = frozenset(
-    {
-        "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE",
-        "MALFORMED_RESPONSE", "LANGUAGE", "NO_IMAGE", "IMAGE_OTHER", "OTHER",
-    }
-)  # fmt: skip
-"""Finish reasons of answers that failed."""
-
 _WORDS = {FinishReason.LENGTH: "MAX_TOKENS", FinishReason.CONTENT_FILTER: "SAFETY"}
 
 
 _CALLED = "FUNCTION_CALL"
 """The finish reason of some servers for answers with calls. The API has no such value; strict clients drop the calls.
 """
-
-
-def reason_of(word: str) -> FinishReason:
-    return REASONS.get(word, FinishReason.STOP)
 
 
 def finish_word(reason: FinishReason | None, known: Any = None) -> str:

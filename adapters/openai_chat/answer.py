@@ -8,10 +8,11 @@ from typing import Any
 
 from bridge.codec import Context, Feature, WireResponse, json_response
 from bridge.codec.borders import TextBorders
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.media import answer_feature
 from bridge.codec.merging import merge
-from bridge.codec.openai import decode_error, encode_error, error_in, failure_of
+from bridge.codec.openai import decode_error, encode_error, failure_of
 from bridge.codec.wire import holds_events, payloads_in
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.decoder import ChatDecoder

@@ -10,14 +10,15 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import is_number, repaired
-from bridge.codec.openai import error_in, failure_of
+from bridge.codec.openai import failure_of
+from bridge.codec.words import end_of
 from bridge.dialects.openai_chat.audio import TRANSCRIPT, audio_from, joined
 from bridge.dialects.openai_chat.calls import Calls
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.think import ThinkSplitter
 from bridge.dialects.openai_chat.wire import (
-    FINISH,
     HALVES,
     NAME,
     REASONING_FIELDS,
@@ -27,7 +28,7 @@ from bridge.dialects.openai_chat.wire import (
     shared,
     without_empty,
 )
-from bridge.errors import ErrorCode, Failure
+from bridge.errors import Failure
 from bridge.model import SHARED, Event, Extras, FinishReason, Media, MediaKind, PartKind, Raw, source_of
 from bridge.model.surrogates import repair
 
@@ -71,7 +72,7 @@ class ChatDecoder(JsonDecoder):
         self._put = self.builder.flow
         self._lanes: dict[int, _Lane] = {}
         self._started = False
-        self._error_word = False
+        self._bad_end: Failure | None = None
         self._plain: tuple[str, int] | None = None
         self._known: dict[str, Any] = {}
         self._run_fields: dict[str, Any] = {}
@@ -103,8 +104,8 @@ class ChatDecoder(JsonDecoder):
             self._rest(event, choices)
         else:
             self._learn(event)
-        if self._error_word:
-            self.fail(Failure(ErrorCode.BACKEND_ERROR, "The backend ended its answer with an error."))
+        if self._bad_end is not None:
+            self.fail(self._bad_end)
 
     def _learn(self, chunk: dict[str, Any]) -> None:
         """Let the next chunk be read by its text alone, if this one contained one text and nothing else."""
@@ -158,11 +159,10 @@ class ChatDecoder(JsonDecoder):
 
     def _rest(self, chunk: dict[str, Any], choices: Any) -> None:
         """Read errors, which may be beside choices (capture openrouter-error-midstream), and unknown fields."""
-        if "error" in chunk or choices is None:
-            error = error_in(chunk)
-            if error is not None:
-                self.fail(failure_of(error))
-                return
+        error = error_in(chunk)
+        if error is not None:
+            self.fail(failure_of(error))
+            return
         if choices is None:
             return  # pings and other objects that are no chunks
         changed = {k: v for k, v in _unknown(chunk).items() if k not in _USUAL_KEYS and self._run_fields.get(k) != v}
@@ -325,16 +325,13 @@ class ChatDecoder(JsonDecoder):
 
     def _end_choice(self, index: int, word: str, choice: dict[str, Any]) -> None:
         """The first finish word counts. Calls stay open: some servers send more after it."""
-        if word == "error":
+        end = end_of(word, answered=self.builder.answered)
+        if isinstance(end, Failure):
             error = error_in(choice)
-            if error is not None:
-                self.fail(failure_of(error))
-            self._error_word = True  # the text may be at the end of the chunk
-            return
-        lane = self._open(index)
-        if lane.finished is None:
-            lane.finished = FINISH.get(word, FinishReason.STOP)
-            self.builder.end_reason(index, lane.finished)
+            self._bad_end = end if error is None else failure_of(error)  # an error beside the choices says more
+        elif end is not None and (lane := self._open(index)).finished is None:
+            lane.finished = end
+            self.builder.end_reason(index, end)
 
     def end_mark(self) -> None:
         if not self.builder.done:

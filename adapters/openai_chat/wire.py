@@ -10,19 +10,9 @@ from bridge.codec.counts import NOT_REPORTED, is_all_zeros
 from bridge.codec.jsontext import dict_of, whole
 from bridge.codec.openai import with_mark
 from bridge.codec.signed_parts import GOOGLE, signature_of, signed
-from bridge.model import SHARED, Extras, FinishReason, UsageReported
+from bridge.model import SHARED, Extras, UsageReported
 
 NAME = "openai-chat"
-
-FINISH: dict[str, FinishReason] = {
-    "length": FinishReason.LENGTH,
-    "max_tokens": FinishReason.LENGTH,
-    "model_length": FinishReason.LENGTH,
-    "content_filter": FinishReason.CONTENT_FILTER,
-    "tool_calls": FinishReason.TOOL_CALLS,
-    "function_call": FinishReason.TOOL_CALLS,
-}
-"""Finish reasons of backends; every other one (`stop`, `eos`, `end_turn`) is a normal end."""
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Servers use either; when one delta holds both, the first non-empty one is read."""
