@@ -16,6 +16,8 @@ VERSION = "2023-06-01"
 VERSION_HEADER = "anthropic-version"
 DIRECT = {"type": "direct"}
 """The `caller` of a call that the model made itself. It is required in answers and the default in requests."""
+NOTES = "notes"
+"""The key for a client's values in this wire's words that the model has as well: `fields` are fields of the body."""
 CITATIONS, UNREAD = "citations", "deltas"
 """The key of citations in a part's extras, and of unknown deltas of its block."""
 

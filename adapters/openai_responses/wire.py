@@ -19,6 +19,8 @@ from bridge.model import SHARED, Extras, UsageReported
 
 NAME = "openai-responses"
 
+ENCRYPTED, LOGPROBS = "reasoning.encrypted_content", "message.output_text.logprobs"
+"""Values of `include`."""
 SUMMARY, CONTENT = "summary", "content"
 PARAGRAPH = "\n\n"
 """Between two parts of one reasoning item, for whom they are one text."""
