@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
+from bridge.codec.citations import citations_in
 from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.jsontext import dumps, input_of
 from bridge.codec.media import answer_feature
@@ -24,13 +25,14 @@ from bridge.dialects.anthropic_messages.wire import (
     NAME,
     UNREAD,
     block_delta,
+    citation_of,
     own,
     start_usage,
     stop_word,
     wire_id,
     write_usage,
 )
-from bridge.model import FinishReason, Origin, PartKind, as_markdown, interrupt_text
+from bridge.model import Extras, FinishReason, Origin, PartKind, as_markdown, interrupt_text
 from bridge.model import events as ev
 from bridge.model.events import Event
 
@@ -207,7 +209,7 @@ class MessagesEncoder:
         elif event.signature and not part.before:
             self._begin(part)  # thinking whose text is kept back has a signature all the same
         if part.before or is_call:
-            for citation in late.get(CITATIONS) or ():
+            for citation in late.get(CITATIONS) or self._cited(event.extras):
                 self._block_delta(part.index, {"type": "citations_delta", "citation": citation})
             for delta in late.get(UNREAD) or ():
                 self._block_delta(part.index, delta)
@@ -217,6 +219,11 @@ class MessagesEncoder:
         if event.redacted:
             more = {} if part.before else own(part.started.extras)
             self._stop(self._open({**more, "type": "redacted_thinking", "data": event.redacted}))
+
+    def _cited(self, extras: Extras | None) -> list[dict[str, Any]]:
+        """Citations of web pages of other dialects' backends."""
+        found = citations_in(extras, self._context.lost, 0) if extras else []
+        return [citation_of(each["url"], each["title"]) for each in found]
 
     # ------------------------------------------------------------------ whole things
 

@@ -55,6 +55,22 @@ def given(values: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in values.items() if v is not None}
 
 
+# ------------------------------------------------------------------ citations
+
+_INDEX = "encrypted_index"
+
+
+def citation_of(url: str, title: str) -> dict[str, Any]:
+    """A citation of a web page that another vendor's model found. It has no index, by which Anthropic finds a page."""
+    kind = "web_search_result_location"
+    return {"type": kind, "url": url, "title": title or None, "cited_text": "", _INDEX: ""}
+
+
+def is_made(citation: Any) -> bool:
+    """Return whether `citation_of` made a citation, which the API would refuse."""
+    return isinstance(citation, dict) and citation.get(_INDEX) == ""
+
+
 # ------------------------------------------------------------------ stop reasons
 
 STOP_REASONS: dict[str, FinishReason] = {

@@ -7,16 +7,32 @@ Parts that only Gemini understands (code that it ran, a signature by itself) tra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import Context
+from bridge.codec import Context, FrameLike
+from bridge.codec.citations import Positions, with_citations
 from bridge.codec.counts import is_count
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.jsontext import arguments_of, repaired, text_of
+from bridge.codec.logprobs import shared_logprobs
 from bridge.dialects.gemini.errors import error_in, failure_of
-from bridge.dialects.gemini.wire import BROKEN, MADE, NAME, SIGNATURE, given, medium, noted, read_usage, reason_of
+from bridge.dialects.gemini.wire import (
+    BROKEN,
+    LOGPROBS,
+    MADE,
+    NAME,
+    SIGNATURE,
+    given,
+    medium,
+    noted,
+    read_citations,
+    read_logprobs,
+    read_usage,
+    reason_of,
+)
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Event, FinishReason, PartKind, Raw, ToolCall, UsageReported
+from bridge.model import Event, FinishReason, PartKind, Raw, TextDelta, ToolCall, UsageReported
 
 _FIELDS = frozenset({"text"})
 _LATE = frozenset({"OTHER", "LANGUAGE"})
@@ -38,16 +54,32 @@ class GeminiDecoder(JsonDecoder):
         self._begun: set[int] = set()
         self._spoke = False
         self._words: dict[int, str] = {}
+        # Of each text part the positions in it, by the id of the part: citations count its bytes.
+        self._positions: dict[str, Positions] = {}
         self._blocked: dict[str, Any] | None = None
         self._rest: dict[str, dict[str, Any]] = {}
         self._usage: UsageReported | None = None
 
     def chunks(self, values: list[Any]) -> list[Event]:
         """The events of an answer in one piece, or of a stream that came as one JSON array."""
+        events: list[Event] = []
         for value in values:
             if isinstance(value, dict):
                 self.read(value, None)
-        return self.close()
+                events += self._measured(self.builder.take())
+        return events + self.close()
+
+    def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
+        return self._measured(super().feed(frames))
+
+    def _measured(self, events: list[Event]) -> list[Event]:
+        for event in events:
+            if type(event) is TextDelta:
+                positions = self._positions.get(event.part_id)
+                if positions is None:
+                    positions = self._positions[event.part_id] = Positions()
+                positions.add(event.text)
+        return events
 
     # -------------------------------------------------------------- chunks
 
@@ -75,7 +107,7 @@ class GeminiDecoder(JsonDecoder):
         match event:
             case {"candidates": [{"content": {"parts": [{"text": str(text)} as part]}} as candidate]} if text:
                 flowing = self._flowing.get(_index(candidate))
-                if flowing is not None and SIGNATURE not in part:
+                if flowing is not None and SIGNATURE not in part and LOGPROBS not in candidate:
                     self.repeat.learn(event, _TEXT, self.builder.part(flowing[0]))
 
     def read_unpaired(self, event: dict[str, Any], name: str | None) -> None:
@@ -90,14 +122,25 @@ class GeminiDecoder(JsonDecoder):
         for part in parts if isinstance(parts, list) else ():
             if isinstance(part, dict):
                 self._part(index, part)
+        if isinstance(result := candidate.get(LOGPROBS), dict):
+            self._logprobs(index, result)
         rest = given({name: value for name, value in candidate.items() if name not in _CANDIDATE})
         if rest:
-            self._rest.setdefault(str(index), {}).update(rest)
+            known = self._rest.setdefault(str(index), {})
+            known.update({**rest, LOGPROBS: _joined(known.get(LOGPROBS), rest[LOGPROBS])} if LOGPROBS in rest else rest)
         if word := text_of(candidate.get("finishReason")):
             self._words[index] = word
             if word in BROKEN and not (word in _LATE and self._spoke):
                 text = text_of(candidate.get("finishMessage")) or f"The backend ended its answer with {word}."
                 self.fail(Failure(ErrorCode.BACKEND_ERROR, text, backend_code=word))
+
+    def _logprobs(self, index: int, result: dict[str, Any]) -> None:
+        """Log probabilities of the text that came with them, or before them."""
+        flowing = self._flowing.get(index)
+        part = self.builder.part(flowing[0]) if flowing is not None and flowing[1] is PartKind.TEXT else None
+        extras = shared_logprobs(read_logprobs(result))
+        if part is not None and extras is not None:
+            self.builder.emit(TextDelta(part.id, "", extras))
 
     # -------------------------------------------------------------- parts
 
@@ -142,7 +185,12 @@ class GeminiDecoder(JsonDecoder):
     def _end(self, index: int, extras: dict[str, Any] | None = None) -> None:
         flowing = self._flowing.pop(index, None)
         if flowing is not None:
-            self.builder.end_part(flowing[0], extras=noted(extras or {}))
+            noted_of = noted(extras or {})
+            if flowing[1] is PartKind.TEXT and (known := self._rest.get(str(index))):
+                part = self.builder.part(flowing[0])
+                positions = self._positions.get(part.id if part is not None else "", Positions())
+                noted_of = with_citations(noted_of, read_citations(known, positions))
+            self.builder.end_part(flowing[0], extras=noted_of)
 
     def _sign(self, index: int, part: dict[str, Any], kind: PartKind) -> None:
         """A signature after the text that it belongs to, or by itself."""
@@ -203,6 +251,17 @@ class GeminiDecoder(JsonDecoder):
             extras["finishReasons"] = {str(index): word for index, word in self._words.items()}
             first = self._words.get(0) or next(iter(self._words.values()))
             self.builder.finish(reason_of(first), noted(extras))
+
+
+def _joined(known: Any, new: Any) -> Any:
+    """The log probabilities of two chunks: lists are appended."""
+    if not isinstance(known, dict) or not isinstance(new, dict):
+        return new
+    both = {**known, **new}
+    for name in ("chosenCandidates", "topCandidates"):
+        if isinstance(known.get(name), list) and isinstance(new.get(name), list):
+            both[name] = [*known[name], *new[name]]
+    return both
 
 
 def _index(candidate: dict[str, Any]) -> int:
