@@ -16,6 +16,7 @@ from bridge.codec.citations import citations_in
 from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.jsontext import dumps, input_of
 from bridge.codec.media import answer_feature
+from bridge.codec.refusals import is_beside
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.anthropic_messages.errors import CANCELED, error_object
 from bridge.dialects.anthropic_messages.options import FrontOptions
@@ -23,9 +24,12 @@ from bridge.dialects.anthropic_messages.wire import (
     CITATIONS,
     DIRECT,
     NAME,
+    REFUSAL,
+    STOP_DETAILS,
     UNREAD,
     block_delta,
     citation_of,
+    details_of,
     own,
     start_usage,
     stop_word,
@@ -86,6 +90,7 @@ class MessagesEncoder:
         self._blocks = 0
         self._calls: set[str | None] = set()
         self._questions: list[ev.Interrupted] = []
+        self._refusal: list[str] = []
         self._usage: ev.UsageReported | None = None
 
     # ------------------------------------------------------------------ the contract
@@ -140,20 +145,24 @@ class MessagesEncoder:
     # ------------------------------------------------------------------ parts
 
     def _part_started(self, event: ev.PartStarted) -> None:
-        hidden = event.kind is PartKind.REASONING and self._options.reasoning == "drop"
+        hidden = is_beside(event.extras, NAME) or (
+            event.kind is PartKind.REASONING and self._options.reasoning == "drop"
+        )
         part = self._parts[event.part_id] = _Part(event, hidden)
         if event.kind is PartKind.TOOL_CALL:
             if event.origin is not Origin.FUNCTION:
                 self._context.lost.add(Feature.TOOL_ORIGIN)
             self._calls.add(event.call_id)
             self._call(part)
-        elif event.kind is PartKind.REFUSAL:
+        elif event.kind is PartKind.REFUSAL and not hidden:
             self._context.lost.add(Feature.REFUSAL, "sent as text")
-        elif hidden:
+        elif hidden and event.kind is PartKind.REASONING:
             self._context.lost.add(Feature.REASONING, "hidden by option reasoning")
 
     def _piece(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> None:
         part, text = self._parts[event.part_id], event.text
+        if part.started.kind is PartKind.REFUSAL and not part.hidden:
+            self._refusal.append(text)
         if not part.before:
             if part.hidden or not text:
                 return
@@ -299,6 +308,8 @@ class MessagesEncoder:
         word = stop_word(event.reason, bool(self._calls), known.get("stop_reason"))
         if self._usage is None:
             self._context.lost.add(Feature.USAGE, NOT_REPORTED)
+        if self._refusal and word == REFUSAL:
+            known = {STOP_DETAILS: details_of("".join(self._refusal)), **known}
         delta = {**_NO_END, **known, "stop_reason": word}
         self._write("message_delta", {"delta": delta, "usage": write_usage(self._usage)})
         self._write("message_stop")

@@ -73,15 +73,17 @@ def is_made(citation: Any) -> bool:
 
 # ------------------------------------------------------------------ stop reasons
 
+REFUSAL, STOP_DETAILS = "refusal", "stop_details"
+"""The stop reason of a refused answer, and the field that tells why."""
 STOP_REASONS: dict[str, FinishReason] = {
     "tool_use": FinishReason.TOOL_CALLS,
     "max_tokens": FinishReason.LENGTH,
     "model_context_window_exceeded": FinishReason.LENGTH,
-    "refusal": FinishReason.CONTENT_FILTER,
+    REFUSAL: FinishReason.CONTENT_FILTER,
 }
 """Stop reasons of backends; every other word (`end_turn`, `stop_sequence`, `pause_turn`) is a normal end."""
 
-_WORDS = {FinishReason.LENGTH: "max_tokens", FinishReason.CONTENT_FILTER: "refusal"}
+_WORDS = {FinishReason.LENGTH: "max_tokens", FinishReason.CONTENT_FILTER: REFUSAL}
 
 
 def reason_of(word: str) -> FinishReason:
@@ -96,6 +98,11 @@ def stop_word(reason: FinishReason | None, has_calls: bool, known: Any = None) -
     word = _WORDS.get(reason) if reason else None
     word = word or ("tool_use" if has_calls else "end_turn")
     return known if isinstance(known, str) and known and reason_of(known) is reason_of(word) else word
+
+
+def details_of(explanation: str) -> dict[str, Any]:
+    """The `stop_details` of an answer that a backend of another dialect refused in these words."""
+    return {"type": REFUSAL, "category": None, "explanation": explanation}
 
 
 # ------------------------------------------------------------------ tool calls

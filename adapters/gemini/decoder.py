@@ -16,6 +16,7 @@ from bridge.codec.counts import is_count
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.jsontext import arguments_of, repaired, text_of
 from bridge.codec.logprobs import shared_logprobs
+from bridge.codec.refusals import add_explanation
 from bridge.dialects.gemini.errors import error_in, failure_of
 from bridge.dialects.gemini.wire import (
     BROKEN,
@@ -53,6 +54,7 @@ class GeminiDecoder(JsonDecoder):
         self._parts = 0
         self._begun: set[int] = set()
         self._spoke = False
+        self._explained: set[int] = set()
         self._words: dict[int, str] = {}
         # Of each text part the positions in it, by the id of the part: citations count its bytes.
         self._positions: dict[str, Positions] = {}
@@ -244,6 +246,7 @@ class GeminiDecoder(JsonDecoder):
         extras: dict[str, Any] = {"candidates": self._rest} if self._rest else {}
         if self._blocked is not None and not self._words:
             self.builder.finish(FinishReason.CONTENT_FILTER, noted({**extras, "promptFeedback": self._blocked}))
+            self._explain(0, text_of(self._blocked.get("blockReasonMessage")))
         elif self._words and self._begun <= self._words.keys():
             for index, word in self._words.items():
                 self._begin(index)
@@ -251,6 +254,17 @@ class GeminiDecoder(JsonDecoder):
             extras["finishReasons"] = {str(index): word for index, word in self._words.items()}
             first = self._words.get(0) or next(iter(self._words.values()))
             self.builder.finish(reason_of(first), noted(extras))
+            for index, word in self._words.items():
+                if reason_of(word) is FinishReason.CONTENT_FILTER:
+                    self._explain(index, text_of(self._rest.get(str(index), {}).get("finishMessage")))
+
+    def _explain(self, index: int, text: str) -> None:
+        """Pass on why an answer was refused."""
+        if text and index not in self._explained:
+            self._explained.add(index)
+            self._end(index)
+            self._begin(index)
+            add_explanation(self.builder, index, text, NAME)
 
 
 def _joined(known: Any, new: Any) -> Any:

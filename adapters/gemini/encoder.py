@@ -16,6 +16,7 @@ from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.cut_calls import CUT, CutCalls
 from bridge.codec.jsontext import dumps, input_of
 from bridge.codec.logprobs import logprobs_in
+from bridge.codec.refusals import is_beside
 from bridge.codec.sequencer import Sequencer
 from bridge.codec.signed_parts import signature_of
 from bridge.dialects.gemini.errors import CANCELED, error_object
@@ -85,6 +86,7 @@ class GeminiEncoder:
         # By choice: the citations of its text, and the positions in it.
         self._citations: dict[int, list[Citation]] = {}
         self._positions: dict[int, Positions] = {}
+        self._refusals: dict[int, list[str]] = {}
         self._logprobs: dict[int, list[dict[str, Any]]] = {}
         self._spoke: dict[int, str] = {}  # by choice: the message of the last text
         request = context.request
@@ -135,8 +137,11 @@ class GeminiEncoder:
             if event.origin is not Origin.FUNCTION:
                 lost.add(Feature.TOOL_ORIGIN)
             return
+        if is_beside(event.extras, NAME):
+            return
         if kind is PartKind.REFUSAL:
             lost.add(Feature.REFUSAL, "sent as text")
+            self._refusals.setdefault(part.choice, [])
         if kind is not PartKind.REASONING or self._shows:
             thought = b',"thought":true}],"role":"model"}' if kind is PartKind.REASONING else b'}],"role":"model"}'
             part.before = b'{"candidates":[{"content":{"parts":[{"text":'
@@ -149,6 +154,8 @@ class GeminiEncoder:
         if event.extras and (logprobs := logprobs_in(event.extras)):
             self._logprobs.setdefault(part.choice, []).extend(logprobs)
         if part.before and event.text:
+            if part.started.kind is PartKind.REFUSAL:
+                self._refusals[part.choice].append(event.text)
             text = event.text if part.pieces else self._begin(part) + event.text
             if part.started.kind is not PartKind.REASONING:
                 self._positions[part.choice].add(event.text)
@@ -263,7 +270,7 @@ class GeminiEncoder:
         if self._usage is None:  # SDKs read it unconditionally
             self._context.lost.add(Feature.USAGE, NOT_REPORTED)
         more = {"usageMetadata": write_usage(self._usage or ev.UsageReported(0, 0))}
-        if (feedback := known.get("promptFeedback")) is not None and not self._reasons:
+        if (feedback := known.get("promptFeedback")) is not None and not self._spoke:
             self._write([], {"promptFeedback": feedback, **more})
             return
         words, rest = known.get("finishReasons") or {}, known.get("candidates") or {}
@@ -273,6 +280,7 @@ class GeminiEncoder:
                 "content": {"parts": [_EMPTY], "role": "model"},
                 "finishReason": finish_word(reason, words.get(str(choice))),
                 "index": choice,
+                **self._explanation(choice, reason),
                 **self._grounding(choice, rest.get(str(choice), {})),
                 **(write_logprobs(self._logprobs[choice]) if choice in self._logprobs else {}),
                 **rest.get(str(choice), {}),
@@ -280,6 +288,11 @@ class GeminiEncoder:
             for choice, reason in sorted(self._reasons.items())
         ]
         self._write(candidates, more)
+
+    def _explanation(self, choice: int, reason: FinishReason | None) -> dict[str, Any]:
+        """Why an answer was refused, in the words of the model."""
+        said = "".join(self._refusals.get(choice, ()))
+        return {"finishMessage": said} if said and reason is FinishReason.CONTENT_FILTER else {}
 
     def _grounding(self, choice: int, said: dict[str, Any]) -> dict[str, Any]:
         """The citations of another dialect's backend; one of this dialect says them itself."""

@@ -323,3 +323,85 @@ def test_log_probabilities_of_all_chunks_of_a_gemini_stream() -> None:
         assert [each["token"] for each in found] == ["a", "a"]
     last = streamed(GEMINI, GEMINI, wire)[0][-1]["candidates"][0]
     assert [each["tokenId"] for each in last["logprobsResult"]["chosenCandidates"]] == [1, 1]
+
+
+# ---------------------------------------------------------------------- explained refusals
+
+WHY = "This was refused because of X."
+
+
+def refused_by(back: str) -> tuple[Json, bytes]:
+    """An answer without text that was refused, with the reason in words."""
+    if back == CHAT:
+        refusal = {"refusal": WHY}
+        return chat_whole(refusal, "content_filter"), chat_stream(refusal, finish="content_filter")
+    if back == RESPONSES:
+        part = {"type": "refusal", "refusal": WHY}
+        cut = {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}
+        return response_whole(part, **cut), response_stream(part, **cut)
+    if back == MESSAGES:
+        details = {"type": "refusal", "category": "cyber", "explanation": WHY}
+        fields: Json = {"stop": "refusal", "stop_details": details}
+        return message_whole(**fields), message_stream(**fields)
+    answer = candidate("", "SAFETY", finishMessage=WHY)
+    return answer, sse(answer)
+
+
+def explained_at(front: str, body: Json) -> tuple[Any, Any]:
+    """How the answer ended, and why."""
+    if front == CHAT:
+        choice = body["choices"][0]
+        return choice["finish_reason"], choice["message"]["refusal"]
+    if front == RESPONSES:
+        (part,) = body["output"][0]["content"]
+        return body["incomplete_details"]["reason"], part["refusal"]
+    if front == MESSAGES:
+        return body["stop_reason"], body["stop_details"]["explanation"]
+    found = body["candidates"][0]
+    return found["finishReason"], found["finishMessage"]
+
+
+WORDS = {CHAT: "content_filter", RESPONSES: "content_filter", MESSAGES: "refusal", GEMINI: "SAFETY"}
+
+
+@pytest.mark.parametrize("front", FOUR)
+@pytest.mark.parametrize("back", FOUR)
+def test_an_explained_refusal(back: str, front: str) -> None:
+    answer, stream = refused_by(back)
+    body, lost = whole(back, front, answer)
+    events, _ = streamed(back, front, stream)
+    assert explained_at(front, body) == explained_at(front, joined(front, events)) == (WORDS[front], WHY)
+    if back == front == MESSAGES:
+        assert body["stop_details"]["category"] == "cyber"
+        assert body["content"] == []
+    if back == front:
+        assert set(lost) <= {"usage"}
+    if front in (MESSAGES, GEMINI) and back != front:
+        # The text is shown as well, to clients that do not know the field.
+        assert ("refusal" in lost) == (WHY in text_parts(front, body)[0]["text"])
+
+
+def test_a_refusal_after_a_text_that_was_cut() -> None:
+    details = {"type": "refusal", "category": None, "explanation": WHY}
+    events, _ = streamed(MESSAGES, CHAT, message_stream({"text": "I will"}, stop="refusal", stop_details=details))
+    message = joined(CHAT, events)["choices"][0]["message"]
+    assert (message["content"], message["refusal"]) == ("I will", WHY)
+
+
+def test_no_explanation_is_made_up() -> None:
+    for details in (None, {"type": "refusal", "category": "bio", "explanation": None}):
+        body, _ = whole(MESSAGES, CHAT, message_whole(stop="refusal", stop_details=details))
+        assert body["choices"][0]["message"]["refusal"] is None
+    body, _ = whole(CHAT, MESSAGES, chat_whole({"refusal": WHY}))
+    assert (body["stop_reason"], body["stop_details"], body["content"][0]["text"]) == ("end_turn", None, WHY)
+
+
+@pytest.mark.parametrize("front", FOUR)
+def test_a_blocked_prompt_says_why(front: str) -> None:
+    blocked = {"promptFeedback": {"blockReason": "SAFETY", "blockReasonMessage": WHY}, "modelVersion": "m"}
+    body, _ = whole(GEMINI, front, blocked)
+    if front == GEMINI:
+        assert body["promptFeedback"] == blocked["promptFeedback"]
+        assert "candidates" not in body
+    else:
+        assert explained_at(front, body) == (WORDS[front], WHY)
