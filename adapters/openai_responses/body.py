@@ -11,7 +11,7 @@ from bridge.codec.tools import supported
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS
 from bridge.dialects.openai_responses.history import ItemWriter
 from bridge.dialects.openai_responses.options import BackOptions
-from bridge.dialects.openai_responses.stored import theirs
+from bridge.dialects.openai_responses.stored import is_foreign, theirs
 from bridge.dialects.openai_responses.tools import write_format, write_tool_choice, write_tools
 from bridge.dialects.openai_responses.wire import ENCRYPTED, LOGPROBS, NAME, own
 from bridge.model import Message, Request, Text
@@ -35,7 +35,7 @@ def body_of(request: Request, context: Context) -> dict[str, Any]:
     body: dict[str, Any] = {"model": context.model or request.model} if context.model or request.model else {}
     if instructions is not None:
         body["instructions"] = instructions
-    body["input"] = [theirs(item) for item in ItemWriter(context, options).write(messages)]
+    body["input"] = _input(ItemWriter(context, options).write(messages), context)
     body["stream"] = request.stream
     body["store"] = False
     _set(body, request, ours, context)
@@ -57,6 +57,14 @@ def body_of(request: Request, context: Context) -> dict[str, Any]:
         given = list(extras.get("include") or ())
         body["include"] = [*given, *(word for word in include if word not in given)]
     return body
+
+
+def _input(items: list[dict[str, Any]], context: Context) -> list[dict[str, Any]]:
+    """The items that the backend may get, each with the id that it gave it."""
+    kept = [theirs(item) for item in items if not is_foreign(item)]
+    if len(kept) < len(items):
+        context.lost.add(Feature.REASONING_HISTORY, "reasoning of backends of other dialects")
+    return kept
 
 
 def _include(request: Request) -> list[str]:
