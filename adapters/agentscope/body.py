@@ -99,6 +99,8 @@ def _record_losses(request: Request, form: Form, lost: Losses) -> None:
     for feature, value in dropped:
         if value:
             lost.add(feature)
+    if request.logprobs and not form.exact:
+        lost.add(Feature.SAMPLING, "the number of alternatives of log probabilities")
     if request.has_fields_of_others(NAME, _CARRIED):
         lost.add(Feature.EXTRAS, "fields of other dialects")
     if request.state not in (None, {}):  # AG-UI clients always send one
@@ -117,6 +119,7 @@ def _extra(request: Request) -> dict[str, Any]:
         "response_format": _format(request.response_format),
         "reasoning_effort": request.reasoning_effort,
         "metadata": request.metadata or None,
+        **({"logprobs": True} if request.logprobs is not None else {}),
         **{name: shared[name] for name in _CARRIED if name in shared},
         **own_fields,
     }

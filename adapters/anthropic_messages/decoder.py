@@ -17,10 +17,11 @@ from bridge.codec.citations import with_citations
 from bridge.codec.counts import is_all_zeros
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import arguments_of, read_json, repaired, text_of
+from bridge.codec.jsontext import arguments_of, dict_of, read_json, repaired, text_of
+from bridge.codec.refusals import add_explanation
 from bridge.codec.words import end_of
 from bridge.dialects.anthropic_messages.errors import failure_of
-from bridge.dialects.anthropic_messages.wire import CITATIONS, NAME, UNREAD, UsageReader, given, noted
+from bridge.dialects.anthropic_messages.wire import CITATIONS, NAME, STOP_DETAILS, UNREAD, UsageReader, given, noted
 from bridge.errors import Failure
 from bridge.model import Event, FinishReason, Heartbeat, PartKind, Raw
 
@@ -66,6 +67,7 @@ class MessagesDecoder(JsonDecoder):
         self._started = False
         self._stop: FinishReason | None = None
         self._end: dict[str, Any] = {}
+        self._explained = False
 
     def whole(self, message: dict[str, Any]) -> list[Event]:
         """Return the events of a whole message, which is complete even without a stop reason."""
@@ -263,7 +265,15 @@ class MessagesDecoder(JsonDecoder):
         if self._stop is not None:
             self.builder.finish(self._stop, noted(self._end))
         self._end_blocks()
+        self._explain()
         self._report_usage()
+
+    def _explain(self) -> None:
+        """Pass on why the answer was refused."""
+        explanation = text_of(dict_of(self._end.get(STOP_DETAILS)).get("explanation"))
+        if explanation and not self._explained and self._stop is FinishReason.CONTENT_FILTER:
+            self._explained = True
+            add_explanation(self.builder, _MESSAGE, explanation, NAME)
 
     def _error(self, event: dict[str, Any]) -> None:
         self.fail(failure_of(error_in(event) or {"message": event.get("message")}))

@@ -17,6 +17,8 @@ VERSION = "2023-06-01"
 VERSION_HEADER = "anthropic-version"
 DIRECT = {"type": "direct"}
 """The `caller` of a call that the model made itself. It is required in answers and the default in requests."""
+NOTES = "notes"
+"""The key for a client's values in this wire's words that the model has as well: `fields` are fields of the body."""
 CITATIONS, UNREAD = "citations", "deltas"
 """The key of citations in a part's extras, and of unknown deltas of its block."""
 
@@ -54,9 +56,27 @@ def given(values: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in values.items() if v is not None}
 
 
+# ------------------------------------------------------------------ citations
+
+_INDEX = "encrypted_index"
+
+
+def citation_of(url: str, title: str) -> dict[str, Any]:
+    """A citation of a web page that another vendor's model found. It has no index, by which Anthropic finds a page."""
+    kind = "web_search_result_location"
+    return {"type": kind, "url": url, "title": title or None, "cited_text": "", _INDEX: ""}
+
+
+def is_made(citation: Any) -> bool:
+    """Return whether `citation_of` made a citation, which the API would refuse."""
+    return isinstance(citation, dict) and citation.get(_INDEX) == ""
+
+
 # ------------------------------------------------------------------ stop reasons
 
-_WORDS = {FinishReason.LENGTH: "max_tokens", FinishReason.CONTENT_FILTER: "refusal"}
+REFUSAL, STOP_DETAILS = "refusal", "stop_details"
+"""The stop reason of a refused answer, and the field that tells why."""
+_WORDS = {FinishReason.LENGTH: "max_tokens", FinishReason.CONTENT_FILTER: REFUSAL}
 
 
 def stop_word(reason: FinishReason | None, has_calls: bool, known: Any = None) -> str:
@@ -67,6 +87,11 @@ def stop_word(reason: FinishReason | None, has_calls: bool, known: Any = None) -
     word = _WORDS.get(reason) if reason else None
     word = word or ("tool_use" if has_calls else "end_turn")
     return known if isinstance(known, str) and known and reason_of(known) is reason_of(word) else word
+
+
+def details_of(explanation: str) -> dict[str, Any]:
+    """The `stop_details` of an answer that a backend of another dialect refused in these words."""
+    return {"type": REFUSAL, "category": None, "explanation": explanation}
 
 
 # ------------------------------------------------------------------ tool calls

@@ -78,5 +78,6 @@ CAPABILITIES = Capabilities(
     exact_arguments=False,
     runs_tools=RunsTools.NEVER,
     demands=DEMANDS,
+    logprobs=True,
     call_signatures=CallSignatures.IN_PART,
 )

@@ -83,5 +83,6 @@ CAPABILITIES = Capabilities(
     runs_tools=RunsTools.NEVER,
     caches_marks=True,
     demands=DEMANDS,
+    logprobs=True,
     call_signatures=CallSignatures.IN_CALL,
 )

@@ -13,6 +13,7 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.borders import TextBorders
+from bridge.codec.citations import citations_in
 from bridge.codec.jsontext import dumps
 from bridge.codec.media import answer_feature
 from bridge.codec.openai import error_object
@@ -37,6 +38,7 @@ from bridge.model import (
     ContentAdded,
     Custom,
     Event,
+    Extras,
     FinishReason,
     Heartbeat,
     Interrupted,
@@ -91,6 +93,7 @@ class _Choice:
     reason: FinishReason | None = None
     audio: bool = False
     thoughts: int = 0
+    length: int = 0
     entries: dict[str, int] = field(default_factory=dict)
     numbers: dict[str, None] = field(default_factory=dict)
 
@@ -98,7 +101,8 @@ class _Choice:
 @dataclass(slots=True)
 class _Part:
     """An open part: the bytes before and after its next piece. `twin` is between two copies of the piece; it is empty
-    before the first piece of a text of the message `message_id`.
+    before the first piece of a text of the message `message_id`. `length` counts the characters of the pieces, `start`
+    those of the choice's text before them.
     """
 
     choice: int
@@ -110,6 +114,8 @@ class _Part:
     extras: dict[str, Any] = field(default_factory=dict)
     thought: int | None = None
     message_id: str = ""
+    length: int = 0
+    start: int | None = None
 
 
 class ChatEncoder:
@@ -170,6 +176,7 @@ class ChatEncoder:
         if event.extras:
             self._with_extras(event, part)
         elif text:
+            part.length += len(text)
             piece = dumps(text)
             if part.twin is None:
                 self._out.append(part.before + piece + part.after)
@@ -183,12 +190,16 @@ class ChatEncoder:
     def _begun(self, part: _Part, text: str) -> str:
         """The first piece of a text, with what separates it from that of another message."""
         part.twin = None
-        return self._choices[part.choice].borders.before(part.message_id) + text
+        choice = self._choices[part.choice]
+        separator = choice.borders.before(part.message_id)
+        part.start = choice.length + len(separator)
+        return separator + text
 
     def _with_extras(self, event: TextDelta | ReasoningDelta | ArgsDelta, part: _Part) -> None:
         """A piece with fields of the choice beside its delta, such as logprobs."""
         fields_beside = own(event.extras)
         if event.text:
+            part.length += len(event.text)
             after = part.after
             if fields_beside:
                 usual = b'},"logprobs":null,"finish_reason":null}]}'
@@ -274,7 +285,19 @@ class ChatEncoder:
 
     def _tell(self, index: int, message_id: str, text: str) -> None:
         """A text that is whole."""
-        self._out.append(self._chunk(index, {"content": self._choices[index].borders.before(message_id) + text}))
+        choice = self._choices[index]
+        text = choice.borders.before(message_id) + text
+        choice.length += len(text)
+        self._out.append(self._chunk(index, {"content": text}))
+
+    def _cite(self, part: _Part, extras: Extras) -> None:
+        """Write the citations of a text, those of a chat backend as they came."""
+        said = extras.get(NAME, {}).get("annotations") or [
+            {"type": "url_citation", "url_citation": each}
+            for each in citations_in(extras, self._context.lost, part.length, part.start or 0)
+        ]
+        if said:
+            self._out.append(self._chunk(part.choice, _addable(self._choices[part.choice], "", {"annotations": said})))
 
     def _reasoning(self, index: int) -> _Part:
         name = self._options.reasoning_field
@@ -316,7 +339,13 @@ class ChatEncoder:
                 self._out.append(self._chunk(part.choice, {"reasoning_details": details}))
             else:
                 self._context.lost.add(Feature.REASONING_SIGNATURE)
-        if part is None or part.call is None:
+        if part is None:
+            return
+        if part.start is not None:
+            self._choices[part.choice].length = part.start + part.length
+        if part.call is None:
+            if event.extras:
+                self._cite(part, event.extras)
             return
         if part.bare:
             # Strict clients parse the arguments: white space is no JSON (capture tool-empty-arguments)

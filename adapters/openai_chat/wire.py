@@ -13,6 +13,10 @@ from bridge.codec.signed_parts import GOOGLE, signature_of, signed
 from bridge.model import SHARED, Extras, UsageReported
 
 NAME = "openai-chat"
+NOTES = "notes"
+"""The key, in a request's extras, of what the model has in other words: `fields` are fields of the client's body, and
+`derived_effort` is set if one of them says the effort, and not `reasoning_effort`.
+"""
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Servers use either; when one delta holds both, the first non-empty one is read."""

@@ -273,11 +273,18 @@ class Builder:
         """The part that flows in message `message`."""
         return self._flows.get(message)
 
-    def end_flow(self, message: Hashable, *, signature: str | None = None, redacted: str | None = None) -> None:
+    def end_flow(
+        self,
+        message: Hashable,
+        *,
+        signature: str | None = None,
+        redacted: str | None = None,
+        extras: Extras | None = None,
+    ) -> None:
         """Ends what flows in message `message`, if anything does."""
         part = self._flows.pop(message, None)
         if part is not None:
-            self._end(part, signature, redacted)
+            self._end(part, signature, redacted, extras)
 
     def add(self, message: Hashable, part: Part) -> None:
         """A part that is known whole. Text-like parts and calls become an opened, filled and ended part."""

@@ -309,6 +309,8 @@ def build(factories: Sequence[StageFactory], context: StageContext) -> list[Stag
     context.request = request = for_backend(request, front, back, lost)
     if not back.caches_marks and marks_in(request):
         lost.add(Feature.EXTRAS, "prompt cache markers")
+    if request.logprobs is not None and not back.logprobs:
+        lost.add(Feature.SAMPLING, "log probabilities")
     shows_calls = front.answer(Feature.TOOL_CALL) is not Support.DROP
     stages: list[Stage] = [ShowAwaitedCalls()] if back.awaits_results and shows_calls else []
     if (withhold := withhold_server_tools(context)) is not None:
