@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, entries
 from bridge.codec.capabilities import RunsTools
+from bridge.codec.demands import Demands, SchemaDemands, SystemPlace
+from bridge.dialects.anthropic_messages.wire import NAME
 from bridge.model import HistoryMode
 
 _AS_MARKDOWN = "Markdown in a text block; option media: drop"
 _NO_FIELD = "the protocol has no field for it"
 _NO_EVENT = "the protocol has no event for it"
 _NO_BLOCK = "no content block for it; option unsupported_media: text"
+
+_OUTPUT = frozenset(
+    {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "maxItems"}
+    | {"uniqueItems", "minProperties", "maxProperties", "patternProperties", "propertyNames"}
+)
+
+DEMANDS = Demands(
+    own=NAME,
+    results_follow_calls=True,
+    system=SystemPlace.FIRST,
+    needs_user=True,
+    media_types=True,
+    tool_schemas=SchemaDemands(whole_root=True, plain_root=True),
+    output_schemas=SchemaDemands(closed=True, forbidden=_OUTPUT, most_min_items=1),
+    no_trailing_blank=True,
+    no_blank_stops=True,
+    temperature_or_top_p=True,
+)
+"""Of Anthropic's API: "tool_use ids must be unique", "final assistant content cannot end with trailing whitespace",
+"input_schema does not support oneOf, allOf, or anyOf at the top level", "temperature and top_p cannot both be
+specified", "each stop sequence must contain non-whitespace"; the subset of schemas is that of structured outputs.
+"""
+
+INSIDE_KEPT = replace(DEMANDS, system=SystemPlace.ANYWHERE)
+"""With option `system_inside: system`."""
 
 CAPABILITIES = Capabilities(
     answers=entries(
@@ -70,5 +99,6 @@ CAPABILITIES = Capabilities(
     caches_marks=True,
     vendor="anthropic",
     wants_signatures=True,
+    demands=DEMANDS,
     call_signatures=CallSignatures.IN_REASONING,
 )

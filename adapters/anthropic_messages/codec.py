@@ -13,12 +13,14 @@ from bridge.codec import (
     ModelInfo,
     ModelsDialect,
     Operation,
+    Options,
     WireRequest,
     WireResponse,
 )
+from bridge.codec.demands import Demands
 from bridge.codec.jsontext import dumps
 from bridge.dialects.anthropic_messages import answer, body, errors, models, request
-from bridge.dialects.anthropic_messages.capabilities import CAPABILITIES
+from bridge.dialects.anthropic_messages.capabilities import CAPABILITIES, DEMANDS, INSIDE_KEPT
 from bridge.dialects.anthropic_messages.decoder import MessagesDecoder
 from bridge.dialects.anthropic_messages.encoder import MessagesEncoder
 from bridge.dialects.anthropic_messages.options import BackOptions, FrontOptions
@@ -86,6 +88,10 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
 
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
         return body.encode_request(wanted, context)
+
+    def demands(self, options: Options) -> Demands:
+        keeps = isinstance(options, BackOptions) and options.system_inside == "system"
+        return INSIDE_KEPT if keeps else DEMANDS
 
     def decoder(self, context: Context) -> Decoder:
         return MessagesDecoder(context)

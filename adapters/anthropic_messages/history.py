@@ -1,7 +1,7 @@
 """Messages of the model -> `system` and `messages` for a backend.
 
-What follows each other in one role becomes one message: other dialects tell a turn in several, and the API answers
-calls only by results that stand together, first in the message after them. Nothing else is moved.
+What follows each other in one role becomes one message, as other dialects tell a turn in several. Nothing is moved:
+`bridge.translation.requirements` has put results behind their calls, and system messages where the API takes them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bridge.codec.jsontext import input_of
 from bridge.codec.media import request_feature
 from bridge.dialects.anthropic_messages.blocks import ASIDES, BLOCK, INSIDE
 from bridge.dialects.anthropic_messages.options import BackOptions
-from bridge.dialects.anthropic_messages.wire import UNREAD, own, wire_id
+from bridge.dialects.anthropic_messages.wire import CITATIONS, UNREAD, is_made, own, wire_id
 from bridge.errors import Unsupported, shortened
 from bridge.model import (
     Data,
@@ -56,8 +56,6 @@ class _Turn:
     def wire(self) -> dict[str, Any]:
         # The API takes no text without a visible character. Where that is all there is, it may say so itself.
         blocks = [b for b in self.blocks if not _blank(b)] or self.blocks[:1]
-        # Results stand first, or the API does not take them as the answer to the calls before.
-        blocks.sort(key=lambda b: b.get("type") != "tool_result")
         return {"role": self.role, "content": shortest(blocks), **self.extras}
 
 
@@ -90,8 +88,7 @@ class MessageWriter:
 
     def _system_message(self, message: Message, path: str) -> None:
         blocks = [b for n, p in enumerate(message.parts) if (b := self._block(p, "system", f"{path}.content[{n}]"))]
-        stays = own(message.extras).get(INSIDE) or (self._turns and self._options.system_inside == "system")
-        if not stays:
+        if not (self._turns or own(message.extras).get(INSIDE)):
             self._system += [b for b in blocks if not _blank(b)]
         elif blocks:
             self._turn("system").blocks += blocks
@@ -191,7 +188,12 @@ class MessageWriter:
 
 def _fields(part: Text | ToolCall | Reasoning) -> dict[str, Any]:
     """Fields that only this dialect knows; the pieces in which some of them came are no field of a request."""
-    return {name: value for name, value in own(part.extras).items() if name != UNREAD}
+    fields = {name: value for name, value in own(part.extras).items() if name != UNREAD}
+    if isinstance(citations := fields.get(CITATIONS), list):
+        fields[CITATIONS] = [each for each in citations if not is_made(each)]
+        if not fields[CITATIONS]:
+            del fields[CITATIONS]
+    return fields
 
 
 def _blank(block: Block) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
 from bridge.codec.paths import resource
+from bridge.codec.thinking import OFF
 from bridge.codec.tools import FUNCTION, supported
 from bridge.dialects.gemini.history import ContentWriter
 from bridge.dialects.gemini.options import BackOptions
@@ -76,6 +77,7 @@ def _body(request: Request, context: Context) -> dict[str, Any]:
     system, contents = ContentWriter(context, options, skips).write(request.messages)
     config = {
         **_sampling(request, context),
+        **_logprobs(request),
         **(
             notes.get("generationConfig")
             or {**_format(request, context, options), **_thinking(request, context, options, is_later)}
@@ -117,6 +119,12 @@ def _sampling(request: Request, context: Context) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def _logprobs(request: Request) -> dict[str, Any]:
+    if request.logprobs is None:
+        return {}
+    return {"responseLogprobs": True, **({"logprobs": request.logprobs} if request.logprobs else {})}
+
+
 def _format(request: Request, context: Context, options: BackOptions) -> dict[str, Any]:
     wanted = request.response_format
     if wanted is None or wanted.kind == "text":
@@ -139,10 +147,16 @@ def _thinking(request: Request, context: Context, options: BackOptions, is_later
             context.lost.add(Feature.REASONING_EFFORT, "none is sent as MINIMAL")
     elif effort is not None:
         context.lost.add(Feature.REASONING_EFFORT, effort)
-    asks = options.thoughts == "always" or (options.thoughts == "effort" and effort not in (None, "none") and config)
-    if asks:
+    if options.thoughts == "always" or (options.thoughts == "effort" and _wants_thoughts(request, config)):
         config["includeThoughts"] = True
     return {"thinkingConfig": config} if config else {}
+
+
+def _wants_thoughts(request: Request, config: dict[str, Any]) -> bool:
+    """True if the client asks to read the reasoning, or asks for an effort and does not hide it."""
+    if request.reasoning_summary is not None:
+        return request.wants_reasoning
+    return bool(config) and request.reasoning_effort != OFF
 
 
 def _record_losses(request: Request, context: Context) -> None:

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, RunsTools, entries
+from bridge.codec.demands import Demands, SystemPlace
+from bridge.dialects.gemini.wire import NAME
 from bridge.model import HistoryMode
 
 _NO_FIELD = "the protocol has no field for it"
 _NO_PART = "the protocol has no part for it"
+
+DEMANDS = Demands(
+    own=NAME,
+    results_follow_calls=True,
+    results_in_order=True,
+    system=SystemPlace.FIRST,
+    needs_user=True,
+    media_types=True,
+    most_stops=5,
+)
+"""Of Google's API: "the number of function response parts is equal to the number of function call parts of the function
+call turn"; the limits are those of its reference.
+"""
+
+INSIDE_KEPT = replace(DEMANDS, system=SystemPlace.ANYWHERE)
+"""With option `system_inside: user`."""
 
 CAPABILITIES = Capabilities(
     answers=entries(
@@ -57,5 +77,7 @@ CAPABILITIES = Capabilities(
     tool_names="[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}",
     exact_arguments=False,
     runs_tools=RunsTools.NEVER,
+    demands=DEMANDS,
+    logprobs=True,
     call_signatures=CallSignatures.IN_PART,
 )

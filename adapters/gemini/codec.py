@@ -13,13 +13,15 @@ from bridge.codec import (
     ModelInfo,
     ModelsDialect,
     Operation,
+    Options,
     QueryParameter,
     WireRequest,
     WireResponse,
 )
+from bridge.codec.demands import Demands
 from bridge.codec.jsontext import dumps
 from bridge.dialects.gemini import answer, body, errors, models, request
-from bridge.dialects.gemini.capabilities import CAPABILITIES
+from bridge.dialects.gemini.capabilities import CAPABILITIES, DEMANDS, INSIDE_KEPT
 from bridge.dialects.gemini.decoder import GeminiDecoder
 from bridge.dialects.gemini.encoder import GeminiEncoder
 from bridge.dialects.gemini.options import BackOptions, FrontOptions
@@ -104,6 +106,10 @@ class Gemini(CountingDialect, ModelsDialect):
 
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
         return body.encode_request(wanted, context)
+
+    def demands(self, options: Options) -> Demands:
+        keeps = isinstance(options, BackOptions) and options.system_inside == "user"
+        return INSIDE_KEPT if keeps else DEMANDS
 
     def decoder(self, context: Context) -> Decoder:
         return GeminiDecoder(context)

@@ -1,8 +1,7 @@
 """Messages of the model -> `systemInstruction` and `contents` for a backend.
 
 What follows each other in one role becomes one content. Servers take a turn with calls only after a turn of the user,
-and only with as many responses in the next content: these stand there in the order of the calls, and a call that has no
-result gets an error for one.
+and only with as many responses in the next content, which `bridge.translation.requirements` sees to.
 """
 
 from __future__ import annotations
@@ -39,17 +38,15 @@ _SYSTEM = frozenset({"system", "developer"})
 _SKIP = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 """The signature `skip_thought_signature_validator`, which Google takes for a call that has none."""
 _STORED = ("gs://", "files/", "https://generativelanguage.googleapis.com/")
-_NO_RESULT = {"error": "no result"}
 
 
 @dataclass(slots=True)
 class _Turn:
-    """One content. `calls` are ids and names of the model's, `results` those of the user, by id."""
+    """One content."""
 
     role: str
     parts: list[Wire] = field(default_factory=list)
-    calls: list[tuple[str, str]] = field(default_factory=list)
-    results: dict[str, deque[Wire]] = field(default_factory=dict)
+    has_calls: bool = False
 
 
 class ContentWriter:
@@ -70,7 +67,7 @@ class ContentWriter:
             path = f"messages[{index}]"
             if message.name:
                 self._lost.add(Feature.MESSAGE_NAME)
-            if message.role in _SYSTEM and not (self._turns and self._options.system_inside == "user"):
+            if message.role in _SYSTEM and not self._turns:
                 self._system += [wire for wire in self._parts(message, "system", path) if wire.get("text")]
                 continue
             role = "model" if message.role == "assistant" else "user"
@@ -78,7 +75,7 @@ class ContentWriter:
                 self._turn(role).parts.append(wire)
         if not self._turns or self._turns[0].role == "model":
             self._turns.insert(0, _Turn("user", [{"text": ""}]))
-        return self._system, [self._content(index) for index in range(len(self._turns))]
+        return self._system, [{"role": turn.role, "parts": turn.parts or [{"text": ""}]} for turn in self._turns]
 
     def _turn(self, role: str) -> _Turn:
         """The turn to which the next part of this role belongs."""
@@ -86,24 +83,10 @@ class ContentWriter:
             self._turns.append(_Turn(role))
         return self._turns[-1]
 
-    def _content(self, index: int) -> Wire:
-        turn = self._turns[index]
-        asked = self._turns[index - 1].calls if index else []
-        responses = [self._response(turn, call_id, name) for call_id, name in asked]
-        responses += [wire for left in turn.results.values() for wire in left]
-        return {"role": turn.role, "parts": [*responses, *turn.parts] or [{"text": ""}]}
-
-    def _response(self, turn: _Turn, call_id: str, name: str) -> Wire:
-        """The response to a call of the turn before."""
-        waiting = turn.results.get(call_id)
-        if waiting:
-            return waiting.popleft()
-        return {"functionResponse": {**self._id(call_id), "name": name, "response": _NO_RESULT}}
-
     # -------------------------------------------------------------- parts
 
     def _parts(self, message: Message, role: str, path: str) -> Iterator[Wire]:
-        """The parts of a message but its results, which get their places when all are known."""
+        """The parts of a message but its results, which are the user's."""
         asides = deque(own(message.extras).get(ASIDES) or ())
         for number, part in enumerate(message.parts):
             while asides and asides[0][0] <= number:
@@ -139,11 +122,11 @@ class ContentWriter:
         if call.origin is not Origin.FUNCTION:
             self._lost.add(Feature.TOOL_ORIGIN)
         turn = self._turn("model")
-        skip = _SKIP if self._skips and not turn.calls else None  # only the first call of a turn has one
+        skip = _SKIP if self._skips and not turn.has_calls else None  # only the first call of a turn has one
         beside = dict(own(call.extras))
         if skip:
             beside.setdefault(SIGNATURE, skip)
-        turn.calls.append((call.call_id, call.name))
+        turn.has_calls = True
         self._names[call.call_id] = call.name
         arguments = input_of(call.arguments)
         return {"functionCall": {**self._id(call.call_id), "name": call.name, "args": arguments}, **beside}
@@ -159,7 +142,7 @@ class ContentWriter:
         wire = {**self._id(result.call_id), "name": name, "response": response, **rest}
         if media:
             wire["parts"] = media
-        self._turn("user").results.setdefault(result.call_id, deque()).append({"functionResponse": wire})
+        self._turn("user").parts.append({"functionResponse": wire})
 
     def _told(self, part: Part) -> str:
         if isinstance(part, Data):

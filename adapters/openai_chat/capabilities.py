@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, entries
 from bridge.codec.capabilities import RunsTools
+from bridge.codec.demands import Demands, SchemaDemands, SystemPlace
+from bridge.dialects.openai_chat.wire import NAME
 from bridge.model import HistoryMode
 
 _AS_MARKDOWN = "Markdown in the content; option media: drop"
 _NO_FIELD = "the protocol has no field for it"
 _NO_EVENT = "the protocol has no event for it"
+
+DEMANDS = Demands(
+    own=NAME,
+    longest_call_id=40,
+    results_follow_calls=True,
+    one_message_per_turn=True,
+    object_arguments=True,
+    media_types=True,
+    tool_schemas=SchemaDemands(whole_root=True),
+    most_stops=4,
+    metadata_needs_store=True,
+)
+"""Of OpenAI's API, whose messages name these limits; most of the others that speak it have some of them."""
+
+HOISTED = replace(DEMANDS, system=SystemPlace.ONE)
+"""With option `system_inside: hoist`."""
 
 CAPABILITIES = Capabilities(
     answers=entries(
@@ -62,5 +82,7 @@ CAPABILITIES = Capabilities(
     tool_names="[a-zA-Z0-9_-]{1,64}",
     runs_tools=RunsTools.NEVER,
     caches_marks=True,
+    demands=DEMANDS,
+    logprobs=True,
     call_signatures=CallSignatures.IN_CALL,
 )

@@ -14,13 +14,15 @@ from bridge.codec import (
     EncoderLike,
     Endpoint,
     Operation,
+    Options,
     WireRequest,
     WireResponse,
 )
+from bridge.codec.demands import Demands
 from bridge.codec.jsontext import dumps
 from bridge.codec.openai import EXTRAS, MODELS, OpenAIDialect
 from bridge.dialects.openai_chat import answer, body, request
-from bridge.dialects.openai_chat.capabilities import CAPABILITIES
+from bridge.dialects.openai_chat.capabilities import CAPABILITIES, DEMANDS, HOISTED
 from bridge.dialects.openai_chat.decoder import ChatDecoder
 from bridge.dialects.openai_chat.encoder import ChatEncoder
 from bridge.dialects.openai_chat.options import BackOptions, FrontOptions
@@ -81,6 +83,10 @@ class OpenAIChat(OpenAIDialect):
 
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
         return body.encode_request(wanted, context, BackOptions.of(context))
+
+    def demands(self, options: Options) -> Demands:
+        hoists = isinstance(options, BackOptions) and options.system_inside == "hoist"
+        return HOISTED if hoists else DEMANDS
 
     def decoder(self, context: Context) -> Decoder:
         return ChatDecoder(context, BackOptions.of(context))

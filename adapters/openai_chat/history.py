@@ -1,8 +1,6 @@
 """Messages of the model -> `messages` for a backend.
 
-Order is kept and ids are never touched, but what other dialects tell in several assistant messages (reasoning, text,
-one message for each call) becomes the one message that chat backends insist on: all calls of a turn stand in one
-assistant message, before their results.
+Order and ids are kept: `bridge.translation.requirements` has arranged calls and results as chat backends insist on.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from bridge.codec.media import request_feature, result_as_text
 from bridge.codec.openai import audio_format, breakpoint_of, describe_source
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.options import BackOptions
-from bridge.dialects.openai_chat.wire import NAME, fields_of_call, merge, own
+from bridge.dialects.openai_chat.wire import fields_of_call, own
 from bridge.errors import Unsupported
 from bridge.model import (
     Data,
@@ -48,14 +46,11 @@ class MessageWriter:
         self._options = options
         self._pictures: dict[str, list[Wire]] = {}
 
-    def write(self, messages: list[Message], *, joined: bool = True) -> list[Wire]:
-        """The messages; those of a chat client have the shape of this wire already and are not `joined`.
-
-        What a tool's result shows follows in a user's message, after the last result: nothing may come between them.
-        """
+    def write(self, messages: list[Message]) -> list[Wire]:
+        """The messages. What a tool's result shows follows in a user's message, after the last result."""
         out: list[Wire] = []
         pictures: list[Wire] = []
-        for index, message in _join_turns(messages) if joined else enumerate(messages):
+        for index, message in enumerate(messages):
             for wire in self._message(message, f"messages[{index}]"):
                 if wire["role"] == "tool":
                     pictures += self._pictures.pop(wire["tool_call_id"], [])
@@ -149,7 +144,7 @@ class MessageWriter:
             return wire
         if isinstance(part, Media):
             self._lost.add(request_feature(part), "in an assistant's message, sent as text")
-        return {"type": "text", "text": as_text(part), **(own(part.extras) if isinstance(part, Text) else {})}
+        return {"type": "text", "text": as_text(part), **(_beside(part) if isinstance(part, Text) else {})}
 
     def _call(self, call: ToolCall) -> Wire:
         if call.origin is not Origin.FUNCTION:
@@ -169,7 +164,7 @@ class MessageWriter:
         if any(own(p.extras) for p in result.parts):
             texts = [{"type": "text", "text": as_text(p)} for p in result.parts]
             content = [
-                _verbatim(p) or {**text, **(own(p.extras) if isinstance(p, Text) else {})}
+                _verbatim(p) or {**text, **(_beside(p) if isinstance(p, Text) else {})}
                 for p, text in zip(result.parts, texts, strict=True)
             ]
         else:
@@ -196,7 +191,7 @@ class MessageWriter:
     def _unmarked(self, part: Part, role: str, path: str) -> Wire | None:
         match part:
             case Text():
-                return {"type": "text", "text": part.text, **own(part.extras)}
+                return {"type": "text", "text": part.text, **_beside(part)}
             case Data():
                 if (kept := _verbatim(part)) is not None:
                     return kept
@@ -226,6 +221,11 @@ class MessageWriter:
             "send it as text, or leave it out.",
             param=path,
         )
+
+
+def _beside(part: Text) -> Wire:
+    """The other fields of a text, without what belongs to answers only."""
+    return {name: value for name, value in own(part.extras).items() if name not in ("annotations", "logprobs")}
 
 
 def _verbatim(part: Part) -> Wire | None:
@@ -285,39 +285,3 @@ def _shortest(parts: list[Wire]) -> str | list[Wire] | None:
     if len(parts) == 1 and parts[0].keys() == {"type", "text"} and parts[0]["type"] == "text":
         return str(parts[0]["text"])
     return parts
-
-
-# ------------------------------------------------------------------ one message per turn
-
-
-def _join_turns(messages: list[Message]) -> list[tuple[int, Message]]:
-    """The messages, each with its first place, where reasoning, a text and the calls after it have become one.
-
-    Calls join the assistant message before them; anything an assistant says joins the reasoning before it.
-    """
-    out: list[tuple[int, Message]] = []
-    joined: dict[str, Any] | None = None  # the fields of the last message if it was made here
-    thinking: bool | None = None  # whether the last turn of the assistant is reasoning alone; None if there is none
-    for index, message in enumerate(messages):
-        turn = message.role == "assistant" and bool(message.parts)
-        turn = turn and not any(isinstance(p, ToolResult) for p in message.parts)
-        thought = turn and all(isinstance(p, Reasoning) for p in message.parts)
-        if turn and thinking is not None and (thinking or _is_calls(message)):
-            place, last = out[-1]
-            if joined is None:
-                joined = dict(own(last.extras))
-                last = Message("assistant", [*last.parts], last.id, last.name, last.metadata, {NAME: joined})
-                out[-1] = (place, last)
-            last.parts += message.parts
-            last.name = last.name or message.name
-            merge(joined, own(message.extras))
-            thinking = thinking and thought
-        else:
-            out.append((index, message))
-            joined, thinking = None, thought if turn else None
-    return out
-
-
-def _is_calls(message: Message) -> bool:
-    calls = [isinstance(p, ToolCall) for p in message.parts if not isinstance(p, Reasoning)]
-    return bool(calls) and all(calls)

@@ -41,6 +41,11 @@ class BackOptions(Options):
     developer_role: Literal["keep", "system"] = Field(
         "keep", description="Send the role developer unchanged, or as system to servers that do not support it."
     )
+    system_inside: Literal["keep", "hoist"] = Field(
+        "keep",
+        description="System messages: kept in place, or joined to one before all other messages, for models whose "
+        "template accepts only that.",
+    )
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = Field(
         "max_tokens", description="Field that limits the length of an answer."
     )

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, entries
 from bridge.codec.capabilities import RunsTools
+from bridge.codec.demands import Demands, SchemaDemands
+from bridge.dialects.openai_responses.wire import NAME
 from bridge.model import HistoryMode
 
 _AS_MARKDOWN = "Markdown in the text; option media: drop"
 _NO_FIELD = "the protocol has no field for it"
 _NO_EVENT = "the protocol has no event for it"
+
+_DEMANDS = Demands(
+    own=NAME,
+    longest_call_id=64,
+    results_follow_calls=True,
+    results_anywhere=True,
+    stored_by=frozenset({"previous_response_id", "conversation"}),
+    object_arguments=True,
+    media_types=True,
+    tool_schemas=SchemaDemands(whole_root=True),
+    least_output=16,
+)
+"""Of OpenAI's API: "No tool output found for function call", "Duplicate function_call_output", "object schema missing
+properties", "Expected a value >= 16".
+"""
 
 CAPABILITIES = Capabilities(
     answers=entries(
@@ -61,6 +78,8 @@ CAPABILITIES = Capabilities(
     tool_names="[a-zA-Z0-9_-]{1,64}",
     runs_tools=RunsTools.NEVER,
     caches_marks=True,
+    logprobs=True,
     vendor="openai",
+    demands=_DEMANDS,
     call_signatures=CallSignatures.IN_REASONING,
 )

@@ -15,6 +15,8 @@ from typing import Any
 
 from bridge.model.request import HistoryMode
 
+from .demands import NOTHING, Demands
+
 
 class Feature(StrEnum):
     """A feature that a translation can carry or lose. `X-Bridge-Lost` contains these names."""
@@ -208,10 +210,14 @@ class Capabilities:
     """Which tools its backends run by themselves."""
     caches_marks: bool = False
     """Requests can mark what their backends cache."""
+    logprobs: bool = False
+    """Requests can ask for the log probabilities of the answer's tokens, and answers carry them."""
     vendor: str = ""
     """The vendor that makes and checks the signatures and encrypted reasoning of this wire; empty: it carries any."""
     wants_signatures: bool = False
     """Its clients take reasoning without a signature for broken."""
+    demands: Demands = NOTHING
+    """What the API of its backends demands, with default options."""
     call_signatures: CallSignatures = CallSignatures.NOWHERE
     """The place in which its clients return the signatures of calls (`codec.signed_parts`)."""
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from bridge.codec.capabilities import Capabilities
 from bridge.codec.context import Context
+from bridge.codec.demands import Demands
 from bridge.codec.surface import Surface
 from bridge.codec.wire import FrameLike, WireRequest, WireResponse
 from bridge.errors import ConfigError, Failure, Unsupported
@@ -43,6 +44,11 @@ class Options(BaseModel):
     def of(cls, context: Context) -> Self:
         """Return the options of a context, or the defaults if it was made without options of this class."""
         return context.options if isinstance(context.options, cls) else cls()
+
+    @property
+    def keeps_alive(self) -> bool:
+        """Whether clients of a route get something on an idle stream."""
+        return getattr(self, "keepalive", None) != "off"
 
     @property
     def sent_history(self) -> HistoryMode | None:
@@ -205,6 +211,10 @@ class Dialect:
     def decode_error(self, wire: WireResponse) -> Failure:
         """Return the failure in a response with an error status."""
         raise Unsupported(f"{self.name} cannot be called.")
+
+    def demands(self, options: Options) -> Demands:
+        """Return what the API of a backend with these options demands of a request."""
+        return self.capabilities.demands
 
     def auth_headers(self, api_key: str) -> dict[str, str]:
         """Return the headers that authenticate the bridge at a backend."""

@@ -18,6 +18,8 @@ from bridge.pipeline.names import tool_names
 from bridge.pipeline.places import name_place, note_places
 from bridge.pipeline.stages import StageContext, StageFactory, build
 from bridge.translation import AnswerDecoder, Reader, Stage, Translation, Writer
+from bridge.translation.call_ids import of_calls, with_ids_of
+from bridge.translation.requirements import required
 
 T = TypeVar("T")
 
@@ -240,10 +242,14 @@ class Translator:
             # Stages are made before the request is encoded: some change it where the backend cannot take it as it is.
             stages = build(self._factories, staged)
             names = tool_names(staged.request, self._front.capabilities, self._back.capabilities)
-            if names is not None:
-                stages = [names.restore, *stages]
-            request = (staged.request if names is None else names.request) if self._request is not None else None
-            self._sides = _Sides(self._context(back, request), self._context(front, self._request), stages)
+            request = staged.request if names is None else names.request
+            first = of_calls(request, self._back.capabilities, self._losses)
+            stages = [*first, *([] if names is None else [names.restore]), *stages]
+            wanted: Request | None = None
+            if self._request is not None:
+                wanted = with_ids_of(request, self._back.capabilities)
+                wanted = required(wanted, self._back.demands(back), self._losses)
+            self._sides = _Sides(self._context(back, wanted), self._context(front, self._request), stages)
         return self._sides
 
     def _reader(self, sides: _Sides, decoder: AnswerDecoder) -> Reader:

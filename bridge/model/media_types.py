@@ -48,6 +48,20 @@ EXTENSIONS = {
 }
 """The usual media type of a file, by its extension. Of several extensions of one type the first is the usual one."""
 
+_REGISTERED = {
+    "image/jpg": "image/jpeg",
+    "image/pjpeg": "image/jpeg",
+    "image/x-jpeg": "image/jpeg",
+    "image/x-png": "image/png",
+    "image/x-webp": "image/webp",
+    "image/x-gif": "image/gif",
+    "application/x-pdf": "application/pdf",
+    "audio/x-wav": "audio/wav",
+    "audio/wave": "audio/wav",
+    "audio/vnd.wave": "audio/wav",
+}
+"""Common wrong names of media types -> the registered ones."""
+
 _SIGNATURES = (
     (re.compile(rb"\x89PNG\r\n"), "image/png"),
     (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
@@ -69,10 +83,22 @@ _SIGNATURES = (
     (re.compile(rb"%PDF"), "application/pdf"),
     (re.compile(rb"PK\x03\x04"), "application/zip"),
 )
+_USUAL = frozenset(EXTENSIONS.values())
 _CONTAINERS = frozenset({"mp4", "webm", "ogg"})
 """Formats of both audio and video."""
 _HEAD = 24
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{16,}={0,2}")
+
+
+def registered(mime: str | None) -> str | None:
+    """Return a media type by its registered name; None for one that leaves the format open (`image/*`, `image`)."""
+    if mime is None or mime in _USUAL:
+        return mime
+    plain = mime.partition(";")[0].strip().lower()
+    main, slash, sub = plain.partition("/")
+    if not slash or not main or sub in ("", "*"):
+        return None
+    return _REGISTERED.get(plain, mime)
 
 
 def type_of_name(filename: str | None) -> str | None:

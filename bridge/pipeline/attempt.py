@@ -17,6 +17,8 @@ from bridge.pipeline.places import name_place
 from bridge.pipeline.signatures import without_signatures
 from bridge.pipeline.stages import StageContext, StageFactory, build
 from bridge.translation import Stage
+from bridge.translation.call_ids import of_calls, with_ids_of
+from bridge.translation.requirements import required
 
 
 class BackendAttempt:
@@ -56,6 +58,7 @@ class BackendAttempt:
         configured = [] if untouched else build(stages, context)
         names = None if untouched else tool_names(context.request, front, backend.capabilities)
         self.request = context.request if names is None else names.request
+        self._untouched = untouched
         self.turn = turn
         self.linked = linked
         self._recorder = _Recorder(turn.amend) if turn is not None else None
@@ -64,6 +67,9 @@ class BackendAttempt:
         self.stages: list[Stage] = []
         if continued:
             self.stages.append(ContinuedText(continued))
+        if not untouched:
+            self.stages += of_calls(self.request, backend.capabilities, self.lost)
+            self.request = with_ids_of(self.request, backend.capabilities)
         if names is not None:
             self.stages.append(names.restore)
         if self._recorder is not None:
@@ -92,10 +98,11 @@ class BackendAttempt:
         return RunStarted(info.run_id, info.shown_thread or info.thread_id, None, info.created_at)
 
     def _next_call(self) -> Call:
+        request = self.request if self._untouched else required(self.request, self.backend.demands, self.lost)
         try:
-            call = self.backend.call(self.request, self.info, self.lost)
+            call = self.backend.call(request, self.info, self.lost)
         except RequestError as error:
-            name_place(error, self.request)
+            name_place(error, request)
             raise
         if self.turn is not None and self.turn.keeps_thread:
             self.lost.discard(Feature.THREAD_ID)

@@ -13,14 +13,12 @@ from itertools import groupby
 from typing import Any
 
 from bridge.codec import Capabilities, project
+from bridge.codec.demands import NO_RESULT
 from bridge.codec.jsontext import dumps
 from bridge.errors import ErrorCode, RequestError, shortened
 from bridge.model import Answer, FinishReason, Message, Part, Reasoning, Text, ToolCall, ToolResult, result_text
 from bridge.model.dump import dump
 from bridge.model.parts import LINKED, after_last_answer
-
-NO_RESULT = "No result was provided."
-"""The result of a tool call that the client left unanswered, for backends that insist on one."""
 
 Mark = tuple[Any, ...]
 _MOST_JOINED = 16
@@ -218,6 +216,32 @@ def messages_of(answer: Answer) -> list[Message]:
         if parts:
             halves.append(replace(message, parts=parts))
     return halves
+
+
+_REFUSALS = frozenset(
+    {
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NOT_FOUND,
+        ErrorCode.TOO_LARGE,
+        ErrorCode.UNSUPPORTED,
+        ErrorCode.CONTEXT_LENGTH,
+        ErrorCode.CONTENT_FILTER,
+    }
+)
+"""Failures that say that the request is at fault: it would fail again as it is."""
+
+
+def refused(answer: Answer) -> bool:
+    """Return whether the run ended with a refusal of what the client sent: an error of the request's own before any
+    content, or a content filter at any time.
+
+    The conversation does not keep such a turn: with its messages, every later request would be refused, too.
+    """
+    failure = answer.failure
+    if failure is None:
+        return answer.reason is FinishReason.CONTENT_FILTER
+    has_content = any(message.parts for message in answer.messages)
+    return failure.code is ErrorCode.CONTENT_FILTER or (failure.code in _REFUSALS and not has_content)
 
 
 def finished(answer: Answer) -> bool:

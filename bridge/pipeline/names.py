@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -77,11 +78,14 @@ def tool_names(request: Request, front: Capabilities, back: Capabilities) -> Too
                 names.append(part.name)
     if all(map(legal, names)):
         return None
-    return ToolNames(request, {name: _legal(name) for name in names if not legal(name)})
+    return ToolNames(request, {name: _legal(name, legal) for name in names if not legal(name)})
 
 
-def _legal(name: str) -> str:
-    """Return the allowed characters of the name, and enough of its digest to distinguish it."""
+def _legal(name: str, legal: Callable[[str], object]) -> str:
+    """Return the allowed characters of the name, and enough of its digest to distinguish it.
+
+    An underscore precedes a first character that the backend takes only further on.
+    """
     tail = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
-    plain = _ODD.sub("_", name)[: _LENGTH - len(tail) - 1]
-    return f"{plain}_{tail}"
+    plain = _ODD.sub("_", name)[: _LENGTH - len(tail) - 2]
+    return f"{plain}_{tail}" if legal(f"{plain}_{tail}") else f"_{plain}_{tail}"

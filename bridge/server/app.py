@@ -17,7 +17,7 @@ from aiohttp.typedefs import Middleware
 
 from bridge.codec import SCOPES, Dialect, Endpoint, Operation
 from bridge.engine import Bridge, Route
-from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, shortened, unexpected_failure
+from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, RequestError, shortened, unexpected_failure
 from bridge.server.bodies import BODIES
 from bridge.server.browsers import KEPT, Browsers, is_preflight
 from bridge.server.handler import RouteHandler
@@ -29,7 +29,17 @@ from bridge.server.operations import RouteOperations
 from bridge.server.page import Page
 from bridge.server.page.site import key_of
 from bridge.server.refusals import RefusalLog
-from bridge.server.wire import FAILURE, OWN_PAGE, REPORTED, SERVED_BY, USER, ServedBy, error_of, request_id
+from bridge.server.wire import (
+    FAILURE,
+    OTHER_VERSION,
+    OWN_PAGE,
+    REPORTED,
+    SERVED_BY,
+    USER,
+    ServedBy,
+    error_of,
+    request_id,
+)
 from bridge.server.writing import BEGUN, StreamedResponse, abort, has_left, is_whole, release, send
 
 log = logging.getLogger("bridge.server")
@@ -50,7 +60,7 @@ class State:
         server = bridge.config.server
         self.bridge: Bridge = bridge
         self.identity = Identity.of(server.auth, key_of(bridge), KeyFile.of(bridge.config))
-        self.limits: Limits = Limits(bridge.config)
+        self.limits: Limits = Limits(bridge.config, bridge.memory_budget)
         self.browsers = Browsers(server)
         self.page = Page(bridge, self.identity) if server.has_page else None
         self.refusals = RefusalLog(
@@ -62,6 +72,8 @@ class State:
         self.heads: HeadWatch | None = None
         self.draining = False
         """The server is about to stop and not ready."""
+        self.silent_workers: Callable[[], int] = lambda: 0
+        """How many of the processes that share the port do not answer: a part of the connections waits for them."""
         self.retired = False
         """Another configuration is served now."""
         self.hurry = asyncio.Event()
@@ -250,7 +262,8 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
             await admit(http)
         else:
             http[USER] = ""
-        return await handler(http)
+        with state.bridge.counting():
+            return await handler(http)
 
     return handle
 
@@ -273,6 +286,8 @@ def _shaping_errors(state: State) -> Middleware:
             state.heads.served.add(request.protocol)
         try:
             try:
+                if OTHER_VERSION in request:
+                    raise RequestError(f"Expected HTTP/1.1, got {request[OTHER_VERSION]}.", status=505)
                 if request.path not in probes:
                     state.browsers.check(request)
                 if request.method == "OPTIONS" and is_preflight(request):
@@ -465,5 +480,9 @@ async def _live(http: web.Request) -> web.StreamResponse:
 
 
 async def _ready(http: web.Request) -> web.StreamResponse:
-    draining = http.app[STATE].draining
-    return web.json_response({"status": "draining" if draining else "ok"}, status=503 if draining else 200)
+    state = http.app[STATE]
+    if state.draining:
+        return web.json_response({"status": "draining"}, status=503)
+    if silent := state.silent_workers():
+        return web.json_response({"status": "workers do not answer", "silent_workers": silent}, status=503)
+    return web.json_response({"status": "ok"})

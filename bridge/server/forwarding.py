@@ -16,7 +16,7 @@ from bridge.server.bodies import BODIES
 from bridge.server.browsers import check_kept, is_json
 from bridge.server.handler import RequestScope
 from bridge.server.writing import StreamedResponse
-from bridge.transports.answers import AT_ONCE, broken_off, failure_of, outcome_of
+from bridge.transports.answers import AT_ONCE, broken_off
 from bridge.transports.http import HttpBackend
 
 _REQUEST = ("accept", "content-type")
@@ -41,7 +41,8 @@ async def serve_forward(scope: RequestScope) -> web.StreamResponse:
         async with asyncio.timeout(backend.timeouts.total):
             return await _passed(scope, backend, wire)
     except TimeoutError:
-        raise BackendError("The backend took too long to answer.", code=ErrorCode.BACKEND_TIMEOUT) from None
+        text = f"The backend took longer than {backend.timeouts.total:g} s to answer (timeouts.total)."
+        raise BackendError(text, code=ErrorCode.BACKEND_TIMEOUT) from None
 
 
 def _query(http: web.Request) -> dict[str, str]:
@@ -60,12 +61,11 @@ def _headers(scope: RequestScope, backend: HttpBackend) -> dict[str, str]:
 async def _passed(scope: RequestScope, backend: HttpBackend, wire: WireRequest) -> web.StreamResponse:
     body = _Body(scope)
     try:
-        async with asyncio.timeout(backend.timeouts.first_event):
-            response = await backend.forward(wire, body.pieces())
+        response = await backend.forward(wire, body.pieces())
     except (aiohttp.ClientError, OSError, ValueError) as error:
         if body.failure is not None:
             raise BridgeError.of(body.failure) from None
-        raise BackendError.of(backend.explained(failure_of(error), wire, *outcome_of(error))) from None
+        raise BackendError.of(backend.unanswered(error, wire)) from None
     async with response:
         if response.status >= 300:
             raise BackendError.of(await backend.refusal_in(response, wire))

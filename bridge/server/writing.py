@@ -39,6 +39,8 @@ class StreamedResponse(web.StreamResponse):
         self._http: web.BaseRequest | None = None
         self._slow_reader = slow_reader
         self._missing: int | None = None
+        self._last = b""
+        """The last byte of the promised length, which the client gets when the body is known to end there."""
         self._is_empty = False
         self._passes = False
         """Nothing is to be checked: a body in chunks, to a client that is looked after elsewhere."""
@@ -59,6 +61,8 @@ class StreamedResponse(web.StreamResponse):
             await super().write(data)
         elif not self._is_empty:
             self._check(len(data))
+            if data and self._missing == 0:
+                self._last, data = bytes(data[-1:]), data[:-1]
             for start in range(0, len(data), _PIECE):
                 await self._taken_in_time(data[start : start + _PIECE])
 
@@ -70,7 +74,7 @@ class StreamedResponse(web.StreamResponse):
             data = b""
         elif not self._passes:
             await self.write(data)
-            data = b""
+            data = self._last
             if self._missing:
                 raise self._broken(f"ended {self._missing} bytes before its content-length")
         assert self._http is not None, "a response is prepared before it is ended"

@@ -43,6 +43,7 @@ from bridge.pipeline.backend import Call, CallInfo, ConfiguredBackend, Timeouts
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.retries import Retry
 from bridge.translation import AnswerDecoder
+from bridge.translation.requirements import required
 from bridge.transports.answers import (
     AT_ONCE,
     COMPRESSION,
@@ -69,6 +70,7 @@ LARGE_BODY = 1024 * 1024
 _LAST_WORDS = 1.0
 """Seconds that chores have to end when the backend is closed."""
 _STOP_SECONDS = 2.0
+_QUESTION_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
 """Seconds between two checks of the answers that are being read."""
 _VERSION = re.compile(r"(/v\d+)(?:(?:alpha|beta)\d*)?(?=/|$)")
@@ -129,6 +131,7 @@ class HttpBackend(ConfiguredBackend):
         self.url = URL(url)
         self.max_event = max_event
         self.options = options if options is not None else dialect.back_options()
+        self.demands = dialect.demands(self.options)
         self._headers = {
             # Compressed streams are buffered by everything in between.
             "accept-encoding": "identity",
@@ -299,7 +302,7 @@ class HttpBackend(ConfiguredBackend):
     async def _listed(self, dialect: ModelsDialect) -> tuple[WireRequest, WireResponse]:
         wire = dialect.models_request()
         wire.headers = {**wire.headers, **self._headers}
-        return wire, await self.whole_answer(wire, self.timeouts.first_event)
+        return wire, await self.whole_answer(wire, self._question_seconds)
 
     async def check(self) -> None:
         """Asks for its models, which also shows whether the key is taken; else whether its port is open."""
@@ -315,14 +318,16 @@ class HttpBackend(ConfiguredBackend):
             async with asyncio.timeout(self.timeouts.connect):
                 _, writer = await asyncio.open_connection(self.url.host, self.url.port)
         except (OSError, TimeoutError) as error:
-            raise BackendError.of(failure_of(error)) from None
+            raise BackendError.of(self._unanswered(error)) from None
         writer.close()
 
     async def count(self, request: Request, info: CallInfo) -> int | None:
         if not isinstance(self.dialect, CountingDialect):
             return None
-        wire = self.dialect.count_request(request, self.context(request, info, Losses()))
-        answer = await self.whole_answer(self.addressed(wire, info), self.timeouts.first_event)
+        lost = Losses()
+        request = required(request, self.demands, lost)
+        wire = self.dialect.count_request(request, self.context(request, info, lost))
+        answer = await self.whole_answer(self.addressed(wire, info), self._question_seconds)
         if answer.status in _NOT_THERE:
             return None
         if answer.status >= 300:
@@ -332,13 +337,29 @@ class HttpBackend(ConfiguredBackend):
     async def whole_answer(self, wire: WireRequest, seconds: float | None) -> WireResponse:
         """The answer to a short question. Raises `BackendError`."""
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds) as limit:
                 response = await self.ask(wire)
                 async with response:
                     body = await bounded(response.content.read, self.max_event)
                 return WireResponse(response.status, headers_of(response), body)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            raise BackendError.of(self.explained(failure_of(error), wire, *outcome_of(error))) from None
+            failure = self._unanswered(error)
+            if seconds is not None and limit.expired():
+                failure = Failure(ErrorCode.BACKEND_TIMEOUT, f"The backend did not answer within {seconds:g} s.")
+            raise BackendError.of(self.explained(failure, wire, *outcome_of(error))) from None
+
+    @property
+    def _question_seconds(self) -> float:
+        """The time for a question that no model thinks about."""
+        return min(self.timeouts.first_event or _QUESTION_SECONDS, _QUESTION_SECONDS)
+
+    def unanswered(self, error: Exception, wire: WireRequest) -> Failure:
+        """Return the failure that an error before the head of an answer means, with its cause for the log."""
+        return self.explained(self._unanswered(error), wire, *outcome_of(error))
+
+    def _unanswered(self, error: Exception) -> Failure:
+        failure = failure_of(error)
+        return self.timeouts.unreached() if failure.code is ErrorCode.BACKEND_TIMEOUT else failure
 
     async def answer(self, wire: WireRequest) -> Answer:
         """Send the request of a run, and return the answer once its head is there. Raises what the client raises."""
@@ -488,6 +509,13 @@ class HttpCall:
         return self._decoder.whole if self._decoder is not None else None
 
     @property
+    def awaits_whole(self) -> bool:
+        if self._decoder is not None:
+            return self._decoder.is_whole
+        accept, request = self.sent.headers.get("accept", ""), self.context.request
+        return accept == "application/json" if accept else request is not None and not request.stream
+
+    @property
     def wire_ended(self) -> bool:
         return self._decoder is not None and self._decoder.wire_ended
 
@@ -499,7 +527,7 @@ class HttpCall:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self._running = False
             error.__traceback__ = None  # as in `read`
-            raise BackendError.of(backend.explained(failure_of(error), self.sent, *outcome_of(error))) from None
+            raise BackendError.of(backend.unanswered(error, self.sent)) from None
         self._answer = answer
         self.sent.body = b""  # it has arrived: a long prompt need not be held while its answer streams
         if answer.status >= 300:
@@ -565,6 +593,7 @@ class HttpCall:
         self.received += len(data)
         events = decoder.receive(data)
         if not events:
+            take(events)  # a sign of life, such as a comment
             return True
         if PIECES.issuperset(map(type, events)) and take(events):
             return True

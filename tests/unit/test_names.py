@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, entries
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, entries, registry
 from bridge.model import (
     Message,
     PartKind,
@@ -87,3 +87,19 @@ def test_nothing_is_changed_where_nothing_must(front: Capabilities, back: Capabi
 
 def test_legal_names_are_left_alone() -> None:
     assert tool_names(Request([], tools=[Tool("get_weather")]), FREE, STRICT) is None
+
+
+BACKS = [name for name in registry.called() if registry.get(name).capabilities.tool_names is not None]
+
+
+@pytest.mark.parametrize("back", BACKS)
+@pytest.mark.parametrize("name", ["21st_builder", "-x", "9", ".", "4" * 70, "a" * 140, "béta tool", ""])
+def test_a_name_is_legal_from_its_first_character_and_comes_back(back: str, name: str) -> None:
+    card = registry.get(back).capabilities
+    assert card.tool_names is not None
+    names = tool_names(Request([], tools=[Tool(name)]), FREE, card)
+    sent = (names.request if names is not None else Request([], tools=[Tool(name)])).tools
+    assert sent is not None
+    assert re.fullmatch(card.tool_names, sent[0].name)
+    if names is not None:
+        assert names.restore([ToolResulted("c", [], sent[0].name)]) == [ToolResulted("c", [], name)]

@@ -115,10 +115,10 @@ class Tasks:
         runs: list[TaskStatus] = []
         while record is not None:
             plan, status = await self._status(task_id, record)
-            runs.insert(0, status)
+            runs.append(status)
             is_first = record.key.run_id == task_id
             record = None if is_first else await self._runs.status(self.key(task_id, plan.previous or task_id))
-        return runs
+        return runs[::-1]
 
     async def _status(self, task_id: str, record: RunRecord) -> tuple[RunPlan, TaskStatus]:
         reader = self._runs.follow(record.key)

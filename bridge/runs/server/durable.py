@@ -21,7 +21,7 @@ from bridge.framing import sse
 from bridge.runs import START, Cursor, LogReader, RunKey, RunPlan, Subscription, fingerprint
 from bridge.server.handler import RequestScope
 from bridge.server.report import Report
-from bridge.server.wire import response_of, stream_headers
+from bridge.server.wire import assembled, response_of, stream_headers
 from bridge.server.writing import StreamedResponse, abort, has_left
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ async def serve_resume(scope: RequestScope) -> web.StreamResponse:
 
 
 async def read_on(scope: RequestScope, key: RunKey, cursor: Cursor) -> web.StreamResponse:
-    """Stream a run from the cursor on. One that failed at once is an HTTP status for a reader that has nothing yet."""
+    """Stream a run from the cursor on. For a reader that has nothing yet, one that fails before the stream has begun is
+    an HTTP status; the stream begins with the first content, or after `server.keepalive`.
+    """
     dialect, report, fresh = scope.route.dialect, scope.report, cursor == START
     subscription = scope.bridge.runs.subscribe(key, dialect, scope.route.options, cursor)
     eager = dialect.capabilities.eager_start
@@ -78,8 +80,10 @@ async def read_on(scope: RequestScope, key: RunKey, cursor: Cursor) -> web.Strea
         if not await subscription.open():
             return web.Response(status=204)
         # A reader that resumes gets the head at once: the next event may be long in coming.
-        frames = await subscription.read(_POLL if fresh else 0)
+        frames = await subscription.read((scope.server.keepalive or _POLL) if fresh else 0)
         while fresh and not frames and not subscription.done and not eager:
+            if scope.server.keepalive and (alive := subscription.keepalive()):
+                return await stream_rest(scope, subscription, sse.join(alive))
             frames = await subscription.read(_POLL)
         report.first = time.monotonic() if subscription.spoke else None
         if fresh and subscription.failure is not None and not (subscription.spoke or eager):
@@ -136,7 +140,7 @@ async def _collect(scope: RequestScope, reader: LogReader) -> web.StreamResponse
     assert reader.plan is not None
     context = reader.plan.context(scope.route.options)
     context.error_details = scope.context.error_details
-    wire = scope.route.dialect.assemble(events, context)
+    wire = await assembled(scope.route.dialect, events, context)
     scope.report.lost = list(dict.fromkeys([*lost, *context.lost.names]))
     scope.report.sent = len(wire.body)
     return response_of(wire, scope.report.lost)

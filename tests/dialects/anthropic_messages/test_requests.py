@@ -36,7 +36,7 @@ from bridge.model import (
 )
 from tests.strategies import requests
 
-from .helpers import asked, back, front, request, sent
+from .helpers import arranged, asked, back, front, request, sent
 from .server import _talk_fault
 
 PDF = base64.b64encode(b"%PDF-1.4 x").decode()
@@ -83,7 +83,8 @@ def test_the_fields_of_a_request() -> None:
     assert wanted.sampling == Sampling(temperature=0.5, top_p=0.9, max_tokens=100, stop=["END"])
     assert wanted.reasoning_effort == "medium"
     assert wanted.extra(dialect.name) == {
-        "top_k": 5, "service_tier": "auto", "thinking": {"type": "enabled", "budget_tokens": 5000},
+        "top_k": 5, "service_tier": "auto",
+        "notes": {"fields": {"thinking": {"type": "enabled", "budget_tokens": 5000}}},
     }  # fmt: skip
 
 
@@ -158,7 +159,7 @@ def test_tool_choices(choice: Any, meant: Any) -> None:
         ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "low"),
         ({"thinking": {"type": "enabled", "budget_tokens": 32000}}, "high"),
         ({"thinking": {"type": "adaptive"}}, None),
-        ({"thinking": {"type": "disabled"}}, None),
+        ({"thinking": {"type": "disabled"}}, "none"),
         ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, "max"),
         ({}, None),
     ],
@@ -368,7 +369,7 @@ def test_what_the_wire_demands_is_made_up_and_nothing_else() -> None:
 
 
 def test_a_talk_told_in_many_messages() -> None:
-    body = sent(
+    body = arranged(
         foreign(
             Message("system", [Text("one")]),
             Message("developer", [Text("two")]),
@@ -464,7 +465,7 @@ def test_which_reasoning_goes_back(option: str, kinds: list[str]) -> None:
     ],
 )
 def test_media_go_in_and_inside_results(media: Media, block: Any) -> None:
-    body = sent(foreign(Message("user", [media]), Message("tool", [ToolResult("a", [media])])))
+    body = sent(foreign(Message("tool", [ToolResult("a", [media])]), Message("user", [media])))
     inside, plain = body["messages"][0]["content"]
     assert plain == block
     assert inside["content"] == [block]
@@ -546,7 +547,7 @@ def test_choices_among_tools() -> None:
     tools = [Tool("f"), Tool("g", parameters={"properties": {}})]
     wanted = foreign(Message("user", [Text("x")]), tools=tools, tool_choice=ToolChoice(ToolMode.REQUIRED, ["f", "g"]))
     context = back()
-    body = sent(wanted, context=context)
+    body = arranged(wanted, context=context)
     assert body["tool_choice"] == {"type": "any"}
     assert [t["input_schema"] for t in body["tools"]] == [{"type": "object", "properties": {}}] * 2
     assert context.lost.names == ["tool_choice"]

@@ -11,6 +11,7 @@ from bridge.dialects.gemini import dialect
 from bridge.dialects.gemini.options import BackOptions, FrontOptions
 from bridge.framing.sse import Splitter, join
 from bridge.model import Event, Request, verify
+from bridge.translation.requirements import encoded
 
 CAPTURES = Path(__file__).parents[2] / "captures" / "gemini"
 INDEX: list[dict[str, Any]] = json.loads((CAPTURES / "index.json").read_text())["captures"]
@@ -50,7 +51,7 @@ def user(*parts: Any, **fields: Any) -> dict[str, Any]:
 
 
 def sent(request: Request, context: Context | None = None) -> WireRequest:
-    return dialect.encode_request(request, context or back())
+    return encoded(dialect, request, context or back())
 
 
 def body_of(request: Request, context: Context | None = None) -> Any:

@@ -430,7 +430,7 @@ def test_responses_stand_together_in_the_order_of_the_calls() -> None:
     assert last == {"text": "And?"}
     assert [r["functionResponse"] for r in responses] == [
         {"id": "c1", "name": "f", "response": {"one": 1}},
-        {"id": "c2", "name": "g", "response": {"error": "no result"}},
+        {"id": "c2", "name": "g", "response": {"error": "No result was provided."}},
         {"id": "c3", "name": "f", "response": {"output": "three"}},
     ]
 

@@ -15,6 +15,7 @@ from bridge.dialects.openai_chat.options import BackOptions, FrontOptions
 from bridge.errors import Failure
 from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Builder, Event, Request, fold, verify
+from bridge.translation.requirements import encoded
 from tests.replay import replaying
 
 CAPTURES = Path(__file__).parents[2] / "captures" / "openai-chat"
@@ -117,6 +118,12 @@ def asked(messages: list[Any] | None = None, **fields: Any) -> dict[str, Any]:
 def sent(wanted: Request, options: dict[str, Any] | None = None, context: Context | None = None) -> dict[str, Any]:
     """The body that a backend gets."""
     body: dict[str, Any] = json.loads(dialect.encode_request(wanted, context or back(options)).body)
+    return body
+
+
+def arranged(wanted: Request) -> dict[str, Any]:
+    """The body that a backend gets of a request that was brought to what its API demands."""
+    body: dict[str, Any] = json.loads(encoded(dialect, wanted, back()).body)
     return body
 
 

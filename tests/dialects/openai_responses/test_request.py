@@ -35,6 +35,7 @@ from bridge.model import (
     ToolResult,
     Url,
 )
+from bridge.translation.requirements import encoded
 
 from .helpers import asked, back, front, request, sent
 
@@ -424,7 +425,7 @@ def test_media_it_cannot_carry(media: Media) -> None:
 
 
 def to_chat(body: dict[str, Any]) -> dict[str, Any]:
-    out: dict[str, Any] = json.loads(chat.encode_request(request(body), back()).body)
+    out: dict[str, Any] = json.loads(encoded(chat, request(body), back()).body)
     return out
 
 
@@ -462,23 +463,24 @@ def test_a_request_for_chat() -> None:
             "reasoning_content": "a\n\nb",
             "tool_calls": [
                 {"id": "c1", **call},
-                {"id": "c2", "type": "function", "function": {"name": "f", "arguments": "not json"}},
+                {"id": "c2", "type": "function", "function": {"name": "f", "arguments": '{"INVALID_JSON":"not json"}'}},
             ],
         },
         {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
         {"role": "tool", "tool_call_id": "c2", "content": "x"},
     ]
     function = {k: v for k, v in WEATHER.items() if k != "type"}
+    function["parameters"] = {"type": "object", "properties": {}}
     assert got["tools"] == [{"type": "function", "function": function}]
     assert got["tool_choice"] == {"type": "function", "function": {"name": "f"}}
     assert got["response_format"]["json_schema"] == {
         "name": "n", "schema": {"type": "object"}, "strict": True, "description": "d",
     }  # fmt: skip
-    same = ("temperature", "top_p", "parallel_tool_calls", "user", "metadata", "service_tier", "stream")
+    same = ("temperature", "top_p", "parallel_tool_calls", "user", "service_tier", "stream")
     assert {name: got[name] for name in same} == {name: RICH[name] for name in same}
     assert (got["max_tokens"], got["reasoning_effort"], got["verbosity"]) == (9, "high", "low")
     assert got["stream_options"] == {"include_usage": True}
-    assert "store" not in got
+    assert got.keys().isdisjoint({"store", "metadata"})  # metadata is refused without store
 
 
 def test_a_request_from_chat() -> None:

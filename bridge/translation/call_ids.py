@@ -1,0 +1,137 @@
+"""Calls and results of an answer: an id of its own for each call, and no result of a tool that the client runs.
+
+Servers of models name calls alike in every answer (`call_0`), or all with one id. Clients find a call by its id: they
+add the arguments of the second call to those of the first, or give both its result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import replace
+
+from bridge.codec import Capabilities, Feature, Losses, RunsTools
+from bridge.model import (
+    Event,
+    Interrupted,
+    Message,
+    PartKind,
+    PartStarted,
+    Request,
+    ToolCall,
+    ToolResult,
+    ToolResulted,
+)
+from bridge.translation.histories import REPEAT, CallIds
+from bridge.translation.reader import Stage
+
+_OURS = re.compile(rf"(.+){REPEAT}\d{{1,9}}", re.DOTALL | re.ASCII)
+
+
+class UniqueCallIds:
+    """Gives a call whose id the conversation or this answer has used already another one; its result follows it.
+
+    A call of the conversation that has no result is not finished: a backend that names it again continues it.
+    """
+
+    at_rest = True
+
+    def __init__(self, messages: list[Message]) -> None:
+        self._messages = messages
+        self._ids: CallIds | None = None
+        self._names: dict[str, deque[str]] = {}  # of calls of this answer without a result, by the backend's id
+        self._last: dict[str, str] = {}  # of the last call that had a result, by the backend's id
+
+    def __call__(self, events: list[Event]) -> list[Event]:
+        if _OF_CALLS.isdisjoint(map(type, events)):
+            return events
+        return [self._one(event) for event in events]
+
+    def _one(self, event: Event) -> Event:
+        if isinstance(event, PartStarted):
+            if event.kind is not PartKind.TOOL_CALL or not event.call_id:
+                return event
+            if self._ids is None:
+                made, finished = _calls_in(self._messages)
+                self._ids = CallIds(made, used=finished)
+            call_id = self._ids.id_for(event.call_id)
+            self._names.setdefault(event.call_id, deque()).append(call_id)
+            return event if call_id == event.call_id else replace(event, call_id=call_id)
+        if isinstance(event, ToolResulted):
+            waiting = self._names.get(event.call_id)
+            if waiting:
+                self._last[event.call_id] = waiting.popleft()
+            call_id = self._last.get(event.call_id, event.call_id)
+            return event if call_id == event.call_id else replace(event, call_id=call_id)
+        if isinstance(event, Interrupted) and event.call_id:
+            waiting = self._names.get(event.call_id)
+            call_id = waiting[-1] if waiting else self._last.get(event.call_id, event.call_id)
+            return event if call_id == event.call_id else replace(event, call_id=call_id)
+        return event
+
+
+_OF_CALLS: frozenset[type] = frozenset({PartStarted, ToolResulted, Interrupted})
+
+
+class OnlyResultsOfTheBackend:
+    """Leaves out results of the client's own tools: agents that leave such a call to the client report a placeholder.
+
+    agentscope-ai/agentscope-java#2024 ("[Awaiting external execution]"), ag-ui-protocol/ag-ui#1346.
+    """
+
+    at_rest = True
+
+    def __init__(self, offered: frozenset[str], lost: Losses) -> None:
+        self._offered = offered
+        self._lost = lost
+        self._calls: set[str] = set()
+
+    def __call__(self, events: list[Event]) -> list[Event]:
+        out: list[Event] = []
+        for event in events:
+            if isinstance(event, PartStarted) and event.name in self._offered and event.call_id:
+                self._calls.add(event.call_id)
+            elif isinstance(event, ToolResulted) and event.call_id in self._calls:
+                self._lost.add(Feature.TOOL_RESULT, "a result of a tool that the client runs")
+                continue
+            out.append(event)
+        return out
+
+
+def of_calls(request: Request, back: Capabilities, lost: Losses) -> list[Stage]:
+    """Return the stages that every answer passes first."""
+    stages: list[Stage] = [UniqueCallIds(request.messages)]
+    if back.runs_tools is RunsTools.UNLISTED and request.tools:
+        stages.append(OnlyResultsOfTheBackend(frozenset(tool.name for tool in request.tools), lost))
+    return stages
+
+
+def with_ids_of(request: Request, back: Capabilities) -> Request:
+    """Return the request with the ids that a backend with a memory gave its calls, where this answer changed them."""
+    if not back.takes_news:
+        return request
+    messages: list[Message] = []
+    for message in request.messages:
+        parts = [
+            replace(part, call_id=found[1])
+            if isinstance(part, ToolResult) and (found := _OURS.fullmatch(part.call_id))
+            else part
+            for part in message.parts
+        ]
+        is_same = all(new is old for new, old in zip(parts, message.parts, strict=True))
+        messages.append(message if is_same else replace(message, parts=parts))
+    is_same = all(new is old for new, old in zip(messages, request.messages, strict=True))
+    return request if is_same else replace(request, messages=messages)
+
+
+def _calls_in(messages: list[Message]) -> tuple[set[str], set[str]]:
+    """Return the ids of calls, and of those that have a result."""
+    made: set[str] = set()
+    done: set[str] = set()
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                made.add(part.call_id)
+            elif isinstance(part, ToolResult):
+                done.add(part.call_id)
+    return made, made & done

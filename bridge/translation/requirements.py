@@ -1,0 +1,308 @@
+"""Brings a request to what the API of its backend demands (`bridge.codec.demands`).
+
+Every request passes here before it is encoded, whatever the client's dialect is, except on passthrough routes. What is
+as demanded stays the same object. Nothing here raises, and the work grows linearly with the messages, parts, tools and
+schemas of the request. The same messages are changed in the same way in every request of a conversation.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+from bridge.codec import Context, Dialect, Feature, Losses, WireRequest
+from bridge.codec.demands import NOTHING, Demands, SchemaDemands, SystemPlace
+from bridge.codec.jsontext import dumps, input_of, is_object
+from bridge.codec.tools import FUNCTION
+from bridge.model import (
+    Inline,
+    Media,
+    MediaKind,
+    Message,
+    Part,
+    Reasoning,
+    Request,
+    Sampling,
+    Text,
+    Tool,
+    ToolCall,
+    ToolResult,
+    as_text,
+)
+from bridge.model.media_types import registered, type_of_base64
+from bridge.translation.histories import arranged, joined
+from bridge.translation.schemas import SchemaWriter
+
+log = logging.getLogger("bridge.run")
+
+_SYSTEM = frozenset({"system", "developer"})
+_SEPARATOR = "\n\n"
+
+
+def required(request: Request, demands: Demands, lost: Losses) -> Request:
+    """Return the request as `demands` wants it: the same object if it is so, else a copy.
+
+    What the backend does not get, or gets though the client did not say it, is added to `lost`.
+    """
+    if demands is NOTHING:
+        return request
+    changes = _Changes(request, demands, lost)
+    changes.messages()
+    changes.tools()
+    if not changes.is_own:
+        changes.fields()
+    if changes.told:
+        log.debug("changed for the backend: %s", "; ".join(changes.told))
+    return changes.request
+
+
+class _Changes:
+    """The changes of one request; `told` lists them."""
+
+    def __init__(self, request: Request, demands: Demands, lost: Losses) -> None:
+        self.request = request
+        self.told: list[str] = []
+        self.is_own = bool(demands.own) and demands.own in (request.extras or ())
+        self._given = request
+        self._demands = demands
+        self._lost = lost
+
+    def _set(self, what: str, feature: Feature | None = None, **fields: Any) -> None:
+        """Change fields of the request. `feature`: what is lost by that."""
+        if self.request is self._given:
+            self.request = self._given.copy()
+        for name, value in fields.items():
+            setattr(self.request, name, value)
+        self.told.append(what)
+        if feature is not None:
+            self._lost.add(feature, what)
+
+    # ------------------------------------------------------------------ messages
+
+    def messages(self) -> None:
+        demands = self._demands
+        if demands.system is SystemPlace.ONE or (demands.system is SystemPlace.FIRST and not self.is_own):
+            self._system()
+        if demands.results_follow_calls:
+            extras = self.request.extra(demands.own) if self.is_own else {}
+            is_stored = not demands.stored_by.isdisjoint(extras)
+            given = self.request.messages
+            messages, changed = arranged(given, demands, own=self.is_own, is_stored=is_stored)
+            if changed:
+                self._set(changed, Feature.TOOL_HISTORY, messages=messages)
+        if demands.needs_user:
+            self._user()
+        if demands.one_message_per_turn:
+            messages = joined(self.request.messages, own=self.is_own)
+            if messages is not self.request.messages:
+                self._set("calls of a turn stand in one message", messages=messages)
+        if not self.is_own:
+            self._parts()
+            if demands.no_trailing_blank:
+                self._end()
+
+    def _system(self) -> None:
+        """System messages before all others; where only one may stand there, their texts in one."""
+        messages = self.request.messages
+        leading = next((n for n, m in enumerate(messages) if m.role not in _SYSTEM), len(messages))
+        inside = any(m.role in _SYSTEM for m in messages[leading:])
+        is_one = self._demands.system is SystemPlace.ONE
+        if not inside and not (is_one and leading > 1):
+            return
+        system = [m for m in messages if m.role in _SYSTEM]
+        if is_one:
+            system = [_as_one(system)]
+        others = [m for m in messages if m.role not in _SYSTEM]
+        what = f"system messages are sent {'as one, ' if is_one else ''}before all others"
+        self._set(what, Feature.SYSTEM if is_one else None, messages=[*system, *others])
+
+    def _user(self) -> None:
+        """A request of system messages alone: the last one asks."""
+        messages = self.request.messages
+        if not messages or any(m.role not in _SYSTEM and _says(m) for m in messages):
+            return
+        spoken = [m for m in messages if m.role in _SYSTEM and _says(m)]
+        if spoken:
+            asks = replace(spoken[-1], role="user")
+            self._set("the last system message is sent as the user's", Feature.SYSTEM, messages=[*spoken[:-1], asks])
+
+    def _parts(self) -> None:
+        """Arguments of calls, and types of media."""
+        change = self._changed_part
+        if not (self._demands.object_arguments or self._demands.media_types):
+            return
+        out: list[Message] | None = None
+        for index, message in enumerate(self.request.messages):
+            if _CHANGEABLE.isdisjoint(map(type, message.parts)):
+                continue
+            parts = [change(part) for part in message.parts]
+            if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
+                out = [*self.request.messages] if out is None else out
+                out[index] = replace(message, parts=parts)
+        if out is not None:
+            self._set("arguments and media types are spelled as the API knows them", messages=out)
+
+    def _changed_part(self, part: Part) -> Part:
+        if isinstance(part, Media) and self._demands.media_types:
+            mime = _media_type(part)
+            return part if mime == part.mime else replace(part, mime=mime)
+        if isinstance(part, ToolCall) and self._demands.object_arguments:
+            is_text = part.extras is not None and part.extras.get(self._demands.own)
+            return part if is_text or is_object(part.arguments) else replace(part, arguments=_arguments(part))
+        if isinstance(part, ToolResult) and Media in map(type, part.parts):
+            inner = [self._changed_part(each) for each in part.parts]
+            same = all(new is old for new, old in zip(inner, part.parts, strict=True))
+            return part if same else replace(part, parts=inner)
+        return part
+
+    def _end(self) -> None:
+        """Without blanks at the end of an answer that the model is to continue."""
+        last = self.request.messages[-1] if self.request.messages else None
+        text = last.parts[-1] if last is not None and last.role == "assistant" and last.parts else None
+        if last is None or not isinstance(text, Text) or text.text == text.text.rstrip():
+            return
+        ended = replace(last, parts=[*last.parts[:-1], replace(text, text=text.text.rstrip())])
+        self._set("blanks at the end are left out", messages=[*self.request.messages[:-1], ended])
+
+    # ------------------------------------------------------------------ tools and schemas
+
+    def tools(self) -> None:
+        demands = self._demands.tool_schemas
+        tools = self.request.tools
+        if demands is None or not tools:
+            return
+        if self.is_own:
+            demands = _OF_CLIENTS if demands.whole_root else None
+        if demands is None:
+            return
+        dropped: dict[str, None] = {}
+        changed = [_with_schema(tool, demands, dropped) for tool in tools]
+        if all(new is old for new, old in zip(changed, tools, strict=True)):
+            return
+        self._set("schemas of tools are made objects with properties", tools=changed)
+        if dropped:
+            self._lost.add(Feature.TOOLS, f"of schemas: {', '.join(dropped)[:200]}")
+
+    # ------------------------------------------------------------------ fields
+
+    def fields(self) -> None:
+        """Fields of clients of other dialects."""
+        self._format()
+        self._sampling()
+        if self._demands.metadata_needs_store and self.request.metadata:
+            self._set("metadata is taken only with store: true", Feature.METADATA, metadata={})
+
+    def _format(self) -> None:
+        wanted, demands = self.request.response_format, self._demands.output_schemas
+        if wanted is None or wanted.schema is None or demands is None:
+            return
+        writer = SchemaWriter(demands)
+        written = writer.write(wanted.schema)
+        if written == wanted.schema:
+            return
+        changed = replace(wanted, schema=written)
+        if writer.dropped:
+            what = f"of the schema: {', '.join(writer.dropped)[:200]}"
+            self._set(what, Feature.RESPONSE_FORMAT, response_format=changed)
+        else:
+            self._set("the objects of the schema are closed", response_format=changed)
+
+    def _sampling(self) -> None:
+        given = self.request.sampling
+        sampling = self._with_stops(given)
+        least = self._demands.least_output
+        if least is not None and sampling.max_tokens is not None and sampling.max_tokens < least:
+            sampling = replace(sampling, max_tokens=least)
+            self._tell(f"the limit of an answer is at least {least} tokens")
+        if self._demands.temperature_or_top_p:
+            sampling = self._with_one(sampling)
+        if sampling is not given:
+            if self.request is self._given:
+                self.request = self._given.copy()
+            self.request.sampling = sampling
+
+    def _with_stops(self, sampling: Sampling) -> Sampling:
+        stops, demands = sampling.stop, self._demands
+        if not stops:
+            return sampling
+        if demands.no_blank_stops and not all(map(str.strip, stops)):
+            stops = [stop for stop in stops if stop.strip()]
+            self._tell("blank stop sequences are left out")
+        if demands.most_stops is not None and len(stops) > demands.most_stops:
+            stops = stops[: demands.most_stops]
+            self._tell(f"only {demands.most_stops} stop sequences are sent")
+        return sampling if stops is sampling.stop else replace(sampling, stop=stops or None)
+
+    def _with_one(self, sampling: Sampling) -> Sampling:
+        """Only one of temperature and top_p: a value that is the default of every API says nothing."""
+        temperature, top_p = sampling.temperature, sampling.top_p
+        if temperature is None or top_p is None:
+            return sampling
+        if top_p != _DEFAULT and temperature == _DEFAULT:
+            self.told.append("temperature 1 is left out beside top_p")
+            return replace(sampling, temperature=None)
+        if top_p == _DEFAULT:
+            self.told.append("top_p 1 is left out beside temperature")
+        else:
+            self._tell("top_p is left out beside temperature")
+        return replace(sampling, top_p=None)
+
+    def _tell(self, what: str) -> None:
+        self.told.append(what)
+        self._lost.add(Feature.SAMPLING, what)
+
+
+_CHANGEABLE: frozenset[type] = frozenset({Media, ToolCall, ToolResult})
+_DEFAULT = 1
+"""Temperature and top_p of a request without them, at every vendor."""
+_OF_CLIENTS = SchemaDemands(whole_root=True)
+"""What is made of the schemas of a client of the same dialect."""
+
+
+def _as_one(messages: list[Message]) -> Message:
+    """System messages as one, which has the first one's role."""
+    parts: list[Part] = [part for message in messages for part in message.parts]
+    if all(type(part) is Text for part in parts):
+        texts = [as_text(part) for part in parts]
+        parts = [Text(_SEPARATOR.join(filter(None, texts)))]
+    return replace(messages[0], parts=parts, extras=None)
+
+
+def _says(message: Message) -> bool:
+    """Return whether a message has more than blank texts and reasoning."""
+    return any(
+        part.text.strip() if isinstance(part, Text) else not isinstance(part, Reasoning) for part in message.parts
+    )
+
+
+def _with_schema(tool: Tool, demands: SchemaDemands, dropped: dict[str, None]) -> Tool:
+    if tool.kind != FUNCTION or tool.parameters is None:
+        return tool
+    writer = SchemaWriter(demands)
+    written = writer.write(tool.parameters)
+    dropped.update(writer.dropped)
+    return tool if written is tool.parameters else replace(tool, parameters=written)
+
+
+def _arguments(call: ToolCall) -> str:
+    return dumps(input_of(call.arguments)).decode()
+
+
+def _media_type(media: Media) -> str | None:
+    """The registered type of a medium; that of an image is what its bytes say."""
+    mime = registered(media.mime)
+    is_image = media.kind is MediaKind.IMAGE or (mime or "").startswith("image/")
+    if not isinstance(media.source, Inline) or not (is_image or mime is None):
+        return mime
+    found = type_of_base64(media.source.base64)
+    return found if found is not None and (found.startswith("image/") or not is_image) else mime
+
+
+def encoded(dialect: Dialect, request: Request, context: Context) -> WireRequest:
+    """Return a request as `dialect` writes it for a backend that demands what its card says.
+
+    Raises `Unsupported` for what the dialect cannot express.
+    """
+    options = dialect.back_options.of(context)
+    return dialect.encode_request(required(request, dialect.demands(options), context.lost), context)

@@ -1,0 +1,181 @@
+"""JSON Schemas in the subset that an API takes.
+
+OpenAI refuses a tool whose schema is no object with `properties`. Anthropic refuses `anyOf`, `oneOf` and `allOf` at the
+root of `input_schema`, and takes for structured outputs only schemas whose objects are closed, without limits of
+numbers and lengths (platform.claude.com, structured outputs, "JSON Schema limitations").
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.codec.demands import SchemaDemands
+from bridge.codec.jsontext import dict_of
+
+Json = dict[str, Any]
+
+_DEEPEST = 100
+_CHOICES = ("anyOf", "oneOf", "allOf")
+_MAPS = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
+"""Keywords whose values are objects of schemas, by names that are the user's."""
+_SINGLE = frozenset({"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"})
+_LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
+
+
+class SchemaWriter:
+    """Brings one schema to `demands`. `dropped` holds the keywords that were left out, `looks` counts schemas and
+    properties that were looked at.
+    """
+
+    def __init__(self, demands: SchemaDemands) -> None:
+        self.dropped: dict[str, None] = {}
+        self._demands = demands
+        self.looks = 0
+        self._known: set[str] = set()  # references that were followed
+
+    def write(self, schema: Json) -> Json:
+        """Return the schema as it is taken; the same object if that is so already."""
+        demands = self._demands
+        if (demands.whole_root or demands.plain_root) and "$ref" in schema:
+            schema = self._followed(schema, schema)
+        if demands.plain_root and not schema.keys().isdisjoint(_CHOICES):
+            schema = self._plain(schema)
+        if demands.whole_root:
+            schema = _whole(schema)
+        return self._walked(schema, 0) if demands.closed or demands.forbidden else schema
+
+    # ------------------------------------------------------------------ the root
+
+    def _plain(self, root: Json) -> Json:
+        """Put the branches of the root's choices into the root: their properties add up, and of `anyOf` and `oneOf`
+        only what every branch requires is required.
+        """
+        out = {name: value for name, value in root.items() if name not in _CHOICES}
+        for name in _CHOICES:
+            if name in root:
+                self.dropped[name] = None
+                branches = root[name] if isinstance(root[name], list) else []
+                self._merge(out, [self._branch(root, b, 0) for b in branches], is_choice=name != "allOf")
+        return out
+
+    def _branch(self, root: Json, branch: Any, depth: int) -> Json:
+        """Return a branch with its reference into the root followed and its own choices merged."""
+        self.looks += 1
+        if not isinstance(branch, dict) or depth > _DEEPEST:
+            return {}
+        branch = self._followed(root, branch)
+        out = {name: value for name, value in branch.items() if name not in _CHOICES}
+        for name in _CHOICES:
+            if isinstance(branch.get(name), list):
+                inner = [self._branch(root, each, depth + 1) for each in branch[name]]
+                self._merge(out, inner, is_choice=name != "allOf")
+        return out
+
+    def _merge(self, out: Json, branches: list[Json], *, is_choice: bool) -> None:
+        properties = dict(dict_of(out.get("properties")))
+        required = dict.fromkeys(_words(out.get("required")))
+        shared: set[str] | None = None
+        for branch in branches:
+            found = dict_of(branch.get("properties"))
+            self.looks += len(found)
+            for name, value in found.items():
+                known = properties.get(name)
+                if known is None or known == value:
+                    properties[name] = value
+                elif is_choice:
+                    properties[name] = _either(known, value)
+            wanted = _words(branch.get("required"))
+            if is_choice:
+                shared = set(wanted) if shared is None else shared & set(wanted)
+            else:
+                required.update(dict.fromkeys(wanted))
+            if not isinstance(out.get("description"), str) and len(branches) == 1 and "description" in branch:
+                out["description"] = branch["description"]
+            for name in ("$defs", "definitions"):
+                if isinstance(branch.get(name), dict):
+                    out[name] = {**branch[name], **dict_of(out.get(name))}
+        if shared:
+            required.update((name, None) for name in properties if name in shared)
+        if properties:
+            out["properties"] = properties
+        if required:
+            out["required"] = list(required)
+        if out.get("additionalProperties") is False and any("properties" in b for b in branches):
+            return
+        if branches and all(b.get("additionalProperties") is False for b in branches):
+            out.setdefault("additionalProperties", False)
+
+    def _followed(self, root: Json, schema: Json) -> Json:
+        """Return a schema with what its references within the root lead to, each followed once; others are left out."""
+        while "$ref" in schema:
+            reference = schema["$ref"]
+            rest = {name: value for name, value in schema.items() if name != "$ref"}
+            target: Any = root
+            if not isinstance(reference, str) or not reference.startswith("#/") or reference in self._known:
+                return rest
+            self._known.add(reference)
+            for step in reference.removeprefix("#/").split("/"):
+                step = step.replace("~1", "/").replace("~0", "~")
+                target = target.get(step) if isinstance(target, dict) else None
+            schema = {**dict_of(target), **rest}
+        return schema
+
+    # ------------------------------------------------------------------ every schema in it
+
+    def _walked(self, schema: Any, depth: int) -> Any:
+        self.looks += 1
+        if not isinstance(schema, dict) or depth > _DEEPEST:
+            return schema
+        out: Json = {}
+        for name, value in schema.items():
+            if self._is_refused(name, value):
+                self.dropped[name] = None
+            elif name in _MAPS and isinstance(value, dict):
+                out[name] = {key: self._walked(each, depth + 1) for key, each in value.items()}
+            elif name in _LISTS and isinstance(value, list):
+                out[name] = [self._walked(each, depth + 1) for each in value]
+            elif name in _SINGLE:
+                out[name] = self._walked(value, depth + 1)
+            else:
+                out[name] = value
+        if self._demands.closed and _is_object(out) and out.get("additionalProperties") is not False:
+            if "additionalProperties" in out:
+                self.dropped["additionalProperties"] = None
+            out["additionalProperties"] = False
+        return out
+
+    def _is_refused(self, name: str, value: Any) -> bool:
+        most = self._demands.most_min_items
+        if name == "minItems" and most is not None:
+            return not isinstance(value, int) or value > most
+        return name in self._demands.forbidden
+
+
+def _whole(schema: Json) -> Json:
+    """The schema of an object that names its properties, if there are none as well."""
+    if schema.get("type") == "object" and isinstance(schema.get("properties"), dict):
+        return schema
+    rest = {name: value for name, value in schema.items() if name not in ("type", "properties")}
+    return {"type": "object", "properties": dict_of(schema.get("properties")), **rest}
+
+
+def _is_object(schema: Json) -> bool:
+    kind = schema.get("type")
+    if kind is None:
+        return "properties" in schema
+    return kind == "object" or (isinstance(kind, list) and "object" in kind)
+
+
+_MOST_EITHER = 32
+
+
+def _either(known: Any, value: Any) -> Any:
+    """Return the schema of a property that two branches declare differently."""
+    choices = known["anyOf"] if isinstance(known, dict) and known.keys() == {"anyOf"} else [known]
+    if not isinstance(choices, list) or value in choices or len(choices) >= _MOST_EITHER:
+        return known
+    return {"anyOf": [*choices, value]}
+
+
+def _words(value: Any) -> list[str]:
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
