@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, entries
 from bridge.codec.capabilities import RunsTools
@@ -102,3 +103,14 @@ CAPABILITIES = Capabilities(
     demands=DEMANDS,
     call_signatures=CallSignatures.IN_REASONING,
 )
+
+_MEDIA = (Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE, Feature.DATA)
+_REASONING = (Feature.REASONING, Feature.REASONING_SIGNATURE)
+
+
+@cache
+def card(reasoning: str, media: str) -> Capabilities:
+    """Return the card of a route with these options."""
+    drop = dict.fromkeys(_REASONING, "dropped by option reasoning") if reasoning == "drop" else {}
+    drop |= dict.fromkeys(_MEDIA, "dropped by option media") if media == "drop" else {}
+    return CAPABILITIES.changed(drop=drop)

@@ -8,17 +8,15 @@ begins (docs/architecture.md).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
 from typing import Any
 
-from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
+from bridge.codec import KEEPALIVE, Context, Encoder, Feature, Frame
 from bridge.codec.citations import citations_in
 from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.jsontext import dumps, input_of
-from bridge.codec.media import answer_feature
 from bridge.codec.refusals import is_beside
-from bridge.codec.sequencer import Sequencer
-from bridge.dialects.anthropic_messages.errors import CANCELED, error_object
+from bridge.dialects.anthropic_messages.capabilities import card
+from bridge.dialects.anthropic_messages.errors import error_object
 from bridge.dialects.anthropic_messages.options import FrontOptions
 from bridge.dialects.anthropic_messages.wire import (
     CITATIONS,
@@ -36,19 +34,11 @@ from bridge.dialects.anthropic_messages.wire import (
     wire_id,
     write_usage,
 )
-from bridge.model import Extras, FinishReason, Origin, PartKind, as_markdown, interrupt_text
+from bridge.model import Extras, PartKind
 from bridge.model import events as ev
-from bridge.model.events import Event
 
-_LOST: dict[type, Feature] = {
-    ev.ToolResulted: Feature.TOOL_RESULT,
-    ev.StateChanged: Feature.STATE,
-    ev.StepStarted: Feature.STEP,
-    ev.StepEnded: Feature.STEP,
-    ev.Custom: Feature.CUSTOM,
-}
 # These write nothing in the middle of a message, or nothing that has a place in it.
-_FREE = (ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.Interrupted, *_LOST)
+_FREE = Encoder.free - {ev.Raw}
 _DELTA = "content_block_delta"
 _EVENT_NAME = re.compile(r"[\w.-]+", re.ASCII)  # it is written on a line of its own, which nothing may end early
 _NO_END: dict[str, Any] = {"stop_reason": None, "stop_sequence": None, "stop_details": None, "container": None}
@@ -78,33 +68,27 @@ class _Part:
         self.held: list[str] = []
 
 
-class MessagesEncoder:
+class MessagesEncoder(Encoder):
     """One per run."""
 
+    dialect = NAME
+    free = _FREE
+    keeps = (Feature.REFUSAL, Feature.USAGE)
+
     def __init__(self, context: Context) -> None:
-        self._context = context
-        self._options = FrontOptions.of(context)
-        self._sequencer = Sequencer(context.lost, _FREE)
-        self._out: list[FrameLike] = []
+        self._options = options = FrontOptions.of(context)
+        super().__init__(context, card(options.reasoning, options.media))
         self._parts: dict[str, _Part] = {}
         self._blocks = 0
         self._calls: set[str | None] = set()
-        self._questions: list[ev.Interrupted] = []
         self._refusal: list[str] = []
         self._usage: ev.UsageReported | None = None
-
-    # ------------------------------------------------------------------ the contract
-
-    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
-        out = self._out = []
-        self._sequencer.dispatch(events, self, _HANDLERS)
-        return out
 
     # ------------------------------------------------------------------ writing
 
     def _write(self, kind: str, fields: dict[str, Any] | None = None) -> None:
         """Write an event: its name is on a line of its own and in its payload, and clients skip those without."""
-        self._out.append(Frame(dumps({"type": kind, **(fields or {})}), kind))
+        self.out.append(Frame(dumps({"type": kind, **(fields or {})}), kind))
 
     def _open(self, block: dict[str, Any]) -> int:
         index = self._blocks
@@ -120,9 +104,9 @@ class MessagesEncoder:
 
     # ------------------------------------------------------------------ the head
 
-    def _run_started(self, event: ev.RunStarted) -> None:
-        extras, request = own(event.extras), self._context.request
-        model = event.model or self._context.model or (request.model if request else None) or ""
+    def run_started(self, event: ev.RunStarted) -> None:
+        extras, request = own(event.extras), self.context.request
+        model = event.model or self.context.model or (request.model if request else None) or ""
         rest = extras.get("message")
         message: dict[str, Any] = {
             "id": extras.get("id") or f"msg_{event.run_id}",
@@ -135,27 +119,18 @@ class MessagesEncoder:
         }
         self._write("message_start", {"message": {**message, **(rest if isinstance(rest, dict) else {})}})
 
-    def _silent(self, event: Event) -> None:
-        """Messages have no borders here: an answer is one."""
-
     # ------------------------------------------------------------------ parts
 
-    def _part_started(self, event: ev.PartStarted) -> None:
-        hidden = is_beside(event.extras, NAME) or (
-            event.kind is PartKind.REASONING and self._options.reasoning == "drop"
-        )
+    def part_started(self, event: ev.PartStarted) -> None:
+        hidden = is_beside(event.extras, NAME)
         part = self._parts[event.part_id] = _Part(event, hidden)
         if event.kind is PartKind.TOOL_CALL:
-            if event.origin is not Origin.FUNCTION:
-                self._context.lost.add(Feature.TOOL_ORIGIN)
             self._calls.add(event.call_id)
             self._call(part)
         elif event.kind is PartKind.REFUSAL and not hidden:
-            self._context.lost.add(Feature.REFUSAL, "sent as text")
-        elif hidden and event.kind is PartKind.REASONING:
-            self._context.lost.add(Feature.REASONING, "hidden by option reasoning")
+            self.lost.add(Feature.REFUSAL, "sent as text")
 
-    def _piece(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> None:
+    def text(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> None:
         part, text = self._parts[event.part_id], event.text
         if part.started.kind is PartKind.REFUSAL and not part.hidden:
             self._refusal.append(text)
@@ -167,7 +142,9 @@ class MessagesEncoder:
             else:
                 self._begin(part)
         if text:
-            self._out.append(Frame(part.before + dumps(text) + part.after, _DELTA))
+            self.out.append(Frame(part.before + dumps(text) + part.after, _DELTA))
+
+    reasoning = arguments = text
 
     def _begin(self, part: _Part) -> None:
         """Opens the block of a text or of thinking."""
@@ -202,7 +179,7 @@ class MessagesEncoder:
         part.before, part.after = block_delta(part.index, *_INPUT)
         return begun
 
-    def _part_ended(self, event: ev.PartEnded) -> None:
+    def part_ended(self, event: ev.PartEnded) -> None:
         part = self._parts.pop(event.part_id)
         if part.hidden:
             return
@@ -227,37 +204,23 @@ class MessagesEncoder:
 
     def _cited(self, extras: Extras | None) -> list[dict[str, Any]]:
         """Citations of web pages of other dialects' backends."""
-        found = citations_in(extras, self._context.lost, 0) if extras else []
+        found = citations_in(extras, self.lost, 0) if extras else []
         return [citation_of(each["url"], each["title"]) for each in found]
 
     # ------------------------------------------------------------------ whole things
 
-    def _content(self, event: ev.ContentAdded) -> None:
-        """Media and data: an answer has no blocks for them."""
-        part = event.part
-        feature = answer_feature(part)
-        if self._options.media == "drop":
-            self._context.lost.add(feature)
-            return
-        self._context.lost.add(feature, "sent as text")
-        if text := as_markdown(part):
-            self._text(text)
-
-    def _text(self, text: str) -> None:
-        self._whole(_EMPTY, [{"type": "text_delta", "text": text}])
-
-    def _raw(self, event: ev.Raw) -> None:
-        value = event.value
-        if event.dialect != NAME or not isinstance(value, dict):
-            self._context.lost.add_raw(event)
-        elif isinstance(block := value.get("block"), dict):
+    def raw(self, event: ev.Raw) -> None:
+        value = event.value if isinstance(event.value, dict) else {}
+        if isinstance(block := value.get("block"), dict):
             self._whole(block, value.get(UNREAD) or [])
         elif isinstance(wire := value.get("event"), dict):
             name = wire.get("type")
             if isinstance(name, str) and _EVENT_NAME.fullmatch(name):
                 self._write(name, wire)
             else:
-                self._context.lost.add(Feature.RAW, "an event without a valid name")
+                self.lost.add(Feature.RAW, "an event without a valid name")
+        else:
+            self.lost.add_raw(event)
 
     def _whole(self, block: dict[str, Any], deltas: list[dict[str, Any]]) -> None:
         """Write a block that is complete. Clients read the input of a call from deltas."""
@@ -269,63 +232,28 @@ class MessagesEncoder:
             self._block_delta(index, delta)
         self._stop(index)
 
-    def _lose(self, event: Event) -> None:
-        self._context.lost.add(_LOST[type(event)])
-
-    def _interrupted(self, event: ev.Interrupted) -> None:
-        self._context.lost.add(Feature.INTERRUPT, "sent as text")
-        self._questions.append(event)
-
-    def _usage_reported(self, event: ev.UsageReported) -> None:
+    def usage_reported(self, event: ev.UsageReported) -> None:
         self._usage = event
 
-    def _heartbeat(self, event: ev.Heartbeat) -> None:
+    def heartbeat(self, event: ev.Heartbeat) -> None:
         if self._options.keepalive == "ping":
-            self._out.append(_PING)
+            self.out.append(_PING)
         elif self._options.keepalive == "comment":
-            self._out.append(KEEPALIVE)
+            self.out.append(KEEPALIVE)
 
     # ------------------------------------------------------------------ the end
 
-    def _failed(self, event: ev.RunFailed) -> None:
+    def failed(self, event: ev.RunFailed) -> None:
         """The error ends the stream: no `message_delta` and no `message_stop` after it."""
-        self._out.append(Frame(dumps(error_object(event.error)), "error"))
+        self.out.append(Frame(dumps(error_object(event.error)), "error"))
 
-    def _finished(self, event: ev.RunFinished) -> None:
-        if event.reason is FinishReason.CANCELED:
-            self._context.lost.add(Feature.FINISH_CANCELED, "sent as an error")
-            self._out.append(Frame(dumps(error_object(CANCELED)), "error"))
-            return
-        for interrupt in self._questions:
-            # A question for a person comes last; one about a call is expressed by that call.
-            if interrupt.call_id not in self._calls:
-                self._text(interrupt_text(interrupt))
+    def finished(self, event: ev.RunFinished) -> None:
         known = own(event.extras)
         word = stop_word(event.reason, bool(self._calls), known.get("stop_reason"))
         if self._usage is None:
-            self._context.lost.add(Feature.USAGE, NOT_REPORTED)
+            self.lost.add(Feature.USAGE, NOT_REPORTED)
         if self._refusal and word == REFUSAL:
             known = {STOP_DETAILS: details_of("".join(self._refusal)), **known}
         delta = {**_NO_END, **known, "stop_reason": word}
         self._write("message_delta", {"delta": delta, "usage": write_usage(self._usage)})
         self._write("message_stop")
-
-
-_HANDLERS: dict[type, Callable[[MessagesEncoder, Any], None]] = {
-    ev.TextDelta: MessagesEncoder._piece,
-    ev.ReasoningDelta: MessagesEncoder._piece,
-    ev.ArgsDelta: MessagesEncoder._piece,
-    ev.RunStarted: MessagesEncoder._run_started,
-    ev.MessageStarted: MessagesEncoder._silent,
-    ev.MessageEnded: MessagesEncoder._silent,
-    ev.PartStarted: MessagesEncoder._part_started,
-    ev.PartEnded: MessagesEncoder._part_ended,
-    ev.ContentAdded: MessagesEncoder._content,
-    ev.UsageReported: MessagesEncoder._usage_reported,
-    ev.Raw: MessagesEncoder._raw,
-    ev.Heartbeat: MessagesEncoder._heartbeat,
-    ev.Interrupted: MessagesEncoder._interrupted,
-    ev.RunFailed: MessagesEncoder._failed,
-    ev.RunFinished: MessagesEncoder._finished,
-    **dict.fromkeys(_LOST, MessagesEncoder._lose),
-}

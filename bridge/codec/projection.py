@@ -56,7 +56,7 @@ class Projection:
 
     __slots__ = (
         "_aside", "_called", "_card", "_choices", "_dialect", "_hidden", "_keeps", "_last", "_lost", "_questions",
-        "_texts", "watched",
+        "_separates", "_texts", "watched",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +68,7 @@ class Projection:
         self._lost = lost
         self._dialect = dialect
         self._keeps = keeps
+        self._separates = self._support(Feature.PART_BORDERS) is not Support.EXACT
         self._aside = {kind: feature for kind, feature in _ASIDE.items() if self._support(feature) is Support.DROP}
         self._hidden: dict[str, Feature] = {}
         self._choices: dict[str, int] = {}
@@ -139,7 +140,7 @@ class Projection:
         elif event.kind is PartKind.REFUSAL and support is Support.TEXT:
             self._lost.add(feature, _AS_TEXT)
             event = replace(event, kind=PartKind.TEXT)
-        if event.kind is PartKind.TEXT:
+        if event.kind is PartKind.TEXT and self._separates:
             self._texts[event.part_id] = event.message_id
             self.watched.add(event.part_id)
         return (event,)
@@ -158,8 +159,10 @@ class Projection:
 
     def _before(self, message_id: str) -> str:
         """Return what precedes a text of this message."""
+        if not self._separates:
+            return ""
         choice = self._choices.get(message_id, 0)
-        if choice in self._last and self._support(Feature.PART_BORDERS) is not Support.EXACT:
+        if choice in self._last:
             self._lost.add(Feature.PART_BORDERS)
         last, self._last[choice] = self._last.get(choice), message_id
         return self._card.separator if last not in (None, message_id) else ""

@@ -333,7 +333,7 @@ def test_reasoning_may_be_left_out() -> None:
 
     context = front({"reasoning": "drop"})
     assert kinds(emitted(build(tell), context))[1] == "text"
-    assert context.lost.names == ["reasoning", "usage"]
+    assert context.lost.names == ["reasoning", "reasoning_signature", "usage"]
 
 
 def test_reasoning_with_signature_and_redacted_part() -> None:
