@@ -38,7 +38,7 @@ from bridge.model import Extras, PartKind
 from bridge.model import events as ev
 
 # These write nothing in the middle of a message, or nothing that has a place in it.
-_FREE = Encoder.free - {ev.Raw}
+_FREE = Encoder.free - {ev.Raw} | {ev.ToolResulted}
 _DELTA = "content_block_delta"
 _EVENT_NAME = re.compile(r"[\w.-]+", re.ASCII)  # it is written on a line of its own, which nothing may end early
 _NO_END: dict[str, Any] = {"stop_reason": None, "stop_sequence": None, "stop_details": None, "container": None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, RunsTools, entries
 from bridge.codec.demands import Demands, SystemPlace
@@ -81,3 +82,13 @@ CAPABILITIES = Capabilities(
     logprobs=True,
     call_signatures=CallSignatures.IN_PART,
 )
+
+_MEDIA = (Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE)
+
+
+@cache
+def card(media: str) -> Capabilities:
+    """Return the card of a route with this option."""
+    return (
+        CAPABILITIES.changed(drop=dict.fromkeys(_MEDIA, "dropped by option media")) if media == "drop" else CAPABILITIES
+    )

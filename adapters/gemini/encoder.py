@@ -7,19 +7,19 @@ the text is dumped; the bytes around it are made when the part begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
-from bridge.codec import Context, Feature, FrameLike
+from bridge.codec import Context, Encoder, Feature
 from bridge.codec.citations import Citation, Positions, citations_in
 from bridge.codec.counts import NOT_REPORTED
-from bridge.codec.cut_calls import CUT, CutCalls
+from bridge.codec.cut_calls import CUT
 from bridge.codec.jsontext import dumps, input_of
 from bridge.codec.logprobs import logprobs_in
 from bridge.codec.refusals import is_beside
-from bridge.codec.sequencer import Sequencer
 from bridge.codec.signed_parts import signature_of
-from bridge.dialects.gemini.errors import CANCELED, error_object
+from bridge.dialects.gemini.capabilities import card
+from bridge.dialects.gemini.errors import error_object
 from bridge.dialects.gemini.options import FrontOptions
 from bridge.dialects.gemini.wire import (
     NAME,
@@ -32,19 +32,12 @@ from bridge.dialects.gemini.wire import (
     write_logprobs,
     write_usage,
 )
-from bridge.model import FinishReason, Media, MessageStatus, Origin, PartKind, as_text, interrupt_text
+from bridge.model import FinishReason, Media, MessageStatus, PartKind
 from bridge.model import events as ev
 from bridge.model.events import Event
 
-_LOST: dict[type, Feature] = {
-    ev.ToolResulted: Feature.TOOL_RESULT,
-    ev.StateChanged: Feature.STATE,
-    ev.StepStarted: Feature.STEP,
-    ev.StepEnded: Feature.STEP,
-    ev.Custom: Feature.CUSTOM,
-}
 # These write nothing in the middle of an answer, or nothing that has a place in it.
-_FREE = (ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.Interrupted, *_LOST)
+_FREE = Encoder.free - {ev.Raw} | {ev.ToolResulted}
 _EMPTY: dict[str, Any] = {"text": ""}
 
 
@@ -63,25 +56,25 @@ class _Part:
         self.start = 0
 
 
-class GeminiEncoder:
+class GeminiEncoder(Encoder):
     """One per run."""
 
+    dialect = NAME
+    free = _FREE
+    keeps = (Feature.REFUSAL, Feature.PART_BORDERS)
+    holds_cut_calls = True
+
     def __init__(self, context: Context) -> None:
-        self._context = context
-        self._options = FrontOptions.of(context)
-        self._cut_calls = CutCalls()
-        self._cut = False
+        self._options = options = FrontOptions.of(context)
         choices: dict[str, int] = {}
+        super().__init__(context, card(options.media), lambda event: _lane(choices, event))
         self._choices = choices
-        self._sequencer = Sequencer(None, _FREE, lane=lambda event: _lane(choices, event))
-        self._out: list[FrameLike] = []
+        self._cut = False
         self._head: dict[str, Any] = {}
         self._parts: dict[str, _Part] = {}
         # Of each choice: whether its last part was text, and the reason of its end.
         self._texts: set[int] = set()
         self._reasons: dict[int, FinishReason | None] = {}
-        self._calls: set[str | None] = set()
-        self._questions: list[ev.Interrupted] = []
         self._usage: ev.UsageReported | None = None
         # By choice: the citations of its text, and the positions in it.
         self._citations: dict[int, list[Citation]] = {}
@@ -93,14 +86,10 @@ class GeminiEncoder:
         asked = request is None or own(request.extras).get(NOTES, {}).get("generationConfig", {})
         self._shows = {"always": True, "drop": False}.get(self._options.reasoning, asked is True or _asks(asked))
 
-    # ------------------------------------------------------------------ the contract
-
-    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
-        out = self._out = []
-        ready = self._cut_calls.feed(events)
-        self._cut = self._cut or any(map(_is_cut, ready))
-        self._sequencer.dispatch(ready, self, _HANDLERS)
-        return out
+    def ready(self, events: Sequence[Event]) -> Sequence[Event]:
+        events = super().ready(events)
+        self._cut = self._cut or any(map(_is_cut, events))
+        return events
 
     # ------------------------------------------------------------------ writing
 
@@ -109,29 +98,26 @@ class GeminiEncoder:
 
     def _write(self, candidates: list[dict[str, Any]], more: dict[str, Any] | None = None) -> None:
         candidates_field = {"candidates": candidates} if candidates else {}
-        self._out.append(dumps({**candidates_field, **(more or {}), **self._head}))
+        self.out.append(dumps({**candidates_field, **(more or {}), **self._head}))
 
-    def _run_started(self, event: ev.RunStarted) -> None:
-        request = self._context.request
-        model = event.model or self._context.model or (request.model if request else None) or ""
+    def run_started(self, event: ev.RunStarted) -> None:
+        request = self.context.request
+        model = event.model or self.context.model or (request.model if request else None) or ""
         self._head = {"modelVersion": model, "responseId": own(event.extras).get("responseId") or event.run_id}
 
-    def _message_started(self, event: ev.MessageStarted) -> None:
+    def message_started(self, event: ev.MessageStarted) -> None:
         self._choices[event.message_id] = event.choice
         self._reasons.setdefault(event.choice, None)
 
-    def _message_ended(self, event: ev.MessageEnded) -> None:
+    def message_ended(self, event: ev.MessageEnded) -> None:
         self._reasons[self._choices[event.message_id]] = event.reason
 
     # ------------------------------------------------------------------ parts
 
-    def _part_started(self, event: ev.PartStarted) -> None:
+    def part_started(self, event: ev.PartStarted) -> None:
         part = self._parts[event.part_id] = _Part(event, self._choices[event.message_id])
-        kind, lost = event.kind, self._context.lost
+        kind, lost = event.kind, self.lost
         if kind is PartKind.TOOL_CALL:
-            self._calls.add(event.call_id)
-            if event.origin is not Origin.FUNCTION:
-                lost.add(Feature.TOOL_ORIGIN)
             return
         if is_beside(event.extras, NAME):
             return
@@ -145,7 +131,7 @@ class GeminiEncoder:
         else:
             lost.add(Feature.REASONING, "not requested, or hidden by option reasoning")
 
-    def _piece(self, event: ev.TextDelta | ev.ReasoningDelta) -> None:
+    def text(self, event: ev.TextDelta | ev.ReasoningDelta) -> None:
         part = self._parts[event.part_id]
         if event.extras and (logprobs := logprobs_in(event.extras)):
             self._logprobs.setdefault(part.choice, []).extend(logprobs)
@@ -155,7 +141,9 @@ class GeminiEncoder:
             text = event.text if part.pieces else self._begin(part) + event.text
             if part.started.kind is not PartKind.REASONING:
                 self._positions[part.choice].add(event.text)
-            self._out.append(part.before + dumps(text) + part.after)
+            self.out.append(part.before + dumps(text) + part.after)
+
+    reasoning = text
 
     def _begin(self, part: _Part) -> str:
         """Return what stands before the first piece: a text directly after another one continues it."""
@@ -178,19 +166,17 @@ class GeminiEncoder:
     def _follow(self, choice: int, is_text: bool) -> None:
         """Note what the last part of a choice is."""
         if is_text and choice in self._texts:
-            self._context.lost.add(Feature.PART_BORDERS)
+            self.lost.add(Feature.PART_BORDERS)
         (self._texts.add if is_text else self._texts.discard)(choice)
 
-    def _arguments(self, event: ev.ArgsDelta) -> None:
+    def arguments(self, event: ev.ArgsDelta) -> None:
         self._parts[event.part_id].arguments.append(event.text)
 
-    def _part_ended(self, event: ev.PartEnded) -> None:
+    def part_ended(self, event: ev.PartEnded) -> None:
         part = self._parts.pop(event.part_id)
-        if event.signature or event.redacted:
-            self._context.lost.add(Feature.REASONING_SIGNATURE)
         if event.extras and part.pieces and part.started.kind is PartKind.TEXT:
             length = self._positions[part.choice].characters - part.start
-            found = citations_in(event.extras, self._context.lost, length, part.start)
+            found = citations_in(event.extras, self.lost, length, part.start)
             self._citations.setdefault(part.choice, []).extend(found)
         signature = signature_of(event.extras) or signature_of(part.started.extras)
         if part.started.kind is PartKind.TOOL_CALL:
@@ -203,7 +189,7 @@ class GeminiEncoder:
     def _call(self, part: _Part, status: MessageStatus, signature: str | None) -> None:
         """Write a whole call. Clients run calls of answers that end well, so that one cut off by a limit is dropped."""
         if status is MessageStatus.INCOMPLETE and self._cut:
-            self._context.lost.add(Feature.TOOL_CALL, "cut off inside its arguments")
+            self.lost.add(Feature.TOOL_CALL, "cut off inside its arguments")
             return
         started = part.started
         arguments = input_of("".join(part.arguments))
@@ -213,58 +199,37 @@ class GeminiEncoder:
 
     # ------------------------------------------------------------------ whole things
 
-    def _content(self, event: ev.ContentAdded) -> None:
-        part, choice, lost = event.part, self._choices[event.message_id], self._context.lost
-        if isinstance(part, Media) and self._options.media == "data":
-            self._follow(choice, False)
-            self._say(choice, {**media_part(part), **own(part.extras)})
-        elif isinstance(part, Media):
-            lost.add(Feature(str(part.kind)), "dropped by option media")
-        else:
-            lost.add(Feature.DATA, "sent as text")
-            self._follow(choice, True)
-            self._say(choice, {"text": self._border(choice, event.message_id) + as_text(part)})
+    def content(self, event: ev.ContentAdded) -> None:
+        assert isinstance(event.part, Media), "data are text by the card"
+        choice = self._choices[event.message_id]
+        self._follow(choice, False)
+        self._say(choice, {**media_part(event.part), **own(event.part.extras)})
 
-    def _raw(self, event: ev.Raw) -> None:
+    def raw(self, event: ev.Raw) -> None:
         value = event.value
-        if event.dialect == NAME and isinstance(value, dict) and isinstance(value.get("part"), dict):
+        if isinstance(value, dict) and isinstance(value.get("part"), dict):
             index = value.get("index")
             self._say(index if type(index) is int else 0, value["part"])
         else:
-            self._context.lost.add_raw(event)
+            self.lost.add_raw(event)
 
-    def _lose(self, event: Event) -> None:
-        self._context.lost.add(_LOST[type(event)])
-
-    def _interrupted(self, event: ev.Interrupted) -> None:
-        self._context.lost.add(Feature.INTERRUPT, "sent as text")
-        self._questions.append(event)
-
-    def _usage_reported(self, event: ev.UsageReported) -> None:
+    def usage_reported(self, event: ev.UsageReported) -> None:
         self._usage = event
 
-    def _heartbeat(self, event: ev.Heartbeat) -> None:
+    def heartbeat(self, event: ev.Heartbeat) -> None:
         if self._options.keepalive == "text" and self._head:
             self._say(0, _EMPTY)
 
     # ------------------------------------------------------------------ the end
 
-    def _failed(self, event: ev.RunFailed) -> None:
-        self._out.append(dumps(error_object(event.error)))
+    def failed(self, event: ev.RunFailed) -> None:
+        self.out.append(dumps(error_object(event.error)))
 
-    def _finished(self, event: ev.RunFinished) -> None:
+    def finished(self, event: ev.RunFinished) -> None:
         """The finish reasons and the usage, which clients read together."""
-        if event.reason is FinishReason.CANCELED:
-            self._context.lost.add(Feature.FINISH_CANCELED, "sent as an error")
-            self._out.append(dumps(error_object(CANCELED)))
-            return
-        for number, interrupt in enumerate(self._questions):
-            # A question for a person comes last; one about a call is expressed by that call.
-            if interrupt.call_id not in self._calls:
-                self._say(0, {"text": self._border(0, f"interrupt {number}") + interrupt_text(interrupt)})
         known = own(event.extras)
         if self._usage is None:  # SDKs read it unconditionally
-            self._context.lost.add(Feature.USAGE, NOT_REPORTED)
+            self.lost.add(Feature.USAGE, NOT_REPORTED)
         more = {"usageMetadata": write_usage(self._usage or ev.UsageReported(0, 0))}
         if (feedback := known.get("promptFeedback")) is not None and not self._spoke:
             self._write([], {"promptFeedback": feedback, **more})
@@ -315,23 +280,3 @@ def _asks(config: Any) -> bool:
 def _lane(choices: dict[str, int], event: Any) -> Hashable:
     """Candidates do not wait for each other."""
     return choices.get(getattr(event, "message_id", None) or "", 0)
-
-
-_HANDLERS: dict[type, Callable[[GeminiEncoder, Any], None]] = {
-    ev.TextDelta: GeminiEncoder._piece,
-    ev.ReasoningDelta: GeminiEncoder._piece,
-    ev.ArgsDelta: GeminiEncoder._arguments,
-    ev.RunStarted: GeminiEncoder._run_started,
-    ev.MessageStarted: GeminiEncoder._message_started,
-    ev.MessageEnded: GeminiEncoder._message_ended,
-    ev.PartStarted: GeminiEncoder._part_started,
-    ev.PartEnded: GeminiEncoder._part_ended,
-    ev.ContentAdded: GeminiEncoder._content,
-    ev.UsageReported: GeminiEncoder._usage_reported,
-    ev.Raw: GeminiEncoder._raw,
-    ev.Heartbeat: GeminiEncoder._heartbeat,
-    ev.Interrupted: GeminiEncoder._interrupted,
-    ev.RunFailed: GeminiEncoder._failed,
-    ev.RunFinished: GeminiEncoder._finished,
-    **dict.fromkeys(_LOST, GeminiEncoder._lose),
-}

@@ -7,21 +7,20 @@ matters").
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
+from bridge.codec import KEEPALIVE, Context, Encoder, Feature
 from bridge.codec.borders import TextBorders
 from bridge.codec.citations import citations_in
 from bridge.codec.jsontext import dumps
 from bridge.codec.media import answer_feature
 from bridge.codec.openai import error_object
-from bridge.codec.sequencer import Sequencer
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
+from bridge.dialects.openai_chat.capabilities import CAPABILITIES
 from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.dialects.openai_chat.shape import (
-    CANCELED,
     audio_of,
     details_of,
     finish_word,
@@ -36,15 +35,11 @@ from bridge.dialects.openai_chat.wire import NAME, fields_of_call, own, write_us
 from bridge.model import (
     ArgsDelta,
     ContentAdded,
-    Custom,
-    Event,
     Extras,
     FinishReason,
     Heartbeat,
-    Interrupted,
     MessageEnded,
     MessageStarted,
-    Origin,
     PartEnded,
     PartKind,
     PartStarted,
@@ -53,26 +48,15 @@ from bridge.model import (
     RunFailed,
     RunFinished,
     RunStarted,
-    StateChanged,
-    StepEnded,
-    StepStarted,
     TextDelta,
     ToolResulted,
     UsageReported,
     as_markdown,
-    interrupt_text,
 )
 
 # Reading a member off its enumeration costs as much as making half an event.
 _TEXT, _REASONING, _TOOL_CALL = PartKind.TEXT, PartKind.REASONING, PartKind.TOOL_CALL
 _FIELDS = {PartKind.TEXT: "content", PartKind.REFUSAL: "refusal"}
-_LOST: dict[type, Feature] = {
-    ToolResulted: Feature.TOOL_RESULT,
-    StateChanged: Feature.STATE,
-    StepStarted: Feature.STEP,
-    StepEnded: Feature.STEP,
-    Custom: Feature.CUSTOM,
-}
 _MOST_CHOICES = 128
 """The largest `n` of the API."""
 _CONSTANT = ("system_fingerprint", "service_tier")
@@ -83,13 +67,12 @@ _ROLE = {content: dumps({"role": "assistant", "content": content})[1:-1].decode(
 
 @dataclass(slots=True)
 class _Choice:
-    """The state of one choice at the client. `called` and `numbers` are keys only: most choices have text only, and an
+    """The state of one choice at the client. `numbers` are keys only: most choices have text only, and an
     empty set takes 216 bytes, an empty dictionary 64.
     """
 
     borders: TextBorders
     calls: int = 0
-    called: dict[str | None, None] = field(default_factory=dict)
     reason: FinishReason | None = None
     audio: bool = False
     thoughts: int = 0
@@ -118,34 +101,22 @@ class _Part:
     start: int | None = None
 
 
-class ChatEncoder:
+class ChatEncoder(Encoder):
     """One per run."""
 
-    __slots__ = (
-        "_choices",
-        "_context",
-        "_details",
-        "_first",
-        "_head",
-        "_messages",
-        "_opened",
-        "_options",
-        "_out",
-        "_parts",
-        "_questions",
-        "_sequencer",
-        "_usage",
-    )
+    dialect = NAME
+    free = Encoder.free | {ToolResulted, RunFinished, RunFailed}
+    keeps = (
+        Feature.PART_BORDERS, Feature.REASONING_SIGNATURE,
+        Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE, Feature.DATA,
+    )  # fmt: skip
 
     def __init__(self, context: Context, options: FrontOptions) -> None:
-        self._context = context
+        choices: dict[str, int] = {}
+        super().__init__(context, CAPABILITIES, lambda event: _lane(choices, event))
         self._options = options
         self._usage: UsageReported | None = None
-        self._questions: list[Interrupted] = []
-        self._out: list[FrameLike] = []
-        choices: dict[str, int] = {}
         self._messages = choices
-        self._sequencer = Sequencer(None, _FREE, lane=lambda event: _lane(choices, event))
         self._details = False
         self._head = b""
         self._first: dict[str, Any] = {}
@@ -155,16 +126,9 @@ class ChatEncoder:
         self._parts: dict[str, _Part | None] = {}
         """The open parts; None is one that clients have in `audio`."""
 
-    # -------------------------------------------------------------- the contract
-
-    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
-        out = self._out = []
-        self._sequencer.dispatch(events, self, _HANDLERS)
-        return out
-
     # -------------------------------------------------------------- per token
 
-    def _delta(self, event: TextDelta | ReasoningDelta | ArgsDelta) -> None:
+    def text(self, event: TextDelta | ReasoningDelta | ArgsDelta) -> None:
         part = self._parts[event.part_id]
         if part is None:
             return
@@ -175,13 +139,15 @@ class ChatEncoder:
             part.length += len(text)
             piece = dumps(text)
             if part.twin is None:
-                self._out.append(part.before + piece + part.after)
+                self.out.append(part.before + piece + part.after)
             elif part.twin:
-                self._out.append(part.before + piece + part.twin + piece + part.after)
+                self.out.append(part.before + piece + part.twin + piece + part.after)
             else:
-                self._out.append(part.before + dumps(self._begun(part, text)) + part.after)
+                self.out.append(part.before + dumps(self._begun(part, text)) + part.after)
             if part.bare:
                 part.bare = text.isspace()
+
+    reasoning = arguments = text
 
     def _begun(self, part: _Part, text: str) -> str:
         """The first piece of a text, with what separates it from that of another message."""
@@ -202,11 +168,11 @@ class ChatEncoder:
                 fields = {"logprobs": None, **fields_beside, "finish_reason": None}
                 after = after.removesuffix(usual) + b"}," + dumps(fields)[1:] + b"]}"
             piece = dumps(self._begun(part, event.text) if part.twin == b"" else event.text)
-            self._out.append(part.before + piece + (part.twin + piece if part.twin else b"") + after)
+            self.out.append(part.before + piece + (part.twin + piece if part.twin else b"") + after)
             if part.bare:
                 part.bare = event.text.isspace()
         elif fields_beside:
-            self._out.append(self._chunk(part.choice, {}, fields_beside))
+            self.out.append(self._chunk(part.choice, {}, fields_beside))
 
     # -------------------------------------------------------------- chunks
 
@@ -233,20 +199,20 @@ class ChatEncoder:
         if self._first:
             after = after[:-1] + b"," + dumps(self._first)[1:]
             self._first = {}
-        self._out.append(before + after)
-        made = self._choices[choice] = _Choice(TextBorders(self._options.message_separator, self._context.lost))
+        self.out.append(before + after)
+        made = self._choices[choice] = _Choice(TextBorders(self._options.message_separator, self.lost))
         return made
 
     # -------------------------------------------------------------- run and messages
 
-    def _run_started(self, event: RunStarted) -> None:
+    def run_started(self, event: RunStarted) -> None:
         extras = own(event.extras)
         self._details = wants_details(event.extras, self._options)
         head: dict[str, Any] = {
             "id": id_of(event),
             "object": "chat.completion.chunk",
             "created": int(event.created_at),
-            "model": model_of(event, self._context),
+            "model": model_of(event, self.context),
         }
         for name in _CONSTANT:
             if name in extras:
@@ -254,16 +220,16 @@ class ChatEncoder:
         self._head = dumps(head)[:-1] + b","
         self._first = {k: v for k, v in extras.items() if k not in _OURS}
 
-    def _message_started(self, event: MessageStarted) -> None:
+    def message_started(self, event: MessageStarted) -> None:
         self._messages[event.message_id] = event.choice
 
-    def _message_ended(self, event: MessageEnded) -> None:
+    def message_ended(self, event: MessageEnded) -> None:
         choice = self._open(self._messages[event.message_id])
         choice.reason = event.reason or choice.reason
 
     # -------------------------------------------------------------- parts
 
-    def _part_started(self, event: PartStarted) -> None:
+    def part_started(self, event: PartStarted) -> None:
         index = self._messages[event.message_id]
         if event.kind is _TOOL_CALL:
             self._call_started(event, index)
@@ -284,16 +250,16 @@ class ChatEncoder:
         choice = self._choices[index]
         text = choice.borders.before(message_id) + text
         choice.length += len(text)
-        self._out.append(self._chunk(index, {"content": text}))
+        self.out.append(self._chunk(index, {"content": text}))
 
     def _cite(self, part: _Part, extras: Extras) -> None:
         """Write the citations of a text, those of a chat backend as they came."""
         said = extras.get(NAME, {}).get("annotations") or [
             {"type": "url_citation", "url_citation": each}
-            for each in citations_in(extras, self._context.lost, part.length, part.start or 0)
+            for each in citations_in(extras, self.lost, part.length, part.start or 0)
         ]
         if said:
-            self._out.append(self._chunk(part.choice, _addable(self._choices[part.choice], "", {"annotations": said})))
+            self.out.append(self._chunk(part.choice, _addable(self._choices[part.choice], "", {"annotations": said})))
 
     def _reasoning(self, index: int) -> _Part:
         name = self._options.reasoning_field
@@ -309,32 +275,29 @@ class ChatEncoder:
 
     def _call_started(self, event: PartStarted, index: int) -> None:
         """Write the first fragment: index, id, type and name, each once; the rest is arguments only."""
-        if event.origin is not Origin.FUNCTION:
-            self._context.lost.add(Feature.TOOL_ORIGIN)
         choice = self._open(index, None)
         extras = fields_of_call(event.extras)
         kind = "custom" if extras.get("type") == "custom" else "function"
         field_name = "input" if kind == "custom" else "arguments"
         number = choice.calls
         choice.calls += 1
-        choice.called[event.call_id] = None
         more = extras.get("function")
         inner = {"name": event.name or "", field_name: "", **(more if isinstance(more, dict) else {})}
         call = {"index": number, "id": event.call_id, "type": kind, kind: inner, **first_keys(extras)}
-        self._out.append(self._chunk(index, {"tool_calls": [call]}))
+        self.out.append(self._chunk(index, {"tool_calls": [call]}))
         before, after = self._around(
             index, f'"tool_calls":[{{"index":{number},"{kind}":{{"{field_name}":', close_delta="}}]"
         )
         self._parts[event.part_id] = _Part(index, before, after, None, number, kind == "function", extras)
 
-    def _part_ended(self, event: PartEnded) -> None:
+    def part_ended(self, event: PartEnded) -> None:
         part = self._parts.pop(event.part_id)
         if event.signature or event.redacted:
             if part is not None and part.thought is not None:
                 details = details_of(part.thought, "", event.signature, event.redacted)
-                self._out.append(self._chunk(part.choice, {"reasoning_details": details}))
+                self.out.append(self._chunk(part.choice, {"reasoning_details": details}))
             else:
-                self._context.lost.add(Feature.REASONING_SIGNATURE)
+                self.lost.add(Feature.REASONING_SIGNATURE)
         if part is None:
             return
         if part.start is not None:
@@ -345,12 +308,12 @@ class ChatEncoder:
             return
         if part.bare:
             # Strict clients parse the arguments: white space is no JSON (capture tool-empty-arguments)
-            self._out.append(part.before + b'"{}"' + part.after)
+            self.out.append(part.before + b'"{}"' + part.after)
         late = {k: v for k, v in first_keys(fields_of_call(event.extras)).items() if part.extras.get(k) != v}
         if late:
-            self._out.append(self._chunk(part.choice, {"tool_calls": [{"index": part.call, **late}]}))
+            self.out.append(self._chunk(part.choice, {"tool_calls": [{"index": part.call, **late}]}))
 
-    def _content(self, event: ContentAdded) -> None:
+    def content(self, event: ContentAdded) -> None:
         index = self._messages[event.message_id]
         part = event.part
         extras = own(part.extras)
@@ -358,82 +321,64 @@ class ChatEncoder:
             return  # its pieces went by as Raw (capture openai-audio)
         choice = self._open(index)
         image = extras.get("image") or (image_of(part) if self._options.media == "images" else None)
-        audio = None if choice.audio else audio_of(part, self._context)
+        audio = None if choice.audio else audio_of(part, self.context)
         if image is not None:
-            self._out.append(self._chunk(index, _addable(choice, "", {"images": [image]})))
+            self.out.append(self._chunk(index, _addable(choice, "", {"images": [image]})))
         elif audio is not None:
             choice.audio = True
-            self._out.append(self._chunk(index, {"audio": audio}))
+            self.out.append(self._chunk(index, {"audio": audio}))
         elif self._options.media == "drop":
-            self._context.lost.add(answer_feature(part))
+            self.lost.add(answer_feature(part))
         else:
-            self._context.lost.add(answer_feature(part), "sent as text")
+            self.lost.add(answer_feature(part), "sent as text")
             if text := as_markdown(part):
                 self._tell(index, event.message_id, text)
 
     # -------------------------------------------------------------- the rest
 
-    def _usage_reported(self, event: UsageReported) -> None:
+    def usage_reported(self, event: UsageReported) -> None:
         self._usage = event
 
-    def _lose(self, event: Event) -> None:
-        self._context.lost.add(_LOST[type(event)])
-
-    def _interrupted(self, event: Interrupted) -> None:
-        self._context.lost.add(Feature.INTERRUPT, "sent as text")
-        self._questions.append(event)
-
-    def _ask(self, choice: _Choice) -> None:
-        """Write questions for a person last, in texts of their own; one about a call is carried by that call."""
-        for number, event in enumerate(self._questions):
-            if event.call_id not in choice.called:
-                self._tell(0, f"interrupt {number}", interrupt_text(event))
-
-    def _raw(self, event: Raw) -> None:
-        if event.dialect != NAME or not isinstance(event.value, dict):
-            self._context.lost.add_raw(event)
+    def raw(self, event: Raw) -> None:
+        if not isinstance(event.value, dict):
+            self.lost.add_raw(event)
             return
         value = event.value
         index = value.get("index", 0)
         choice = self._open(index)
         if isinstance(delta := value.get("delta"), dict):
             if delta := _addable(choice, "", delta):
-                self._out.append(self._chunk(index, delta))
+                self.out.append(self._chunk(index, delta))
         elif isinstance(choice_fields := value.get("choice"), dict):
-            self._out.append(self._chunk(index, {}, choice_fields))
+            self.out.append(self._chunk(index, {}, choice_fields))
         elif isinstance(fields := value.get("chunk"), dict) and fields:
-            self._out.append(self._chunk(0, {})[:-1] + b"," + dumps(fields)[1:])
+            self.out.append(self._chunk(0, {})[:-1] + b"," + dumps(fields)[1:])
 
-    def _heartbeat(self, event: Heartbeat) -> None:
+    def heartbeat(self, event: Heartbeat) -> None:
         mode = self._options.keepalive
         if mode == "comment":
-            self._out.append(KEEPALIVE)
+            self.out.append(KEEPALIVE)
         elif mode == "chunk" and self._head:
             self._open(0)
-            self._out.append(self._chunk(0, {}))
+            self.out.append(self._chunk(0, {}))
 
     # -------------------------------------------------------------- the end
 
-    def _failed(self, event: RunFailed) -> None:
+    def failed(self, event: RunFailed) -> None:
         """The error event ends the stream: no finish, no usage, no `[DONE]` after it."""
-        self._out.append(dumps({"error": error_object(event.error)}))
+        self.out.append(dumps({"error": error_object(event.error)}))
 
-    def _finished(self, event: RunFinished) -> None:
-        if event.reason is FinishReason.CANCELED:
-            # The wire has no reason for it, and `stop` would be wrong
-            self._context.lost.add(Feature.FINISH_CANCELED, "sent as an error")
-            self._out.append(dumps({"error": error_object(CANCELED)}))
-            return
-        self._ask(self._open(0))
+    def finished(self, event: RunFinished) -> None:
+        self._open(0)
         for index in sorted(self._choices):
             choice = self._choices[index]
             known = event.reason if index == 0 else choice.reason
             word = finish_word(known, choice.calls > 0)
-            self._out.append(self._chunk(index, {}, {"finish_reason": word}))
-        if wants_usage(self._context, self._usage):
-            usage = write_usage(self._usage, self._context.lost)
-            self._out.append(self._head + dumps({"choices": [], "usage": usage})[1:])
-        self._out.append(b"[DONE]")
+            self.out.append(self._chunk(index, {}, {"finish_reason": word}))
+        if wants_usage(self.context, self._usage):
+            usage = write_usage(self._usage, self.lost)
+            self.out.append(self._head + dumps({"choices": [], "usage": usage})[1:])
+        self.out.append(b"[DONE]")
 
 
 def _lane(choices: Mapping[str, int], event: PartStarted | ContentAdded) -> tuple[int, str]:
@@ -466,26 +411,3 @@ def _entry(choice: _Choice, path: str, entry: Any) -> Any:
     number = choice.entries.get(path, 0)
     choice.entries[path] = number + 1
     return {**entry, "index": number}
-
-
-# Functions of the class, not bound methods: those would create reference cycles, which keep the data of a stream in
-# memory until the cycle collector runs.
-_HANDLERS: dict[type, Callable[[ChatEncoder, Any], None]] = {
-    TextDelta: ChatEncoder._delta,
-    ReasoningDelta: ChatEncoder._delta,
-    ArgsDelta: ChatEncoder._delta,
-    RunStarted: ChatEncoder._run_started,
-    MessageStarted: ChatEncoder._message_started,
-    MessageEnded: ChatEncoder._message_ended,
-    PartStarted: ChatEncoder._part_started,
-    PartEnded: ChatEncoder._part_ended,
-    ContentAdded: ChatEncoder._content,
-    UsageReported: ChatEncoder._usage_reported,
-    Interrupted: ChatEncoder._interrupted,
-    Raw: ChatEncoder._raw,
-    Heartbeat: ChatEncoder._heartbeat,
-    RunFailed: ChatEncoder._failed,
-    RunFinished: ChatEncoder._finished,
-    **dict.fromkeys(_LOST, ChatEncoder._lose),
-}
-_FREE = frozenset(_HANDLERS) - {PartStarted, PartEnded, TextDelta, ReasoningDelta, ArgsDelta, ContentAdded}

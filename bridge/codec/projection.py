@@ -188,7 +188,10 @@ class Projection:
         return self._text(event.message_id, f"{event.message_id}-content", as_markdown(event.part))
 
     def _content_support(self, part: Part) -> Support:
-        support = self._support(answer_feature(part))
+        feature = answer_feature(part)
+        support = self._support(feature)
+        if feature in self._keeps:
+            return support
         if self._card.inline_media_only and support is Support.EXACT and isinstance(part, Media):
             return Support.EXACT if isinstance(part.source, Inline) else Support.TEXT
         return support
