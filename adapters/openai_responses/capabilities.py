@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, entries
 from bridge.codec.capabilities import RunsTools
 from bridge.codec.demands import Demands, SchemaDemands
@@ -83,3 +85,12 @@ CAPABILITIES = Capabilities(
     demands=_DEMANDS,
     call_signatures=CallSignatures.IN_REASONING,
 )
+
+_MEDIA = (Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE, Feature.DATA)
+
+
+@cache
+def card(media: str) -> Capabilities:
+    """Return the card of a route with this option."""
+    drop = dict.fromkeys(_MEDIA, "dropped by option media") if media == "drop" else {}
+    return CAPABILITIES.changed(drop=drop)

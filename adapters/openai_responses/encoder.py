@@ -6,17 +6,16 @@ event repeats all of them. Per token only the text is dumped; the bytes around i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
+from bridge.codec import KEEPALIVE, Context, Encoder, Feature, Frame
 from bridge.codec.citations import citations_in
 from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.jsontext import dict_of, dumps
 from bridge.codec.logprobs import logprobs_in
-from bridge.codec.media import answer_feature
-from bridge.codec.sequencer import Sequencer
 from bridge.codec.wire import fits_line
+from bridge.dialects.openai_responses.capabilities import card
 from bridge.dialects.openai_responses.compaction import Compaction, is_wanted
 from bridge.dialects.openai_responses.declared import declared, input_of
 from bridge.dialects.openai_responses.errors import stream_error
@@ -25,7 +24,6 @@ from bridge.dialects.openai_responses.output import (
     ARGUMENTS,
     FREE,
     INPUT,
-    LOST,
     MESSAGE,
     REFUSAL,
     SUMMARY_TEXT,
@@ -46,28 +44,30 @@ from bridge.dialects.openai_responses.response import QUEUED, is_background, new
 from bridge.dialects.openai_responses.stored import facts, keep, ours
 from bridge.dialects.openai_responses.wire import CANCELED, NAME, SUMMARY, own, write_usage
 from bridge.errors import Failure
-from bridge.model import FinishReason, MessageStatus, Origin, PartKind, as_markdown, interrupt_text, seal
+from bridge.model import FinishReason, MessageStatus, PartKind, seal
 from bridge.model import events as ev
 from bridge.model.events import Event
 
 _CUT = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "content_filter"}
 
 
-class ResponsesEncoder:
+class ResponsesEncoder(Encoder):
     """One per run. `final` is the response object of the last event, None before it; `failure` is why it failed."""
 
+    dialect = NAME
+    free = FREE
+    keeps = (Feature.USAGE, Feature.FINISH_CANCELED)
+
     def __init__(self, context: Context) -> None:
+        self._options = options = FrontOptions.of(context)
+        super().__init__(context, card(options.media))
         self.final: Wire | None = None
         self.failure: Failure | None = None
         self._compaction = Compaction(context.make_id) if is_wanted(context.request) else None
-        self._context = context
-        self._options = FrontOptions.of(context)
-        self._sequencer = Sequencer(context.lost, FREE)
-        self._out: list[FrameLike] = []
         self._background = is_background(context)
         self._number = len(QUEUED) if self._background else 0
         self._response: Wire = {}
-        self._output: dict[int, Wire] = {}
+        self.output: dict[int, Wire] = {}
         self._count = 0
         self._ids: set[str] = set()
         self._raw = RawItems()
@@ -76,30 +76,22 @@ class ResponsesEncoder:
         self._started: ev.PartStarted | None = None
         self._writing: Writing | None = None
         self._usage: ev.UsageReported | None = None
-        self._called: set[str | None] = set()
-        self._questions: list[ev.Interrupted] = []
         self._declared = declared(context.request)
         self._free: list[str] | None = None
 
-    # ------------------------------------------------------------------ the contract
-
-    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
-        out = self._out = []
-        if self._compaction is not None:
-            events = self._compaction(events)
-        self._sequencer.dispatch(events, self, _HANDLERS)
-        return out
+    def ready(self, events: Sequence[Event]) -> Sequence[Event]:
+        return events if self._compaction is None else self._compaction(events)
 
     def so_far(self) -> Wire:
         """The response as it is before its last event."""
-        output = dict(self._output)
+        output = dict(self.output)
         if self._item is not None:
             output[self._item.index] = half_done(self._item, self._writing)
         return {**self._response, "output": [output[index] for index in sorted(output)]}
 
     # ------------------------------------------------------------------ per token
 
-    def _delta(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> None:
+    def text(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> None:
         writing = self._writing
         if event.extras and self._noted(event):
             return
@@ -114,7 +106,9 @@ class ResponsesEncoder:
         number = self._number
         self._number = number + 1
         data = b"%b%d%b%b%b" % (writing.head, number, writing.before, dumps(event.text), writing.after)
-        self._out.append(Frame(data, writing.words.delta))
+        self.out.append(Frame(data, writing.words.delta))
+
+    reasoning = arguments = text
 
     def _noted(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> bool:
         """Write a piece of this dialect with more than text. Return whether it is written completely."""
@@ -139,7 +133,7 @@ class ResponsesEncoder:
         event = {"type": kind, "sequence_number": self._number, **fields}
         self._number += 1
         # A backend may choose the kind of an event: one that no line can hold is in the payload only.
-        self._out.append(Frame(dumps(event), kind if fits_line(kind) else None))
+        self.out.append(Frame(dumps(event), kind if fits_line(kind) else None))
 
     def _open(self, value: Wire, owner: str = "") -> Item:
         """Opens an item, after closing the one that was open."""
@@ -154,22 +148,22 @@ class ResponsesEncoder:
             return
         if item.value.get("status") == "in_progress":
             item.value["status"] = status
-        self._output[item.index] = item.value
+        self.output[item.index] = item.value
         self._write("response.output_item.done", {"output_index": item.index, "item": item.value})
 
     def _new_id(self, prefix: str, wanted: Any = None) -> str:
-        chosen = ours(wanted, self._context) if isinstance(wanted, str) and wanted else self._context.make_id(prefix)
+        chosen = ours(wanted, self.context) if isinstance(wanted, str) and wanted else self.context.make_id(prefix)
         while chosen in self._ids:
-            chosen = self._context.make_id(prefix)
+            chosen = self.context.make_id(prefix)
         self._ids.add(chosen)
         return chosen
 
     # ------------------------------------------------------------------ messages and their parts
 
-    def _message_started(self, event: ev.MessageStarted) -> None:
+    def message_started(self, event: ev.MessageStarted) -> None:
         self._messages[event.message_id] = event
 
-    def _message_ended(self, event: ev.MessageEnded) -> None:
+    def message_ended(self, event: ev.MessageEnded) -> None:
         item = self._item
         if item is not None and item.owner == event.message_id:
             item.value.update(own(event.extras).get("item", {}))
@@ -182,12 +176,12 @@ class ResponsesEncoder:
             return item
         notes = own(self._messages[owner].extras)
         # Ids of items contain the id of a stored response; only items of this dialect keep their own.
-        stored_responses = self._context.stored_responses
+        stored_responses = self.context.stored_responses
         borrowed = owner.startswith("msg_") and not (stored_responses is not None and stored_responses.wanted)
         wanted = notes.get("id") or (owner if borrowed else None)
         return self._open(message_item(self._new_id("msg", wanted), notes.get("item", {})), owner)
 
-    def _part_started(self, event: ev.PartStarted) -> None:
+    def part_started(self, event: ev.PartStarted) -> None:
         self._started = event
         if event.kind is PartKind.TOOL_CALL:
             self._call_started(event)
@@ -219,7 +213,7 @@ class ResponsesEncoder:
         self._write("response.content_part.done", {**writing.place, "part": part})
         writing.item.value["content"].append(part)
 
-    def _part_ended(self, event: ev.PartEnded) -> None:
+    def part_ended(self, event: ev.PartEnded) -> None:
         started, self._started = self._started, None
         assert started is not None
         notes = own(event.extras) or own(started.extras)
@@ -230,7 +224,7 @@ class ResponsesEncoder:
         else:
             more = notes.get("part", {})
             if event.extras and "annotations" not in more and self._writing is not None:
-                found = citations_in(event.extras, self._context.lost, sum(map(len, self._writing.pieces)))
+                found = citations_in(event.extras, self.lost, sum(map(len, self._writing.pieces)))
                 if found:
                     more = {**more, "annotations": [{"type": "url_citation", **each} for each in found]}
             self._end_text(more)
@@ -238,10 +232,7 @@ class ResponsesEncoder:
     # ------------------------------------------------------------------ calls
 
     def _call_started(self, event: ev.PartStarted) -> None:
-        if event.origin is not Origin.FUNCTION:
-            self._context.lost.add(Feature.TOOL_ORIGIN)
         notes = own(event.extras)
-        self._called.add(event.call_id)
         known = {} if notes else self._declared.get(event.name or "", {})
         head, more = (event.call_id or "", event.name or ""), known.get("named") or notes.get("item", {})
         if known.get("free"):
@@ -289,7 +280,7 @@ class ResponsesEncoder:
         """
         assert self._started is not None
         item = self._reasoning_open()
-        form = form or own(self._started.extras).get("form") or reasoning_form(self._context)
+        form = form or own(self._started.extras).get("form") or reasoning_form(self.context)
         words = SUMMARY_TEXT if form == SUMMARY else THOUGHT
         writing = self._writing = Writing.of(item, words, len(item.value.setdefault(words.within, [])))
         self._write(f"{words.around}.added", {**writing.place, "part": words.part("")})
@@ -310,7 +301,7 @@ class ResponsesEncoder:
         self._end_thought()
         secret = seal(event.signature, event.redacted)
         if event.signature and event.redacted:
-            self._context.lost.add(Feature.REASONING_SIGNATURE, "one of two opaque values")
+            self.lost.add(Feature.REASONING_SIGNATURE, "one of two opaque values")
         if secret or notes.get("id"):
             self._reasoning_open()
         item, self._started = self._item, None
@@ -322,24 +313,8 @@ class ResponsesEncoder:
 
     # ------------------------------------------------------------------ whole things
 
-    def _content(self, event: ev.ContentAdded) -> None:
-        part = event.part
-        if whole := own(part.extras).get("whole"):
-            self._whole_item(whole)
-            return
-        feature = answer_feature(part)
-        if self._options.media == "drop":
-            self._context.lost.add(feature)
-            return
-        self._context.lost.add(feature, "sent as text")
-        if text := as_markdown(part):
-            self._tell(self._join(event.message_id), text)
-
-    def _tell(self, item: Item, text: str) -> None:
-        """A text that is known whole, as a part of its own."""
-        self._begin_text(item, PartKind.TEXT)
-        self._delta(ev.TextDelta("", text))
-        self._end_text({})
+    def content(self, event: ev.ContentAdded) -> None:
+        self._whole_item(own(event.part.extras)["whole"])
 
     def _whole_item(self, value: Wire) -> None:
         """Write an item that other dialects get as a medium, and clients of this one unchanged."""
@@ -348,23 +323,23 @@ class ResponsesEncoder:
             self._close_item()
             index = self._take_index(value)
             self._write("response.output_item.added", {"output_index": index, "item": told})
-        self._output[index] = told
+        self.output[index] = told
         self._write("response.output_item.done", {"output_index": index, "item": told})
 
     def _named(self, item: Wire) -> Wire:
         """A backend's item under the id that clients know."""
-        return {**item, "id": ours(item["id"], self._context)} if "id" in item else item
+        return {**item, "id": ours(item["id"], self.context)} if "id" in item else item
 
     def _take_index(self, item: Wire, theirs: Any = None) -> int:
         index, self._count = self._count, self._count + 1
         self._raw.note(item.get("id"), theirs, index)
         return index
 
-    def _raw_event(self, event: ev.Raw) -> None:
+    def raw(self, event: ev.Raw) -> None:
         """An event of this dialect's own, as it came, with this stream's numbers."""
         value = event.value
-        if event.dialect != NAME or not isinstance(value, dict) or not isinstance(value.get("type"), str):
-            self._context.lost.add_raw(event)
+        if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+            self.lost.add_raw(event)
             return
         fields = {k: v for k, v in value.items() if k not in ("type", "sequence_number")}
         item = dict_of(value.get("item"))
@@ -376,53 +351,39 @@ class ResponsesEncoder:
             if index is not None:
                 fields["output_index"] = index
                 if value["type"] == "response.output_item.done":
-                    self._output[index] = self._named(item)
+                    self.output[index] = self._named(item)
         if item:
             fields["item"] = self._named(item)
         if "item_id" in value:
-            fields["item_id"] = ours(value["item_id"], self._context)
+            fields["item_id"] = ours(value["item_id"], self.context)
         self._write(value["type"], fields)
 
     # ------------------------------------------------------------------ the rest
 
-    def _run_started(self, event: ev.RunStarted) -> None:
-        self._response = new_response(event, self._context)
+    def run_started(self, event: ev.RunStarted) -> None:
+        self._response = new_response(event, self.context)
         for kind in ("response.in_progress",) if self._background else ("response.created", "response.in_progress"):
             self._write(kind, {"response": self._response})
 
-    def _usage_reported(self, event: ev.UsageReported) -> None:
+    def usage_reported(self, event: ev.UsageReported) -> None:
         self._usage = event
 
-    def _lose(self, event: Event) -> None:
-        self._context.lost.add(LOST[type(event)])
-
-    def _interrupted(self, event: ev.Interrupted) -> None:
-        self._context.lost.add(Feature.INTERRUPT, "sent as text")
-        self._questions.append(event)
-
-    def _ask(self) -> None:
-        """Write questions for a person last, each in a message; one about a call is carried by that call."""
-        for event in self._questions:
-            if event.call_id not in self._called:
-                self._tell(self._open(message_item(self._new_id("msg"), {})), interrupt_text(event))
-
-    def _heartbeat(self, event: ev.Heartbeat) -> None:
+    def heartbeat(self, event: ev.Heartbeat) -> None:
         if self._options.keepalive == "comment":
-            self._out.append(KEEPALIVE)
+            self.out.append(KEEPALIVE)
 
     # ------------------------------------------------------------------ the end
 
-    def _finished(self, event: ev.RunFinished) -> None:
+    def finished(self, event: ev.RunFinished) -> None:
         notes = own(event.extras)
         more = dict_of(notes.get("response"))
         if event.reason is FinishReason.CANCELED:
             if self._background:
                 self._end("cancelled", more)
                 return
-            self._context.lost.add(Feature.FINISH_CANCELED, "sent as an error")
+            self.lost.add(Feature.FINISH_CANCELED, "sent as an error")
             self._end("failed", more, CANCELED)
             return
-        self._ask()
         if event.reason in _CUT:
             details = notes.get("incomplete_details") or {"reason": _CUT[event.reason]}
             self._end("incomplete", {**more, "incomplete_details": details})
@@ -430,7 +391,7 @@ class ResponsesEncoder:
             ended = self._response["created_at"] if event.ended_at is None else event.ended_at
             self._end("completed", {**more, "completed_at": int(ended)})
 
-    def _failed(self, event: ev.RunFailed) -> None:
+    def failed(self, event: ev.RunFailed) -> None:
         self._end("failed", dict_of(own(event.extras).get("response")), event.error)
 
     def _end(self, status: str, more: Wire, failure: Failure | None = None) -> None:
@@ -439,37 +400,17 @@ class ResponsesEncoder:
         usage = self._usage
         if usage is None and status in ("completed", "incomplete"):
             # Clients that read null take the answer for one that broke off.
-            self._context.lost.add(Feature.USAGE, NOT_REPORTED)
+            self.lost.add(Feature.USAGE, NOT_REPORTED)
             usage = ev.UsageReported()
         self.final = {
             **overlaid(self._response, more),
-            **facts(self._context.stored_responses),
+            **facts(self.context.stored_responses),
             "status": status,
             "error": None if failure is None else stream_error(failure),
-            "output": [self._output[index] for index in sorted(self._output)],
+            "output": [self.output[index] for index in sorted(self.output)],
             "usage": None if usage is None else write_usage(usage),
         }
         # Clients have no event of this name; the status is in the response.
         self._write(f"response.{'failed' if status == 'cancelled' else status}", {"response": self.final})
         if failure is None and not self._background:
-            keep(self.final, self._context)
-
-
-_HANDLERS: dict[type, Callable[[ResponsesEncoder, Any], None]] = {
-    ev.TextDelta: ResponsesEncoder._delta,
-    ev.ReasoningDelta: ResponsesEncoder._delta,
-    ev.ArgsDelta: ResponsesEncoder._delta,
-    ev.RunStarted: ResponsesEncoder._run_started,
-    ev.MessageStarted: ResponsesEncoder._message_started,
-    ev.MessageEnded: ResponsesEncoder._message_ended,
-    ev.PartStarted: ResponsesEncoder._part_started,
-    ev.PartEnded: ResponsesEncoder._part_ended,
-    ev.ContentAdded: ResponsesEncoder._content,
-    ev.UsageReported: ResponsesEncoder._usage_reported,
-    ev.Interrupted: ResponsesEncoder._interrupted,
-    ev.Raw: ResponsesEncoder._raw_event,
-    ev.Heartbeat: ResponsesEncoder._heartbeat,
-    ev.RunFailed: ResponsesEncoder._failed,
-    ev.RunFinished: ResponsesEncoder._finished,
-    **dict.fromkeys(LOST, ResponsesEncoder._lose),
-}
+            keep(self.final, self.context)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.codec import Feature
 from bridge.codec.jsontext import dumps
 from bridge.codec.logprobs import with_bytes
 from bridge.dialects.openai_responses.wire import CONTENT, SUMMARY
@@ -14,14 +13,9 @@ from bridge.model import events as ev
 Wire = dict[str, Any]
 
 # These carry no place in the answer.
-FREE = (ev.RunStarted, ev.UsageReported, ev.Heartbeat, ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom)
-LOST: dict[type, Feature] = {
-    ev.ToolResulted: Feature.TOOL_RESULT,
-    ev.StateChanged: Feature.STATE,
-    ev.StepStarted: Feature.STEP,
-    ev.StepEnded: Feature.STEP,
-    ev.Custom: Feature.CUSTOM,
-}
+FREE = frozenset(
+    {ev.RunStarted, ev.UsageReported, ev.Heartbeat, ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom}
+)
 MESSAGE, FUNCTION_CALL, REASONING = "message", "function_call", "reasoning"
 
 

@@ -192,6 +192,8 @@ class Projection:
         support = self._support(feature)
         if feature in self._keeps:
             return support
+        if part.extras and "whole" in part.extras.get(self._dialect, ()):
+            return Support.EXACT  # it has a form of its own in this dialect, where it came from
         if self._card.inline_media_only and support is Support.EXACT and isinstance(part, Media):
             return Support.EXACT if isinstance(part.source, Inline) else Support.TEXT
         return support
