@@ -7,6 +7,7 @@ from typing import Any
 
 from bridge.codec import (
     AgentTasksDialect,
+    Capabilities,
     Context,
     Decoder,
     DescribedAgent,
@@ -15,6 +16,7 @@ from bridge.codec import (
     Endpoint,
     FrameLike,
     Operation,
+    Options,
     PushTarget,
     QueryParameter,
     SteppedRun,
@@ -29,7 +31,7 @@ from bridge.codec import (
 )
 from bridge.codec.jsontext import dumps
 from bridge.dialects.a2a import answer, call, calling, described, push, refusals, request, tasks
-from bridge.dialects.a2a.capabilities import CAPABILITIES
+from bridge.dialects.a2a.capabilities import CAPABILITIES, card
 from bridge.dialects.a2a.decoder import A2ADecoder
 from bridge.dialects.a2a.encoder import A2AEncoder
 from bridge.dialects.a2a.options import BackOptions, FrontOptions
@@ -95,6 +97,9 @@ class A2A(AgentTasksDialect, DescribedDialect, SteppedRunDialect):
     back_options = BackOptions
 
     # ------------------------------------------------------------- as the front
+
+    def capabilities_with(self, options: Options) -> Capabilities:
+        return card(thoughts=isinstance(options, FrontOptions) and options.reasoning == "status")
 
     def decode_call(self, wire: WireRequest, context: Context) -> TaskCall:
         return call.decode_call(wire, context)

@@ -7,11 +7,13 @@ dialect, which is looked up by name at run time, and adapts the differences.
 from __future__ import annotations
 
 from bridge.codec import (
+    Capabilities,
     Context,
     Dialect,
     EncoderLike,
     Endpoint,
     Operation,
+    Options,
     WireRequest,
     WireResponse,
     json_response,
@@ -21,7 +23,7 @@ from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, need_json, read_body, read_json
 from bridge.dialects.ag_kit import encoder, errors, generation2, request
 from bridge.dialects.ag_kit.body import HEADERS, encode_request
-from bridge.dialects.ag_kit.capabilities import CAPABILITIES
+from bridge.dialects.ag_kit.capabilities import CAPABILITIES, card
 from bridge.dialects.ag_kit.decoder import Decoder
 from bridge.dialects.ag_kit.generation import generation_in, generation_of
 from bridge.dialects.ag_kit.options import BackOptions, FrontOptions
@@ -50,6 +52,9 @@ class AGKit(Dialect):
     back_options = BackOptions
 
     # ------------------------------------------------------------- as the front
+
+    def capabilities_with(self, options: Options) -> Capabilities:
+        return card(options) if isinstance(options, FrontOptions) else CAPABILITIES
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         need_json(wire)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridge.codec import (
+    Capabilities,
     Context,
     Decoder,
     DescribedAgent,
@@ -16,6 +17,7 @@ from bridge.codec import (
     Endpoint,
     Frame,
     Operation,
+    Options,
     WireRequest,
     WireResponse,
     json_response,
@@ -23,7 +25,7 @@ from bridge.codec import (
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, read_json
 from bridge.dialects.ag_ui import body, errors, request
-from bridge.dialects.ag_ui.capabilities import CAPABILITIES
+from bridge.dialects.ag_ui.capabilities import CAPABILITIES, card
 from bridge.dialects.ag_ui.decoder import AGUIDecoder
 from bridge.dialects.ag_ui.described import description
 from bridge.dialects.ag_ui.encoder import AGUIEncoder
@@ -46,6 +48,9 @@ class AGUI(DescribedDialect):
     back_options = BackOptions
 
     # ------------------------------------------------------------- as the front
+
+    def capabilities_with(self, options: Options) -> Capabilities:
+        return card(options) if isinstance(options, FrontOptions) else CAPABILITIES
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         return request.decode_request(wire, FrontOptions.of(context))

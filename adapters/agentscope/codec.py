@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bridge.codec import (
+    Capabilities,
     Context,
     Endpoint,
     Operation,
+    Options,
     SessionRef,
     SingleRunDialect,
     TaskDialect,
@@ -24,7 +26,7 @@ from bridge.codec import (
 from bridge.codec.jsontext import MAX_DEPTH, deeper_than, dumps, may_nest
 from bridge.dialects.agentscope import errors, services
 from bridge.dialects.agentscope.body import encode_request, encode_stop
-from bridge.dialects.agentscope.capabilities import CAPABILITIES, JAVA_CAPABILITIES
+from bridge.dialects.agentscope.capabilities import CAPABILITIES, JAVA_CAPABILITIES, card
 from bridge.dialects.agentscope.decoder import Decoder
 from bridge.dialects.agentscope.encoder import MessagesEncoder
 from bridge.dialects.agentscope.extras import own
@@ -59,6 +61,9 @@ class AgentScope(SingleRunDialect, TaskDialect):
     back_options = BackOptions
 
     # ------------------------------------------------------------- as the front
+
+    def capabilities_with(self, options: Options) -> Capabilities:
+        return card(self.form.exact, options.events) if isinstance(options, FrontOptions) else self.capabilities
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         return decode_request(wire, context)

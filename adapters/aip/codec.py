@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bridge.codec import (
+    Capabilities,
     Context,
     EncoderLike,
     Endpoint,
@@ -32,7 +33,7 @@ from bridge.codec.sessions import (
 from bridge.codec.tools import OfferedTool
 from bridge.dialects.aip import encoder, errors, request, tools, writing
 from bridge.dialects.aip.caller import Caller
-from bridge.dialects.aip.capabilities import CAPABILITIES
+from bridge.dialects.aip.capabilities import CAPABILITIES, card
 from bridge.dialects.aip.decoder import Decoder
 from bridge.dialects.aip.gateway import EVERY_DOMAIN, Gateway, info_of, options_of
 from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus, TaskInfo
@@ -106,6 +107,9 @@ class AIP(SessionDialect, ToolHostDialect, ModelsDialect):
         return Membership(options.gateway, info_of(agent_id, without_scheme(options.advertise or address), agent), key)
 
     # ------------------------------------------------------------- as the front
+
+    def capabilities_with(self, options: Options) -> Capabilities:
+        return card(options) if isinstance(options, FrontOptions) else CAPABILITIES
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         return request.decode_request(wire)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridge.codec import (
+    Capabilities,
     Context,
     CountingDialect,
     Decoder,
@@ -20,7 +21,7 @@ from bridge.codec import (
 from bridge.codec.demands import Demands
 from bridge.codec.jsontext import dumps
 from bridge.dialects.anthropic_messages import answer, body, errors, models, request
-from bridge.dialects.anthropic_messages.capabilities import CAPABILITIES, DEMANDS, INSIDE_KEPT
+from bridge.dialects.anthropic_messages.capabilities import CAPABILITIES, DEMANDS, INSIDE_KEPT, card
 from bridge.dialects.anthropic_messages.decoder import MessagesDecoder
 from bridge.dialects.anthropic_messages.encoder import MessagesEncoder
 from bridge.dialects.anthropic_messages.options import BackOptions, FrontOptions
@@ -53,6 +54,9 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
     back_options = BackOptions
 
     # ------------------------------------------------------------- as the front
+
+    def capabilities_with(self, options: Options) -> Capabilities:
+        return card(options.reasoning, options.media) if isinstance(options, FrontOptions) else CAPABILITIES
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         return request.decode_request(wire, context)

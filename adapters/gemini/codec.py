@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridge.codec import (
+    Capabilities,
     Context,
     CountingDialect,
     Decoder,
@@ -21,7 +22,7 @@ from bridge.codec import (
 from bridge.codec.demands import Demands
 from bridge.codec.jsontext import dumps
 from bridge.dialects.gemini import answer, body, errors, models, request
-from bridge.dialects.gemini.capabilities import CAPABILITIES, DEMANDS, INSIDE_KEPT
+from bridge.dialects.gemini.capabilities import CAPABILITIES, DEMANDS, INSIDE_KEPT, card
 from bridge.dialects.gemini.decoder import GeminiDecoder
 from bridge.dialects.gemini.encoder import GeminiEncoder
 from bridge.dialects.gemini.options import BackOptions, FrontOptions
@@ -68,6 +69,9 @@ class Gemini(CountingDialect, ModelsDialect):
     back_options = BackOptions
 
     # ------------------------------------------------------------- as the front
+
+    def capabilities_with(self, options: Options) -> Capabilities:
+        return card(options.media) if isinstance(options, FrontOptions) else CAPABILITIES
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         return request.decode_request(wire, context)

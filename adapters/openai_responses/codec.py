@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridge.codec import (
+    Capabilities,
     Context,
     CountingDialect,
     Decoder,
@@ -21,7 +22,7 @@ from bridge.codec import (
 from bridge.codec.jsontext import dumps
 from bridge.codec.openai import EXTRAS, MODELS, OpenAIDialect
 from bridge.dialects.openai_responses import answer, background, body, counting, input_items, messages, request, stored
-from bridge.dialects.openai_responses.capabilities import CAPABILITIES
+from bridge.dialects.openai_responses.capabilities import CAPABILITIES, card
 from bridge.dialects.openai_responses.decoder import ResponsesDecoder
 from bridge.dialects.openai_responses.encoder import ResponsesEncoder
 from bridge.dialects.openai_responses.options import BackOptions, FrontOptions
@@ -56,6 +57,9 @@ class OpenAIResponses(CountingDialect, SocketDialect, OpenAIDialect):
     back_options = BackOptions
 
     # ------------------------------------------------------------- as the front
+
+    def capabilities_with(self, options: Options) -> Capabilities:
+        return card(options.media) if isinstance(options, FrontOptions) else CAPABILITIES
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         return request.decode_request(wire, context)

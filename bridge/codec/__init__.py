@@ -34,7 +34,6 @@ from bridge.codec.dialect import Decoder, Dialect, EncoderLike, Framing, Options
 from bridge.codec.encoder import Encoder
 from bridge.codec.models import ModelInfo, ModelsDialect
 from bridge.codec.objects import ObjectDialect
-from bridge.codec.outline import Outline, outline, project
 from bridge.codec.projection import Projection
 from bridge.codec.queued_runs import (
     CONNECTIONS,
@@ -105,7 +104,6 @@ __all__ = [
     "OfferedTool",
     "Operation",
     "Options",
-    "Outline",
     "Projection",
     "PushAction",
     "PushCall",
@@ -148,8 +146,6 @@ __all__ = [
     "json_request",
     "json_response",
     "offers",
-    "outline",
-    "project",
     "require",
     "served",
     "wire_request",

@@ -154,15 +154,16 @@ class Dialect:
         raise Unsupported(f"{self.name} cannot be served.")
 
     def card(self, options: Options | None) -> Capabilities:
-        """Return the capabilities of a route with these options; None for the defaults.
-
-        A dialect whose options change what its clients see overrides it and calls this one first.
-        """
-        card = self.capabilities
+        """Return the capabilities of a route with these options; None for the defaults."""
         if options is None:
-            return card
+            return self.capabilities
+        card = self.capabilities_with(options)
         separator: str = getattr(options, "message_separator", card.separator)
         return replace(card, separator=separator, history=options.sent_history or card.history)
+
+    def capabilities_with(self, options: Options) -> Capabilities:
+        """Return the capabilities with these options of a route, for dialects whose options change what clients see."""
+        return self.capabilities
 
     def writes_array(self, context: Context) -> bool:
         """Return whether the client of `context.request` gets its stream as one JSON array instead of the framing.

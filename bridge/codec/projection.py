@@ -55,8 +55,8 @@ class Projection:
     """
 
     __slots__ = (
-        "_aside", "_called", "_card", "_choices", "_dialect", "_hidden", "_keeps", "_last", "_lost", "_questions",
-        "_separates", "_texts", "watched",
+        "_aside", "_audible", "_called", "_card", "_choices", "_dialect", "_hidden", "_keeps", "_last", "_lost",
+        "_questions", "_separates", "_texts", "watched",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +77,7 @@ class Projection:
         self._last: dict[int, str | None] = {}
         self._called: set[str | None] = set()
         self._questions: list[ev.Interrupted] = []
+        self._audible: set[int] = set()  # the choices that have an audio, where a choice has one at most
 
     def feed(self, event: Event) -> Sequence[Event]:
         """Return what is to be written for an event."""
@@ -179,6 +180,11 @@ class Projection:
 
     def _content(self, event: ev.ContentAdded) -> Sequence[Event]:
         feature, support = answer_feature(event.part), self._content_support(event.part)
+        if support is Support.EXACT and feature is Feature.AUDIO and self._card.audio_last:
+            choice = self._choices.get(event.message_id, 0)
+            if choice in self._audible and feature not in self._keeps:
+                support = Support.TEXT
+            self._audible.add(choice)
         if support is Support.EXACT:
             return (event,)
         if support is not Support.TEXT:

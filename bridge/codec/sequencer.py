@@ -7,15 +7,13 @@ clients misread two. The part that began first continues; events of later parts 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from typing import Any
 
 from bridge.codec.capabilities import Feature
 from bridge.codec.context import Losses
 from bridge.model import events as ev
 from bridge.model.events import TERMINAL, Event, PartKind
-
-T = TypeVar("T")
 
 DELTAS: frozenset[type] = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ArgsDelta})
 
@@ -164,22 +162,6 @@ class Sequencer:
         out: list[Event] = []
         self._feed(event, out)
         return out
-
-    def dispatch(self, events: Iterable[Event], encoder: T, handlers: Mapping[type, Callable[[T, Any], None]]) -> None:
-        """Call `handlers[type(event)](encoder, event)` for each event when its turn has come.
-
-        The handlers are functions of a class, not bound methods: those would create reference cycles, which keep the
-        data of a stream in memory until the cycle collector runs.
-        """
-        for event in events:
-            kind = type(event)
-            if not self.busy and (kind in DELTAS or self._at_once(event)):
-                handlers[kind](encoder, event)
-                continue
-            placed: list[Event] = []
-            self._feed(event, placed)
-            for ready in placed:
-                handlers[type(ready)](encoder, ready)
 
     def _feed(self, event: Event, out: list[Event]) -> None:
         choice = self._choice

@@ -12,11 +12,25 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from bridge.codec import Capabilities, project
+from bridge.codec import Capabilities, Losses, Projection
 from bridge.codec.demands import NO_RESULT
 from bridge.codec.jsontext import dumps
 from bridge.errors import ErrorCode, RequestError, shortened
-from bridge.model import Answer, FinishReason, Message, Part, Reasoning, Text, ToolCall, ToolResult, result_text
+from bridge.model import (
+    Answer,
+    FinishReason,
+    Message,
+    Part,
+    PartKind,
+    PartStarted,
+    Reasoning,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolResult,
+    result_text,
+    unfold,
+)
 from bridge.model.dump import dump
 from bridge.model.parts import LINKED, after_last_answer
 
@@ -87,10 +101,16 @@ def up_to_last_answer(messages: list[Message]) -> list[Message]:
 
 def as_client_sees(answer: Answer, front: Capabilities) -> Message:
     """The answer as a client sends it back: its text, and the calls that it has to run."""
-    items = project(answer, front).items
+    projection, texts, pieces = Projection(front, Losses()), set[str](), list[str]()
+    others = {message.id for message in answer.messages if answer.choice_of(message)}
+    for event in (seen for each in unfold(answer) for seen in projection.feed(each)):
+        if isinstance(event, PartStarted) and event.kind is PartKind.TEXT and event.message_id not in others:
+            texts.add(event.part_id)
+        elif isinstance(event, TextDelta) and event.part_id in texts:
+            pieces.append(event.text)
     done = {r.call_id for r in answer.results}
     calls = [c for c in answer.calls if c.call_id not in done]
-    return Message("assistant", [Text("".join(i[1] for i in items if i[0] == "text")), *calls])
+    return Message("assistant", [Text("".join(pieces)), *calls])
 
 
 def passes_whole(message: Message) -> bool:

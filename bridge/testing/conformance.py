@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridge import framing
-from bridge.codec import Dialect, Feature, Support, WireRequest, WireResponse, outline, project
+from bridge.codec import Dialect, Feature, Support, WireRequest, WireResponse
 from bridge.codec.registry import resolve
 from bridge.errors import ErrorCode, Failure, RequestError, Unsupported
 from bridge.model import (
@@ -40,6 +40,7 @@ from bridge.model import (
     fold,
     verify,
 )
+from bridge.testing.outline import outline, project
 from bridge.testing.strategies import answers, json_values, requests, splits
 from bridge.testing.wires import (
     comparable,

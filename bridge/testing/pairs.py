@@ -17,13 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge import framing
-from bridge.codec import Dialect, Feature, Support, WireRequest, WireResponse, project, registry
+from bridge.codec import Dialect, Feature, Support, WireRequest, WireResponse, registry
 from bridge.codec.jsontext import loads
 from bridge.codec.registry import resolve
 from bridge.errors import BridgeError, Unsupported
 from bridge.library import Translator
 from bridge.model import Event, FinishReason, Message, PartKind, Request, Text, fold, result_text, unfold, verify
 from bridge.testing.conformance import quick
+from bridge.testing.outline import project
 from bridge.testing.strategies import answers, splits, texts, tools
 from bridge.testing.wires import context, decode, encode, with_numbered_calls
 from bridge.testing.witnesses import (

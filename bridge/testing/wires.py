@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from bridge import framing
-from bridge.codec import Context, Dialect, Losses, Outline
+from bridge.codec import Context, Dialect, Losses
 from bridge.errors import BackendError, Failure
 from bridge.model import (
     Answer,
@@ -23,6 +23,7 @@ from bridge.model import (
     ToolResult,
     ToolResulted,
 )
+from bridge.testing.outline import Outline
 
 T = TypeVar("T", Answer, Request)
 

@@ -13,7 +13,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from bridge.codec import Dialect, Feature, Support, WireRequest, outline
+from bridge.codec import Dialect, Feature, Support, WireRequest
 from bridge.errors import RequestError, Unsupported
 from bridge.model import (
     Answer,
@@ -55,6 +55,7 @@ from bridge.model import (
 )
 from bridge.model.builder import Builder
 from bridge.pipeline.signatures import unwrapped
+from bridge.testing.outline import outline
 from bridge.testing.wires import context, decode, encode, with_numbered_calls
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, Outline, entries, outline, project
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, entries
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Answer,
@@ -42,6 +42,7 @@ from bridge.model import (
     result_text,
     unfold,
 )
+from bridge.testing.outline import Outline, outline, project
 from tests.strategies import answers
 
 EXACT = Capabilities(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES))

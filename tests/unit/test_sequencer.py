@@ -87,14 +87,10 @@ def test_the_grammar_is_kept_where_messages_wait_too(data: st.DataObject) -> Non
 
 
 @given(st.data())
-def test_dispatch_calls_the_handlers_in_the_order_of_feed(data: st.DataObject) -> None:
+def test_one_event_at_a_time_is_the_same(data: st.DataObject) -> None:
     events = data.draw(answers(max_actions=12))
-    seen: list[Event] = []
-    handlers = dict.fromkeys(map(type, events), list.append)
     sequencer = Sequencer(Losses(), FREE)
-    for batch in data.draw(batches(events)):
-        sequencer.dispatch(batch, seen, handlers)
-    assert seen == Sequencer(Losses(), FREE).feed(events)
+    assert [ready for event in events for ready in sequencer.place(event)] == Sequencer(Losses(), FREE).feed(events)
 
 
 def test_an_unfinished_part_becomes_the_open_one() -> None:

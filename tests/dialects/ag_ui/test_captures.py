@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from ag_ui.core import RunAgentInput
 
-from bridge.codec import outline
 from bridge.dialects.ag_ui import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.framing.sse import Splitter, join
 from bridge.model import Event, Interrupted, RunFailed, RunFinished, StateChanged, fold, verify
+from bridge.testing.outline import outline
 
 from .helpers import (
     INDEX,

@@ -8,10 +8,11 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.codec import Outline, WireResponse, outline, project
+from bridge.codec import WireResponse
 from bridge.dialects.ag_ui import dialect
 from bridge.framing.sse import join
 from bridge.model import Event, fold, verify
+from bridge.testing.outline import Outline, outline, project
 from tests.strategies import answers, batches, json_values, splits
 
 from .helpers import again, back, decode, encode, front, new_client, old_client, payloads, said

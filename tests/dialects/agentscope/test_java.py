@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from bridge import translate
-from bridge.codec import Dialect, Feature, WireRequest, outline, project
+from bridge.codec import Dialect, Feature, WireRequest
 from bridge.codec.cut_calls import is_json
 from bridge.dialects.agentscope import dialect, java
 from bridge.dialects.agentscope.options import JavaBackOptions, JavaFrontOptions
@@ -45,6 +45,7 @@ from bridge.model import (
     UsageReported,
     fold,
 )
+from bridge.testing.outline import outline, project
 
 from .helpers import CAPTURES, CASES, again, body_of, check_schemas, context, decode, encode, payloads
 from .test_captures import EXPECTED

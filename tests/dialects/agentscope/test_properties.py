@@ -8,7 +8,6 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.codec import outline, project
 from bridge.dialects.agentscope import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.framing.sse import join
@@ -34,6 +33,7 @@ from bridge.model import (
     fold,
     verify,
 )
+from bridge.testing.outline import outline, project
 
 from .frontends import WebFrontend
 from .helpers import again, check_schemas, context, encode, payloads

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.codec import Outline, WireRequest, WireResponse, outline, project
+from bridge.codec import WireRequest, WireResponse
 from bridge.codec.repeat import Repeat
 from bridge.dialects.openai_chat import dialect
 from bridge.dialects.openai_chat.options import FrontOptions
@@ -18,6 +18,7 @@ from bridge.errors import BridgeError, RequestError
 from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Event, fold, verify
 from bridge.model.surrogates import repair
+from bridge.testing.outline import Outline, outline, project
 
 from . import strategies as our
 from .helpers import back, decode, encode, front

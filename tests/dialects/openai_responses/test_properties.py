@@ -9,11 +9,12 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge.codec import Outline, WireResponse, outline, project
+from bridge.codec import WireResponse
 from bridge.dialects.openai_responses import dialect
 from bridge.errors import BridgeError, RequestError
 from bridge.model import Event, RunFailed, fold, verify
 from bridge.model.surrogates import repair
+from bridge.testing.outline import Outline, outline, project
 from tests.strategies import answers, json_values, requests, texts
 
 from .helpers import assembled, back, decode, decode_events, emitted, encode, frames, front, parse, request, sent
