@@ -120,6 +120,8 @@ class _Connection:
         self._receive = receive
         self._writer = _Writer(send, "websocket.http.response" if scope["type"] == "websocket" else "http.response")
         self._payload = StreamReader(self, _PIECE, loop=asyncio.get_running_loop())  # type: ignore[arg-type]
+        encoding = dict(scope["headers"]).get(b"content-encoding", b"").strip().lower()
+        self._inflate = zlib.decompressobj(_ANY_HEADER) if encoding in (b"gzip", b"deflate") else None
         self._wanted = asyncio.Event()
         self._wanted.set()
         self._handling: asyncio.Task[None] | None = None
@@ -127,6 +129,10 @@ class _Connection:
 
     async def serve(self, server: web.Server) -> None:
         """Answer the request; a client that leaves cancels it."""
+        if not self._names_body():
+            await self._take(await self._receive())
+            if self._has_left:
+                return
         self._handling = asyncio.create_task(self._handle(server))
         reading = asyncio.create_task(self._read())
         try:
@@ -142,31 +148,42 @@ class _Connection:
         message, task = _message(self._scope), asyncio.current_task()
         request = server.request_factory(message, self._payload, self, self._writer, task)  # type: ignore[arg-type]
         response = await server.request_handler(request)
+        if self._writer.is_closed:
+            return
         with contextlib.suppress(ConnectionError):
             await response.prepare(request)
             await response.write_eof()
 
+    def _names_body(self) -> bool:
+        """Return whether a header says that there is a body; without one, the first message tells."""
+        headers = dict(self._scope["headers"])
+        return b"transfer-encoding" in headers or headers.get(b"content-length", b"0").strip() != b"0"
+
     async def _read(self) -> None:
         """Feed the body to the request. Returns when the client has left."""
-        encoding = dict(self._scope["headers"]).get(b"content-encoding", b"").strip().lower()
-        inflate = zlib.decompressobj(_ANY_HEADER) if encoding in (b"gzip", b"deflate") else None
-        while not (message := await self._receive())["type"].endswith(".disconnect"):
-            if self._payload.is_eof():
-                continue
-            try:
-                for piece in _pieces(message.get("body", b""), inflate):
-                    await self._wanted.wait()
-                    self._payload.feed_data(piece)
-                if message.get("more_body"):
-                    continue
-                if inflate is not None and not inflate.eof:
-                    raise zlib.error("the end is missing")
-            except zlib.error as error:
-                self._payload.set_exception(web.RequestPayloadError(str(error)))
-            self._payload.feed_eof()
-        self._has_left = True
+        while not self._has_left:
+            await self._take(await self._receive())
         if not self._payload.is_eof():
             self._payload.set_exception(ConnectionResetError("The client disconnected."))
+
+    async def _take(self, message: Message) -> None:
+        if message["type"].endswith(".disconnect"):
+            self._has_left = True
+            return
+        if self._payload.is_eof():
+            return
+        inflate = self._inflate
+        try:
+            for piece in _pieces(message.get("body", b""), inflate):
+                await self._wanted.wait()
+                self._payload.feed_data(piece)
+            if message.get("more_body"):
+                return
+            if inflate is not None and not inflate.eof:
+                raise zlib.error("the end is missing")
+        except zlib.error as error:
+            self._payload.set_exception(web.RequestPayloadError(str(error)))
+        self._payload.feed_eof()
 
     # ------------------------------------------------------------------ the protocol and the transport
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 import uuid
@@ -48,6 +49,11 @@ if TYPE_CHECKING:
     from bridge.telemetry.metrics import Metrics
     from bridge.telemetry.tracing import Tracing
     from bridge.transports.fetch import Fetcher
+
+_LARGE = 256 * 1024
+"""Bytes from which on a request is encoded in a thread."""
+_MANY = 2_000
+"""Messages from which on it is."""
 
 
 class Bridge:
@@ -291,7 +297,8 @@ class Bridge:
                 except RequestError as error:
                     name_place(error, request)
                     raise
-            return BackendAttempt(
+            prepare = partial(
+                BackendAttempt,
                 request,
                 backend,
                 order.capabilities,
@@ -304,6 +311,11 @@ class Bridge:
                 continued=continued,
                 linked=None if self._attachments is None else self._linked(order, backend, info, self._attachments),
             )
+            if _is_large(request, caller) and not route.stages and _is_http(backend):
+                # Many small parts would hold the event loop for seconds. A dialect has no I/O and shares nothing;
+                # agents in this process, and stages of the configuration, may expect the loop.
+                return await asyncio.to_thread(prepare)
+            return prepare()
         except BaseException:
             if turn is not None:
                 await turn.close()
@@ -497,6 +509,17 @@ def _checked(request: Request) -> Request:
         raise TypeError(f"expected a bridge.Request, got {type(request).__name__}; for a text, write Request(text)")
     request.check()
     return request
+
+
+def _is_large(request: Request, caller: Caller) -> bool:
+    """Return whether encoding this request may take long."""
+    return len(caller.raw_body or b"") > _LARGE or len(request.messages) > _MANY
+
+
+def _is_http(backend: Backend) -> bool:
+    from bridge.transports.http import HttpBackend
+
+    return isinstance(backend, HttpBackend)
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from aiohttp.typedefs import Middleware
 
 from bridge.codec import SCOPES, Dialect, Endpoint, Operation
 from bridge.engine import Bridge, Route
-from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, shortened, unexpected_failure
+from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, RequestError, shortened, unexpected_failure
 from bridge.server.bodies import BODIES
 from bridge.server.browsers import KEPT, Browsers, is_preflight
 from bridge.server.handler import RouteHandler
@@ -29,7 +29,17 @@ from bridge.server.operations import RouteOperations
 from bridge.server.page import Page
 from bridge.server.page.site import key_of
 from bridge.server.refusals import RefusalLog
-from bridge.server.wire import FAILURE, OWN_PAGE, REPORTED, SERVED_BY, USER, ServedBy, error_of, request_id
+from bridge.server.wire import (
+    FAILURE,
+    OTHER_VERSION,
+    OWN_PAGE,
+    REPORTED,
+    SERVED_BY,
+    USER,
+    ServedBy,
+    error_of,
+    request_id,
+)
 from bridge.server.writing import BEGUN, StreamedResponse, abort, has_left, is_whole, release, send
 
 log = logging.getLogger("bridge.server")
@@ -273,6 +283,8 @@ def _shaping_errors(state: State) -> Middleware:
             state.heads.served.add(request.protocol)
         try:
             try:
+                if OTHER_VERSION in request:
+                    raise RequestError(f"Expected HTTP/1.1, got {request[OTHER_VERSION]}.", status=505)
                 if request.path not in probes:
                     state.browsers.check(request)
                 if request.method == "OPTIONS" and is_preflight(request):

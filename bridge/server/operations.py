@@ -151,7 +151,13 @@ class RouteOperations:
     async def _describe(self, http: web.Request) -> web.StreamResponse:
         secured = not self._state.identity.is_open
         agent = described(self._bridge, self._route, http, secured=secured)
-        return response_of(require(self._route.dialect, DescribedDialect).encode_description(agent))
+        response = response_of(require(self._route.dialect, DescribedDialect).encode_description(agent))
+        if not self._bridge.config.server.public_url:
+            # The agent's address is the one by which it was called: a cache may show it to nobody else.
+            response.headers["vary"] = "Host"
+            if (caching := response.headers.get("cache-control")) is not None:
+                response.headers["cache-control"] = caching.replace("public", "private")
+        return response
 
     async def _health(self, http: web.Request) -> web.StreamResponse:
         return response_of(self._route.dialect.encode_health(not self._state.draining))

@@ -22,7 +22,7 @@ from bridge.pipeline import Run, failed_at_once
 from bridge.server.handler import RequestScope
 from bridge.server.report import Report
 from bridge.server.watchdog import StreamWatchdog
-from bridge.server.wire import response_of, stream_headers
+from bridge.server.wire import assembled, response_of, stream_headers
 from bridge.server.writing import StreamedResponse, abort, has_left
 from bridge.translation import Translation, Writer
 
@@ -195,7 +195,7 @@ async def _whole(scope: RequestScope, run: Run, owner: str) -> web.StreamRespons
     if wire is not None:
         wire = WireResponse(wire.status, {"content-type": wire.headers.get("content-type", "")}, wire.body)
     else:
-        wire = route.dialect.assemble(events, context)
+        wire = await assembled(route.dialect, events, context)
         if context.stored_responses is not None:
             await _keep(scope, owner)
     scope.report.sent = len(wire.body)

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from bridge.config.kinds import is_loopback
 from bridge.engine import Bridge
-from bridge.errors import BridgeError, ConfigError, log_unexpected
+from bridge.errors import BridgeError, ConfigError, Failure, log_unexpected
 from bridge.server import sockets as listening
 from bridge.server.app import CANCELS, STATE, State, make_app
-from bridge.server.connections import listen
+from bridge.server.connections import checking_version, listen
 from bridge.server.heads import HeadWatch
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ class Served:
         # Without handler_cancellation, aiohttp lets a handler continue when its client is gone.
         app[CANCELS] = True
         self._state = app[STATE]
-        self._state.browsers.hosts = bridge.config.server.known_hosts
+        # Nobody calls a server on loopback by the address of another network.
+        self._state.browsers.may_have_address &= not is_loopback(bridge.config.server.host)
         self._state.hurry = self.hurry = hurry or self._state.hurry
         # `State.drain` drains streams, since it can still write to them; aiohttp would only close them.
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1, handle_signals=False)
@@ -108,16 +110,20 @@ class Served:
         if self._runner.server is not None:
             self._state.heads = HeadWatch(self._runner.server, self.bridge.config.server.body_time)
             self._state.heads.start()
+            self._runner.server.request_factory = checking_version(self._runner.server.request_factory)
         for each in self._agents:
             if each.address not in self._followed:
                 await each.start()
         for sock in self.sockets:
             assert self._runner.server is not None
-            self._listeners.append(await listen(self._runner.server, sock.dup(), listening.BACKLOG))
+            self._listeners.append(await listen(self._runner.server, sock.dup(), listening.BACKLOG, self._note))
         # Last of all: whatever failed before leaves the agents that are served as they are.
         for each in self._agents:
             if each.address in self._followed:
                 each.follow(self._followed[each.address])
+
+    def _note(self, failure: Failure, peer: str | None) -> None:
+        self._state.refusals.unserved(failure, http=failure.http_status, method="-", path="-", peer=peer)
 
     @property
     def port(self) -> int:

@@ -24,12 +24,12 @@ from bridge.config.kinds import (
     HeaderName,
     HostName,
     MountPath,
-    Network,
     OperationWord,
     OptionalSecret,
     OptionalText,
     OptionalUrl,
     Origin,
+    Peer,
     Port,
     Positive,
     Secret,
@@ -228,8 +228,10 @@ class Auth(Section):
     )
     jwt: OrOff[Jwt] = Field(default=None, description="signed tokens")
     trusted_header: HeaderName | None = Field(default=None, description="header with the user's name, set by a proxy")
-    trusted_proxies: tuple[Network, ...] = Field(
-        default=(), description="addresses or networks of the proxies that may set trusted_header"
+    trusted_proxies: tuple[Peer, ...] = Field(
+        default=(),
+        description="addresses or networks of the proxies that may set trusted_header; `unix` = connections without "
+        "an address, as over a unix socket",
     )
 
     @model_validator(mode="after")
@@ -343,10 +345,10 @@ class Server(Section):
 
     @property
     def known_hosts(self) -> frozenset[str] | None:
-        """The host names that requests may use; None for any."""
+        """The host names that requests may use; None for any. Where anyone may call, addresses are known, too."""
         if self.hosts is not None:
             return None if "*" in self.hosts else frozenset(self.hosts)
-        if not (self.is_open and is_loopback(self.host)):
+        if not self.is_open:
             return None
         public = urlsplit(self.public_url or "").hostname
         names = ("localhost", "127.0.0.1", "[::1]", host_name(self.host), host_name(public or "localhost"))

@@ -21,7 +21,7 @@ from bridge.framing import sse
 from bridge.runs import START, Cursor, LogReader, RunKey, RunPlan, Subscription, fingerprint
 from bridge.server.handler import RequestScope
 from bridge.server.report import Report
-from bridge.server.wire import response_of, stream_headers
+from bridge.server.wire import assembled, response_of, stream_headers
 from bridge.server.writing import StreamedResponse, abort, has_left
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ async def _collect(scope: RequestScope, reader: LogReader) -> web.StreamResponse
     assert reader.plan is not None
     context = reader.plan.context(scope.route.options)
     context.error_details = scope.context.error_details
-    wire = scope.route.dialect.assemble(events, context)
+    wire = await assembled(scope.route.dialect, events, context)
     scope.report.lost = list(dict.fromkeys([*lost, *context.lost.names]))
     scope.report.sent = len(wire.body)
     return response_of(wire, scope.report.lost)
