@@ -83,8 +83,8 @@ class Limits(Concurrency):
     )
     bodies: OrOff[Size] = Field(
         default=256 * 2**20,
-        description="total size of request bodies being read and of waiting WebSocket messages, in each worker; "
-        "the first 64 KiB of each do not count; further ones are refused",
+        description="total size of request bodies being read and of WebSocket messages that arrive or wait, in each "
+        "worker; the first 64 KiB of each do not count; further ones are refused",
     )
     sockets: Positive = Field(
         default=100, description="open WebSocket connections, in each worker; further ones are refused"
@@ -284,8 +284,9 @@ class Server(Section):
     hosts: tuple[HostName, ...] | None = Field(
         default=None,
         min_length=1,
-        description='host names that requests may use, without port; "*" = any; absent = on loopback without auth'
-        " localhost, 127.0.0.1, [::1], host and the host of public_url, else any",
+        description='host names that requests may use, without port; "*" = any; absent = any with auth; without it '
+        "localhost, 127.0.0.1, [::1], host and the host of public_url, and if host is not loopback also IP addresses "
+        "and names without a dot or below local, internal or localhost",
     )
     max_body: Size = Field(default=32 * 2**20, description="maximum size of a request body")
     http_client: HttpClient | None = Field(
@@ -303,7 +304,8 @@ class Server(Section):
         default=15.0, description="idle time after which an SSE comment is sent, if clients accept it; off = never"
     )
     body_time: Duration = Field(
-        default=30.0, description="time for a request body to arrive, and for the first request of a connection"
+        default=30.0,
+        description="time for a request body or WebSocket message to arrive, and for the first request of a connection",
     )
     slow_reader: DurationOrOff = Field(
         default=60.0,
