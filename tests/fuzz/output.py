@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count, takewhile
 from typing import Any
 
@@ -172,7 +173,11 @@ def _lie(asked: Asked, body: bytes, kind: str, rnd: random.Random) -> None:
     if encoding:
         lines.append(b"content-encoding: " + encoding.encode())
         is_packed = rnd.random() < 0.8
-        body = {"gzip": gzip.compress, "deflate": zlib.compress}.get(encoding, bytes)(body) if is_packed else body
+        body = (
+            {"gzip": partial(gzip.compress, mtime=0), "deflate": zlib.compress}.get(encoding, bytes)(body)
+            if is_packed
+            else body
+        )
         asked.whole = is_packed or encoding == "x-odd"
     framing = rnd.choices(("length", "short", "long", "chunks", "cut", "close"), (35, 8, 8, 35, 7, 7))[0]
     length, sent = len(body), body
@@ -303,6 +308,8 @@ async def _problem(
         if answer is None:
             # Cut off, which says that it is incomplete; it holds nothing of others all the same.
             judge_marks(data, asked, marks)
+            if data and asked.body is not None and not asked.end:
+                raise Invalid(f"a whole answer is cut off after {len(data)} bytes")
             seen["cut off"] += 1
             return ""
         judge(answer, asked, marks)

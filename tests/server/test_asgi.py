@@ -318,3 +318,29 @@ async def test_an_answer_that_fails_after_its_head_is_not_ended(monkeypatch: pyt
         started, *rest = await run_by_hand(made, scope, body)
     assert started["status"] == 200
     assert all(each["type"] == "http.response.body" and each["more_body"] for each in rest)
+
+
+@pytest.mark.parametrize("over", ["tcp", "unix"])
+async def test_a_proxy_in_front_of_the_asgi_server_names_the_user(over: str, tmp_path: Path) -> None:
+    """As docs/library.md says: without uvicorn's own reading of X-Forwarded-For, and by a word for a unix socket."""
+    trusted = ["127.0.0.1"] if over == "tcp" else ["unix"]
+    made = asgi.app(bridge(server={"auth": {"trusted_header": "X-User", "trusted_proxies": trusted}}))
+    config = uvicorn.Config(made, log_level="warning", proxy_headers=False)
+    server = uvicorn.Server(config)
+    kind = socket.AF_INET if over == "tcp" else socket.AF_UNIX
+    with socket.socket(kind) as sock:
+        sock.bind(("127.0.0.1", 0) if over == "tcp" else str(tmp_path / "socket"))
+        task = asyncio.create_task(server.serve([sock]))
+        while not server.started:
+            await asyncio.sleep(0.01)
+        connector = aiohttp.TCPConnector() if over == "tcp" else aiohttp.UnixConnector(str(tmp_path / "socket"))
+        host = f"127.0.0.1:{sock.getsockname()[1]}" if over == "tcp" else "localhost"
+        headers = {"x-user": "ann", "x-forwarded-for": "203.0.113.7"}
+        async with (
+            aiohttp.ClientSession(connector=connector) as session,
+            session.post(f"http://{host}/v1/chat/completions", json=HELLO, headers=headers) as reply,
+        ):
+            status = reply.status
+        server.should_exit = True
+        await task
+    assert status == 200
