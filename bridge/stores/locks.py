@@ -60,7 +60,10 @@ class Tickets(Protocol):
         """Delete this ticket and expired ones. Return the first ticket of the queue; it may be None without `own`."""
 
     async def commit(self, key: Key, ticket: int, own: Sequence[int], change: rows.Change) -> int | None:
-        """Do the work of `ConversationStore.commit` and `leave` in one transaction."""
+        """Do the work of `ConversationStore.commit` and `leave` in one transaction.
+
+        Raises `StoreConflict` for a ticket that another process has deleted. 0 is none.
+        """
 
     async def first(self, key: Key, own: Sequence[int]) -> int | None:
         """Delete expired tickets. Return the first ticket of the queue."""
