@@ -134,7 +134,7 @@ class WorkerProcess:
 
     @property
     def is_silent(self) -> bool:
-        """Whether connections to this worker wait: it does not serve yet, or does not answer."""
+        """True if connections to this worker wait: it does not serve yet, or does not answer."""
         silence = asyncio.get_running_loop().time() - self._heard_at
         return not self._leaving.is_set() and (not self._serves or silence > _UNHEARD)
 
