@@ -333,8 +333,8 @@ def load(target: str) -> StageFactory:
 def _named_module(name: str) -> ModuleType:
     """Import a module that the configuration names: from the working directory, else as any other.
 
-    Only such names are looked for there, else a file in a folder that somebody happens to stand in could take the place
-    of a library. What the module imports itself is found there, too, after everything that is installed.
+    Only such names are looked for there: any other file of the working directory could take the place of a library.
+    What the module imports itself is found there, too, after everything that is installed.
     """
     package, here = name.partition(".")[0], os.getcwd()
     spec = PathFinder.find_spec(package, [here]) if package not in sys.modules else None

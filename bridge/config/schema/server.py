@@ -279,7 +279,10 @@ class Health(Section):
 
 
 class Server(Section):
-    host: BareHost = Field(default="127.0.0.1", description="address to listen on")
+    host: BareHost = Field(
+        default="127.0.0.1",
+        description="address to listen on; :: = all of IPv4 and IPv6, 0.0.0.0 = all of IPv4, localhost = both families",
+    )
     port: Port = Field(default=8080, description="port to listen on; 0 = any free port")
     workers: Positive = Field(default=1, description="processes sharing the port")
     hosts: tuple[HostName, ...] | None = Field(

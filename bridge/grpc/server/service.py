@@ -181,7 +181,7 @@ class GrpcServer:
     async def _clean(self) -> None:
         """Remove nodes without a heartbeat.
 
-        Not while this process itself did not run: it has heard no heartbeat then, whoever sent one.
+        Not while this process itself did not run: it has heard no heartbeat then, even of nodes that sent one.
         """
         life = Liveness(_CHECKS * self._registry.check_every)
         while True:
