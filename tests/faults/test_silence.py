@@ -16,6 +16,7 @@ import pytest
 from bridge.codec import WireRequest, registry
 from bridge.testing.pairs import frames_of
 from tests.dialects.a2a.back import OLD_CARD, rpc
+from tests.faults import silent
 from tests.faults.faults import Said
 from tests.faults.measure import back_of, queued, setup
 from tests.faults.wire import LIMIT, SPEAKING, Read, asking, connect, parsed, raw, read
@@ -228,6 +229,14 @@ async def test_events_that_a_client_is_not_shown_are_silence_for_it() -> None:
             heard.set()
             answer = await client.rest()
     assert (answer.verdict, answer.text) == ("whole", WORDS)
+
+
+async def test_a_proxy_that_cuts_silent_connections_does_not_cut_these() -> None:
+    """What `make soak` measures with nginx and ten minutes; an answer that is not streamed needs a patient proxy."""
+    results = await silent.measured(8.0, nginx=False)
+    assert {(seen.front, seen.case.name): seen.verdict for seen in results} == {
+        (front, case.name): case.expected for front in silent.FRONTS for case in silent.CASES
+    }
 
 
 # ---------------------------------------------------------------------- official clients
