@@ -275,6 +275,7 @@ class EstimateUsage:
     """Reports the tokens of a finished run whose backend reported none, estimated from its texts (`estimate_usage`)."""
 
     at_rest = False
+    observes = True
 
     def __init__(self, context: StageContext) -> None:
         self._request = context.request

@@ -306,8 +306,8 @@ class Server(Section):
     )
     keepalive: DurationOrOff = Field(
         default=15.0,
-        description="silence of a stream after which its client is sent a comment, or what else its dialect ignores, "
-        "also before the first content; off = never",
+        description="silence of a stream after which its client is sent a comment, or what else its dialect ignores "
+        "(over gRPC a ping), also before the first content; off = never",
     )
     body_time: Duration = Field(
         default=30.0,
