@@ -23,12 +23,14 @@ from bridge.errors import BridgeError, Unsupported
 from bridge.testing import sizes
 from bridge.testing.wires import context, encode
 
-BUDGET_MS_PER_MB = 1500.0
+BUDGET_MS_PER_MB = 600.0
 """CPU milliseconds for each megabyte of the larger wire, on the machine of docs/scale.md with other work on it."""
 MOST_GROWTH = 2.2
 """How many times as much a megabyte may cost when there is `MORE` times as much of it."""
 SMALL, MORE = 500, 8
-RECORDED_SMALL = 100
+RECORDED_SMALL = 60
+LEAST_BYTES = 100
+"""What an event or an item of a request counts at least: a wire has no words for some."""
 LEAST_MS = 40.0
 """Work of less is not judged: what it costs to begin and what other programs do is as large."""
 
@@ -76,13 +78,15 @@ def _answers(name: str) -> Iterator[dict[str, Any]]:
 
         def front(n: int, make: Any = make) -> tuple[Callable[[], Any], int]:
             events = make(n)
-            return (lambda: growth_recorded.write(name, events)), len(encode(dialect, events))
+            size = max(len(encode(dialect, events)), LEAST_BYTES * len(events))
+            return (lambda: growth_recorded.write(name, events)), size
 
         def back(n: int, make: Any = make) -> tuple[Callable[[], Any], int]:
-            wire = encode(dialect, make(n))
+            events = make(n)
+            wire = encode(dialect, events)
             splitter = framing.of(dialect.framing).Splitter()
             frames = [*splitter.feed(wire), *splitter.close()]
-            return (lambda: growth_recorded.read(name, frames)), len(wire)
+            return (lambda: growth_recorded.read(name, frames)), max(len(wire), LEAST_BYTES * len(events))
 
         yield judged(name, "front", what, front, SMALL)
         yield judged(name, "back", what, back, SMALL)
@@ -97,16 +101,17 @@ def _requests(name: str) -> Iterator[dict[str, Any]]:
         def back(n: int, make: Any = make) -> tuple[Callable[[], Any], int]:
             request = make(n)
             work = lambda: dialect.encode_request(request, context(dialect.back_options(), request))  # noqa: E731
-            return work, len(work().body)
+            return work, max(len(work().body), LEAST_BYTES * n)
 
         def front(n: int, make: Any = make) -> tuple[Callable[[], Any], int]:
             request = make(n)
             sent = dialect.encode_request(request, context(dialect.back_options(), request))
             wire = WireRequest(headers=sent.headers, body=sent.body)
-            return (lambda: dialect.decode_request(wire, context(dialect.front_options()))), len(sent.body)
+            size = max(len(sent.body), LEAST_BYTES * n)
+            return (lambda: dialect.decode_request(wire, context(dialect.front_options()))), size
 
         try:
-            back(1)
+            back(2)
         except Unsupported:
             continue  # this dialect has no word for it
         yield judged(name, "back", what, back, SMALL)
@@ -114,8 +119,10 @@ def _requests(name: str) -> Iterator[dict[str, Any]]:
 
 
 def _recorded(name: str) -> dict[str, Any]:
-    """The shape that costs most of those that the recordings of a dialect make, read, and written for every client."""
-    fronts = registry.served()
+    """The shapes that cost most of those that the recordings of a dialect make: read, and written for clients of the same
+    dialect, which get all of it, and of chat.
+    """
+    fronts = {"openai-chat", name} & set(registry.served())
     found = []
     for case in growth_recorded.amplified(name):
 

@@ -94,7 +94,7 @@ class MessagesDecoder(JsonDecoder):
         handler = _HANDLERS.get(kind)
         if handler is not None:
             handler(self, event)
-        elif (error := error_in(event)) is not None:
+        elif (error := error_in(event, begun=bool(kind) and self.builder.begun)) is not None:
             self.fail(failure_of(error))
         elif kind:
             self._open()

@@ -128,8 +128,10 @@ _ABOUT_THE_REQUEST = frozenset(
 )  # fmt: skip
 
 
-def error_in(value: Any) -> dict[str, Any] | None:
+def error_in(value: Any, *, begun: bool = False) -> dict[str, Any] | None:
     """Return the error in a JSON value; None if there is none.
+
+    `begun`: the value is an event with a name, in a stream that has begun. There only an object in `error` is an error.
 
     Seen: `{"type": "error", "error": {...}}`, without the outer type, `{"error": "text"}`, `{"detail"}` (FastAPI).
     """
@@ -138,6 +140,8 @@ def error_in(value: Any) -> dict[str, Any] | None:
     error = value.get("error") or value.get("detail")
     if isinstance(error, dict):
         return error
+    if begun:
+        return None
     if error:
         return {"message": value.get("message") or error}
     return {"message": value.get("message")} if value.get("type") == "error" else None

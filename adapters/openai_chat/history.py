@@ -14,7 +14,7 @@ from bridge.codec.media import request_feature, result_as_text
 from bridge.codec.openai import audio_format, breakpoint_of, describe_source
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.options import BackOptions
-from bridge.dialects.openai_chat.wire import NAME, fields_of_call, merge, own
+from bridge.dialects.openai_chat.wire import NAME, Added, fields_of_call, own
 from bridge.errors import Unsupported
 from bridge.model import (
     Data,
@@ -296,7 +296,8 @@ def _join_turns(messages: list[Message]) -> list[tuple[int, Message]]:
     Calls join the assistant message before them; anything an assistant says joins the reasoning before it.
     """
     out: list[tuple[int, Message]] = []
-    joined: dict[str, Any] | None = None  # the fields of the last message if it was made here
+    joined: Added | None = None  # the fields of the last message if it was made here
+    fields: list[tuple[Message, Added]] = []
     thinking: bool | None = None  # whether the last turn of the assistant is reasoning alone; None if there is none
     for index, message in enumerate(messages):
         turn = message.role == "assistant" and bool(message.parts)
@@ -305,16 +306,19 @@ def _join_turns(messages: list[Message]) -> list[tuple[int, Message]]:
         if turn and thinking is not None and (thinking or _is_calls(message)):
             place, last = out[-1]
             if joined is None:
-                joined = dict(own(last.extras))
-                last = Message("assistant", [*last.parts], last.id, last.name, last.metadata, {NAME: joined})
+                joined = Added(own(last.extras))
+                last = Message("assistant", [*last.parts], last.id, last.name, last.metadata)
                 out[-1] = (place, last)
+                fields.append((last, joined))
             last.parts += message.parts
             last.name = last.name or message.name
-            merge(joined, own(message.extras))
+            joined.add(own(message.extras))
             thinking = thinking and thought
         else:
             out.append((index, message))
             joined, thinking = None, thought if turn else None
+    for message, added in fields:
+        message.extras = {NAME: added.plain()}
     return out
 
 

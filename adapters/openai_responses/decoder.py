@@ -68,7 +68,7 @@ class ResponsesDecoder(JsonDecoder):
 
     def _stranger(self, event: Wire, kind: str | None) -> None:
         """Read an object that is not an event of a response: an error of another shape, or nothing of interest."""
-        error = error_in(event)
+        error = error_in(event, begun=bool(self._head))
         if error is not None:
             self.fail(failure_of(error))
         elif kind is not None and kind not in _QUIET:

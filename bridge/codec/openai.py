@@ -122,8 +122,11 @@ def decode_error(wire: WireResponse) -> Failure:
     return failure
 
 
-def error_in(value: Any) -> dict[str, Any] | None:
+def error_in(value: Any, *, begun: bool = False) -> dict[str, Any] | None:
     """Return the error in a JSON value, in one shape; None if there is none.
+
+    `begun`: the value is part of a stream that has begun. Servers send events of their own there, which may have a
+    `message`, a `code` or a `detail` and are no errors: what says another name of itself is one only with `error`.
 
     Seen: `{"error": {...}}`, `{"error": "text"}`, `{"object": "error", "message"}` (vLLM), `{"detail"}` (FastAPI),
     `{"code", "message"}`; a list around one of them comes from Gemini's gateway.
@@ -138,6 +141,8 @@ def error_in(value: Any) -> dict[str, Any] | None:
     if error:
         # `{"error": "Not Found", "message": "...", "status": 404}`: the code is beside the rest
         return {**value, "message": value.get("message") or error}
+    if begun and _is_named(value):
+        return None
     if value.get("object") == "error" or (
         "message" in value and "code" in value and (value["message"] or value["code"])
     ):
@@ -145,6 +150,12 @@ def error_in(value: Any) -> dict[str, Any] | None:
     if value.get("detail"):
         return {"message": value["detail"]}
     return None
+
+
+def _is_named(value: dict[str, Any]) -> bool:
+    """Return whether an object names what it is, and that is no error."""
+    words = [word for name in ("object", "type") if isinstance(word := value.get(name), str) and word]
+    return bool(words) and not any("error" in word.lower() or word in _CODES for word in words)
 
 
 def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
