@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -108,9 +109,9 @@ def _tool(tool: Tool) -> dict[str, Any]:
     return {"type": "function", "function": function, **extras}
 
 
-def _named(name: str, tools: list[Tool]) -> dict[str, Any]:
+def _named(name: str, offered: Mapping[str, Tool]) -> dict[str, Any]:
     """The reference to one tool, which differs by its kind."""
-    whole = next((own(t.extras).get("whole") for t in tools if t.name == name), None)
+    whole = own(offered[name].extras).get("whole") if name in offered else None
     kind = whole["type"] if isinstance(whole, dict) else "function"
     return {"type": kind, kind: {"name": name}} if kind in ("function", "custom") else {"type": kind}
 
@@ -118,9 +119,10 @@ def _named(name: str, tools: list[Tool]) -> dict[str, Any]:
 def _tool_choice(choice: ToolChoice, tools: list[Tool]) -> str | dict[str, Any]:
     if not choice.names or choice.mode is ToolMode.NONE:
         return str(choice.mode)
+    offered = {tool.name: tool for tool in reversed(tools)}  # of several with one name the first counts
     if choice.mode is ToolMode.REQUIRED and len(choice.names) == 1:
-        return _named(choice.names[0], tools)
-    allowed = {"mode": str(choice.mode), "tools": [_named(name, tools) for name in choice.names]}
+        return _named(choice.names[0], offered)
+    allowed = {"mode": str(choice.mode), "tools": [_named(name, offered) for name in choice.names]}
     return {"type": "allowed_tools", "allowed_tools": allowed}
 
 

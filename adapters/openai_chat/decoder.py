@@ -161,13 +161,14 @@ class ChatDecoder(JsonDecoder):
 
     def _rest(self, chunk: dict[str, Any], choices: Any) -> None:
         """Read errors, which may be beside choices (capture openrouter-error-midstream), and unknown fields."""
-        error = error_in(chunk)
-        if error is not None:
-            self.fail(failure_of(error))
-            return
-        if choices is None:
-            return  # pings and other objects that are no chunks
+        if "error" in chunk or choices is None:
+            error = error_in(chunk)
+            if error is not None:
+                self.fail(failure_of(error))
+                return
         changed = {k: v for k, v in _unknown(chunk).items() if k not in _USUAL_KEYS and self._run_fields.get(k) != v}
+        if choices is None and changed.keys() <= {"type"}:
+            return  # pings, which say nothing
         if changed and self._started:
             self._run_fields.update(changed)
             self.builder.emit(Raw(NAME, {"chunk": changed}))

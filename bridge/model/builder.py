@@ -125,6 +125,11 @@ class Builder:
         if extras:
             head.extras = {**(head.extras or {}), **extras}
 
+    @property
+    def begun(self) -> bool:
+        """True once an event was made."""
+        return self._started
+
     def start(self) -> None:
         """Emits `RunStarted` now, if it was not yet."""
         if not self._started and not self.done:

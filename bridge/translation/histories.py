@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from operator import is_
 
 from bridge.codec.demands import NO_RESULT, Demands
-from bridge.codec.merging import merge
+from bridge.codec.merging import Added
 from bridge.model import Message, Part, Reasoning, Text, ToolCall, ToolResult
-from bridge.model.parts import LINKED, Extras
+from bridge.model.parts import LINKED
 
 REPEAT = "-repeat-"
 """Between a call id that stood for an earlier call already and the number of the call that has it."""
@@ -329,7 +329,7 @@ def joined(messages: list[Message], *, own: bool) -> list[Message]:
     client of the backend's dialect (`own`), only what stands between calls and their results is joined.
     """
     out: list[Message] = []
-    is_new = False  # the last message was made here
+    fields: dict[int, dict[str, Added]] = {}  # of each message that was made here, by its place, the fields of dialects
     is_thinking = has_calls = False  # of the last message
     is_turn = False
     for message in messages:
@@ -337,32 +337,25 @@ def joined(messages: list[Message], *, own: bool) -> list[Message]:
         continues = message.role == "assistant" and ToolResult not in kinds
         wanted = has_calls or (bool(kinds) and not own and (is_thinking or _is_calls(kinds)))
         if continues and is_turn and wanted:
-            last = out[-1] if is_new else replace(out[-1], parts=[*out[-1].parts])
+            place = len(out) - 1
+            if place not in fields:
+                out[place] = replace(out[place], parts=[*out[place].parts])
+                fields[place] = {dialect: Added(values) for dialect, values in (out[place].extras or {}).items()}
+            last = out[place]
             last.parts += message.parts
             last.id, last.name = last.id or message.id, last.name or message.name
-            last.extras = _combined(last.extras, message.extras)
-            out[-1], is_new = last, True
+            for dialect, values in (message.extras or {}).items():
+                fields[place].setdefault(dialect, Added()).add(values or {})
             is_thinking = is_thinking and kinds <= {Reasoning}
             has_calls = has_calls or ToolCall in kinds
             continue
         out.append(message)
-        is_new = False
         is_turn = continues and bool(kinds)
         is_thinking, has_calls = is_turn and kinds == {Reasoning}, is_turn and ToolCall in kinds
+    for place, added in fields.items():
+        out[place].extras = {dialect: values.plain() for dialect, values in added.items()} or None
     return messages if len(out) == len(messages) else out
 
 
 def _is_calls(kinds: set[type]) -> bool:
     return ToolCall in kinds and kinds <= {ToolCall, Reasoning}
-
-
-def _combined(first: Extras | None, second: Extras | None) -> Extras | None:
-    """Return the fields of two messages as those of one."""
-    if not first or not second:
-        return first or second
-    out = dict(first)
-    for dialect, values in second.items():
-        total = dict(out.get(dialect) or {})
-        merge(total, values or {})
-        out[dialect] = total
-    return out
