@@ -61,6 +61,7 @@ CAPABILITIES = Capabilities(
     tool_names="[a-zA-Z0-9_-]{1,64}",
     runs_tools=RunsTools.NEVER,
     caches_marks=True,
+    clients_cache=True,
     vendor="openai",
     call_signatures=CallSignatures.IN_REASONING,
 )

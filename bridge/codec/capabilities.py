@@ -207,6 +207,8 @@ class Capabilities:
     """Which tools its backends run by themselves."""
     caches_marks: bool = False
     """Requests can mark what their backends cache."""
+    clients_cache: bool = False
+    """Its clients decide what is cached. For others, the codec of the backend does, where it can (`Context.caches`)."""
     vendor: str = ""
     """The vendor that makes and checks the signatures and encrypted reasoning of this wire; empty: it carries any."""
     wants_signatures: bool = False
