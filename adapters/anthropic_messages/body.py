@@ -169,7 +169,7 @@ def _set_marks(body: dict[str, Any], request: Request, context: Context, options
     A client of this dialect knows that: what it says goes through.
     """
     if not marks_in(request):
-        if options.prompt_cache == "auto":
+        if options.prompt_cache == "auto" or (options.prompt_cache is None and context.caches and _is_long(body)):
             _mark_prefixes(body)
         return
     if NAME in (request.extras or {}):
@@ -185,14 +185,29 @@ def _set_marks(body: dict[str, Any], request: Request, context: Context, options
     note_lost_marks(request, prompt, _CACHED, context.lost)
 
 
+def _is_long(body: dict[str, Any]) -> bool:
+    """Return whether the prompt is long enough to be cached."""
+    size = 0
+    for piece in (body.get("tools"), body.get("system"), *body["messages"]):
+        size += len(dumps(piece))
+        if size >= _LONG_PREFIX:
+            return True
+    return False
+
+
 def _mark_prefixes(body: dict[str, Any]) -> None:
     """Mark the end of what stays from request to request, where it is long enough to be cached, and the end of all."""
     fixed = "system" if "system" in body else "tools"
     if fixed in body and len(dumps([body.get("tools"), body.get("system")])) >= _LONG_PREFIX:
         body[fixed] = _marked(body[fixed])
     last = body["messages"][-1]
-    if last["role"] == "user" and last["content"]:
+    if last["role"] == "user" and last["content"] and not _is_empty(_listed(last["content"])[-1]):
         last["content"] = _marked(last["content"])
+
+
+def _is_empty(block: dict[str, Any]) -> bool:
+    """Return whether this is a text without characters, which the API refuses to mark."""
+    return block["type"] == "text" and not block["text"]
 
 
 def _marked(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -43,7 +43,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
     if request.shared:
         body.update(shared_fields(request, NAME))
     _record_losses(request, context)
-    set_cache(body, request, options.prompt_cache, context.lost)
+    set_cache(body, request, options.prompt_cache, context)
     body.update(extras)
     accept = "text/event-stream" if request.stream else "application/json"
     headers = {"content-type": "application/json", "accept": accept}

@@ -79,6 +79,7 @@ CAPABILITIES = Capabilities(
     runs_tools=RunsTools.NEVER,
     caches_marks=True,
     logprobs=True,
+    clients_cache=True,
     vendor="openai",
     demands=_DEMANDS,
     call_signatures=CallSignatures.IN_REASONING,

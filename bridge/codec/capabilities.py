@@ -211,6 +211,8 @@ class Capabilities:
     """Requests can mark what their backends cache."""
     logprobs: bool = False
     """Requests can ask for the log probabilities of the answer's tokens, and answers carry them."""
+    clients_cache: bool = False
+    """Its clients decide what is cached. For others, the codec of the backend does, where it can (`Context.caches`)."""
     vendor: str = ""
     """The vendor that makes and checks the signatures and encrypted reasoning of this wire; empty: it carries any."""
     wants_signatures: bool = False

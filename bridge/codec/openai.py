@@ -16,7 +16,7 @@ from bridge.model import Extras, FileRef, Inline, Request, Source, Url, source_o
 
 from .caching import marked, note_lost_marks, seconds_of
 from .capabilities import Feature
-from .context import Losses
+from .context import Context, Losses
 from .errors import STATUSES, code_in, error_in, is_full_context, status_in, words_in
 from .jsontext import dumps, read_json, whole
 from .models import ModelInfo, ModelsDialect, described
@@ -288,14 +288,26 @@ def breakpoint_of(extras: Extras | None) -> dict[str, Any]:
     return {_BREAKPOINT: {"mode": "explicit", **({"ttl": lifetime} if seconds > _LIFETIMES["30m"] else {})}}
 
 
-def set_cache(body: dict[str, Any], request: Request, option: str, lost: Losses) -> None:
-    """Set the key of the prompt cache if the option demands it, and name marks that are not sent as lost."""
+_TAKES_KEYS = re.compile(r"(?:[a-z]+\.)?api\.openai\.com")
+"""Hosts that are known to take `prompt_cache_key`; other servers may refuse a field that they do not know."""
+
+
+def set_cache(body: dict[str, Any], request: Request, option: str | None, context: Context) -> None:
+    """Set the key of the prompt cache if the option demands it, and name marks that are not sent as lost.
+
+    Without an option, the key is set where the host takes it and the client cannot decide what is cached.
+    """
+    lost = context.lost
+    if option is None and context.caches and _TAKES_KEYS.fullmatch(context.host):
+        option = "key"
     conversation = body["messages"] if "messages" in body else body["input"]
     note_lost_marks(request, conversation, _BREAKPOINT, lost)
     if option != "key" or (request.shared or {}).get("prompt_cache_key"):
         return
     fixed = [body.get("tools"), body.get("instructions")]
     fixed += [m for m in conversation if m.get("role") in ("system", "developer")]
+    if not any(fixed):
+        return
     body.setdefault("prompt_cache_key", hashlib.sha256(dumps(fixed)).hexdigest()[:32])
 
 

@@ -41,7 +41,7 @@ class CallInfo:
 
     `raw_body` is the client's own body if it must arrive unchanged (passthrough). `owner` is the owner of the
     conversations that may be continued. `shown_thread` is the client's name of the thread, where the backend knows it
-    by another. `names_thread`: the client named the thread itself.
+    by another. `names_thread`: the client named the thread itself. `caches`: it cannot say what is to be cached.
     """
 
     run_id: str
@@ -53,6 +53,7 @@ class CallInfo:
     owner: str = ""
     shown_thread: str | None = None
     names_thread: bool = True
+    caches: bool = False
 
 
 class Call(Protocol):

@@ -151,6 +151,10 @@ class Metrics:
             "longest_silence", "longest wait for a read of a backend's stream, one value per stream"
         )
         self.tokens_in = counter("tokens_in", "input tokens that backends reported")
+        self.tokens_in_cached = counter("tokens_in_cached", "input tokens that backends read from their prompt caches")
+        self.tokens_in_uncached = counter(
+            "tokens_in_uncached", "input tokens that backends did not read from a prompt cache, or not by their reports"
+        )
         self.tokens_out = counter("tokens_out", "output tokens that backends reported")
         self.retries = counter("retries", "attempts after the first one, before content")
         self.refusals = counter(
@@ -195,6 +199,9 @@ class Metrics:
             _times(self.first_token_seconds, *way).observe(run.first - run.started)
         if (usage := reader.usage) is not None:
             _of(self.tokens_in, *way).inc(usage.input or 0)
+            cached = min(usage.cached or 0, usage.input or 0)
+            _of(self.tokens_in_cached, *way).inc(cached)
+            _of(self.tokens_in_uncached, *way).inc((usage.input or 0) - cached)
             _of(self.tokens_out, *way).inc(usage.output or 0)
         if run.retries:
             _of(self.retries, *way).inc(run.retries)

@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
+from bridge.codec import Context, Losses, registry
+from bridge.model import Message, Request, Text
+from bridge.pipeline.backend import CallInfo
 from bridge.testing import FakeBackend, fake_backend
-from tests.server.harness import Reply, post, serving
+from bridge.transports.http import HttpBackend, HttpCall
+from tests.pairs.keeping import KEEPING, request, route, run_input
+from tests.server.harness import Reply, ask, post, serving
 
 PATHS = {"anthropic-messages": "/messages", "openai-responses": "/responses", "openai-chat": "/chat/completions"}
 SHORT, LONG = {"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}
@@ -156,6 +161,99 @@ async def test_long_prefixes_are_marked_by_option() -> None:
     assert sent["system"] == "x", "too short to be cached"
     sent, _ = await asked("anthropic-messages", "anthropic-messages", MARKED, prompt_cache="auto")
     assert len(fields_in(sent, "cache_control")) == 2, "the client knows what it does"
+
+
+async def sent_by(front: str, back: str, said: str, **options: Any) -> Any:
+    """Return what the backend is sent for one message of a client of any dialect that keeps no marks."""
+    async with fake_backend(back) as backend:
+        config = {
+            "backends": {"it": {"dialect": back, "url": f"{backend.url}/v1", "options": options, "model": "m"}},
+            "routes": [route(front)],
+            "stores": {"history": "sqlite:///:memory:"},
+        }
+        async with serving(config) as base:
+            backend.says("Hello.")
+            match front:
+                case "openai-chat":
+                    path, body, headers = "/chat/completions", {"model": "m", "messages": [user(said)]}, {}
+                case "ag-ui":
+                    path, body, headers = "", run_input(said, 1), {}
+                case "gemini":
+                    path, headers = "/models/m:generateContent", {}
+                    body = {"contents": [{"role": "user", "parts": [{"text": said}]}]}
+                case _:
+                    path, body, headers = request(front, said, 1)
+            await post(f"{base}/r{path}", body, **headers)
+            if front == "agent-runs":
+                await ask("GET", f"{base}/r/runs/t/events?runId=r1")
+            return backend.seen[-1].json
+
+
+def user(said: str) -> dict[str, Any]:
+    return {"role": "user", "content": said}
+
+
+@pytest.mark.parametrize("front", ["openai-chat", "ag-ui", "gemini", *KEEPING])
+async def test_clients_without_marks_are_cached_by_default(front: str) -> None:
+    found = fields_in(await sent_by(front, "anthropic-messages", "x" * 5000), "cache_control")
+    assert [(f["text"], f["cache_control"]) for f in found] == [("x" * 5000, SHORT)]
+    sent = await sent_by(front, "anthropic-messages", "x" * 5000, prompt_cache="marks")
+    assert fields_in(sent, "cache_control") == []
+
+
+async def test_a_short_prompt_is_not_marked_by_default() -> None:
+    """No model caches it."""
+    assert fields_in(await sent_by("openai-chat", "anthropic-messages", "Hi"), "cache_control") == []
+    sent = await sent_by("openai-chat", "anthropic-messages", "Hi", prompt_cache="auto")
+    assert len(fields_in(sent, "cache_control")) == 1
+
+
+@pytest.mark.parametrize("front", ["anthropic-messages", "openai-responses"])
+async def test_clients_with_marks_decide(front: str) -> None:
+    body = messages(text("x" * 5000), text("Hi")) if front == "anthropic-messages" else {"model": "m", "input": "Hi"}
+    sent, _ = await asked(front, "anthropic-messages", body)
+    assert fields_in(sent, "cache_control") == []
+
+
+async def test_the_marks_of_a_chat_client_win() -> None:
+    first, last = text("x" * 5000, prompt_cache_breakpoint=BREAK), text("Hi")
+    body = {"model": "m", "messages": [{"role": "user", "content": [first, last]}]}
+    sent, _ = await asked("openai-chat", "anthropic-messages", body)
+    assert [f["text"] for f in fields_in(sent, "cache_control")] == ["x" * 5000]
+
+
+async def test_an_empty_text_is_not_marked() -> None:
+    """The API refuses that."""
+    body = {"model": "m", "messages": [{"role": "user", "content": [text("x" * 5000), text("")]}]}
+    sent, _ = await asked("openai-chat", "anthropic-messages", body)
+    assert all(f["text"] for f in fields_in(sent, "cache_control"))
+
+
+@pytest.mark.parametrize("back", ["openai-responses", "openai-chat"])
+@pytest.mark.parametrize(
+    ("url", "front", "is_set"),
+    [
+        ("https://api.openai.com/v1", "ag-ui", True),
+        ("https://eu.api.openai.com/v1", "openai-chat", True),
+        ("https://api.openai.com/v1", "openai-responses", False),
+        ("https://api.openai.com/v1", "anthropic-messages", False),
+        ("https://api.openai.com.example.org/v1", "ag-ui", False),
+        ("http://127.0.0.1:1/v1", "ag-ui", False),
+    ],
+)
+def test_a_key_where_the_host_takes_it(back: str, url: str, front: str, is_set: bool) -> None:
+    caches = not registry.get(front).capabilities.clients_cache
+    backend = HttpBackend("it", registry.get(back), url)
+    asked = Request([Message("system", [Text("Be brief.")]), Message("user", [Text("Hi")])])
+    call = backend.call(asked, CallInfo("run", None, 0.0, caches=caches), Losses())
+    assert isinstance(call, HttpCall)
+    assert ("prompt_cache_key" in json.loads(call.sent.body)) is is_set
+
+
+def test_nothing_to_cache_has_no_key() -> None:
+    context = Context("run", caches=True, host="api.openai.com")
+    wire = registry.get("openai-chat").encode_request(Request([Message("user", [Text("Hi")])]), context)
+    assert "prompt_cache_key" not in json.loads(wire.body)
 
 
 @pytest.mark.parametrize("back", ["openai-responses", "openai-chat"])

@@ -23,7 +23,8 @@ from tests.server.harness import Exchange, ask, fake_backend, post, serving
 CHUNK = b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
 END = (
     b'data: {"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
-    b'data: {"id":"x","choices":[],"usage":{"prompt_tokens":11,"completion_tokens":7,"total_tokens":18}}\n\n'
+    b'data: {"id":"x","choices":[],"usage":{"prompt_tokens":11,"completion_tokens":7,"total_tokens":18,'
+    b'"prompt_tokens_details":{"cached_tokens":4}}}\n\n'
     b"data: [DONE]\n\n"
 )
 Labels = frozenset[tuple[str, str]]
@@ -93,6 +94,8 @@ async def test_a_stream_is_counted_with_its_times_and_tokens() -> None:
     assert of(metrics, "bridge_read_interval_seconds_count", **way) == 1
     assert of(metrics, "bridge_longest_silence_seconds_count", **way) == 1
     assert of(metrics, "bridge_tokens_in_total", **way) == 11
+    assert of(metrics, "bridge_tokens_in_cached_total", **way) == 4
+    assert of(metrics, "bridge_tokens_in_uncached_total", **way) == 7
     assert of(metrics, "bridge_tokens_out_total", **way) == 7
     assert of(metrics, "bridge_streams_open", route="/m-stream") == 0
     assert of(metrics, "bridge_errors_total", route="/m-stream") == 0
