@@ -21,7 +21,8 @@ DEMANDS = Demands(
     one_message_per_turn=True,
     object_arguments=True,
     media_types=True,
-    tool_schemas=SchemaDemands(whole_root=True),
+    tool_schemas=SchemaDemands(object_root=True, root_properties=True),
+    own_tool_schemas=SchemaDemands(object_root=True, root_properties=True),
     most_stops=4,
     metadata_needs_store=True,
 )
@@ -59,6 +60,7 @@ CAPABILITIES = Capabilities(
             Feature.REASONING_HISTORY: "sent as reasoning_content with tool calls; option reasoning_history",
             Feature.TOOL_ORIGIN: "every call is a function call",
             Feature.THREAD_ID: "the protocol has no threads; every request carries the whole conversation",
+            Feature.METADATA: "OpenAI takes it only with store; metadata of chat clients is sent",
             Feature.CONTEXT: _NO_FIELD,
             Feature.STATE: _NO_FIELD,
         },

@@ -29,12 +29,13 @@ class SystemPlace(StrEnum):
 class SchemaDemands:
     """The subset of JSON Schema that the API takes.
 
-    `whole_root`: the root is `type: object` with `properties`. `plain_root`: the root has no `anyOf`, `oneOf`, `allOf`.
-    `closed`: every object has `additionalProperties: false`. `forbidden`: keywords that are refused anywhere.
-    `most_min_items`: the largest `minItems`.
+    `object_root`: the root is `type: object`. `root_properties`: it has `properties`. `plain_root`: it has no `anyOf`,
+    `oneOf`, `allOf`. `closed`: every object has `additionalProperties: false`. `forbidden`: keywords that are refused
+    anywhere. `most_min_items`: the largest `minItems`.
     """
 
-    whole_root: bool = False
+    object_root: bool = False
+    root_properties: bool = False
     plain_root: bool = False
     closed: bool = False
     forbidden: frozenset[str] = frozenset()
@@ -45,7 +46,7 @@ class SchemaDemands:
 class Demands:
     """What one API demands. `own` names the extras that show a client of the same dialect.
 
-    Such a client knows the API: of its requests only the history and the schemas' root are changed.
+    Such a client knows the API: of its requests only the history and what `own_tool_schemas` says are changed.
     """
 
     own: str = ""
@@ -72,6 +73,8 @@ class Demands:
     media_types: bool = False
     """Media have registered types, those of images that of their bytes."""
     tool_schemas: SchemaDemands | None = None
+    own_tool_schemas: SchemaDemands | None = None
+    """Of tools of clients of the same dialect."""
     output_schemas: SchemaDemands | None = None
     most_stops: int | None = None
     """Stop sequences."""

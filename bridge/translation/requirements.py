@@ -168,13 +168,9 @@ class _Changes:
     # ------------------------------------------------------------------ tools and schemas
 
     def tools(self) -> None:
-        demands = self._demands.tool_schemas
+        demands = self._demands.own_tool_schemas if self.is_own else self._demands.tool_schemas
         tools = self.request.tools
         if demands is None or not tools:
-            return
-        if self.is_own:
-            demands = _OF_CLIENTS if demands.whole_root else None
-        if demands is None:
             return
         dropped: dict[str, None] = {}
         changed = [_with_schema(tool, demands, dropped) for tool in tools]
@@ -201,12 +197,9 @@ class _Changes:
         written = writer.write(wanted.schema)
         if written == wanted.schema:
             return
-        changed = replace(wanted, schema=written)
-        if writer.dropped:
-            what = f"of the schema: {', '.join(writer.dropped)[:200]}"
-            self._set(what, Feature.RESPONSE_FORMAT, response_format=changed)
-        else:
-            self._set("the objects of the schema are closed", response_format=changed)
+        dropped = ", ".join(writer.dropped)[:200]
+        what = f"of the schema: {dropped}" if dropped else "the objects of the schema are closed"
+        self._set(what, Feature.RESPONSE_FORMAT, response_format=replace(wanted, schema=written))
 
     def _sampling(self) -> None:
         given = self.request.sampling
@@ -256,8 +249,6 @@ class _Changes:
 _CHANGEABLE: frozenset[type] = frozenset({Media, ToolCall, ToolResult})
 _DEFAULT = 1
 """Temperature and top_p of a request without them, at every vendor."""
-_OF_CLIENTS = SchemaDemands(whole_root=True)
-"""What is made of the schemas of a client of the same dialect."""
 
 
 def _as_one(messages: list[Message]) -> Message:

@@ -36,12 +36,12 @@ class SchemaWriter:
     def write(self, schema: Json) -> Json:
         """Return the schema as it is taken; the same object if that is so already."""
         demands = self._demands
-        if (demands.whole_root or demands.plain_root) and "$ref" in schema:
+        if (demands.object_root or demands.plain_root) and "$ref" in schema:
             schema = self._followed(schema, schema)
         if demands.plain_root and not schema.keys().isdisjoint(_CHOICES):
             schema = self._plain(schema)
-        if demands.whole_root:
-            schema = _whole(schema)
+        if demands.object_root:
+            schema = _as_object(schema, demands.root_properties)
         return self._walked(schema, 0) if demands.closed or demands.forbidden else schema
 
     # ------------------------------------------------------------------ the root
@@ -151,12 +151,13 @@ class SchemaWriter:
         return name in self._demands.forbidden
 
 
-def _whole(schema: Json) -> Json:
-    """The schema of an object that names its properties, if there are none as well."""
-    if schema.get("type") == "object" and isinstance(schema.get("properties"), dict):
+def _as_object(schema: Json, has_properties: bool) -> Json:
+    """The schema of an object; with `has_properties`, it names its properties, if there are none as well."""
+    if schema.get("type") != "object":
+        schema = {"type": "object", **{name: value for name, value in schema.items() if name != "type"}}
+    if isinstance(schema.get("properties"), dict) or not (has_properties or "properties" in schema):
         return schema
-    rest = {name: value for name, value in schema.items() if name not in ("type", "properties")}
-    return {"type": "object", "properties": dict_of(schema.get("properties")), **rest}
+    return {"type": "object", "properties": {}, **{k: v for k, v in schema.items() if k not in ("type", "properties")}}
 
 
 def _is_object(schema: Json) -> bool:

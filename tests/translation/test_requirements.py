@@ -83,12 +83,18 @@ WHOLE: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("front", FRONTS)
-@pytest.mark.parametrize("back", ["openai-chat", "openai-responses", "anthropic-messages"])
+@pytest.mark.parametrize("back", ["openai-chat", "openai-responses"])
 @pytest.mark.parametrize(("given", "wanted"), WHOLE, ids=[json.dumps(given) for given, _ in WHOLE])
 def test_the_schema_of_a_tool_is_an_object_with_properties(
     front: str, back: str, given: dict[str, Any], wanted: dict[str, Any]
 ) -> None:
     assert schema_in(sent(front, back, asked(front, tool=given))[0]) == wanted
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("given", [{"type": "object"}, {"properties": {}}, {"type": None}])
+def test_the_schema_of_a_tool_has_a_type_for_anthropic(front: str, given: dict[str, Any]) -> None:
+    assert schema_in(sent(front, "anthropic-messages", asked(front, tool=given))[0]) == {**given, "type": "object"}
 
 
 A, B = {"type": "string"}, {"type": "integer"}
@@ -115,7 +121,7 @@ def test_choices_at_the_root_are_merged(
     body, lost = sent(front, "anthropic-messages", asked(front, tool={"type": "object", **given}))
     schema = schema_in(body)
     assert schema.keys().isdisjoint({"anyOf", "oneOf", "allOf", "$ref"})
-    assert (schema["type"], schema["properties"], schema.get("required", [])) == ("object", properties, needed)
+    assert (schema["type"], schema.get("properties", {}), schema.get("required", [])) == ("object", properties, needed)
     assert "tools" in lost
 
 
@@ -167,7 +173,7 @@ _JSON: st.SearchStrategy[Any] = st.recursive(
                          "minItems", "additionalProperties"]), inner, max_size=4),
     max_leaves=20,
 )  # fmt: skip
-_ALL = SchemaDemands(True, True, True, frozenset({"minimum"}), 1)
+_ALL = SchemaDemands(True, True, True, True, frozenset({"minimum"}), 1)
 
 
 @given(st.dictionaries(st.sampled_from(["type", "properties", "anyOf", "allOf", "$ref", "$defs", "required"]), _JSON))
