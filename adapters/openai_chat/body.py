@@ -26,6 +26,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
         place = request.resume[0].place
         raise Unsupported(f"{place}: this backend has no interrupts to answer.", param=place)
     extras = dict(request.extra(NAME))
+    extras.pop("notes", None)
     body: dict[str, Any] = {
         **({"model": model} if (model := context.model or request.model) else {}),
         "messages": MessageWriter(context, options).write(request.messages),
@@ -34,7 +35,6 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
     _set(body, request, options, context)
     if request.metadata:
         _set_metadata(body, request, context)
-    extras.pop("notes", None)
     stream_options = extras.pop("stream_options", None)
     if request.stream and options.include_usage:
         given = stream_options if isinstance(stream_options, dict) else {}
@@ -53,7 +53,7 @@ def _set(body: dict[str, Any], request: Request, options: BackOptions, context: 
     """The fields that the request says something about; nothing is invented for the others."""
     sampling = _sampling_of(request.sampling)
     if sampling != _UNSAID:
-        fields = zip((*_SAMPLING, options.max_tokens_field), sampling, strict=True)
+        fields = zip((*_SAMPLING, _limit(request, options)), sampling, strict=True)
         body.update({name: value for name, value in fields if value is not None})
     # An empty list is refused by OpenAI, and so are the two fields about tools without any.
     if request.tools and (tools := supported(request, NAME, context.lost)):
@@ -68,6 +68,12 @@ def _set(body: dict[str, Any], request: Request, options: BackOptions, context: 
         body["reasoning_effort"] = request.reasoning_effort
     if request.user_id is not None and (user := user_of(request, context.lost)) is not None:
         body["user"] = user
+
+
+def _limit(request: Request, options: BackOptions) -> str:
+    """The field that limits the answer: as the option says, else as a client of this dialect spelled it."""
+    spelled: str | None = request.extra(NAME).get("notes", {}).get("limit")
+    return options.max_tokens_field if spelled is None or "max_tokens_field" in options.model_fields_set else spelled
 
 
 def _set_metadata(body: dict[str, Any], request: Request, context: Context) -> None:

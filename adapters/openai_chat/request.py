@@ -95,6 +95,8 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         request.parallel_tool_calls = body.boolean("parallel_tool_calls")
     if not _SAMPLING.isdisjoint(body.value):
         request.sampling = _sampling(body)
+        if body.get("max_completion_tokens") is not None:
+            extras["notes"] = {**extras.get("notes", {}), "limit": "max_completion_tokens"}
     return request
 
 
