@@ -194,7 +194,9 @@ class _Reader:
         self._context.lost.add(Feature.EXTRAS, f"parts that models do not read: {kind[:40]}")
 
     def _call(self, node: Node, kind: str, is_last: bool) -> None:
-        call_id, state = node.need_string("toolCallId"), node.need_string("state")
+        call_id = node.need_string("toolCallId")
+        # Chats in a store may lack the state; then a part counts by what it has (vercel/ai#18451).
+        state = node.string("state") or ("output-available" if "output" in node.value else "input-available")
         dynamic = kind == "dynamic-tool"
         name = node.need_string("toolName") if dynamic else kind.removeprefix("tool-")
         value = node.get("input")
@@ -216,6 +218,8 @@ class _Reader:
         if state == "output-error":
             return node.string("errorText") or "", True, None
         approval = node.object("approval")
+        if approval is None and state == "output-denied":
+            return "denied", True, {NAME: {"denied": True}}
         if approval is None:
             return None if is_last and self._resumes else (NO_RESULT, True, None)
         approved, reason = approval.boolean("approved"), approval.string("reason")
