@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, RunsTools, entries
-from bridge.codec.demands import Demands, SystemPlace
+from bridge.codec.demands import Demands, SchemaDemands, SystemPlace
 from bridge.dialects.gemini.wire import NAME
 from bridge.model import HistoryMode
 
@@ -19,6 +19,7 @@ DEMANDS = Demands(
     system=SystemPlace.FIRST,
     needs_user=True,
     media_types=True,
+    tool_schemas=SchemaDemands(object_root=True),
     most_stops=5,
 )
 """Of Google's API: "the number of function response parts is equal to the number of function call parts of the function

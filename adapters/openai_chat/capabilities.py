@@ -20,6 +20,8 @@ DEMANDS = Demands(
     results_follow_calls=True,
     one_message_per_turn=True,
     object_arguments=True,
+    message_names=r"[^\s<|\\/>]+",
+    longest_message_name=64,
     media_types=True,
     tool_schemas=SchemaDemands(object_root=True, root_properties=True),
     own_tool_schemas=SchemaDemands(object_root=True, root_properties=True),

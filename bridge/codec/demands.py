@@ -70,6 +70,9 @@ class Demands:
     system: SystemPlace = SystemPlace.ANYWHERE
     needs_user: bool = False
     """At least one message is not a system message."""
+    message_names: str | None = None
+    """The pattern that a whole name of a person or an agent must match; other characters become `_`."""
+    longest_message_name: int | None = None
     media_types: bool = False
     """Media have registered types, those of images that of their bytes."""
     tool_schemas: SchemaDemands | None = None
@@ -83,6 +86,8 @@ class Demands:
     """The smallest limit of an answer, in tokens."""
     temperature_or_top_p: bool = False
     """A request has only one of both."""
+    no_sampling_with_effort: bool = False
+    """A request with a reasoning effort has neither temperature nor top_p."""
     metadata_needs_store: bool = False
     """Metadata is refused without `store: true`."""
 

@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.codec import Feature, Losses
+from bridge.codec.demands import SchemaDemands
 from bridge.codec.jsontext import dict_of, dumps, read_json
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Request
 from bridge.pipeline.signatures import without_signatures
+from bridge.translation.schemas import SchemaWriter
 
 log = logging.getLogger("bridge.run")
 
@@ -141,6 +143,24 @@ def _system_for_developer(body: Body) -> bool:
     return is_changed
 
 
+def _plain_schemas(body: Body) -> bool:
+    demands = SchemaDemands(object_root=True, root_properties=True, plain_root=True)
+    is_changed = False
+    for tool in body["tools"] if isinstance(body.get("tools"), list) else ():
+        holder = dict_of(tool)
+        holder = holder["function"] if isinstance(holder.get("function"), dict) else holder
+        for key in ("parameters", "input_schema"):
+            given = holder.get(key)
+            if isinstance(given, dict) and (written := SchemaWriter(demands).write(given)) is not given:
+                holder[key] = written
+                is_changed = True
+    return is_changed
+
+
+def _root_of_schema(refusal: Refusal) -> bool:
+    return "top level" in refusal.words and any(word in refusal.words for word in ("anyof", "oneof", "allof"))
+
+
 def _names(name: str, *words: str) -> Callable[[Refusal], bool]:
     """The refusal is about this parameter first, and has these words."""
 
@@ -212,6 +232,13 @@ AMENDMENTS: tuple[Amendment, ...] = (
         _no_effort,
         Feature.REASONING_EFFORT,
         "agentgateway/agentgateway#2501, danny-avila/LibreChat#14231: GPT-5.4 and later over chat completions",
+    ),
+    Amendment(
+        "the choices at the root of a tool's schema are merged",
+        _root_of_schema,
+        _plain_schemas,
+        Feature.TOOLS,
+        "OpenAI, \"schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf' at the top level\"",
     ),
     Amendment(
         "response_format json_object is sent for a schema",

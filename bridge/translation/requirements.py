@@ -8,7 +8,9 @@ schemas of the request. The same messages are changed in the same way in every r
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from bridge.codec import Context, Dialect, Feature, Losses, WireRequest
@@ -34,6 +36,7 @@ from bridge.model.media_types import registered, type_of_base64
 from bridge.translation.histories import arranged, joined
 from bridge.translation.schemas import SchemaWriter
 
+_compiled = cache(re.compile)
 log = logging.getLogger("bridge.run")
 
 _SYSTEM = frozenset({"system", "developer"})
@@ -99,6 +102,7 @@ class _Changes:
                 self._set("calls of a turn stand in one message", messages=messages)
         if not self.is_own:
             self._parts()
+            self._names()
             if demands.no_trailing_blank:
                 self._end()
 
@@ -156,6 +160,23 @@ class _Changes:
             return part if same else replace(part, parts=inner)
         return part
 
+    def _names(self) -> None:
+        """Names of people and agents."""
+        pattern, longest = self._demands.message_names, self._demands.longest_message_name
+        if pattern is None or not any(message.name for message in self.request.messages):
+            return
+        allowed = _compiled(pattern)
+        out: list[Message] | None = None
+        for index, message in enumerate(self.request.messages):
+            name = message.name
+            if not name or (allowed.fullmatch(name) and (longest is None or len(name) <= longest)):
+                continue
+            legal = "".join(c if allowed.fullmatch(c) else "_" for c in name[:longest])
+            out = [*self.request.messages] if out is None else out
+            out[index] = replace(message, name=legal)
+        if out is not None:
+            self._set("names of messages without what the API refuses", Feature.MESSAGE_NAME, messages=out)
+
     def _end(self) -> None:
         """Without blanks at the end of an answer that the model is to continue."""
         last = self.request.messages[-1] if self.request.messages else None
@@ -208,6 +229,8 @@ class _Changes:
         if least is not None and sampling.max_tokens is not None and sampling.max_tokens < least:
             sampling = replace(sampling, max_tokens=least)
             self._tell(f"the limit of an answer is at least {least} tokens")
+        if self._demands.no_sampling_with_effort and self.request.reasoning_effort not in (None, "none"):
+            sampling = self._with_neither(sampling)
         if self._demands.temperature_or_top_p:
             sampling = self._with_one(sampling)
         if sampling is not given:
@@ -226,6 +249,12 @@ class _Changes:
             stops = stops[: demands.most_stops]
             self._tell(f"only {demands.most_stops} stop sequences are sent")
         return sampling if stops is sampling.stop else replace(sampling, stop=stops or None)
+
+    def _with_neither(self, sampling: Sampling) -> Sampling:
+        if sampling.temperature is None and sampling.top_p is None:
+            return sampling
+        self._tell("temperature and top_p are left out beside a reasoning effort")
+        return replace(sampling, temperature=None, top_p=None)
 
     def _with_one(self, sampling: Sampling) -> Sampling:
         """Only one of temperature and top_p: a value that is the default of every API says nothing."""

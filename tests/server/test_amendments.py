@@ -243,6 +243,16 @@ def test_a_refusal_changes_what_it_names_and_nothing_else(
     assert len(value.keys() ^ body.keys()) <= 2
 
 
+@pytest.mark.parametrize("tool", [{"function": {"parameters": {}}}, {"parameters": {}}, {"input_schema": {}}])
+def test_choices_at_the_root_of_a_schema(tool: dict[str, Any]) -> None:
+    schema = {"anyOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]}
+    tool = json.loads(json.dumps(tool).replace("{}", json.dumps(schema)))
+    said = refused("schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf' at the top level", "tools[0]")
+    body, _ = amended_body(json.dumps({"tools": [tool, "x"]}).encode(), rows_for(said), Losses())
+    assert b"anyOf" not in body
+    assert b'"properties":{"a":{},"b":{}}' in body
+
+
 def test_the_role_developer() -> None:
     said = refused(
         "messages[0].role: unknown variant `developer`, expected one of `system`, `user`", "messages[0].role"

@@ -297,6 +297,14 @@ def test_temperature_and_top_p_are_not_sent_together(
     assert ("sampling" in losses) is lost
 
 
+def test_neither_is_sent_beside_a_thinking_budget() -> None:
+    body = asked("openai-chat", temperature=0.5, top_p=0.9, reasoning_effort="low", max_tokens=9000)
+    thinks, lost = sent("openai-chat", "anthropic-messages", body, effort="thinking")
+    assert thinks.keys().isdisjoint({"temperature", "top_p"})
+    assert "sampling" in lost
+    assert sent("openai-chat", "anthropic-messages", body)[0]["temperature"] == 0.5
+
+
 def test_a_client_of_the_same_dialect_may_send_both() -> None:
     body = asked("anthropic-messages", temperature=0.7, top_p=0.9)
     assert sent("anthropic-messages", "anthropic-messages", body)[0]["top_p"] == 0.9
@@ -348,6 +356,17 @@ def test_arguments_of_earlier_calls_are_objects(back: str, arguments: str) -> No
     assert isinstance(part, ToolCall)
     assert isinstance(json.loads(part.arguments), dict)
     assert (part is call) is (arguments == '{"a": 1}')
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [("Ann Lee", "Ann_Lee"), ("<a|b>", "_a_b_"), ("x" * 70, "x" * 64), ("Änn", "Änn"), ("a\\/b", "a__b")],
+)
+def test_names_of_people_without_what_chat_refuses(name: str, wanted: str) -> None:
+    body = {**asked("ag-ui"), "messages": [{"id": "1", "role": "user", "content": "hi", "name": name}]}
+    found, lost = sent("ag-ui", "openai-chat", body)
+    assert found["messages"][0]["name"] == wanted
+    assert ("message_name" in lost) is (name != wanted)
 
 
 def test_a_request_as_demanded_is_the_same_object_for_every_backend() -> None:
