@@ -11,6 +11,7 @@ import hashlib
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from operator import is_
 
 from bridge.codec.demands import NO_RESULT, Demands
@@ -298,7 +299,7 @@ class _History:
     def _result_message(self, source: Message | None, pieces: list[tuple[int, Part]]) -> None:
         if source is None:
             return
-        if source.role == "tool" or len(pieces) == len(source.parts):
+        if source.role == "tool" or (source.role == "user" and len(pieces) == len(source.parts)):
             self._piece(source, pieces)
         else:
             bare = Message("tool", source.parts, places=source.places)
@@ -328,6 +329,8 @@ def joined(messages: list[Message], *, own: bool) -> list[Message]:
     Calls join the message before them, and what the assistant says after calls or after reasoning joins that. Of a
     client of the backend's dialect (`own`), only what stands between calls and their results is joined.
     """
+    if not any(a.role == b.role == "assistant" for a, b in pairwise(messages)):
+        return messages
     out: list[Message] = []
     is_new = False  # the last message was made here
     is_thinking = has_calls = False  # of the last message
