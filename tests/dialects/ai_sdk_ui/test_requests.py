@@ -115,6 +115,15 @@ def test_a_denied_call_without_its_approval_is_told_as_denied(more: dict[str, An
     assert results(asked(chat(call("output-denied", **more), then=then))) == [("denied", True)]
 
 
+def test_a_call_that_is_stored_open_and_with_its_result_is_one_call() -> None:
+    waiting = {**call("input-available"), "input": {}}
+    request = asked(chat(waiting, call("output-available", output="sunny"), call("input-available"), then=True))
+    assert results(request) == [("sunny", False)]
+    made = [p.arguments for m in request.messages for p in m.parts if isinstance(p, ToolCall)]
+    assert made == ['{"city":"Paris"}']
+    assert len(results(asked(chat(waiting, waiting, then=True)))) == 1
+
+
 def test_a_call_without_a_state_counts_by_what_it_has() -> None:
     part = call("")
     del part["state"]
