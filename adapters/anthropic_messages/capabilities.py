@@ -26,6 +26,7 @@ DEMANDS = Demands(
     system=SystemPlace.FIRST,
     needs_user=True,
     media_types=True,
+    unique_tools=True,
     tool_schemas=SchemaDemands(object_root=True, plain_root=True),
     own_tool_schemas=SchemaDemands(object_root=True),
     output_schemas=SchemaDemands(closed=True, forbidden=_OUTPUT, most_min_items=1),

@@ -19,6 +19,7 @@ DEMANDS = Demands(
     system=SystemPlace.FIRST,
     needs_user=True,
     media_types=True,
+    unique_tools=True,
     tool_schemas=SchemaDemands(object_root=True),
     most_stops=5,
 )

@@ -10,7 +10,6 @@ from bridge.codec import Context, Feature, WireResponse, json_response
 from bridge.codec.borders import TextBorders
 from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.media import answer_feature
-from bridge.codec.merging import merge
 from bridge.codec.openai import decode_error, encode_error, error_in, failure_of
 from bridge.codec.wire import holds_events, payloads_in
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
@@ -27,7 +26,7 @@ from bridge.dialects.openai_chat.shape import (
     model_of,
     wants_details,
 )
-from bridge.dialects.openai_chat.wire import NAME, fields_of_call, own, write_usage
+from bridge.dialects.openai_chat.wire import NAME, fields_of_call, merge, own, write_usage
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Answer,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from bridge.codec.merging import merge
 from bridge.codec.openai import audio_type
-from bridge.dialects.openai_chat.wire import noted
+from bridge.dialects.openai_chat.wire import merge, noted
 from bridge.model import Inline, Media, MediaKind
 
 TRANSCRIPT = "openai-chat transcript"

@@ -75,6 +75,8 @@ class Demands:
     longest_message_name: int | None = None
     media_types: bool = False
     """Media have registered types, those of images that of their bytes."""
+    unique_tools: bool = False
+    """No two tools have one name."""
     tool_schemas: SchemaDemands | None = None
     own_tool_schemas: SchemaDemands | None = None
     """Of tools of clients of the same dialect."""

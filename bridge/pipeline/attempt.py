@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from bridge.codec import Capabilities, Feature, Losses
@@ -19,6 +20,8 @@ from bridge.pipeline.stages import StageContext, StageFactory, build
 from bridge.translation import Stage
 from bridge.translation.call_ids import of_calls, with_ids_of
 from bridge.translation.requirements import required
+
+log = logging.getLogger("bridge.run")
 
 
 class BackendAttempt:
@@ -140,6 +143,7 @@ class BackendAttempt:
             if call is not None:
                 self._amended += 1
                 self._unproved.append((row, failure))
+                log.info("run %s: backend %s is asked once more: %s", self.info.run_id, self.backend.name, row.what)
                 await self.call.close()
                 self.call = call
                 return True

@@ -13,9 +13,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import is_
+from typing import Any
 
 from bridge.codec.demands import NO_RESULT, Demands
-from bridge.codec.merging import merge
 from bridge.model import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from bridge.model.parts import LINKED, Extras
 
@@ -332,6 +332,7 @@ def joined(messages: list[Message], *, own: bool) -> list[Message]:
     if not any(a.role == b.role == "assistant" for a, b in pairwise(messages)):
         return messages
     out: list[Message] = []
+    made: list[tuple[Message, list[Extras]]] = []  # what was joined here, with the fields of all that it was made of
     is_new = False  # the last message was made here
     is_thinking = has_calls = False  # of the last message
     is_turn = False
@@ -340,11 +341,13 @@ def joined(messages: list[Message], *, own: bool) -> list[Message]:
         continues = message.role == "assistant" and ToolResult not in kinds
         wanted = has_calls or (bool(kinds) and not own and (is_thinking or _is_calls(kinds)))
         if continues and is_turn and wanted:
-            last = out[-1] if is_new else replace(out[-1], parts=[*out[-1].parts])
+            if not is_new:
+                out[-1] = replace(out[-1], parts=[*out[-1].parts])
+                made.append((out[-1], [out[-1].extras or {}]))
+            last, is_new = out[-1], True
             last.parts += message.parts
             last.id, last.name = last.id or message.id, last.name or message.name
-            last.extras = _combined(last.extras, message.extras)
-            out[-1], is_new = last, True
+            made[-1][1].append(message.extras or {})
             is_thinking = is_thinking and kinds <= {Reasoning}
             has_calls = has_calls or ToolCall in kinds
             continue
@@ -352,20 +355,29 @@ def joined(messages: list[Message], *, own: bool) -> list[Message]:
         is_new = False
         is_turn = continues and bool(kinds)
         is_thinking, has_calls = is_turn and kinds == {Reasoning}, is_turn and ToolCall in kinds
-    return messages if len(out) == len(messages) else out
+    for message, extras in made:
+        message.extras = _added(extras)
+    return out if made else messages
 
 
 def _is_calls(kinds: set[type]) -> bool:
     return ToolCall in kinds and kinds <= {ToolCall, Reasoning}
 
 
-def _combined(first: Extras | None, second: Extras | None) -> Extras | None:
-    """Return the fields of two messages as those of one."""
-    if not first or not second:
-        return first or second
-    out = dict(first)
-    for dialect, values in second.items():
-        total = dict(out.get(dialect) or {})
-        merge(total, values or {})
-        out[dialect] = total
-    return out
+def _added(extras: list[Extras]) -> Extras | None:
+    """Return the fields of several messages as those of one: texts and lists add up, other values are the last ones."""
+    values: dict[str, dict[str, list[Any]]] = {}
+    for of_message in extras:
+        for dialect, fields in of_message.items():
+            known = values.setdefault(dialect, {})
+            for name, value in (fields or {}).items():
+                known.setdefault(name, []).append(value)
+    return {d: {name: _sum(found) for name, found in fields.items()} for d, fields in values.items()} or None
+
+
+def _sum(values: list[Any]) -> Any:
+    if len(values) > 1 and all(isinstance(value, str) for value in values):
+        return "".join(values)
+    if len(values) > 1 and all(isinstance(value, list) for value in values):
+        return [entry for value in values for entry in value]
+    return values[-1]

@@ -33,8 +33,9 @@ from bridge.model import (
     as_text,
 )
 from bridge.model.media_types import registered, type_of_base64
+from bridge.model.parts import LINKED
 from bridge.translation.histories import arranged, joined
-from bridge.translation.schemas import SchemaWriter
+from bridge.translation.schemas import SchemaWriter, is_taken
 
 _compiled = cache(re.compile)
 log = logging.getLogger("bridge.run")
@@ -85,9 +86,10 @@ class _Changes:
 
     def messages(self) -> None:
         demands = self._demands
+        kinds = {type(part) for message in self.request.messages for part in message.parts}
         if demands.system is SystemPlace.ONE or (demands.system is SystemPlace.FIRST and not self.is_own):
             self._system()
-        if demands.results_follow_calls:
+        if demands.results_follow_calls and not LINKED.isdisjoint(kinds):
             extras = self.request.extra(demands.own) if self.is_own else {}
             is_stored = not demands.stored_by.isdisjoint(extras)
             given = self.request.messages
@@ -96,12 +98,13 @@ class _Changes:
                 self._set(changed, Feature.TOOL_HISTORY, messages=messages)
         if demands.needs_user:
             self._user()
-        if demands.one_message_per_turn:
+        if demands.one_message_per_turn and not _OF_TURNS.isdisjoint(kinds):
             messages = joined(self.request.messages, own=self.is_own)
             if messages is not self.request.messages:
                 self._set("calls of a turn stand in one message", messages=messages)
         if not self.is_own:
-            self._parts()
+            if not _CHANGEABLE.isdisjoint(kinds):
+                self._parts()
             self._names()
             if demands.no_trailing_blank:
                 self._end()
@@ -109,10 +112,13 @@ class _Changes:
     def _system(self) -> None:
         """System messages before all others; where only one may stand there, their texts in one."""
         messages = self.request.messages
-        leading = next((n for n, m in enumerate(messages) if m.role not in _SYSTEM), len(messages))
-        inside = any(m.role in _SYSTEM for m in messages[leading:])
         is_one = self._demands.system is SystemPlace.ONE
-        if not inside and not (is_one and leading > 1):
+        leading, is_inside = 0, False
+        for index, message in enumerate(messages):
+            if message.role in _SYSTEM:
+                is_inside = is_inside or leading < index
+                leading += 1
+        if not is_inside and not (is_one and leading > 1):
             return
         system = [m for m in messages if m.role in _SYSTEM]
         if is_one:
@@ -124,7 +130,9 @@ class _Changes:
     def _user(self) -> None:
         """A request of system messages alone: the last one asks."""
         messages = self.request.messages
-        if not messages or any(m.role not in _SYSTEM and _says(m) for m in messages):
+        if not messages or (messages[-1].role not in _SYSTEM and _says(messages[-1])):
+            return
+        if any(m.role not in _SYSTEM and _says(m) for m in messages):
             return
         spoken = [m for m in messages if m.role in _SYSTEM and _says(m)]
         if spoken:
@@ -163,7 +171,7 @@ class _Changes:
     def _names(self) -> None:
         """Names of people and agents."""
         pattern, longest = self._demands.message_names, self._demands.longest_message_name
-        if pattern is None or not any(message.name for message in self.request.messages):
+        if pattern is None:
             return
         allowed = _compiled(pattern)
         out: list[Message] | None = None
@@ -189,6 +197,8 @@ class _Changes:
     # ------------------------------------------------------------------ tools and schemas
 
     def tools(self) -> None:
+        if self._demands.unique_tools and self.request.tools:
+            self._unique_tools(self.request.tools)
         demands = self._demands.own_tool_schemas if self.is_own else self._demands.tool_schemas
         tools = self.request.tools
         if demands is None or not tools:
@@ -200,6 +210,14 @@ class _Changes:
         self._set("schemas of tools are made objects with properties", tools=changed)
         if dropped:
             self._lost.add(Feature.TOOLS, f"of schemas: {', '.join(dropped)[:200]}")
+
+    def _unique_tools(self, tools: list[Tool]) -> None:
+        if len({tool.name for tool in tools}) == len(tools):
+            return
+        first = {tool.name: tool for tool in reversed(tools) if tool.kind == FUNCTION}
+        kept = [tool for tool in tools if tool.kind != FUNCTION or first[tool.name] is tool]
+        if len(kept) < len(tools):
+            self._set("of tools with one name the first is sent", Feature.TOOLS, tools=kept)
 
     # ------------------------------------------------------------------ fields
 
@@ -275,6 +293,7 @@ class _Changes:
         self._lost.add(Feature.SAMPLING, what)
 
 
+_OF_TURNS: frozenset[type] = frozenset({ToolCall, Reasoning})
 _CHANGEABLE: frozenset[type] = frozenset({Media, ToolCall, ToolResult})
 _DEFAULT = 1
 """Temperature and top_p of a request without them, at every vendor."""
@@ -297,7 +316,7 @@ def _says(message: Message) -> bool:
 
 
 def _with_schema(tool: Tool, demands: SchemaDemands, dropped: dict[str, None]) -> Tool:
-    if tool.kind != FUNCTION or tool.parameters is None:
+    if tool.kind != FUNCTION or tool.parameters is None or is_taken(tool.parameters, demands):
         return tool
     writer = SchemaWriter(demands)
     written = writer.write(tool.parameters)

@@ -16,10 +16,21 @@ Json = dict[str, Any]
 
 _DEEPEST = 100
 _CHOICES = ("anyOf", "oneOf", "allOf")
+_ROOT = frozenset({"$ref", *_CHOICES})
 _MAPS = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
 """Keywords whose values are objects of schemas, by names that are the user's."""
 _SINGLE = frozenset({"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"})
 _LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
+
+
+def is_taken(schema: Json, demands: SchemaDemands) -> bool:
+    """Return whether the root of a schema is as demanded, where nothing inside is demanded; a cheap look."""
+    return (
+        schema.get("type") == "object"
+        and isinstance(schema.get("properties"), dict)
+        and _ROOT.isdisjoint(schema)
+        and not (demands.closed or demands.forbidden or demands.most_min_items is not None)
+    )
 
 
 class SchemaWriter:

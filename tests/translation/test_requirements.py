@@ -130,6 +130,17 @@ def test_choices_inside_a_schema_stay() -> None:
     assert schema_in(sent("openai-chat", "anthropic-messages", asked("openai-chat", tool=schema))[0]) == schema
 
 
+@pytest.mark.parametrize("back", ["anthropic-messages", "gemini"])
+def test_of_tools_with_one_name_the_first_is_sent(back: str) -> None:
+    body = asked("openai-chat", tool={"type": "object", "properties": {"a": A}})
+    body["tools"].append({"type": "function", "function": {"name": "f", "description": "second"}})
+    body["tools"].append({"type": "function", "function": {"name": "g"}})
+    found, lost = sent("openai-chat", back, body)
+    written = json.dumps(found["tools"])
+    assert (written.count('"f"'), written.count('"g"'), "second" in written) == (1, 1, False)
+    assert "tools" in lost
+
+
 # ---------------------------------------------------------------------- schemas of answers
 
 FORMATS = {
