@@ -91,6 +91,7 @@ CAPABILITIES = Capabilities(
             Feature.VIDEO_INLINE: _NO_BLOCK,
         },
     ),
+    demands=DEMANDS,
     history=HistoryMode.FULL,
     keeps_history=False,
     eager_start=False,
@@ -101,6 +102,5 @@ CAPABILITIES = Capabilities(
     caches_marks=True,
     vendor="anthropic",
     wants_signatures=True,
-    demands=DEMANDS,
     call_signatures=CallSignatures.IN_REASONING,
 )

@@ -70,6 +70,7 @@ CAPABILITIES = Capabilities(
         },
         refuse={Feature.FILE_REF: "only files in Google's stores: gs://, files/ and their URLs"},
     ),
+    demands=DEMANDS,
     history=HistoryMode.FULL,
     keeps_history=False,
     eager_start=False,
@@ -79,6 +80,5 @@ CAPABILITIES = Capabilities(
     tool_names="[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}",
     exact_arguments=False,
     runs_tools=RunsTools.NEVER,
-    demands=DEMANDS,
     call_signatures=CallSignatures.IN_PART,
 )

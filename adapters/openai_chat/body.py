@@ -26,7 +26,6 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
         place = request.resume[0].place
         raise Unsupported(f"{place}: this backend has no interrupts to answer.", param=place)
     extras = dict(request.extra(NAME))
-    extras.pop("notes", None)
     body: dict[str, Any] = {
         **({"model": model} if (model := context.model or request.model) else {}),
         "messages": MessageWriter(context, options).write(request.messages),
@@ -35,6 +34,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
     _set(body, request, options, context)
     if request.metadata:
         _set_metadata(body, request, context)
+    extras.pop("notes", None)
     stream_options = extras.pop("stream_options", None)
     if request.stream and options.include_usage:
         given = stream_options if isinstance(stream_options, dict) else {}

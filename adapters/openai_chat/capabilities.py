@@ -74,6 +74,7 @@ CAPABILITIES = Capabilities(
             Feature.FILE_URL: "file ids and inline data only; option unsupported_media: text, or parts",
         },
     ),
+    demands=DEMANDS,
     history=HistoryMode.FULL,
     keeps_history=False,
     eager_start=False,
@@ -86,6 +87,5 @@ CAPABILITIES = Capabilities(
     tool_names="[a-zA-Z0-9_-]{1,64}",
     runs_tools=RunsTools.NEVER,
     caches_marks=True,
-    demands=DEMANDS,
     call_signatures=CallSignatures.IN_CALL,
 )

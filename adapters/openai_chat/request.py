@@ -94,9 +94,9 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         check_choice(request.tool_choice, request.tools or (), path)
         request.parallel_tool_calls = body.boolean("parallel_tool_calls")
     if not _SAMPLING.isdisjoint(body.value):
-        request.sampling = _sampling(body)
         if body.get("max_completion_tokens") is not None:
             extras["notes"] = {**extras.get("notes", {}), "limit": "max_completion_tokens"}
+        request.sampling = _sampling(body)
     return request
 
 

@@ -71,6 +71,7 @@ CAPABILITIES = Capabilities(
             Feature.VIDEO_INLINE: "no content part for it; option unsupported_media: text",
         },
     ),
+    demands=_DEMANDS,
     history=HistoryMode.FULL,
     keeps_history=False,
     eager_start=False,
@@ -80,6 +81,5 @@ CAPABILITIES = Capabilities(
     runs_tools=RunsTools.NEVER,
     caches_marks=True,
     vendor="openai",
-    demands=_DEMANDS,
     call_signatures=CallSignatures.IN_REASONING,
 )
