@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -393,3 +395,65 @@ def test_what_needs_nothing_is_not_looked_at() -> None:
     assert SystemPlace.ANYWHERE is Demands().system
     request = Request([Message("system", [Text("a")])])
     assert required(request, Demands(), Losses()) is request
+
+
+# ---------------------------------------------------------------------- growth
+
+ALL = Demands(
+    longest_call_id=40, results_follow_calls=True, results_in_order=True, one_message_per_turn=True,
+    object_arguments=True, system=SystemPlace.ONE, needs_user=True, message_names="[a-z]+", media_types=True,
+    unique_tools=True, tool_schemas=_ALL, output_schemas=_ALL, most_stops=4, no_blank_stops=True,
+)  # fmt: skip
+
+
+def _turn(number: int) -> list[Message]:
+    call = ToolCall(f"k{number % 3}", "f", "x")
+    return [Message("assistant", [Text("a")]), Message("assistant", [call]), Message("user", [Text("b")], name="A B")]
+
+
+def _nested(depth: int) -> dict[str, Any]:
+    return {"anyOf": [{"properties": {f"p{n}": {"minimum": 1, "anyOf": [A, B]}}} for n in range(depth)]}
+
+
+SHAPES: dict[str, Callable[[int], Request]] = {
+    "turns": lambda n: Request([m for number in range(n) for m in _turn(number)]),
+    "parts": lambda n: Request([Message("assistant", [ToolCall("k", "f", f"{i}") for i in range(n)])]),
+    "results": lambda n: Request([Message("tool", [ToolResult(f"{i % 5}", []) for i in range(n)])]),
+    "late results": lambda n: Request(
+        [Message("assistant", [ToolCall(f"{i}", "f", "{}")]) for i in range(n)]
+        + [Message("user", [ToolResult(f"{n - i}", []), Text("a")]) for i in range(n)]
+    ),
+    "texts of one assistant": lambda n: Request(
+        [Message("assistant", [ToolCall("k", "f", "{}")], extras={"x": {"y": ["z"]}})]
+        + [Message("assistant", [Text("a")], extras={"x": {"y": ["z"], "t": "t"}}) for _ in range(n)]
+    ),
+    "system messages": lambda n: Request([Message("system", [Text("a")]), Message("user", [Text("b")])] * n),
+    "pictures": lambda n: Request([Message("user", [Media(MediaKind.IMAGE, Inline(PNG), "image/jpg")] * n)]),
+    "tools": lambda n: Request("hi", tools=[Tool(f"f{i % 9}", parameters={"anyOf": [{}]}) for i in range(n)]),
+    "a schema": lambda n: Request("hi", tools=[Tool("f", parameters=_nested(n))]),
+    "stops": lambda n: Request("hi", sampling=Sampling(stop=[" ", "x"] * n)),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_work_grows_with_the_request(shape: str) -> None:
+    """Lines that run, not seconds."""
+
+    def lines(count: int) -> int:
+        request, seen = SHAPES[shape](count), 0
+
+        def trace(frame: Any, event: str, argument: Any) -> Any:
+            nonlocal seen
+            seen += event == "line"
+            return trace
+
+        sys.settrace(trace)
+        try:
+            required(request, ALL, Losses())
+        finally:
+            sys.settrace(None)
+        return seen
+
+    few, many = lines(20), lines(200)
+    assert few > 20
+    assert many <= 11 * few
