@@ -2,6 +2,7 @@
 
 import sys
 
-from bridge.cli import main
+from bridge.cli import main, remove_working_directory
 
+remove_working_directory()
 sys.exit(main())

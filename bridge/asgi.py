@@ -120,12 +120,19 @@ class _Connection:
         self._receive = receive
         self._writer = _Writer(send, "websocket.http.response" if scope["type"] == "websocket" else "http.response")
         self._payload = StreamReader(self, _PIECE, loop=asyncio.get_running_loop())  # type: ignore[arg-type]
+        encoding = dict(scope["headers"]).get(b"content-encoding", b"").strip().lower()
+        self._inflate = zlib.decompressobj(_ANY_HEADER) if encoding in (b"gzip", b"deflate") else None
         self._wanted = asyncio.Event()
         self._wanted.set()
         self._handling: asyncio.Task[None] | None = None
+        self._has_left = False
 
     async def serve(self, server: web.Server) -> None:
         """Answer the request; a client that leaves cancels it."""
+        if not self._names_body():
+            await self._take(await self._receive())
+            if self._has_left:
+                return
         self._handling = asyncio.create_task(self._handle(server))
         reading = asyncio.create_task(self._read())
         try:
@@ -145,26 +152,36 @@ class _Connection:
             await response.prepare(request)
             await response.write_eof()
 
+    def _names_body(self) -> bool:
+        """Return whether a header says that there is a body; without one, the first message tells."""
+        names = {name for name, _ in self._scope["headers"]}
+        return not names.isdisjoint((b"content-length", b"transfer-encoding"))
+
     async def _read(self) -> None:
         """Feed the body to the request. Returns when the client has left."""
-        encoding = dict(self._scope["headers"]).get(b"content-encoding", b"").strip().lower()
-        inflate = zlib.decompressobj(_ANY_HEADER) if encoding in (b"gzip", b"deflate") else None
-        while not (message := await self._receive())["type"].endswith(".disconnect"):
-            if self._payload.is_eof():
-                continue
-            try:
-                for piece in _pieces(message.get("body", b""), inflate):
-                    await self._wanted.wait()
-                    self._payload.feed_data(piece)
-                if message.get("more_body"):
-                    continue
-                if inflate is not None and not inflate.eof:
-                    raise zlib.error("the end is missing")
-            except zlib.error as error:
-                self._payload.set_exception(web.RequestPayloadError(str(error)))
-            self._payload.feed_eof()
+        while not self._has_left:
+            await self._take(await self._receive())
         if not self._payload.is_eof():
             self._payload.set_exception(ConnectionResetError("The client disconnected."))
+
+    async def _take(self, message: Message) -> None:
+        if message["type"].endswith(".disconnect"):
+            self._has_left = True
+            return
+        if self._payload.is_eof():
+            return
+        inflate = self._inflate
+        try:
+            for piece in _pieces(message.get("body", b""), inflate):
+                await self._wanted.wait()
+                self._payload.feed_data(piece)
+            if message.get("more_body"):
+                return
+            if inflate is not None and not inflate.eof:
+                raise zlib.error("the end is missing")
+        except zlib.error as error:
+            self._payload.set_exception(web.RequestPayloadError(str(error)))
+        self._payload.feed_eof()
 
     # ------------------------------------------------------------------ the protocol and the transport
 
@@ -175,12 +192,17 @@ class _Connection:
         self._wanted.set()
 
     def is_closing(self) -> bool:
-        return self._handling is None or self._handling.cancelling() > 0
+        return self._has_left or self._writer.is_closed or self._handling is None or self._handling.cancelling() > 0
 
     def abort(self) -> None:
         """Break off the response: an ASGI server closes the connection of one that does not end."""
-        if self._handling is not None:
+        self._writer.is_closed = True
+        if self._handling is not None and self._handling is not asyncio.current_task():
             self._handling.cancel()
+
+    def get_write_buffer_size(self) -> int:
+        """Nothing is held back here."""
+        return 0
 
     def get_extra_info(self, name: str, default: object = None) -> object:
         return {"peername": self.peername, "sslcontext": self.ssl_context}.get(name, default)
@@ -202,6 +224,8 @@ class _Writer(AbstractStreamWriter):
     def __init__(self, send: Send, kind: str) -> None:
         self._send = send
         self._kind = kind
+        self.is_closed = False
+        """Nothing more is sent: the client is gone, or the response was broken off."""
 
     async def write_headers(self, status_line: str, headers: CIMultiDict[str]) -> None:
         sent = [(k.lower().encode(), v.encode()) for k, v in headers.items() if k.lower() not in _HOP]
@@ -216,10 +240,13 @@ class _Writer(AbstractStreamWriter):
         await self._say("body", body=bytes(chunk), more_body=False)
 
     async def _say(self, what: str, **facts: object) -> None:
+        if self.is_closed:
+            raise ConnectionResetError("The connection is closed.")
         try:
             await self._send({"type": f"{self._kind}.{what}", **facts})
         except OSError as error:
             # What servers raise when the client has left differs.
+            self.is_closed = True
             raise ConnectionResetError("The client disconnected.") from error
 
     async def drain(self) -> None:

@@ -92,7 +92,17 @@ def response_rules(response: Json) -> list[str]:
 
 
 def _typed(value: Json, kind: Any) -> list[str]:
-    return [fault for fault in faults(value, kind) if fault.rpartition(".")[2] not in _LACKING]
+    return [fault for fault in faults(_with_a_listed_code(value), kind) if fault.rpartition(".")[2] not in _LACKING]
+
+
+def _with_a_listed_code(value: Json) -> Json:
+    """Return the event with a code of the closed list in place of the one that the API sends besides
+    (openai/codex#4675).
+    """
+    error = (value.get("response") or {}).get("error") or {}
+    if error.get("code") != "context_length_exceeded":
+        return value
+    return {**value, "response": {**value["response"], "error": {**error, "code": "invalid_prompt"}}}
 
 
 class _Items:

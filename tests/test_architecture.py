@@ -32,18 +32,19 @@ _WHOLE = {*_BASE, "framing", "config", "pipeline", "translation", "transports", 
 _SERVERS = {"server", "grpc.server", "runs.server"}
 ROOMS: dict[str, set[str]] = {
     "errors": set(),
+    "liveness": set(),
     "model": {"errors"},
     "codec": {"errors", "model"},
     "framing": {"errors", "codec"},
     "jsonrpc": {"errors", "codec", "framing"},
     "config": {"errors", "codec"},
-    "stores": {"errors", "model"},
+    "stores": {"errors", "liveness", "model"},
     "translation": {*_BASE, "framing"},
     "pipeline": {*_BASE, "stores", "translation"},
-    "runs": {*_BASE, "framing", "pipeline", "stores", "translation", "transports"},
+    "runs": {*_BASE, "framing", "liveness", "pipeline", "stores", "translation", "transports"},
     "runs.server": {*_BASE, "engine", "framing", "pipeline", "runs", "server", "stores", "translation"},
     "grpc": {*_BASE, "pipeline"},
-    "grpc.server": {*_BASE, "engine", "grpc", "pipeline", "server", "telemetry"},
+    "grpc.server": {*_BASE, "engine", "grpc", "liveness", "pipeline", "server", "telemetry"},
     "transports": {*_BASE, "framing", "pipeline", "translation"},
     "speech": {"errors"},
     "library": {*_BASE, "pipeline", "translation"},
@@ -55,7 +56,7 @@ ROOMS: dict[str, set[str]] = {
     "sdk": set(),
     "sdk.agentscope": {"codec"},
     "sdk.aip": {*_BASE, "grpc", "grpc.server", "server", "stores"},
-    "cli": {*_WHOLE, "grpc", "library", "server"},
+    "cli": {*_WHOLE, "grpc", "library", "liveness", "server"},
     "bridge": {"errors", "model", "engine", "library"},
     "__main__": {"cli"},
 }
@@ -376,7 +377,7 @@ def dialect_names() -> set[str]:
 
 
 # Example command lines name dialects, and the demo chooses which one it lists first.
-EXAMPLES = {"bridge/cli/__init__.py", "bridge/cli/demo.py"}
+EXAMPLES = {"bridge/cli/parser.py", "bridge/cli/demo.py"}
 
 
 def engine_sources() -> list[Path]:

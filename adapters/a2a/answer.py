@@ -34,7 +34,7 @@ class TaskFolder(Updates):
         if not final and "message" in status:
             self.said.append(status["message"])
         self.state = status if final else {k: v for k, v in status.items() if k != "message"}
-        self.metadata = {**self.metadata, **metadata}
+        self.metadata.update(metadata)
 
     def artifact(self, artifact: Wire) -> None:
         self.artifacts[artifact["artifactId"]] = artifact

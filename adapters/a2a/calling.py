@@ -7,6 +7,7 @@ from enum import Enum, auto
 from typing import Any
 
 from bridge.codec import Context, FrameLike, Step, WireRequest, WireResponse
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import read_json
 from bridge.codec.wire import holds_events, payloads_in
 from bridge.dialects.a2a import errors
@@ -140,7 +141,7 @@ class Calling:
             return []
         self._open = False
         value = read_json(answer.body)
-        error = errors.error_in(value)
+        error = error_in(value)
         if error is not None:
             failure = errors.failure_of(error)
             if self.refused(failure):
@@ -232,4 +233,7 @@ class Calling:
     def cancel(self) -> WireRequest | None:
         if not (self.working and self._decoder.task_id and self._interface is not None):
             return None
-        return self._sender.cancel(self._interface, self._decoder.task_id)
+        try:
+            return self._sender.cancel(self._interface, self._decoder.task_id)
+        except BackendError:  # no address can hold this id
+            return None

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from bridge.codec import WireRequest, WireResponse
 from bridge.codec.jsontext import dict_of, read_json, text_of
+from bridge.codec.paths import climbs
 from bridge.dialects.a2a.options import BackOptions
 from bridge.dialects.a2a.wire import CARD_PATH, HTTP_JSON, JSON_RPC, Version, camel_keys
 from bridge.errors import BackendError, ErrorCode, shortened
@@ -159,7 +160,7 @@ def _interface(wire: dict[str, Any]) -> Interface | None:
         parts = urlsplit(url)
     except ValueError:
         return None
-    if parts.scheme not in ("http", "https", ""):
+    if parts.scheme not in ("http", "https", "") or climbs(parts.path):
         return None
     # The host is the one that the operator named: a card cannot send requests, and keys, elsewhere.
     path = quote(parts.path, safe=_PATH) or "/"

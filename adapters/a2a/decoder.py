@@ -9,13 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 
 from bridge.codec import Context, Feature
 from bridge.codec.decoder import JsonDecoder
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import arguments_of, dict_of, text_of, whole
+from bridge.codec.pieces import Pieces
+from bridge.codec.redact import LONGEST_WORD, masked
+from bridge.codec.words import end_of
 from bridge.dialects.a2a.card import Interface, assumed
-from bridge.dialects.a2a.errors import error_in, failure_of, task_failure
+from bridge.dialects.a2a.errors import failure_of, task_failure
 from bridge.dialects.a2a.old_rest import read_result
 from bridge.dialects.a2a.options import BackOptions
 from bridge.dialects.a2a.wire import (
@@ -28,6 +33,7 @@ from bridge.dialects.a2a.wire import (
     State,
     Wire,
     camel_keys,
+    is_unknown_state,
     noted,
     own,
     plain_numbers,
@@ -35,6 +41,7 @@ from bridge.dialects.a2a.wire import (
     role_of,
     state_of,
 )
+from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Event,
     FinishReason,
@@ -54,7 +61,6 @@ from bridge.model.events import AWAITS_RESULT
 _ANSWER = "answer"
 _WRAPPERS = {"task": "task", "message": "message", "statusUpdate": "status", "artifactUpdate": "artifact"}
 _KINDS = {"task": "task", "message": "message", "status-update": "status", "artifact-update": "artifact"}
-_REASONS = {"length": FinishReason.LENGTH, "content_filter": FinishReason.CONTENT_FILTER}
 _COUNTS = ("input", "output", "total", "cached", "reasoning")
 _ADK_COUNTS = {
     "input": "promptTokenCount",
@@ -69,22 +75,22 @@ TASK, CALL, QUESTION = "taskId", "call", "question"
 
 `PARTS_SAID` has the length and a digest of the text of each artifact that the task had by then.
 """
+_COMPARED = 100
+"""How many artifacts a message is compared with: each message of a task costs the same, however many there are."""
 
 
 @dataclass(slots=True)
 class _Artifact:
     """What came of one artifact so far."""
 
-    pieces: list[str] = field(default_factory=list)
+    pieces: Pieces = field(default_factory=Pieces)
     others: set[str] = field(default_factory=set)
     flowing: PartKind | None = None
 
     @property
     def text(self) -> str:
         """All of its text, concatenated once until more comes."""
-        if len(self.pieces) > 1:
-            self.pieces[:] = ["".join(self.pieces)]
-        return self.pieces[0] if self.pieces else ""
+        return self.pieces.text
 
 
 class A2ADecoder(JsonDecoder):
@@ -103,6 +109,7 @@ class A2ADecoder(JsonDecoder):
         self.task_id = ""
         self.state: State | None = None
         self.spoken = False
+        self._last_status: Wire = {}
         self._context = context
         self._lost = context.lost
         self._progress = options.progress
@@ -126,7 +133,8 @@ class A2ADecoder(JsonDecoder):
     # -------------------------------------------------------------- what came
 
     def read(self, event: dict[str, Any], name: str | None) -> None:
-        error = error_in(event) or (event if name == "error" else None)
+        told = isinstance(event.get("result"), dict) and not event.get("error")
+        error = (None if told else error_in(event)) or (event if name == "error" else None)
         if error is not None:
             self.fail(failure_of(error))
             return
@@ -149,6 +157,8 @@ class A2ADecoder(JsonDecoder):
             case "status":
                 self._place(value)
                 self._status(dict_of(value.get("status")), dict_of(value.get("metadata")))
+                if value.get("final") is True:
+                    self._check_state(dict_of(value.get("status")))
             case "artifact":
                 self._place(value)
                 self._note_usage(dict_of(value.get("metadata")))
@@ -168,6 +178,7 @@ class A2ADecoder(JsonDecoder):
     def answer(self, value: dict[str, Any]) -> list[Event]:
         """Return the events of a whole answer; its task may still be running."""
         self.read(value, None)
+        self._check_state(self._last_status)
         return self.builder.take()
 
     @property
@@ -233,7 +244,15 @@ class A2ADecoder(JsonDecoder):
 
     # -------------------------------------------------------------- status
 
+    def _check_state(self, status: Wire) -> None:
+        """Fail the run if its last state is one that no version has: nothing would end it."""
+        word = text_of(status.get("state"))
+        if is_unknown_state(word):
+            text = f"The agent's task has the unknown state {masked(word, LONGEST_WORD)}."
+            self.fail(Failure(ErrorCode.BACKEND_PROTOCOL, text))
+
     def _status(self, status: Wire, metadata: Wire) -> None:
+        self._last_status = status
         state = state_of(status.get("state"))
         self._note_usage(metadata)
         if state is None:
@@ -269,8 +288,12 @@ class A2ADecoder(JsonDecoder):
         elif held is not None:
             self._progress_text(held)
         self._flush_usage()
-        self.builder.finish(_REASONS.get(text_of(metadata.get(FINISH_REASON)), FinishReason.STOP))
-        self.builder.end()
+        end = end_of(metadata.get(FINISH_REASON), answered=True)
+        if isinstance(end, Failure):
+            self.fail(end)
+        else:
+            self.builder.finish(end)
+            self.builder.end()
 
     def _tell_progress(self, message: Wire, metadata: Wire) -> None:
         """Read a status of a running task. google-adk sends its answer there, and again in an artifact."""
@@ -389,10 +412,10 @@ class A2ADecoder(JsonDecoder):
         """Return what is new in an artifact that is sent again as a whole; sent text cannot be withdrawn."""
         text = "".join(p.text for p in parts if isinstance(p, Text))
         others: list[Part] = [p for p in parts if not isinstance(p, (Text, Reasoning)) and _same(p) not in known.others]
-        if text and not text.startswith(known.text):
+        if text and not known.pieces.begins(text):
             self.builder.emit(Raw(NAME, {"type": "replaced artifact", "artifact": wire}))
             return others
-        rest = text[len(known.text) :]
+        rest = text[known.pieces.size :]
         return [*others, Text(rest)] if rest else others
 
     def _artifact_part(self, key: str, artifact: _Artifact, part: Part) -> None:
@@ -417,7 +440,7 @@ class A2ADecoder(JsonDecoder):
         if self._held is None:
             return
         at = self._held_at
-        elsewhere = artifact is not self._held_in if at else artifact.text
+        elsewhere = artifact is not self._held_in if at else artifact.pieces.size
         if elsewhere or not self._held.startswith(text, at):
             self._release()
             return
@@ -447,8 +470,7 @@ class A2ADecoder(JsonDecoder):
         """Add the parts of a message that is, or ends, the answer, except what an artifact has sent already."""
         parts = _parts(message)
         text = "".join(p.text for p in parts if isinstance(p, Text))
-        artifacts = [each.text for each in self._artifacts.values() if each.text]
-        again = bool(text) and (text in artifacts or text == "".join(artifacts) or text in self._said)
+        again = bool(text) and (text in self._said or self._in_artifacts(text))
         if text and self._held == text:
             self._held = None
         for part in parts:
@@ -457,6 +479,14 @@ class A2ADecoder(JsonDecoder):
                     self._text(part.text, part)
             elif _same(part) not in self._shown:
                 self._part(part)
+
+    def _in_artifacts(self, text: str) -> bool:
+        """Return whether one of the last artifacts, or all of them together, have this text."""
+        last = [each.pieces for each in islice(reversed(self._artifacts.values()), _COMPARED + 1)]
+        if any(pieces.size == len(text) and pieces.begins(text) for pieces in last):
+            return True
+        whole = len(last) <= _COMPARED and sum(pieces.size for pieces in last) == len(text)
+        return whole and text == "".join(pieces.text for pieces in reversed(last))
 
     def _text(self, text: str, part: Text | None = None) -> None:
         self._answered = True

@@ -6,6 +6,8 @@ from typing import Any
 
 from bridge.codec import WireResponse
 from bridge.codec.counts import is_count
+from bridge.codec.errors import code_in, error_in, recognized, words_in
+from bridge.codec.inner_errors import unwrapped
 from bridge.codec.jsontext import read_json, text_of, whole
 from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
@@ -41,24 +43,16 @@ _CODES = {
 """The rest is a failure of the agent: it is the bridge that wrote the request, not its client."""
 
 
-def error_in(value: Any) -> dict[str, Any] | None:
-    """Return the error in a JSON value; None if there is none."""
-    error = value.get("error") if isinstance(value, dict) else None
-    if isinstance(error, str) and error:
-        return {"message": error}
-    return error if isinstance(error, dict) else None
-
-
 def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
     """Return the failure of an error object; `status` is the HTTP status, if it is not 200."""
     word = _number(error)
-    said = text_of(error.get("message"))
+    said = words_in(error)
     code = BY_STATUS.get(status) if status in (401, 403, 413, 429, 503, 504) else None
-    code = code or _own_code(error) or _CODES.get(word, ErrorCode.BACKEND_ERROR)
+    code = code or _own_code(error) or _CODES.get(word) or code_in(error) or ErrorCode.BACKEND_ERROR
     if code is ErrorCode.BACKEND_AUTH:
         return Failure(code, KEY_REFUSED)
     message = masked(said) or "The agent reported an error without a message."
-    return Failure(code, message, backend_code=masked(word, LONGEST_WORD) or None)
+    return recognized(Failure(code, message, backend_code=masked(word, LONGEST_WORD) or None))
 
 
 def _number(error: dict[str, Any]) -> str:
@@ -87,9 +81,9 @@ def _details(error: dict[str, Any]) -> list[dict[str, Any]]:
 def decode_error(wire: WireResponse) -> Failure:
     """Return the failure that a response with an error status means for the caller."""
     body = read_json(wire.body)
-    error = error_in(body)
-    if error is None and isinstance(body, dict) and isinstance(body.get("message"), str):
-        error = {"code": wire.status, **body}  # HTTP+JSON of 0.3
+    error = error_in(body, refused=True)
+    if error is not None and error.get("code") is None:
+        error = {**error, "code": wire.status}  # HTTP+JSON of 0.3
     if error is not None:
         failure = failure_of(error, wire.status)
     else:
@@ -110,4 +104,4 @@ def task_failure(said: str, metadata: dict[str, Any]) -> Failure:
     if word in _OWN_CODES:
         code = ErrorCode(word)
     message = masked(said) or "The agent's task failed, and it did not say why."
-    return Failure(code, message, backend_code=masked(word, LONGEST_WORD) or None)
+    return unwrapped(Failure(code, message, backend_code=masked(word, LONGEST_WORD) or None))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
 
 from bridge.codec import Context, Feature, WireRequest
+from bridge.codec.paths import segment
 from bridge.dialects.a2a.card import Interface
 from bridge.dialects.a2a.decoder import CALL, TASK, notes_of
 from bridge.dialects.a2a.old_rest import write_params
@@ -125,12 +125,13 @@ class Sender:
         path, verb, body = "", "POST", b""
         if interface.binding == HTTP_JSON:
             verb, path = _PATHS[method]
-            path = path.replace("{id}", _quoted(task_id))
+            if "{id}" in path:
+                path = path.replace("{id}", segment(task_id, "task id", by_backend=True))
             if interface.old_rest:
                 path = OLD_BASE + path
                 params = write_params(params) if "message" in params else {"name": f"tasks/{task_id}"}
             elif interface.tenant:
-                path = f"/{_quoted(interface.tenant)}{path}"
+                path = f"/{segment(interface.tenant, 'tenant', by_backend=True)}{path}"
             body = written({k: v for k, v in params.items() if k != "id"}) if verb == "POST" else b""
         else:
             envelope = {"jsonrpc": "2.0", "id": self._context.run_id, "method": method_name(method, version)}
@@ -288,7 +289,3 @@ def _told(part: Part) -> str:
     if isinstance(part, (Reasoning, Media)):
         return ""
     return as_text(part)
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe="")

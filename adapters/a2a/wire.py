@@ -14,10 +14,13 @@ from typing import Any, Final
 
 from bridge.codec.check import Node
 from bridge.codec.jsontext import arguments_of, dict_of, dumps, text_of
+from bridge.codec.words import Meaning, meaning_of, plain
+from bridge.errors import ErrorCode
 from bridge.model import (
     Data,
     Extras,
     FileRef,
+    FinishReason,
     Inline,
     Media,
     MediaKind,
@@ -127,9 +130,37 @@ _NEW_STATES = {state: "TASK_STATE_" + state.replace("-", "_").upper() for state 
 _STATES = {name: state for state in State for name in (_NEW_STATES[state], str(state))}
 
 
+_WORDS: dict[str, State | None] = {
+    **{state.replace("-", "_"): state for state in State},
+    **dict.fromkeys(["pending", "queued", "running", "in_progress", "processing", "started", "paused"], State.WORKING),
+    **dict.fromkeys(("", "unknown", "unspecified")),
+}
+_ENDS: dict[Meaning | None, State] = {
+    FinishReason.STOP: State.COMPLETED,
+    FinishReason.CANCELED: State.CANCELED,
+    FinishReason.LENGTH: State.FAILED,
+    FinishReason.CONTENT_FILTER: State.REJECTED,
+}
+
+
 def state_of(value: object) -> State | None:
-    """Return the state that either spelling names; None for an unknown one."""
-    return _STATES.get(value) if isinstance(value, str) else None
+    """Return the state that a word names, in the spelling of any version; None for `unknown` and for no state.
+
+    A word that no version has is the state that it resembles: proto of 0.3 has `CANCELLED`, others `done` or `error`.
+    """
+    if not isinstance(value, str):
+        return None
+    known = _STATES.get(value)
+    word = plain(value).removeprefix("task_state_") if known is None else ""
+    if not word or word in _WORDS:
+        return known or _WORDS.get(word)
+    meaning = meaning_of(word)
+    return State.FAILED if isinstance(meaning, ErrorCode) else _ENDS.get(meaning)
+
+
+def is_unknown_state(value: object) -> bool:
+    """Return whether this is a state that no version has, and that resembles none."""
+    return isinstance(value, str) and state_of(value) is None and plain(value).removeprefix("task_state_") not in _WORDS
 
 
 def role_of(value: object) -> str | None:

@@ -19,6 +19,7 @@ from bridge.codec import (
 )
 from bridge.codec.demands import NOTHING, Demands
 from bridge.codec.dialect import Decoder as AnyDecoder
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, need_json, read_body, read_json
 from bridge.dialects.ag_kit import encoder, errors, generation2, request
 from bridge.dialects.ag_kit.body import HEADERS, encode_request
@@ -96,8 +97,8 @@ class AGKit(Dialect):
         body = read_json(wire.body)
         if isinstance(body, dict) and (isinstance(body.get("type"), str) or body.get("error") is not None):
             return [*decoder.feed([wire.body]), *decoder.close()]
-        if isinstance(body, dict) and body.get("detail"):
-            # FastAPI's error, with a status changed by an intermediary: the client's request was not invalid.
+        if error_in(body) is not None:
+            # An error with a status changed by an intermediary: the client's request was not invalid.
             return decoder.close(self.decode_error(WireResponse(500, wire.headers, wire.body)))
         text = "The backend's answer is neither an event stream nor a JSON object with an error."
         return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))

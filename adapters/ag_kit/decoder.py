@@ -13,6 +13,7 @@ from typing import Any
 from bridge.codec import Context, FrameLike
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.dialect import Decoder as AnyDecoder
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import is_object, repaired
 from bridge.dialects.ag_kit.errors import failure_of
 from bridge.dialects.ag_kit.options import BackOptions
@@ -101,11 +102,16 @@ class Decoder(JsonDecoder):
                 self._write_text(self._current_message() if self._has_results else self._message_number, _TEXT, content)
         elif isinstance(kind, str) and kind:
             handler = _HANDLERS.get(kind)
+            if handler is None and (error := error_in(event)) is not None:
+                self._error({"error": error["message"]})
+                return
             self._is_generation2 = handler is None and kind != kind.lower()
             if not self._is_generation2:
                 (handler or Decoder._unknown)(self, event)
         elif event.get("error") is not None:
             self._error(event)
+        elif (error := error_in(event)) is not None:
+            self._error({"error": error["message"]})
         else:
             self._unknown(event)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import WireResponse, json_response
-from bridge.codec.fastapi import detail_response, error_in
+from bridge.codec.fastapi import detail_response, refusal_in
 from bridge.codec.inner_errors import unwrapped
 from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.ratelimits import passed_on
@@ -83,8 +83,8 @@ def decode_error(wire: WireResponse) -> Failure:
     if wire.status == 422 and _is_missing_conversation(body):
         text = "The backend speaks generation 1 of AG-Kit; its option generation must say so."
         return Failure(ErrorCode.BACKEND_PROTOCOL, text)
-    text, wire_code = error_in(body)
-    details = body.get("details") if text else None
+    text, wire_code = refusal_in(body)
+    details = body.get("details") if text and isinstance(body, dict) else None
     if isinstance(details, str) and details:
         text = f"{text}: {details}"
     default = ErrorCode.BACKEND_ERROR if wire.status >= 500 else ErrorCode.INVALID_REQUEST

@@ -158,7 +158,9 @@ class Encoder:
 def encoder(context: Context) -> AnyEncoder:
     """Return AG-UI's encoder, by default with the reference server's reasoning events (capture g2-thinking)."""
     ag_ui = ag_ui_dialect()
-    options = ag_ui.front_options.model_validate({"reasoning_events": FrontOptions.of(context).reasoning_events})
+    own = FrontOptions.of(context)
+    shared = {"reasoning_events": own.reasoning_events, "keepalive": own.keepalive}
+    options = ag_ui.front_options.model_validate(shared)
     return Encoder(ag_ui.encoder(replace(context, options=options)), context)
 
 

@@ -48,7 +48,7 @@ class FrontOptions(Options):
         "these fields.",
     )
     keepalive: OffWord[Literal["comment", "off"]] = Field(
-        "off", description="What is sent on an idle stream: nothing, or an SSE comment."
+        "comment", description="What is sent on an idle stream: an SSE comment, or nothing."
     )
 
 

@@ -20,6 +20,7 @@ from bridge.codec import (
     WireResponse,
     json_response,
 )
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, read_json
 from bridge.dialects.ag_ui import body, errors, request
 from bridge.dialects.ag_ui.capabilities import CAPABILITIES
@@ -102,7 +103,7 @@ class AGUI(DescribedDialect):
         values = value if isinstance(value, list) else [value]
         if values and all(isinstance(v, dict) and isinstance(v.get("type"), str) for v in values):
             return decoder.feed([dumps(v) for v in values]) + decoder.close()
-        error = errors.error_in(value)
+        error = error_in(value)
         if error:
             return decoder.close(errors.failure_of(error))
         text = "The backend's answer is neither an event stream nor an error object."

@@ -12,12 +12,15 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import loads, repaired, text_of
-from bridge.dialects.ag_ui.errors import error_in, failure_of
+from bridge.codec.words import end_of
+from bridge.dialects.ag_ui.errors import failure_of
 from bridge.dialects.ag_ui.reports import read_interrupt, read_unnamed, read_usage
 from bridge.dialects.ag_ui.snapshot import answer_from
 from bridge.dialects.ag_ui.streams import Streams
 from bridge.dialects.ag_ui.wire import NAME, OURS, UNNAMED, attached, camel, finish_in, noted, own
+from bridge.errors import Failure
 from bridge.model import Custom, FinishReason, Interrupted, Raw, StateChanged, StateOp, StepEnded, StepStarted
 
 _Event = dict[str, Any]
@@ -35,7 +38,7 @@ class AGUIDecoder(JsonDecoder):
         self._context = context
         self._streams = Streams(self.builder)
         self._snapshot: list[Any] | None = None
-        self._finish: FinishReason | None = None
+        self._finish: FinishReason | Failure | None = None
         self._unnamed: list[Interrupted] = []  # told by CUSTOM events; an outcome may tell the same ones with their ids
         self._told: list[Any] = []  # what these CUSTOM events hold, for clients that listen to them
 
@@ -79,6 +82,8 @@ class AGUIDecoder(JsonDecoder):
         handler = _HANDLERS.get(kind)
         if handler is not None:
             handler(self, event)
+        elif (error := error_in(event)) is not None:
+            self.fail(failure_of(error))
         else:
             self._raw(event)
 
@@ -214,18 +219,20 @@ class AGUIDecoder(JsonDecoder):
         if kind == "interrupt" and named:
             self._unnamed = [read_interrupt(entry, self._context.make_id("int")) for entry in named]
         self._ask(self._unnamed)
-        reason = finish_in(event) or self._finish
-        self.builder.finish(
-            FinishReason.CANCELED if kind == "cancelled" else reason,
-            noted({"result": event.get("result"), "metadata": attached(event)["metadata"]}),
-        )
+        end = finish_in(event) or self._finish
+        if kind not in (None, "success", "interrupt"):
+            end = end_of(kind, answered=self.builder.answered) or end
+        if isinstance(end, Failure):
+            self.fail(end)
+            return
+        self.builder.finish(end, noted({"result": event.get("result"), "metadata": attached(event)["metadata"]}))
         self.builder.end()
 
     def _run_error(self, event: _Event) -> None:
         self._usage(event)
-        reason = finish_in(event)
-        if reason is not None:  # the bridge's encoder marks an answer emptied by a filter in this way
-            self.builder.finish(reason)
+        end = finish_in(event)
+        if isinstance(end, FinishReason):  # the bridge's encoder marks an answer emptied by a filter in this way
+            self.builder.finish(end)
             self.builder.end()
         else:
             self.fail(failure_of(event))

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import WireResponse, json_response
+from bridge.codec.errors import error_in
 from bridge.codec.inner_errors import unwrapped
 from bridge.codec.jsontext import dumps, read_json, text_of
 from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
-from bridge.dialects.ag_ui.wire import OURS, camel
+from bridge.dialects.ag_ui.wire import OURS
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
 WORDS: dict[ErrorCode, str] = {
@@ -136,7 +137,7 @@ def decode_error(wire: WireResponse) -> Failure:
     details = {"backend_status": wire.status}
     if code is ErrorCode.BACKEND_AUTH:
         return Failure(code, KEY_REFUSED, headers=headers, details=details)
-    error = error_in(read_json(wire.body))
+    error = error_in(read_json(wire.body), refused=True) or {}
     text, word = text_of(error.get("message")), text_of(error.get("code"))
     if code is ErrorCode.BACKEND_ERROR and word:
         code = _code(word)
@@ -146,32 +147,3 @@ def decode_error(wire: WireResponse) -> Failure:
         code = ErrorCode.BACKEND_ERROR  # a wrong address does not concern the request
     message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
     return unwrapped(Failure(code, message, backend_code=_foreign(word), headers=headers, details=details))
-
-
-def error_in(value: Any) -> dict[str, Any]:
-    """Return the error in a JSON body, as `message` and `code`; empty if there is none.
-
-    Seen: `{"error": {...}}`, `{"error": "text"}`, FastAPI's `{"detail"}`, pydantic's list of errors (pyd-bad-input).
-    """
-    if isinstance(value, list):
-        return {"message": "; ".join(t for t in map(_item, value) if t)} if value else {}
-    if not isinstance(value, dict):
-        return {}
-    error = value.get("error") or value.get("detail")
-    if isinstance(error, dict):
-        return camel(error)
-    if isinstance(error, list):
-        return error_in(error)
-    if isinstance(error, str):
-        return {"message": error, "code": value.get("code")}
-    return {"message": value["message"], "code": value.get("code")} if "message" in value else {}
-
-
-def _item(item: Any) -> str:
-    """One entry of pydantic's list: where, and what is wrong there; the input itself is not repeated."""
-    if not isinstance(item, dict):
-        return ""
-    location = item.get("loc")
-    where = ".".join(str(p) for p in location) if isinstance(location, list) else ""
-    text = text_of(item.get("msg"))
-    return f"{where}: {text}" if where and text else text

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec.jsontext import text_of
+from bridge.codec.words import end_of
+from bridge.errors import Failure
 from bridge.model import Extras, FinishReason, Request, json_text
 
 NAME = "ag-ui"
@@ -102,8 +104,9 @@ def arguments_text(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else json_text(value)
 
 
-def finish_in(event: dict[str, Any]) -> FinishReason | None:
-    """The finish that an event's metadata names."""
+def finish_in(event: dict[str, Any]) -> FinishReason | Failure | None:
+    """The end other than a normal one that an event's metadata names."""
     metadata = event.get("metadata")
     word = metadata.get("finish_reason") if isinstance(metadata, dict) else None
-    return NOTED.get(word) if isinstance(word, str) else None
+    end = end_of(word, answered=True)
+    return None if end in (FinishReason.STOP, FinishReason.TOOL_CALLS) else end

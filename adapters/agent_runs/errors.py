@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.codec import CONNECTIONS, Operation, WireResponse
+from bridge.codec.errors import error_in, recognized
 from bridge.codec.fastapi import location
 from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.ratelimits import passed_on
@@ -120,7 +121,7 @@ def decode_error(wire: WireResponse) -> Failure:
     """Return the failure in an error response. The code is in `code`, `error.code`, `detail.code` or `detail`."""
     value = read_json(wire.body)
     body: dict[str, Any] = value if isinstance(value, dict) else {}
-    word, text = _word_in(body), body.get("detail")
+    word, text = _word_in(body), (error_in(value, refused=True) or {}).get("message")
     code = _CODES.get(word, ErrorCode.BACKEND_ERROR)
     if wire.status not in _ABSENT:  # a 404 may also mean a wrong address
         code = BY_STATUS.get(wire.status) or code
@@ -128,11 +129,9 @@ def decode_error(wire: WireResponse) -> Failure:
     details = {"backend_status": wire.status}
     if code is ErrorCode.BACKEND_AUTH:
         return Failure(code, KEY_REFUSED, headers=headers, details=details)
-    if not isinstance(text, str) or not text:
-        text = f"The backend answered with HTTP status {wire.status}."
-    return Failure(
-        code, masked(text), backend_code=masked(word, LONGEST_WORD) or None, headers=headers, details=details
-    )
+    text = masked(text or f"The backend answered with HTTP status {wire.status}.")
+    word = masked(word, LONGEST_WORD)
+    return recognized(Failure(code, text, backend_code=word or None, headers=headers, details=details))
 
 
 def _word_in(body: dict[str, Any]) -> str:

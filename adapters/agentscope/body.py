@@ -99,6 +99,8 @@ def _record_losses(request: Request, form: Form, lost: Losses) -> None:
     for feature, value in dropped:
         if value:
             lost.add(feature)
+    if request.logprobs and not form.exact:
+        lost.add(Feature.SAMPLING, "the number of alternatives of log probabilities")
     if request.has_fields_of_others(NAME, _CARRIED):
         lost.add(Feature.EXTRAS, "fields of other dialects")
     if request.state not in (None, {}):  # AG-UI clients always send one
@@ -117,6 +119,7 @@ def _extra(request: Request) -> dict[str, Any]:
         "response_format": _format(request.response_format),
         "reasoning_effort": request.reasoning_effort,
         "metadata": request.metadata or None,
+        **({"logprobs": True} if request.logprobs is not None else {}),
         **{name: shared[name] for name in _CARRIED if name in shared},
         **own_fields,
     }
@@ -179,11 +182,12 @@ def _input(request: Request, default_type: str, form: Form, lost: Losses) -> lis
     blocks = [_MessageWriter(message, names, default_type, form, lost).write() for message in request.messages]
     stored = own(request.extras).get("input")
     entries = stored if isinstance(stored, list) else []
+    followed_by: dict[int, list[dict[str, Any]]] = {}
+    for entry in entries:
+        followed_by.setdefault(entry["followed_by"], []).append(entry["message"])
     messages: list[dict[str, Any]] = []
-    for position in range(len(blocks) + 1):
-        messages += [e["message"] for e in entries if e["followed_by"] == len(blocks) - position]
-        if position < len(blocks):
-            messages += blocks[position]
+    for position, written in enumerate((*blocks, [])):
+        messages += [*followed_by.get(len(blocks) - position, ()), *written]
     if not entries:
         messages += [_approval(answer_data(r)) for r in request.resume]
     return [form.message(m) for m in messages]

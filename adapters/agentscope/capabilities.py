@@ -29,6 +29,7 @@ CAPABILITIES = Capabilities(
     eager_start=True,
     client_runs_calls=False,
     runs_tools=RunsTools.ANY,
+    logprobs=True,
 )
 
 JAVA_CAPABILITIES = Capabilities(

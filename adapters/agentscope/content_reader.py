@@ -6,17 +6,25 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from bridge.codec.pieces import Pieces
 from bridge.dialects.agentscope.calls import CALLS, OUTPUTS, arguments_of, call_of, origin_of, result_of
 from bridge.dialects.agentscope.contents import part_of
 from bridge.dialects.agentscope.extras import NAME, choice_of, message_extras, own, reasoning_of
 from bridge.dialects.agentscope.fields import end_fields, status_of
-from bridge.dialects.agentscope.merge import join_media, merge
+from bridge.dialects.agentscope.merge import Merged
 from bridge.dialects.agentscope.messages import PART_KINDS, Content, Message
 from bridge.dialects.agentscope.normalization import normalized, payload_of
 from bridge.model import Builder, Extras, PartKind, Raw
 from bridge.model.surrogates import repair
 
 _NEVER_JOINED = ("call_id", "name", "server_label", "id")
+
+
+def _growing(content: Content) -> Merged:
+    """The value of a content as one that deltas are merged into."""
+    if not isinstance(content.merged, Merged):
+        content.merged = Merged(content.merged)
+    return content.merged
 
 
 class ContentReader:
@@ -93,10 +101,9 @@ class ContentReader:
         self._builder.end_part(content, signature=reasoning.signature, redacted=reasoning.redacted, extras=extras)
 
     def _add_rest(self, message: Message, content: Content, text: str) -> None:
-        sent = "".join(content.pieces)
-        content.pieces[:] = [sent]
-        if 2 * len(text) < len(sent):
+        if 2 * len(text) < content.pieces.size:
             return  # too short even with unpaired surrogates combined
+        sent = content.pieces.text
         if not text.startswith(sent):
             sent = repair(sent)
         if text.startswith(sent):
@@ -132,35 +139,57 @@ class ContentReader:
         """
         delta = event.get("delta") is True
         if content.kind == "unknown":
-            payload = payload_of(event)
-            content.value = merge(content.value, payload) if delta and content.value else payload
+            self._merge_or_replace(content, payload_of(event), delta=delta)
             return
         if content.kind == "media":
-            content.value = join_media(content.value, event) if delta and content.value else dict(event)
+            if delta and content.merged:
+                _growing(content).add_media(event)
+            else:
+                content.merged = dict(event)
             return
-        data = event.get("data")
+        data, is_object = event.get("data"), isinstance(content.merged, (dict, Merged))
+        of_tool = content.kind in ("call", "output")
         if event.get("wrapped") is True and isinstance(data, dict):
-            content.value = data.get("value")
+            content.merged = data.get("value")
             content.wrapped = True
-        elif delta and isinstance(content.value, dict) and isinstance(data, dict):
-            content.value = merge(
-                content.value, data, unjoined=_NEVER_JOINED if content.kind in ("call", "output") else ()
-            )
-        elif content.kind in ("call", "output") and isinstance(content.value, dict) and isinstance(data, dict):
-            content.value = {**content.value, **{k: v for k, v in data.items() if v not in (None, "")}}
+        elif delta and is_object and isinstance(data, dict):
+            _growing(content).add(data, _NEVER_JOINED if of_tool else ())
+        elif of_tool and is_object and isinstance(data, dict):
+            content.merged = {**content.value, **{k: v for k, v in data.items() if v not in (None, "")}}
         elif data is not None:
-            content.value = data
+            content.merged = data
+
+    def _merge_or_replace(self, content: Content, payload: dict[str, Any], *, delta: bool) -> None:
+        if delta and content.merged:
+            _growing(content).add(payload)
+        else:
+            content.merged = payload
 
     def _call_delta(self, message: Message, content: Content, event: dict[str, Any]) -> None:
         """Emit argument deltas at once; snapshots wait, since one need not be a prefix of the next."""
-        if event.get("delta") is not True or not isinstance(content.value, dict):
+        if event.get("delta") is not True or not isinstance(content.merged, (dict, Merged)):
+            content.follows = None
             return
-        arguments, sent = arguments_of(content.value.get("arguments")), "".join(content.pieces)
-        if content.value.get("name") and arguments.startswith(sent):
+        if not content.merged.get("name") or content.follows is False:
+            return
+        arguments = content.merged.get("arguments")
+        if content.follows and isinstance(arguments, Pieces):
+            self._pass_on(content, arguments[-1] if arguments.size > content.pieces.size else "")
+            return
+        if isinstance(arguments, Merged):
+            return  # an object that grew is written once it is whole
+        text = arguments.text if isinstance(arguments, Pieces) else arguments_of(arguments)
+        if len(text) < content.pieces.size:
+            return  # it may still become what was sent
+        content.follows = content.pieces.begins(text)
+        if content.follows:
             self._open_call(message, content)
-            if arguments != sent:
-                content.pieces.append(arguments[len(sent) :])
-                self._builder.delta(content, content.pieces[-1])
+            self._pass_on(content, text[content.pieces.size :])
+
+    def _pass_on(self, content: Content, arguments: str) -> None:
+        if arguments:
+            content.pieces.append(arguments)
+            self._builder.delta(content, arguments)
 
     def _open_call(self, message: Message, content: Content) -> None:
         """Open the call's part. A call without an id gets a generated one, also used for the next output without id."""
@@ -223,9 +252,9 @@ class ContentReader:
     def _end_call(self, message: Message, content: Content) -> None:
         self._open_call(message, content)
         data = content.value if isinstance(content.value, dict) else {}
-        arguments, sent = arguments_of(data.get("arguments")), "".join(content.pieces)
-        if arguments.startswith(sent):
-            self._builder.delta(content, arguments[len(sent) :])
+        arguments = arguments_of(data.get("arguments"))
+        if content.pieces.begins(arguments):
+            self._builder.delta(content, arguments[content.pieces.size :])
         self._builder.end_part(content, extras=_end_extras(content))
 
     def _output(self, message: Message, content: Content) -> None:

@@ -11,16 +11,17 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import repaired, text_of
+from bridge.codec.errors import error_in
+from bridge.codec.jsontext import repaired
 from bridge.dialects.agentscope.approvals import interrupted
 from bridge.dialects.agentscope.content_reader import ContentReader
 from bridge.dialects.agentscope.errors import failure_of, has_error
 from bridge.dialects.agentscope.extras import NAME, choice_of, message_extras
 from bridge.dialects.agentscope.fields import (
     ENDS,
-    FINISHES,
     REASONS,
     bare_failure,
+    cut_by,
     end_fields,
     end_of,
     kind_of,
@@ -49,7 +50,7 @@ class Decoder(JsonDecoder):
         self._implicit: Message | None = None
         # The last end other than completion of a message or content, with the message and the output count then.
         self._reported_end: tuple[Failure | FinishReason, Message, int] | None = None
-        self._reason: FinishReason | None = None
+        self._reason: FinishReason | Failure | None = None
         self._last_text: tuple[Content, str, object, object] | None = None
 
     def read(self, event: dict[str, Any], name: str | None) -> None:
@@ -97,7 +98,10 @@ class Decoder(JsonDecoder):
                 self._reader.flush_pending()
                 self.builder.fail(bare_failure(event), {NAME: {"bare": True}})
             case _:
-                pass
+                error = error_in(event)
+                if error is not None:
+                    self._reader.flush_pending()
+                    self.builder.fail(failure_of(error))
 
     # ------------------------------------------------------------------ contents
 
@@ -211,7 +215,7 @@ class Decoder(JsonDecoder):
         if isinstance(metadata, dict):
             reason, model = metadata.get("finish_reason"), metadata.get("model")
             if isinstance(reason, str) and not choice_of(metadata):
-                self._reason = FINISHES.get(reason, self._reason)
+                self._reason = cut_by(reason) or self._reason
             if isinstance(model, str):
                 self.builder.begin(model=model)
 
@@ -275,7 +279,9 @@ class Decoder(JsonDecoder):
         own_extras = {**message_extras(message.metadata, message.usage), **message.end}
         if message.end:
             self._reader.open_message(message)
-        reason = FINISHES.get(text_of(message.metadata.get("finish_reason"))) if choice_of(message.metadata) else None
+        reason = cut_by(message.metadata.get("finish_reason")) if choice_of(message.metadata) else None
+        if isinstance(reason, Failure):
+            self._reason, reason = reason, None
         self.builder.end_message(message, status, reason, {NAME: own_extras} if own_extras else None)
 
     def _approval(self, message: Message) -> None:
@@ -313,7 +319,11 @@ class Decoder(JsonDecoder):
             self.builder.emit(Raw(NAME, {"object": "error", "type": "error"}))
             end = None
         extras = {NAME: {"status": status}} if status != "completed" else None
-        self.builder.finish(REASONS.get(status) or end or self._reason, extras)
+        reason = REASONS.get(status) or end or self._reason
+        if isinstance(reason, Failure):
+            self._fail_run(reason, status)
+            return
+        self.builder.finish(reason, extras)
         self.builder.end()
 
     def _fail_run(self, failure: Failure, status: str) -> None:

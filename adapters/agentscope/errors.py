@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import WireResponse
-from bridge.codec.fastapi import detail_response, error_in
+from bridge.codec.fastapi import detail_response, refusal_in
 from bridge.codec.inner_errors import unwrapped
 from bridge.codec.jsontext import read_json
 from bridge.codec.ratelimits import passed_on
@@ -123,7 +123,7 @@ def decode_error(wire: WireResponse) -> Failure:
     headers = passed_on(wire.headers)
     if wire.status in (401, 403):
         return Failure(ErrorCode.BACKEND_AUTH, KEY_REFUSED, headers=headers)
-    text, kind = error_in(read_json(wire.body))
+    text, kind = refusal_in(read_json(wire.body))
     default = ErrorCode.BACKEND_ERROR if wire.status >= 500 else ErrorCode.INVALID_REQUEST
     code = _CODES_BY_HTTP_STATUS.get(wire.status, default)
     if kind in _OWN_CODES:

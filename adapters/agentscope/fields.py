@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from bridge.codec import words
 from bridge.codec.jsontext import loads, loads_unpaired
 from bridge.codec.redact import masked
+from bridge.codec.words import Meaning, meaning_of
 from bridge.dialects.agentscope.errors import error_object, failure_of, has_error
 from bridge.dialects.agentscope.normalization import message_type
-from bridge.errors import Failure
+from bridge.errors import ErrorCode, Failure
 from bridge.model import FinishReason, MessageStatus
 
 ENDS: dict[str, MessageStatus] = {
@@ -27,11 +29,17 @@ REASONS: dict[str, FinishReason] = {
 }
 """The finish reasons implied by a status."""
 
-FINISHES: dict[str, FinishReason] = {
-    "length": FinishReason.LENGTH,
-    "content_filter": FinishReason.CONTENT_FILTER,
+_OPEN = frozenset({"created", "queued", "in_progress", "unknown", ""})
+_STATUSES: dict[Meaning | None, str] = {
+    FinishReason.STOP: "completed",
+    **{reason: status for status, reason in REASONS.items()},
 }
-"""The finish reasons in a message's metadata or code."""
+
+
+def cut_by(word: object) -> FinishReason | Failure | None:
+    """Return the end that the word in a message's metadata or code says, if it is not a normal one."""
+    end = words.end_of(word, answered=True)
+    return None if end in (FinishReason.STOP, FinishReason.TOOL_CALLS) else end
 
 
 def object_of(event: dict[str, Any]) -> str:
@@ -76,9 +84,14 @@ def role_of(event: dict[str, Any]) -> str:
 
 
 def status_of(event: dict[str, Any]) -> str:
-    """Return the status of a final event; empty for any other."""
+    """Return the status of a final event; empty for any other. An unknown one is what it resembles."""
     status = event.get("status")
-    return status if isinstance(status, str) and status in ENDS else ""
+    if not isinstance(status, str) or status in _OPEN:
+        return ""
+    if status in ENDS:
+        return status
+    meaning = meaning_of(status)
+    return "failed" if isinstance(meaning, ErrorCode) else _STATUSES.get(meaning, "")
 
 
 def end_of(event: dict[str, Any]) -> Failure | FinishReason | None:
@@ -88,8 +101,8 @@ def end_of(event: dict[str, Any]) -> Failure | FinishReason | None:
         return failure_of(error, status=status)
     if status in ("", "completed"):
         return None
-    if isinstance(code, str) and code in FINISHES:
-        return FINISHES[code]
+    if (reason := words.reason_of(code)) in (FinishReason.LENGTH, FinishReason.CONTENT_FILTER):
+        return reason
     return failure_of(event, status=status) if code is not None else REASONS.get(status) or failure_of(None)
 
 

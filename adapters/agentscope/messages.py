@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from bridge.codec.pieces import Pieces
 from bridge.dialects.agentscope.calls import CALLS, OUTPUTS
-from bridge.dialects.agentscope.merge import MEDIA_FIELDS
+from bridge.dialects.agentscope.merge import MEDIA_FIELDS, Merged
 from bridge.dialects.agentscope.normalization import CONTENT_TYPES, normalized, payload_of
 from bridge.model import PartKind
 from bridge.model.surrogates import repair
@@ -32,19 +33,27 @@ class Content:
     """One content; the object itself is the builder's key of its part.
 
     `kind`: text, refusal, reasoning, call, output, media, data, approval, or unknown. `pieces`: the emitted text.
-    `value`: the accumulated value of anything but text. `opened`: a part was opened for it. `final`: the value is
-    complete. `done`: everything was emitted. `end`: the fields of an end other than completion.
+    `merged`: the value of anything but text, `Merged` while it grows by deltas. `follows`: the emitted text is all that
+    came of the arguments; None while that is unknown, False if they began with other text. `opened`: a part was opened
+    for it. `final`: the value is complete. `done`: everything was emitted. `end`: the fields of an end other than
+    completion.
     """
 
     type: str
     kind: str
-    pieces: list[str] = field(default_factory=list)
-    value: Any = None
+    pieces: Pieces = field(default_factory=Pieces)
+    merged: Any = None
+    follows: bool | None = None
     opened: bool = False
     final: bool = False
     done: bool = False
     wrapped: bool = False
     end: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def value(self) -> Any:
+        """The value that came so far, as JSON."""
+        return self.merged.plain() if isinstance(self.merged, Merged) else self.merged
 
     @property
     def streams(self) -> bool:
@@ -60,7 +69,7 @@ class Content:
     def repetition_key(self) -> str | None:
         """A key that equals the one of a repetition of this content; None if it is empty."""
         if self.kind in PART_KINDS:
-            return "".join(self.pieces) or None
+            return self.pieces.text or None
         return _key_of_value(self.value if self.kind in ("unknown", "media") else {"data": self.value}, self.kind)
 
 
@@ -190,7 +199,7 @@ class Message:
 
     def is_repeated_by(self, event: dict[str, Any]) -> bool:
         """Return whether a completed message may be the one that contents without `msg_id` belong to."""
-        sent = next(("".join(c.pieces) for c in self.contents.values() if c.type == "text"), "")
+        sent = next((c.pieces.text for c in self.contents.values() if c.type == "text"), "")
         items = event.get("content")
         texts = [i.get("text") for i in items if isinstance(i, dict)] if isinstance(items, list) else []
         text = next((t for t in texts if isinstance(t, str)), "")

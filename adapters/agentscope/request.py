@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from bridge.codec import Context, WireRequest
@@ -220,7 +221,7 @@ class _InputReader:
         self.resume: list[Resume] = []
         self.passed_through: list[dict[str, Any]] = []
         self._calls: dict[str, ToolCall] = {}
-        self._without_id: list[ToolCall] = []
+        self._without_id: deque[ToolCall] = deque()
         self._unanswered: set[str] = set()
         # Messages to pass through since the last ordinary one: only approvals not followed by one resume the run.
         self._pending: list[tuple[str, dict[str, Any], list[Node]]] = []
@@ -338,7 +339,7 @@ class _InputReader:
         if wire_id and wire_id in self._calls:
             return wire_id
         if self._without_id:
-            call = self._without_id.pop(0)
+            call = self._without_id.popleft()
             self._unanswered.discard(call.call_id)
             call.call_id = wire_id or call.call_id
             return call.call_id

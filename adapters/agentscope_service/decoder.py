@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec import Context, JsonDecoder
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import whole
+from bridge.codec.words import end_of
 from bridge.dialects.agentscope_service.calls import ASKING, Block, Waiting, shown_id
-from bridge.dialects.agentscope_service.errors import reply_failure
+from bridge.dialects.agentscope_service.errors import reply_failure, stray_failure
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Custom,
@@ -32,11 +34,6 @@ from bridge.model.events import Event
 
 _GAP = "Events of the run were lost while its stream was opened again."
 _ECHOES = {"USER_CONFIRM_RESULT": "confirm_results", "EXTERNAL_EXECUTION_RESULT": "execution_results"}
-_FINISHES = {
-    "completed": FinishReason.STOP,
-    "interrupted": FinishReason.CANCELED,
-    "exceed_max_iters": FinishReason.LENGTH,
-}
 NAME = "agentscope-service"
 
 
@@ -74,14 +71,15 @@ class _Result:
     """A tool's result that is coming."""
 
     name: str | None
-    parts: list[Text | _Medium] = field(default_factory=list)
+    parts: list[list[str] | _Medium] = field(default_factory=list)
+    """Texts as their pieces."""
 
     def say(self, text: str) -> None:
         last = self.parts[-1] if self.parts else None
-        if isinstance(last, Text):
-            last.text += text
+        if isinstance(last, list):
+            last.append(text)
         else:
-            self.parts.append(Text(text))
+            self.parts.append([text])
 
     def show(self, block: str, event: dict[str, Any], known: dict[str, _Medium]) -> None:
         medium = known.get(block)
@@ -91,7 +89,7 @@ class _Result:
         medium.take(event)
 
     def whole(self) -> list[Part]:
-        made = (part.part() if isinstance(part, _Medium) else part for part in self.parts)
+        made = (part.part() if isinstance(part, _Medium) else Text("".join(part)) for part in self.parts)
         return [part for part in made if part is not None]
 
 
@@ -174,7 +172,11 @@ class Decoder(JsonDecoder):
 
     def read(self, event: dict[str, Any], name: str | None) -> None:
         kind = event.get("type")
-        if not isinstance(kind, str) or not self._is_new(event, kind):
+        if not isinstance(kind, str):
+            if (error := error_in(event)) is not None:
+                self.fail(stray_failure(error))
+            return
+        if not self._is_new(event, kind):
             return
         if kind in _ECHOES:
             self._echo(event, _ECHOES[kind])
@@ -379,9 +381,12 @@ class Decoder(JsonDecoder):
         if reason == "error" or event.get("error"):
             self.fail(reply_failure(event.get("error")))
             return
-        finish = _FINISHES.get(reason) if isinstance(reason, str) else FinishReason.STOP
+        end = end_of(reason, answered=self.builder.answered)
+        if isinstance(end, Failure):
+            self.fail(end)
+            return
         extras = {NAME: {"finished_reason": reason}} if reason == "exceed_max_iters" else None
-        self.builder.finish(finish or FinishReason.STOP, extras)
+        self.builder.finish(end, extras)
         self.builder.end()
 
     def flush(self) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import WireResponse
-from bridge.codec.fastapi import error_in
+from bridge.codec.errors import code_in, recognized, words_in
+from bridge.codec.fastapi import refusal_in
+from bridge.codec.inner_errors import unwrapped
 from bridge.codec.jsontext import read_json
 from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
@@ -23,9 +25,10 @@ def decode_error(wire: WireResponse) -> Failure:
     code = ErrorCode.BACKEND_ERROR if wire.status in _OURS else BY_STATUS.get(wire.status, default)
     if code is ErrorCode.BACKEND_AUTH:
         return Failure(code, KEY_REFUSED, headers=headers, details=details)
-    text, word = error_in(read_json(wire.body))
+    text, word = refusal_in(read_json(wire.body))
     message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
-    return Failure(code, message, backend_code=masked(word, LONGEST_WORD) or None, headers=headers, details=details)
+    word = masked(word, LONGEST_WORD)
+    return recognized(Failure(code, message, backend_code=word or None, headers=headers, details=details))
 
 
 # The service's messages are fixed, and written for its own page: these are the equivalents for a backend.
@@ -49,3 +52,11 @@ def reply_failure(error: Any) -> Failure:
     word = word if isinstance(word, str) else None
     code, message = _REPLIES.get(word or "", (ErrorCode.BACKEND_ERROR, "The agent failed."))
     return Failure(code, message)
+
+
+def stray_failure(error: dict[str, Any]) -> Failure:
+    """Return the failure of an error object in place of an event."""
+    code = code_in(error) or ErrorCode.BACKEND_ERROR
+    if code is ErrorCode.BACKEND_AUTH:
+        return Failure(code, KEY_REFUSED)
+    return unwrapped(Failure(code, masked(words_in(error)) or "The agent failed."))

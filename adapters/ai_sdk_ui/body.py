@@ -7,6 +7,7 @@ Only fields that strict servers accept are written.
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from typing import Any
 
 from bridge.codec import Context, Feature, WireRequest, json_request
@@ -200,26 +201,44 @@ class _Writer:
     def _settle(self) -> None:
         """Calls without a result are answered by an approval, or by a result that says that there is none."""
         waiting = [w for w in self._calls.values() if w["state"] == "input-available"]
+        answers = _Answers(self.resume)
         for wire in waiting:
-            answer = self._answer_for(wire, waiting)
+            answer = answers.take(wire, alone=len(waiting) == 1)
             if answer is None:
                 wire.update(state="output-error", errorText=NO_RESULT)
                 continue
-            self.resume.remove(answer)
             payload = answer.payload
             reason = payload.get("reason") if isinstance(payload, dict) else payload
             approval: dict[str, Any] = {"id": answer.interrupt_id, "approved": answer.agrees}
             if isinstance(reason, str) and reason and not answer.agrees:
                 approval["reason"] = reason
             wire.update(state="approval-responded", approval={**wire.get("approval", {}), **approval})
+        self.resume[:] = answers.left
 
-    def _answer_for(self, wire: Wire, waiting: list[Wire]) -> Resume | None:
-        """The answer to the approval of a call; a client of another dialect may name only the approval."""
-        ids = {wire["toolCallId"], (wire.get("approval") or {}).get("id")}
-        named = next((r for r in self.resume if r.interrupt_id in ids), None)
-        if named is not None or len(waiting) > 1 or len(self.resume) != 1:
-            return named
-        return self.resume[0]
+
+class _Answers:
+    """The answers of a request by what they name. `left`: those that were not taken, in order."""
+
+    def __init__(self, answers: list[Resume]) -> None:
+        self._left = dict(enumerate(answers))
+        self._named: dict[str, deque[int]] = {}
+        for place, answer in self._left.items():
+            self._named.setdefault(answer.interrupt_id, deque()).append(place)
+
+    @property
+    def left(self) -> list[Resume]:
+        return list(self._left.values())
+
+    def take(self, wire: Wire, *, alone: bool) -> Resume | None:
+        """The answer to the approval of a call; a client of another dialect may name only the approval.
+
+        `alone`: the only call that waits takes the only answer, whatever that names.
+        """
+        names = {str(name) for name in (wire["toolCallId"], (wire.get("approval") or {}).get("id")) if name}
+        queues = [queue for name in names if (queue := self._named.get(name))]
+        if queues:
+            return self._left.pop(min(queues, key=lambda queue: queue[0]).popleft())
+        return self._left.popitem()[1] if alone and len(self._left) == 1 else None
 
 
 def _text(text: str) -> Wire:

@@ -16,7 +16,8 @@ from bridge.codec import (
     WireResponse,
     json_request,
 )
-from bridge.codec.jsontext import dumps
+from bridge.codec.errors import error_in
+from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.wire import Frame, holds_events, payloads_in
 from bridge.dialects.ai_sdk_ui import body, errors, request
 from bridge.dialects.ai_sdk_ui.capabilities import CAPABILITIES
@@ -87,6 +88,8 @@ class AISDKUI(ResumableDialect):
             return decoder.close(self.decode_error(wire))
         if holds_events(wire):
             return decoder.feed(payloads_in(wire.body)) + decoder.close()
+        if (error := error_in(read_json(wire.body))) is not None:
+            return decoder.close(errors.failure_of(error))
         return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is not an event stream."))
 
     def decode_error(self, wire: WireResponse) -> Failure:

@@ -7,12 +7,13 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import read_json, repaired, text_of
-from bridge.dialects.ai_sdk_ui.errors import failure_in, message_in
+from bridge.codec.words import end_of
+from bridge.dialects.ai_sdk_ui.errors import failure_in, failure_of
 from bridge.dialects.ai_sdk_ui.usage import Metadata
 from bridge.dialects.ai_sdk_ui.wire import (
     EARLIER,
-    FINISHES,
     INVALID_INPUT,
     NAME,
     Wire,
@@ -43,7 +44,6 @@ from bridge.model import (
 _KINDS = {"text-delta": PartKind.TEXT, "reasoning-delta": PartKind.REASONING}
 _DELTAS = {PartKind.TEXT: "text-delta", PartKind.REASONING: "reasoning-delta"}
 _PIECES = frozenset({"delta", "inputTextDelta"})
-_REASONS = {word: reason for reason, word in FINISHES.items() if reason is not FinishReason.INTERRUPTED}
 _INTERRUPTED = Failure(ErrorCode.TRUNCATED_STREAM, "The model's answer ended before it was complete.")
 _HALF_A_CALL = Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer ended in the middle of the input of a call.")
 _CUT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
@@ -89,12 +89,14 @@ class UIMessageDecoder(JsonDecoder):
             return
         if not isinstance(kind, str):
             self.saw_unknown = True
-            if message := message_in(event):
-                self._fail(failure_in(message))
+            if (error := error_in(event)) is not None:
+                self._fail(failure_of(error))
         elif handler := _HANDLERS.get(kind):
             handler(self, event)
         elif kind.startswith("data-"):
             self._data(kind.removeprefix("data-"), event)
+        elif (error := error_in(event)) is not None:
+            self._fail(failure_of(error))
         else:
             self.saw_unknown = True
             self.builder.emit(Raw(NAME, event))
@@ -153,13 +155,17 @@ class UIMessageDecoder(JsonDecoder):
     def _finish(self, event: Wire) -> None:
         self._merge(event)
         word = event.get("finishReason")
-        reason = _REASONS.get(text_of(word))
-        if self._failure is None and word in ("error", "interrupted"):
-            self._failure = failure_in("") if word == "error" else _INTERRUPTED
-        elif self._failure is None and reason not in _CUT and self._has_half_a_call():
+        end = end_of(word, answered=True)
+        if self._failure is None and word == "error":
+            self._failure = failure_in("")
+        elif self._failure is None and word == "interrupted":
+            self._failure = _INTERRUPTED
+        elif self._failure is None and isinstance(end, Failure):
+            self._failure = end
+        elif self._failure is None and end not in _CUT and self._has_half_a_call():
             self._failure = _HALF_A_CALL
-        if self._failure is None:
-            self.builder.finish(reason, self._metadata.extras)
+        if self._failure is None and not isinstance(end, Failure):
+            self.builder.finish(end, self._metadata.extras)
             self._report()
 
     def _has_half_a_call(self) -> bool:

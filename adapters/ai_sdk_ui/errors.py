@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import WireResponse, json_response
+from bridge.codec.errors import code_in, error_in, words_in
+from bridge.codec.inner_errors import unwrapped
 from bridge.codec.jsontext import dumps, read_json, text_of
 from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import masked
@@ -25,7 +27,15 @@ def encode_error(failure: Failure) -> WireResponse:
 
 def failure_in(text: Any) -> Failure:
     """Return the failure that an `error` chunk reports; the protocol has no codes."""
-    return Failure(ErrorCode.BACKEND_ERROR, masked(text_of(text)) or _UNNAMED)
+    return unwrapped(Failure(ErrorCode.BACKEND_ERROR, masked(text_of(text)) or _UNNAMED))
+
+
+def failure_of(error: dict[str, Any]) -> Failure:
+    """Return the failure of an error object in place of an answer."""
+    code = code_in(error) or ErrorCode.BACKEND_ERROR
+    if code is ErrorCode.BACKEND_AUTH:
+        return Failure(code, KEY_REFUSED)
+    return unwrapped(Failure(code, masked(words_in(error)) or _UNNAMED))
 
 
 def decode_error(wire: WireResponse) -> Failure:
@@ -36,26 +46,6 @@ def decode_error(wire: WireResponse) -> Failure:
         return Failure(code, KEY_REFUSED, headers=headers, details=details)
     if code is ErrorCode.NOT_FOUND:
         code = ErrorCode.BACKEND_ERROR  # a wrong address does not concern the request
-    text = message_in(read_json(wire.body))
+    text = text_of((error_in(read_json(wire.body), refused=True) or {}).get("message"))
     message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
-    return Failure(code, message, headers=headers, details=details)
-
-
-def message_in(value: Any) -> str:
-    """Return the message in a JSON body: of the bridge, of frameworks, and Pydantic's list of errors."""
-    if isinstance(value, list):
-        return "; ".join(filter(None, map(_entry, value)))
-    if isinstance(value, dict):
-        inner = next((value[k] for k in ("error", "detail", "message") if value.get(k)), None)
-        return inner if isinstance(inner, str) else message_in(inner)
-    return ""
-
-
-def _entry(value: Any) -> str:
-    """One of Pydantic's errors: the place and what is wrong there; the input itself is not repeated."""
-    if not isinstance(value, dict):
-        return ""
-    place = value.get("loc")
-    where = ".".join(map(str, place)) if isinstance(place, list) else ""
-    text = text_of(value.get("msg"))
-    return f"{where}: {text}" if where and text else text
+    return unwrapped(Failure(code, message, headers=headers, details=details))

@@ -113,8 +113,8 @@ def _open_interrupts(message: Node) -> list[Interrupted]:
         name, reason, call_id = map(text_of, map(question.get, ("id", "reason", "toolCallId")))
         if not name:
             break
-        asked.insert(0, Interrupted(name, reason or None, question.get("payload"), call_id or None))
-    return asked
+        asked.append(Interrupted(name, reason or None, question.get("payload"), call_id or None))
+    return asked[::-1]
 
 
 class _Reader:

@@ -6,6 +6,7 @@ A response with an error carries the name of its gRPC status in the header `grpc
 from __future__ import annotations
 
 from bridge.codec import WireResponse
+from bridge.codec.errors import error_in, words_in
 from bridge.codec.inner_errors import unwrapped
 from bridge.codec.jsontext import loads
 from bridge.codec.ratelimits import passed_on
@@ -72,6 +73,4 @@ def _text(body: bytes) -> str:
         answer = loads(body)
     except ValueError:
         return ""
-    error = answer.get("error") if isinstance(answer, dict) else None
-    message = error.get("message") if isinstance(error, dict) else None
-    return message if isinstance(message, str) else ""
+    return words_in(error_in(answer, refused=True) or {})

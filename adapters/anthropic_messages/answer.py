@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridge.codec import Context, Feature, Frame, WireResponse, json_response
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, input_of, loads, read_json
 from bridge.dialects.anthropic_messages.decoder import MessagesDecoder
 from bridge.dialects.anthropic_messages.encoder import MessagesEncoder
-from bridge.dialects.anthropic_messages.errors import CANCELED, decode_error, encode_error, error_in, failure_of
+from bridge.dialects.anthropic_messages.errors import CANCELED, decode_error, encode_error, failure_of
 from bridge.dialects.anthropic_messages.wire import merged_usage
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, FinishReason, RunFailed, RunFinished

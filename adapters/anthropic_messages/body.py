@@ -7,11 +7,12 @@ from typing import Any
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.caching import blocks_in, marks_in, note_lost_marks
 from bridge.codec.jsontext import dumps
+from bridge.codec.thinking import OFF
 from bridge.codec.tools import FUNCTION, supported
 from bridge.dialects.anthropic_messages.blocks import ASIDES
 from bridge.dialects.anthropic_messages.history import MessageWriter, shortest
 from bridge.dialects.anthropic_messages.options import BackOptions
-from bridge.dialects.anthropic_messages.wire import NAME, VERSION_HEADER, own
+from bridge.dialects.anthropic_messages.wire import NAME, NOTES, VERSION_HEADER, own
 from bridge.model import Request, Tool, ToolMode
 
 _HELD = ("context", "state", "resume")
@@ -49,6 +50,7 @@ def _encoded(request: Request, context: Context) -> tuple[dict[str, Any], dict[s
     options = BackOptions.of(context)
     extras = dict(request.extra(NAME))
     extras.pop(ASIDES, None)
+    extras = {**extras.pop(NOTES, {}).get("fields", {}), **extras}
     body = _body(request, context, options)
     _set_thinking(body, request, context, options, extras)
     _set_marks(body, request, context, options)
@@ -107,19 +109,22 @@ def _metadata(request: Request, context: Context) -> dict[str, Any] | None:
 def _set_thinking(
     body: dict[str, Any], request: Request, context: Context, options: BackOptions, extras: dict[str, Any]
 ) -> None:
-    """The effort and the shape of the answer, unless the client said both in this dialect's own words."""
+    """The effort, readable thinking and the answer's shape, unless the client said them in this dialect's words."""
     config: dict[str, Any] = {}
     wanted = request.response_format
     if wanted is not None and wanted.kind == "json_schema" and wanted.schema is not None:
-        config["format"] = {"type": "json_schema", "schema": wanted.schema}
+        if "output_format" not in extras:
+            config["format"] = {"type": "json_schema", "schema": wanted.schema}
     elif wanted is not None and wanted.kind != "text":
         context.lost.add(Feature.RESPONSE_FORMAT, "JSON without a schema")
-    effort = request.reasoning_effort
-    if effort is not None and not extras.keys() & {"thinking", "output_config"}:
-        if effort == "none":
+    if not extras.keys() & {"thinking", "output_config"}:
+        effort = request.reasoning_effort
+        if effort == OFF:
             body["thinking"] = {"type": "disabled"}
-        elif not _set_effort(body, config, _EFFORTS.get(effort), options):
+        elif effort is not None and not _set_effort(body, config, _EFFORTS.get(effort), options):
             context.lost.add(Feature.REASONING_EFFORT, effort)
+        if request.wants_reasoning:
+            _set_display(body, request, context, options)
     if config:
         body["output_config"] = config
 
@@ -136,6 +141,26 @@ def _set_effort(body: dict[str, Any], config: dict[str, Any], effort: str | None
         return False
     body["thinking"] = {"type": "enabled", "budget_tokens": budget}
     return True
+
+
+def _set_display(body: dict[str, Any], request: Request, context: Context, options: BackOptions) -> None:
+    """Ask for readable thinking, which newer models return only if `display` says so; older ones always return it.
+
+    The API refuses thinking with a forced tool, and with other temperatures than 1.
+    """
+    if options.effort == "thinking":
+        if "thinking" not in body and not _set_effort(body, {}, "medium", options):
+            context.lost.add(Feature.REASONING_EFFORT, "max_tokens leaves no budget for thinking")
+        return
+    if options.effort == "drop":
+        context.lost.add(Feature.REASONING_EFFORT, "thinking, dropped by option effort")
+        return
+    if body.get("tool_choice", {}).get("type") in ("any", "tool"):
+        context.lost.add(Feature.REASONING_EFFORT, "thinking beside a tool choice that requires a call")
+        return
+    body["thinking"] = {"type": "adaptive", "display": "summarized"}
+    if body.pop("temperature", 1) != 1:
+        context.lost.add(Feature.SAMPLING, "temperature beside thinking")
 
 
 def _set_marks(body: dict[str, Any], request: Request, context: Context, options: BackOptions) -> None:

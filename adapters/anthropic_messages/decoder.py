@@ -16,10 +16,14 @@ from bridge.codec import Context
 from bridge.codec.citations import with_citations
 from bridge.codec.counts import is_all_zeros
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import arguments_of, read_json, repaired, text_of
-from bridge.dialects.anthropic_messages.errors import error_in, failure_of
-from bridge.dialects.anthropic_messages.wire import CITATIONS, NAME, UNREAD, UsageReader, given, noted, reason_of
-from bridge.model import Event, Heartbeat, PartKind, Raw
+from bridge.codec.errors import error_in
+from bridge.codec.jsontext import arguments_of, dict_of, read_json, repaired, text_of
+from bridge.codec.refusals import add_explanation
+from bridge.codec.words import end_of
+from bridge.dialects.anthropic_messages.errors import failure_of
+from bridge.dialects.anthropic_messages.wire import CITATIONS, NAME, STOP_DETAILS, UNREAD, UsageReader, given, noted
+from bridge.errors import Failure
+from bridge.model import Event, FinishReason, Heartbeat, PartKind, Raw
 
 _NO_OBJECT = '{"INVALID_JSON":'
 """The beginning of arguments that are not an object, as another bridge sends them: in one piece."""
@@ -61,8 +65,9 @@ class MessagesDecoder(JsonDecoder):
         self._last = 0
         self._usage = UsageReader()
         self._started = False
-        self._stop: str | None = None
+        self._stop: FinishReason | None = None
         self._end: dict[str, Any] = {}
+        self._explained = False
 
     def whole(self, message: dict[str, Any]) -> list[Event]:
         """Return the events of a whole message, which is complete even without a stop reason."""
@@ -240,25 +245,35 @@ class MessagesDecoder(JsonDecoder):
 
     def _note_end(self, delta: dict[str, Any]) -> None:
         """Read the stop reason; other fields (`stop_details`, `container`) become extras."""
-        word = delta.get("stop_reason")
-        if isinstance(word, str) and word:
-            self._stop = word
         self._end.update(given({k: v for k, v in delta.items() if k not in _MESSAGE_FIELDS or k.startswith("stop_")}))
+        end = end_of(delta.get("stop_reason"), answered=self.builder.answered)
+        if isinstance(end, Failure):
+            self.fail(end)
+        else:
+            self._stop = end or self._stop
 
     def _message_stop(self, event: dict[str, Any]) -> None:
         self._over()
 
     def _over(self) -> None:
         self._open()
-        self._stop = self._stop or "end_turn"
+        self._stop = self._stop or FinishReason.STOP
         self.flush()
         self.builder.end()
 
     def flush(self) -> None:
         if self._stop is not None:
-            self.builder.finish(reason_of(self._stop), noted(self._end))
+            self.builder.finish(self._stop, noted(self._end))
         self._end_blocks()
+        self._explain()
         self._report_usage()
+
+    def _explain(self) -> None:
+        """Pass on why the answer was refused."""
+        explanation = text_of(dict_of(self._end.get(STOP_DETAILS)).get("explanation"))
+        if explanation and not self._explained and self._stop is FinishReason.CONTENT_FILTER:
+            self._explained = True
+            add_explanation(self.builder, _MESSAGE, explanation, NAME)
 
     def _error(self, event: dict[str, Any]) -> None:
         self.fail(failure_of(error_in(event) or {"message": event.get("message")}))

@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
+from bridge.codec.citations import citations_in
 from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.jsontext import dumps, input_of
 from bridge.codec.media import answer_feature
+from bridge.codec.refusals import is_beside
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.anthropic_messages.errors import CANCELED, error_object
 from bridge.dialects.anthropic_messages.options import FrontOptions
@@ -22,15 +24,19 @@ from bridge.dialects.anthropic_messages.wire import (
     CITATIONS,
     DIRECT,
     NAME,
+    REFUSAL,
+    STOP_DETAILS,
     UNREAD,
     block_delta,
+    citation_of,
+    details_of,
     own,
     start_usage,
     stop_word,
     wire_id,
     write_usage,
 )
-from bridge.model import FinishReason, Origin, PartKind, as_markdown, interrupt_text
+from bridge.model import Extras, FinishReason, Origin, PartKind, as_markdown, interrupt_text
 from bridge.model import events as ev
 from bridge.model.events import Event
 
@@ -84,6 +90,7 @@ class MessagesEncoder:
         self._blocks = 0
         self._calls: set[str | None] = set()
         self._questions: list[ev.Interrupted] = []
+        self._refusal: list[str] = []
         self._usage: ev.UsageReported | None = None
 
     # ------------------------------------------------------------------ the contract
@@ -138,20 +145,24 @@ class MessagesEncoder:
     # ------------------------------------------------------------------ parts
 
     def _part_started(self, event: ev.PartStarted) -> None:
-        hidden = event.kind is PartKind.REASONING and self._options.reasoning == "drop"
+        hidden = is_beside(event.extras, NAME) or (
+            event.kind is PartKind.REASONING and self._options.reasoning == "drop"
+        )
         part = self._parts[event.part_id] = _Part(event, hidden)
         if event.kind is PartKind.TOOL_CALL:
             if event.origin is not Origin.FUNCTION:
                 self._context.lost.add(Feature.TOOL_ORIGIN)
             self._calls.add(event.call_id)
             self._call(part)
-        elif event.kind is PartKind.REFUSAL:
+        elif event.kind is PartKind.REFUSAL and not hidden:
             self._context.lost.add(Feature.REFUSAL, "sent as text")
-        elif hidden:
+        elif hidden and event.kind is PartKind.REASONING:
             self._context.lost.add(Feature.REASONING, "hidden by option reasoning")
 
     def _piece(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> None:
         part, text = self._parts[event.part_id], event.text
+        if part.started.kind is PartKind.REFUSAL and not part.hidden:
+            self._refusal.append(text)
         if not part.before:
             if part.hidden or not text:
                 return
@@ -207,7 +218,7 @@ class MessagesEncoder:
         elif event.signature and not part.before:
             self._begin(part)  # thinking whose text is kept back has a signature all the same
         if part.before or is_call:
-            for citation in late.get(CITATIONS) or ():
+            for citation in late.get(CITATIONS) or self._cited(event.extras):
                 self._block_delta(part.index, {"type": "citations_delta", "citation": citation})
             for delta in late.get(UNREAD) or ():
                 self._block_delta(part.index, delta)
@@ -217,6 +228,11 @@ class MessagesEncoder:
         if event.redacted:
             more = {} if part.before else own(part.started.extras)
             self._stop(self._open({**more, "type": "redacted_thinking", "data": event.redacted}))
+
+    def _cited(self, extras: Extras | None) -> list[dict[str, Any]]:
+        """Citations of web pages of other dialects' backends."""
+        found = citations_in(extras, self._context.lost, 0) if extras else []
+        return [citation_of(each["url"], each["title"]) for each in found]
 
     # ------------------------------------------------------------------ whole things
 
@@ -292,6 +308,8 @@ class MessagesEncoder:
         word = stop_word(event.reason, bool(self._calls), known.get("stop_reason"))
         if self._usage is None:
             self._context.lost.add(Feature.USAGE, NOT_REPORTED)
+        if self._refusal and word == REFUSAL:
+            known = {STOP_DETAILS: details_of("".join(self._refusal)), **known}
         delta = {**_NO_END, **known, "stop_reason": word}
         self._write("message_delta", {"delta": delta, "usage": write_usage(self._usage)})
         self._write("message_stop")

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import WireResponse, json_response
-from bridge.codec.fastapi import invalid_fields
+from bridge.codec.errors import STATUSES, code_in, error_in, is_full_context, words_in
 from bridge.codec.jsontext import dumps, read_json, text_of
 from bridge.codec.ratelimits import ANTHROPIC, passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
-from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
+from bridge.errors import KEY_REFUSED, ErrorCode, Failure
 
 _REQUEST, _API = "invalid_request_error", "api_error"
 
@@ -59,12 +59,10 @@ _CODES: dict[str, ErrorCode] = {
 _OWN_CODES = frozenset(map(str, ErrorCode)) - {ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN, ErrorCode.INTERNAL}
 """Codes of the bridge that mean the same when another bridge sends them, unlike its key check and its crash."""
 
-_STATUSES = {**BY_STATUS, 529: ErrorCode.OVERLOADED}
 _KEPT_STATUSES = frozenset({400, 404, 413, 422, 429})
 """Statuses that concern the client's request; the client gets them unchanged."""
 
 TOO_LONG = "prompt is too long"
-_LIMIT_TEXTS = (TOO_LONG, "exceed context limit", "maximum context length", "context window")
 CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
 """The error of a canceled run: the wire has no form for it, and `end_turn` would be wrong."""
 
@@ -100,9 +98,9 @@ def encode_error(failure: Failure) -> WireResponse:
 
 def decode_error(wire: WireResponse) -> Failure:
     """Return the failure that a response with an error status means for the caller."""
-    error = error_in(read_json(wire.body))
+    error = error_in(read_json(wire.body), refused=True)
     headers = passed_on(wire.headers, ANTHROPIC)
-    code = _STATUSES.get(wire.status, ErrorCode.BACKEND_ERROR)
+    code = STATUSES.get(wire.status, ErrorCode.BACKEND_ERROR)
     if error is None and code not in _TOLD_BY_STATUS:
         code = ErrorCode.BACKEND_ERROR  # a proxy's page does not concern the request: wrong address, crash
     if error is None and code is not ErrorCode.BACKEND_AUTH:
@@ -128,25 +126,10 @@ _ABOUT_THE_REQUEST = frozenset(
 )  # fmt: skip
 
 
-def error_in(value: Any) -> dict[str, Any] | None:
-    """Return the error in a JSON value; None if there is none.
-
-    Seen: `{"type": "error", "error": {...}}`, without the outer type, `{"error": "text"}`, `{"detail"}` (FastAPI).
-    """
-    if not isinstance(value, dict):
-        return None
-    error = value.get("error") or value.get("detail")
-    if isinstance(error, dict):
-        return error
-    if error:
-        return {"message": value.get("message") or error}
-    return {"message": value.get("message")} if value.get("type") == "error" else None
-
-
 def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
     """The failure that an error object means; the status decides where it is about keys or nothing else is known."""
-    message = _message(error)
-    code = _classify(text_of(error.get("type")), text_of(error.get("code")), status, message)
+    message = words_in(error)
+    code = _classify(error, status)
     if code is ErrorCode.BACKEND_AUTH:
         return Failure(code, KEY_REFUSED)
     word = text_of(error.get("code"))
@@ -157,22 +140,16 @@ def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
     )
 
 
-def _classify(kind: str, word: str, status: int | None, message: str) -> ErrorCode:
-    by_status = _STATUSES.get(status) if status else None
+def _classify(error: dict[str, Any], status: int | None) -> ErrorCode:
+    kind, word = text_of(error.get("type")), text_of(error.get("code"))
+    by_status = STATUSES.get(status) if status else None
     if by_status is ErrorCode.BACKEND_AUTH:
         return by_status
     if word in _OWN_CODES:
         return ErrorCode(word)
     found = _CODES.get(kind)
-    if found in (None, ErrorCode.INVALID_REQUEST) and any(t in message.lower() for t in _LIMIT_TEXTS):
+    if found in (None, ErrorCode.INVALID_REQUEST) and status != 429 and is_full_context(words_in(error)):
         return ErrorCode.CONTEXT_LENGTH
     if found in (ErrorCode.INVALID_REQUEST, ErrorCode.BACKEND_ERROR) and by_status is not None:
         return by_status  # the two types that servers use for everything
-    return found or by_status or ErrorCode.BACKEND_ERROR
-
-
-def _message(error: dict[str, Any]) -> str:
-    value = error.get("message")
-    if isinstance(value, (dict, list)) and value:
-        return invalid_fields(value) or dumps(value).decode()
-    return text_of(value)
+    return found or by_status or code_in(error) or ErrorCode.BACKEND_ERROR

@@ -14,7 +14,7 @@ from bridge.codec.jsontext import input_of
 from bridge.codec.media import request_feature
 from bridge.dialects.anthropic_messages.blocks import ASIDES, BLOCK, INSIDE
 from bridge.dialects.anthropic_messages.options import BackOptions
-from bridge.dialects.anthropic_messages.wire import UNREAD, own, wire_id
+from bridge.dialects.anthropic_messages.wire import CITATIONS, UNREAD, is_made, own, wire_id
 from bridge.errors import Unsupported, shortened
 from bridge.model import (
     Data,
@@ -188,7 +188,12 @@ class MessageWriter:
 
 def _fields(part: Text | ToolCall | Reasoning) -> dict[str, Any]:
     """Fields that only this dialect knows; the pieces in which some of them came are no field of a request."""
-    return {name: value for name, value in own(part.extras).items() if name != UNREAD}
+    fields = {name: value for name, value in own(part.extras).items() if name != UNREAD}
+    if isinstance(citations := fields.get(CITATIONS), list):
+        fields[CITATIONS] = [each for each in citations if not is_made(each)]
+        if not fields[CITATIONS]:
+            del fields[CITATIONS]
+    return fields
 
 
 def _blank(block: Block) -> bool:

@@ -6,12 +6,15 @@ blocks and tools (`cache_control` is one of them), so that a route with this dia
 
 from __future__ import annotations
 
+from typing import Any
+
 from bridge.codec import Context, WireRequest
 from bridge.codec.check import Node, body_of, model_in, wrong
+from bridge.codec.thinking import THINKING_FIELDS, set_thinking
 from bridge.codec.tools import check_choice
 from bridge.dialects.anthropic_messages.blocks import ASIDES, MessageReader, read_system
 from bridge.dialects.anthropic_messages.options import FrontOptions
-from bridge.dialects.anthropic_messages.wire import NAME, given, noted
+from bridge.dialects.anthropic_messages.wire import NAME, NOTES, given, noted
 from bridge.model import HistoryMode, Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
 
 # Fields with a place in our model; all others travel in `Request.extras`.
@@ -21,8 +24,14 @@ _KNOWN = frozenset(
         "tools", "tool_choice",
     }
 )  # fmt: skip
-_MEDIUM, _HIGH = 4096, 16384
-"""Thinking budgets, in tokens, from which an effort is called medium and high."""
+_TRANSLATED = {
+    "thinking": THINKING_FIELDS,
+    "output_config": frozenset({"effort", "format"}),
+    "output_format": frozenset({"type", "schema", "name"}),
+}
+"""Objects that our model has in other words, if they have no other fields than these. `output_format` is the name of
+`output_config.format` in the beta structured-outputs-2025-11-13.
+"""
 
 
 def decode_request(wire: WireRequest, context: Context, *, counting: bool = False) -> Request:
@@ -43,6 +52,7 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     body.integer("top_k")  # this one and the next travel as extras
     body.string("service_tier")
     metadata = body.object("metadata") or Node({}, "metadata")
+    config = body.object("output_config")
     tools = _tools(body)
     tool_choice, parallel = _tool_choice(body)
     if not body.get("mcp_servers"):
@@ -50,7 +60,9 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     extras = given(body.rest(_KNOWN))
     if reader.asides:
         extras[ASIDES] = reader.asides
-    return Request(
+    if said := {name: extras.pop(name) for name, known in _TRANSLATED.items() if _is_translated(extras, name, known)}:
+        extras[NOTES] = {"fields": said}
+    request = Request(
         messages=messages,
         tools=tools,
         tool_choice=tool_choice,
@@ -66,11 +78,18 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
             max_tokens=limit,
             stop=body.strings("stop_sequences") or None,
         ),
-        response_format=_response_format(body),
-        reasoning_effort=_effort(body, context),
+        response_format=_response_format(body, config),
+        reasoning_effort=config.string("effort") if config else None,
         metadata=metadata.rest({"user_id"}),
         extras={NAME: extras},
     )
+    if thinking := body.object("thinking"):
+        set_thinking(request, thinking, budgets=FrontOptions.of(context).thinking_effort)
+    return request
+
+
+def _is_translated(extras: dict[str, Any], name: str, known: frozenset[str]) -> bool:
+    return name in extras and known.issuperset(given(extras[name]))
 
 
 def _thread_id(metadata: Node, wire: WireRequest) -> str | None:
@@ -82,25 +101,12 @@ def _thread_id(metadata: Node, wire: WireRequest) -> str | None:
     return wire.headers.get("x-session-id") or None
 
 
-def _response_format(body: Node) -> ResponseFormat | None:
-    """`output_config.format`; what else stands there travels as an extra."""
-    config = body.object("output_config")
-    wanted = config.object("format") if config else None
+def _response_format(body: Node, config: Node | None) -> ResponseFormat | None:
+    """`output_config.format`, or `output_format`."""
+    wanted = (config.object("format") if config else None) or body.object("output_format")
     if wanted is None or wanted.need_string("type") != "json_schema":
         return None
     return ResponseFormat("json_schema", schema=wanted.need_object("schema").value)
-
-
-def _effort(body: Node, context: Context) -> str | None:
-    """Return the reasoning effort in the word of other dialects: given directly, or as a budget of tokens."""
-    config, thinking = body.object("output_config"), body.object("thinking")
-    said_so = config.string("effort") if config else None
-    if said_so or thinking is None:
-        return said_so
-    budget = thinking.integer("budget_tokens") if thinking.need_string("type") == "enabled" else None
-    if budget is None or not FrontOptions.of(context).thinking_effort:
-        return None
-    return "low" if budget < _MEDIUM else "medium" if budget < _HIGH else "high"
 
 
 # ------------------------------------------------------------------ tools

@@ -9,6 +9,7 @@ from typing import Any
 from bridge.codec.caching import CACHE, marked, seconds_of, written_of
 from bridge.codec.counts import is_count
 from bridge.codec.jsontext import dumps
+from bridge.codec.words import reason_of
 from bridge.model import Extras, FinishReason, UsageReported
 
 NAME = "anthropic-messages"
@@ -16,6 +17,8 @@ VERSION = "2023-06-01"
 VERSION_HEADER = "anthropic-version"
 DIRECT = {"type": "direct"}
 """The `caller` of a call that the model made itself. It is required in answers and the default in requests."""
+NOTES = "notes"
+"""The key for a client's values in this wire's words that the model has as well: `fields` are fields of the body."""
 CITATIONS, UNREAD = "citations", "deltas"
 """The key of citations in a part's extras, and of unknown deltas of its block."""
 
@@ -53,21 +56,27 @@ def given(values: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in values.items() if v is not None}
 
 
+# ------------------------------------------------------------------ citations
+
+_INDEX = "encrypted_index"
+
+
+def citation_of(url: str, title: str) -> dict[str, Any]:
+    """A citation of a web page that another vendor's model found. It has no index, by which Anthropic finds a page."""
+    kind = "web_search_result_location"
+    return {"type": kind, "url": url, "title": title or None, "cited_text": "", _INDEX: ""}
+
+
+def is_made(citation: Any) -> bool:
+    """Return whether `citation_of` made a citation, which the API would refuse."""
+    return isinstance(citation, dict) and citation.get(_INDEX) == ""
+
+
 # ------------------------------------------------------------------ stop reasons
 
-STOP_REASONS: dict[str, FinishReason] = {
-    "tool_use": FinishReason.TOOL_CALLS,
-    "max_tokens": FinishReason.LENGTH,
-    "model_context_window_exceeded": FinishReason.LENGTH,
-    "refusal": FinishReason.CONTENT_FILTER,
-}
-"""Stop reasons of backends; every other word (`end_turn`, `stop_sequence`, `pause_turn`) is a normal end."""
-
-_WORDS = {FinishReason.LENGTH: "max_tokens", FinishReason.CONTENT_FILTER: "refusal"}
-
-
-def reason_of(word: str) -> FinishReason:
-    return STOP_REASONS.get(word, FinishReason.STOP)
+REFUSAL, STOP_DETAILS = "refusal", "stop_details"
+"""The stop reason of a refused answer, and the field that tells why."""
+_WORDS = {FinishReason.LENGTH: "max_tokens", FinishReason.CONTENT_FILTER: REFUSAL}
 
 
 def stop_word(reason: FinishReason | None, has_calls: bool, known: Any = None) -> str:
@@ -78,6 +87,11 @@ def stop_word(reason: FinishReason | None, has_calls: bool, known: Any = None) -
     word = _WORDS.get(reason) if reason else None
     word = word or ("tool_use" if has_calls else "end_turn")
     return known if isinstance(known, str) and known and reason_of(known) is reason_of(word) else word
+
+
+def details_of(explanation: str) -> dict[str, Any]:
+    """The `stop_details` of an answer that a backend of another dialect refused in these words."""
+    return {"type": REFUSAL, "category": None, "explanation": explanation}
 
 
 # ------------------------------------------------------------------ tool calls

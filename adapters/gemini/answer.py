@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridge.codec import Context, Feature, WireResponse, json_response
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, loads, read_json
 from bridge.dialects.gemini.decoder import GeminiDecoder
 from bridge.dialects.gemini.encoder import GeminiEncoder
-from bridge.dialects.gemini.errors import CANCELED, decode_error, encode_error, error_in, failure_of
+from bridge.dialects.gemini.errors import CANCELED, decode_error, encode_error, failure_of
 from bridge.dialects.gemini.wire import NOTES, SIGNATURE, own
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, FinishReason, RunFailed, RunFinished

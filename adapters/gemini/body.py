@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import quote
 
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
+from bridge.codec.paths import resource
+from bridge.codec.thinking import OFF
 from bridge.codec.tools import FUNCTION, supported
 from bridge.dialects.gemini.history import ContentWriter
 from bridge.dialects.gemini.options import BackOptions
@@ -56,8 +57,14 @@ def _resource(request: Request, context: Context) -> str:
     return model if model.startswith(_RESOURCES) else MODEL_PREFIX + model
 
 
+def _path(request: Request, context: Context) -> str:
+    """The resource as it stands in a path. Raises `RequestError` for a name that would leave its place there."""
+    path = resource(context.model or request.model or "", "model")
+    return path if path.startswith(_RESOURCES) else MODEL_PREFIX + path
+
+
 def _address(request: Request, context: Context, method: str) -> str:
-    return f"/{BackOptions.of(context).prefix.strip('/')}/{quote(_resource(request, context), safe='/')}:{method}"
+    return f"/{BackOptions.of(context).prefix.strip('/')}/{_path(request, context)}:{method}"
 
 
 def _body(request: Request, context: Context) -> dict[str, Any]:
@@ -70,6 +77,7 @@ def _body(request: Request, context: Context) -> dict[str, Any]:
     system, contents = ContentWriter(context, options, skips).write(request.messages)
     config = {
         **_sampling(request, context),
+        **_logprobs(request),
         **(
             notes.get("generationConfig")
             or {**_format(request, context, options), **_thinking(request, context, options, is_later)}
@@ -111,6 +119,12 @@ def _sampling(request: Request, context: Context) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def _logprobs(request: Request) -> dict[str, Any]:
+    if request.logprobs is None:
+        return {}
+    return {"responseLogprobs": True, **({"logprobs": request.logprobs} if request.logprobs else {})}
+
+
 def _format(request: Request, context: Context, options: BackOptions) -> dict[str, Any]:
     wanted = request.response_format
     if wanted is None or wanted.kind == "text":
@@ -133,10 +147,16 @@ def _thinking(request: Request, context: Context, options: BackOptions, is_later
             context.lost.add(Feature.REASONING_EFFORT, "none is sent as MINIMAL")
     elif effort is not None:
         context.lost.add(Feature.REASONING_EFFORT, effort)
-    asks = options.thoughts == "always" or (options.thoughts == "effort" and effort not in (None, "none") and config)
-    if asks:
+    if options.thoughts == "always" or (options.thoughts == "effort" and _wants_thoughts(request, config)):
         config["includeThoughts"] = True
     return {"thinkingConfig": config} if config else {}
+
+
+def _wants_thoughts(request: Request, config: dict[str, Any]) -> bool:
+    """True if the client asks to read the reasoning, or asks for an effort and does not hide it."""
+    if request.reasoning_summary is not None:
+        return request.wants_reasoning
+    return bool(config) and request.reasoning_effort != OFF
 
 
 def _record_losses(request: Request, context: Context) -> None:

@@ -80,5 +80,6 @@ CAPABILITIES = Capabilities(
     tool_names="[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}",
     exact_arguments=False,
     runs_tools=RunsTools.NEVER,
+    logprobs=True,
     call_signatures=CallSignatures.IN_PART,
 )

@@ -7,20 +7,35 @@ Parts that only Gemini understands (code that it ran, a signature by itself) tra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import Context
+from bridge.codec import Context, FrameLike
+from bridge.codec.citations import Positions, with_citations
 from bridge.codec.counts import is_count
 from bridge.codec.decoder import JsonDecoder
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import arguments_of, repaired, text_of
-from bridge.dialects.gemini.errors import error_in, failure_of
-from bridge.dialects.gemini.wire import BROKEN, MADE, NAME, SIGNATURE, given, medium, noted, read_usage, reason_of
-from bridge.errors import ErrorCode, Failure
-from bridge.model import Event, FinishReason, PartKind, Raw, ToolCall, UsageReported
+from bridge.codec.logprobs import shared_logprobs
+from bridge.codec.refusals import add_explanation
+from bridge.codec.words import end_of
+from bridge.dialects.gemini.errors import failure_of
+from bridge.dialects.gemini.wire import (
+    LOGPROBS,
+    MADE,
+    NAME,
+    SIGNATURE,
+    given,
+    medium,
+    noted,
+    read_citations,
+    read_logprobs,
+    read_usage,
+)
+from bridge.errors import Failure
+from bridge.model import Event, FinishReason, PartKind, Raw, TextDelta, ToolCall, UsageReported
 
 _FIELDS = frozenset({"text"})
-_LATE = frozenset({"OTHER", "LANGUAGE"})
-"""Finish reasons that are failures only if there was no content before them."""
 _CANDIDATE = frozenset({"content", "finishReason", "index"})
 _TEXT = ("candidates", 0, "content", "parts", 0, "text")
 
@@ -36,23 +51,39 @@ class GeminiDecoder(JsonDecoder):
         self._flowing: dict[int, tuple[str, PartKind]] = {}
         self._parts = 0
         self._begun: set[int] = set()
-        self._spoke = False
-        self._words: dict[int, str] = {}
+        self._explained: set[int] = set()
+        self._ends: dict[int, tuple[FinishReason, str]] = {}
+        # Of each text part the positions in it, by the id of the part: citations count its bytes.
+        self._positions: dict[str, Positions] = {}
         self._blocked: dict[str, Any] | None = None
         self._rest: dict[str, dict[str, Any]] = {}
         self._usage: UsageReported | None = None
 
     def chunks(self, values: list[Any]) -> list[Event]:
         """The events of an answer in one piece, or of a stream that came as one JSON array."""
+        events: list[Event] = []
         for value in values:
             if isinstance(value, dict):
                 self.read(value, None)
-        return self.close()
+                events += self._measured(self.builder.take())
+        return events + self.close()
+
+    def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
+        return self._measured(super().feed(frames))
+
+    def _measured(self, events: list[Event]) -> list[Event]:
+        for event in events:
+            if type(event) is TextDelta:
+                positions = self._positions.get(event.part_id)
+                if positions is None:
+                    positions = self._positions[event.part_id] = Positions()
+                positions.add(event.text)
+        return events
 
     # -------------------------------------------------------------- chunks
 
     def read(self, event: dict[str, Any], name: str | None) -> None:
-        if (error := error_in(event)) is not None:
+        if ("candidates" not in event or "error" in event) and (error := error_in(event)) is not None:
             self.fail(failure_of(error))
             return
         model, wire_id = text_of(event.get("modelVersion")), text_of(event.get("responseId"))
@@ -75,7 +106,7 @@ class GeminiDecoder(JsonDecoder):
         match event:
             case {"candidates": [{"content": {"parts": [{"text": str(text)} as part]}} as candidate]} if text:
                 flowing = self._flowing.get(_index(candidate))
-                if flowing is not None and SIGNATURE not in part:
+                if flowing is not None and SIGNATURE not in part and LOGPROBS not in candidate:
                     self.repeat.learn(event, _TEXT, self.builder.part(flowing[0]))
 
     def read_unpaired(self, event: dict[str, Any], name: str | None) -> None:
@@ -90,14 +121,26 @@ class GeminiDecoder(JsonDecoder):
         for part in parts if isinstance(parts, list) else ():
             if isinstance(part, dict):
                 self._part(index, part)
+        if isinstance(result := candidate.get(LOGPROBS), dict):
+            self._logprobs(index, result)
         rest = given({name: value for name, value in candidate.items() if name not in _CANDIDATE})
         if rest:
-            self._rest.setdefault(str(index), {}).update(rest)
-        if word := text_of(candidate.get("finishReason")):
-            self._words[index] = word
-            if word in BROKEN and not (word in _LATE and self._spoke):
-                text = text_of(candidate.get("finishMessage")) or f"The backend ended its answer with {word}."
-                self.fail(Failure(ErrorCode.BACKEND_ERROR, text, backend_code=word))
+            known = self._rest.setdefault(str(index), {})
+            known.update({**rest, LOGPROBS: _joined(known.get(LOGPROBS), rest[LOGPROBS])} if LOGPROBS in rest else rest)
+        word = candidate.get("finishReason")
+        end = end_of(word, candidate.get("finishMessage"), answered=self.builder.answered)
+        if isinstance(end, Failure):
+            self.fail(end)
+        elif end is not None:
+            self._ends[index] = end, text_of(word)
+
+    def _logprobs(self, index: int, result: dict[str, Any]) -> None:
+        """Log probabilities of the text that came with them, or before them."""
+        flowing = self._flowing.get(index)
+        part = self.builder.part(flowing[0]) if flowing is not None and flowing[1] is PartKind.TEXT else None
+        extras = shared_logprobs(read_logprobs(result))
+        if part is not None and extras is not None:
+            self.builder.emit(TextDelta(part.id, "", extras))
 
     # -------------------------------------------------------------- parts
 
@@ -121,7 +164,6 @@ class GeminiDecoder(JsonDecoder):
         flowing = self._flowing.get(index)
         if flowing is None or flowing[1] is not kind or signature:
             flowing = self._open(index, kind)
-        self._spoke = self._spoke or kind is PartKind.TEXT
         self._put(flowing[0], text)
         if signature:
             self._end(index, {SIGNATURE: signature})
@@ -142,7 +184,12 @@ class GeminiDecoder(JsonDecoder):
     def _end(self, index: int, extras: dict[str, Any] | None = None) -> None:
         flowing = self._flowing.pop(index, None)
         if flowing is not None:
-            self.builder.end_part(flowing[0], extras=noted(extras or {}))
+            noted_of = noted(extras or {})
+            if flowing[1] is PartKind.TEXT and (known := self._rest.get(str(index))):
+                part = self.builder.part(flowing[0])
+                positions = self._positions.get(part.id if part is not None else "", Positions())
+                noted_of = with_citations(noted_of, read_citations(known, positions))
+            self.builder.end_part(flowing[0], extras=noted_of)
 
     def _sign(self, index: int, part: dict[str, Any], kind: PartKind) -> None:
         """A signature after the text that it belongs to, or by itself."""
@@ -169,7 +216,6 @@ class GeminiDecoder(JsonDecoder):
             if found is not None:
                 self._end(index)
                 self._begin(index)
-                self._spoke = True
                 found.extras = noted(given({name: each for name, each in part.items() if name != kind}))
                 self.builder.add(index, found)
                 return
@@ -194,15 +240,39 @@ class GeminiDecoder(JsonDecoder):
     def _finish(self) -> None:
         """Read the finish reasons, if all candidates have one; other fields of the candidates become extras."""
         extras: dict[str, Any] = {"candidates": self._rest} if self._rest else {}
-        if self._blocked is not None and not self._words:
+        if self._blocked is not None and not self._ends:
             self.builder.finish(FinishReason.CONTENT_FILTER, noted({**extras, "promptFeedback": self._blocked}))
-        elif self._words and self._begun <= self._words.keys():
-            for index, word in self._words.items():
+            self._explain(0, text_of(self._blocked.get("blockReasonMessage")))
+        elif self._ends and self._begun <= self._ends.keys():
+            for index, (end, _) in self._ends.items():
                 self._begin(index)
-                self.builder.end_reason(index, reason_of(word))
-            extras["finishReasons"] = {str(index): word for index, word in self._words.items()}
-            first = self._words.get(0) or next(iter(self._words.values()))
-            self.builder.finish(reason_of(first), noted(extras))
+                self.builder.end_reason(index, end)
+            extras["finishReasons"] = {str(index): word for index, (_, word) in self._ends.items()}
+            first, _ = self._ends.get(0) or next(iter(self._ends.values()))
+            self.builder.finish(first, noted(extras))
+            for index, (end, _) in self._ends.items():
+                if end is FinishReason.CONTENT_FILTER:
+                    self._explain(index, text_of(self._rest.get(str(index), {}).get("finishMessage")))
+
+    def _explain(self, index: int, text: str) -> None:
+        """Pass on why an answer was refused."""
+        if text and index not in self._explained:
+            self._explained.add(index)
+            self._end(index)
+            self._begin(index)
+            add_explanation(self.builder, index, text, NAME)
+
+
+def _joined(known: Any, new: Any) -> Any:
+    """Append the log probabilities of a chunk to those before it, whose lists grow in place."""
+    if not isinstance(known, dict) or not isinstance(new, dict):
+        return new
+    for name, value in new.items():
+        if isinstance(value, list) and isinstance(earlier := known.get(name), list):
+            earlier.extend(value)
+        else:
+            known[name] = value
+    return known
 
 
 def _index(candidate: dict[str, Any]) -> int:

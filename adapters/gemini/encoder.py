@@ -11,14 +11,27 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from bridge.codec import Context, Feature, FrameLike
+from bridge.codec.citations import Citation, Positions, citations_in
 from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.cut_calls import CUT, CutCalls
 from bridge.codec.jsontext import dumps, input_of
+from bridge.codec.logprobs import logprobs_in
+from bridge.codec.refusals import is_beside
 from bridge.codec.sequencer import Sequencer
 from bridge.codec.signed_parts import signature_of
 from bridge.dialects.gemini.errors import CANCELED, error_object
 from bridge.dialects.gemini.options import FrontOptions
-from bridge.dialects.gemini.wire import NAME, NOTES, SIGNATURE, finish_word, media_part, own, write_usage
+from bridge.dialects.gemini.wire import (
+    NAME,
+    NOTES,
+    SIGNATURE,
+    finish_word,
+    media_part,
+    own,
+    write_citations,
+    write_logprobs,
+    write_usage,
+)
 from bridge.model import FinishReason, Media, MessageStatus, Origin, PartKind, as_text, interrupt_text
 from bridge.model import events as ev
 from bridge.model.events import Event
@@ -38,7 +51,7 @@ _EMPTY: dict[str, Any] = {"text": ""}
 class _Part:
     """An open part: the bytes around its pieces, or the pieces of a call, which is written when it is complete."""
 
-    __slots__ = ("after", "arguments", "before", "choice", "pieces", "started")
+    __slots__ = ("after", "arguments", "before", "choice", "pieces", "start", "started")
 
     def __init__(self, started: ev.PartStarted, choice: int) -> None:
         self.started = started
@@ -47,6 +60,7 @@ class _Part:
         self.after = b""
         self.pieces = False
         self.arguments: list[str] = []
+        self.start = 0
 
 
 class GeminiEncoder:
@@ -69,6 +83,11 @@ class GeminiEncoder:
         self._calls: set[str | None] = set()
         self._questions: list[ev.Interrupted] = []
         self._usage: ev.UsageReported | None = None
+        # By choice: the citations of its text, and the positions in it.
+        self._citations: dict[int, list[Citation]] = {}
+        self._positions: dict[int, Positions] = {}
+        self._refusals: dict[int, list[str]] = {}
+        self._logprobs: dict[int, list[dict[str, Any]]] = {}
         self._spoke: dict[int, str] = {}  # by choice: the message of the last text
         request = context.request
         asked = request is None or own(request.extras).get(NOTES, {}).get("generationConfig", {})
@@ -118,8 +137,11 @@ class GeminiEncoder:
             if event.origin is not Origin.FUNCTION:
                 lost.add(Feature.TOOL_ORIGIN)
             return
+        if is_beside(event.extras, NAME):
+            return
         if kind is PartKind.REFUSAL:
             lost.add(Feature.REFUSAL, "sent as text")
+            self._refusals.setdefault(part.choice, [])
         if kind is not PartKind.REASONING or self._shows:
             thought = b',"thought":true}],"role":"model"}' if kind is PartKind.REASONING else b'}],"role":"model"}'
             part.before = b'{"candidates":[{"content":{"parts":[{"text":'
@@ -129,8 +151,14 @@ class GeminiEncoder:
 
     def _piece(self, event: ev.TextDelta | ev.ReasoningDelta) -> None:
         part = self._parts[event.part_id]
+        if event.extras and (logprobs := logprobs_in(event.extras)):
+            self._logprobs.setdefault(part.choice, []).extend(logprobs)
         if part.before and event.text:
+            if part.started.kind is PartKind.REFUSAL:
+                self._refusals[part.choice].append(event.text)
             text = event.text if part.pieces else self._begin(part) + event.text
+            if part.started.kind is not PartKind.REASONING:
+                self._positions[part.choice].add(event.text)
             self._out.append(part.before + dumps(text) + part.after)
 
     def _begin(self, part: _Part) -> str:
@@ -138,12 +166,18 @@ class GeminiEncoder:
         part.pieces = True
         is_text = part.started.kind is not PartKind.REASONING
         self._follow(part.choice, is_text)
-        return self._border(part.choice, part.started.message_id) if is_text else ""
+        if not is_text:
+            return ""
+        border = self._border(part.choice, part.started.message_id)
+        part.start = self._positions[part.choice].characters
+        return border
 
     def _border(self, choice: int, message_id: str) -> str:
         """Return what stands before a text of this message: clients make one text of all, whatever lies between."""
         last, self._spoke[choice] = self._spoke.get(choice, message_id), message_id
-        return "" if last == message_id else self._options.message_separator
+        border = "" if last == message_id else self._options.message_separator
+        self._positions.setdefault(choice, Positions()).add(border)
+        return border
 
     def _follow(self, choice: int, is_text: bool) -> None:
         """Note what the last part of a choice is."""
@@ -158,6 +192,10 @@ class GeminiEncoder:
         part = self._parts.pop(event.part_id)
         if event.signature or event.redacted:
             self._context.lost.add(Feature.REASONING_SIGNATURE)
+        if event.extras and part.pieces and part.started.kind is PartKind.TEXT:
+            length = self._positions[part.choice].characters - part.start
+            found = citations_in(event.extras, self._context.lost, length, part.start)
+            self._citations.setdefault(part.choice, []).extend(found)
         signature = signature_of(event.extras) or signature_of(part.started.extras)
         if part.started.kind is PartKind.TOOL_CALL:
             self._call(part, event.status, signature)
@@ -232,7 +270,7 @@ class GeminiEncoder:
         if self._usage is None:  # SDKs read it unconditionally
             self._context.lost.add(Feature.USAGE, NOT_REPORTED)
         more = {"usageMetadata": write_usage(self._usage or ev.UsageReported(0, 0))}
-        if (feedback := known.get("promptFeedback")) is not None and not self._reasons:
+        if (feedback := known.get("promptFeedback")) is not None and not self._spoke:
             self._write([], {"promptFeedback": feedback, **more})
             return
         words, rest = known.get("finishReasons") or {}, known.get("candidates") or {}
@@ -242,11 +280,26 @@ class GeminiEncoder:
                 "content": {"parts": [_EMPTY], "role": "model"},
                 "finishReason": finish_word(reason, words.get(str(choice))),
                 "index": choice,
+                **self._explanation(choice, reason),
+                **self._grounding(choice, rest.get(str(choice), {})),
+                **(write_logprobs(self._logprobs[choice]) if choice in self._logprobs else {}),
                 **rest.get(str(choice), {}),
             }
             for choice, reason in sorted(self._reasons.items())
         ]
         self._write(candidates, more)
+
+    def _explanation(self, choice: int, reason: FinishReason | None) -> dict[str, Any]:
+        """Why an answer was refused, in the words of the model."""
+        said = "".join(self._refusals.get(choice, ()))
+        return {"finishMessage": said} if said and reason is FinishReason.CONTENT_FILTER else {}
+
+    def _grounding(self, choice: int, said: dict[str, Any]) -> dict[str, Any]:
+        """The citations of another dialect's backend; one of this dialect says them itself."""
+        found = self._citations.get(choice)
+        if not found or "groundingMetadata" in said or "citationMetadata" in said:
+            return {}
+        return {"groundingMetadata": write_citations(found, self._positions[choice])}
 
 
 def _is_cut(event: Event) -> bool:

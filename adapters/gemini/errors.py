@@ -11,6 +11,7 @@ from typing import Any
 
 from bridge.codec import WireResponse, json_response
 from bridge.codec.counts import is_count
+from bridge.codec.errors import code_in, error_in, is_full_context, words_in
 from bridge.codec.jsontext import dumps, read_json, text_of
 from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
@@ -39,7 +40,6 @@ _CODES: dict[str, ErrorCode] = {
 }
 _OWN_CODES = frozenset(map(str, ErrorCode)) - {ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN, ErrorCode.INTERNAL}
 """Codes of the bridge that mean the same when another bridge sends them, unlike its key check and its crash."""
-_LIMIT_TEXTS = ("input token count", "maximum number of tokens", "context length", "context window")
 _SHUT = (401, 403, 407)
 
 CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
@@ -73,7 +73,7 @@ def encode_error(failure: Failure) -> WireResponse:
 
 def decode_error(wire: WireResponse) -> Failure:
     """Return the failure that a response with an error status means for the caller."""
-    error = error_in(read_json(wire.body))
+    error = error_in(read_json(wire.body), refused=True)
     if error is None:
         code = BY_STATUS.get(wire.status, ErrorCode.BACKEND_ERROR)
         if code in (ErrorCode.INVALID_REQUEST, ErrorCode.NOT_FOUND, ErrorCode.CONFLICT):
@@ -86,24 +86,14 @@ def decode_error(wire: WireResponse) -> Failure:
     return failure
 
 
-def error_in(value: Any) -> dict[str, Any] | None:
-    """Return the error in a JSON value, or in an array; None if there is none."""
-    if isinstance(value, list):
-        return next((found for each in value if (found := error_in(each)) is not None), None)
-    error = value.get("error") if isinstance(value, dict) else None
-    if isinstance(error, str) and error:
-        return {"message": error}
-    return error if isinstance(error, dict) and error else None
-
-
 def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
     """The failure that an error object means; `status` is the HTTP status, by default the object's own."""
     said = error.get("code")
     status = status if status is not None else said if is_count(said) else None
     details = [each for each in error.get("details") or () if isinstance(each, dict)] if _has_details(error) else []
-    message = text_of(error.get("message"))
+    message = words_in(error)
     word = text_of(error.get("status"))
-    code = _classify(word, _reason(details), status, message)
+    code = _classify(error, _reason(details), status)
     if code is ErrorCode.BACKEND_AUTH:
         return Failure(code, KEY_REFUSED)
     delays = (_SECONDS.fullmatch(text_of(each.get("retryDelay"))) for each in details)
@@ -127,15 +117,15 @@ def _reason(details: list[dict[str, Any]]) -> str:
     return reason.lower() if info.get("domain") == _DOMAIN else reason
 
 
-def _classify(word: str, reason: str, status: int | None, message: str) -> ErrorCode:
+def _classify(error: dict[str, Any], reason: str, status: int | None) -> ErrorCode:
     if status in _SHUT or reason in ("API_KEY_INVALID", "API_KEY_SERVICE_BLOCKED"):
         return ErrorCode.BACKEND_AUTH
     if reason in _OWN_CODES:
         return ErrorCode(reason)
     by_status = BY_STATUS.get(status) if status else None
-    found = _CODES.get(word) or by_status or ErrorCode.BACKEND_ERROR
+    found = _CODES.get(text_of(error.get("status"))) or by_status or code_in(error) or ErrorCode.BACKEND_ERROR
     if status == 413:
         return ErrorCode.TOO_LARGE
-    if found is ErrorCode.INVALID_REQUEST and any(text in message.lower() for text in _LIMIT_TEXTS):
+    if found is ErrorCode.INVALID_REQUEST and is_full_context(words_in(error)):
         return ErrorCode.CONTEXT_LENGTH
     return found

@@ -53,7 +53,8 @@ class BackOptions(Options):
     )
     thoughts: Literal["effort", "always", "never"] = Field(
         "effort",
-        description="When to ask for thoughts (includeThoughts): if the client asks for an effort, always, or never.",
+        description="When to ask for thoughts (includeThoughts): if the client asks for reasoning or an effort, "
+        "always, or never.",
     )
     effort: Literal["auto", "level", "budget", "drop"] = Field(
         "auto",

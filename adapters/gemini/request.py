@@ -13,6 +13,7 @@ from typing import Any
 from bridge.codec import Context, WireRequest
 from bridge.codec.check import wrong
 from bridge.codec.jsontext import need_json, read_body
+from bridge.codec.thinking import HIDDEN, READABLE, effort_of
 from bridge.codec.tools import check_choice
 from bridge.dialects.gemini.contents import ContentReader, read_system
 from bridge.dialects.gemini.schema import json_schema
@@ -28,12 +29,11 @@ _SAMPLING = frozenset(
         "frequencyPenalty",
     }
 )  # fmt: skip
+_LOGPROBS = frozenset({"responseLogprobs", "logprobs"})
 _IN_MODEL = frozenset({"responseMimeType", "responseSchema", "responseJsonSchema", "thinkingConfig"})
 _ADDRESS = re.compile(r"/?(?:v\d\w*/)?(?P<model>.+):(?P<method>[A-Za-z]+)")
 _JSON = "application/json"
 _LEVELS = ("MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH")
-_MEDIUM, _HIGH = 4096, 16384
-"""Thinking budgets, in tokens, from which an effort is called medium and high."""
 _MODES = {
     "AUTO": ToolMode.AUTO, "VALIDATED": ToolMode.AUTO, "ANY": ToolMode.REQUIRED, "NONE": ToolMode.NONE,
     "MODE_UNSPECIFIED": ToolMode.AUTO,
@@ -89,6 +89,8 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
         ),
         response_format=_response_format(config),
         reasoning_effort=_effort(config),
+        reasoning_summary=_summary(config),
+        logprobs=_logprobs(config),
         extras={NAME: {**extras, **({NOTES: notes} if notes else {})}},
     )
 
@@ -113,7 +115,7 @@ def _model(named: str | None, context: Context) -> str | None:
 
 def _rest_of_config(config: Spelled, notes: dict[str, Any]) -> dict[str, Any]:
     """The fields that other dialects do not have. What our model has in other words is noted as the client said it."""
-    rest = given(config.rest(_SAMPLING))
+    rest = given(config.rest(_SAMPLING | _LOGPROBS if config.get("responseLogprobs") else _SAMPLING))
     own_words = _IN_MODEL if _has_format(config) else {"thinkingConfig"}
     if said := {name: rest.pop(name) for name in own_words & rest.keys()}:
         notes["generationConfig"] = said
@@ -141,14 +143,24 @@ def _effort(config: Spelled) -> str | None:
     thinking = config.object("thinkingConfig")
     if thinking is None:
         return None
-    thinking.boolean("includeThoughts")
     level = (thinking.string("thinkingLevel") or "").upper()
     budget = thinking.integer("thinkingBudget", convert=True)
     if level in _LEVELS:
         return level.lower()
-    if budget is None or budget < 0:
-        return None
-    return "none" if budget == 0 else "low" if budget < _MEDIUM else "medium" if budget < _HIGH else "high"
+    return effort_of(budget)
+
+
+def _logprobs(config: Spelled) -> int | None:
+    """The number of alternatives for each token, if log probabilities are wanted."""
+    alternatives = config.integer("logprobs", convert=True)
+    return (alternatives or 0) if config.boolean("responseLogprobs") else None
+
+
+def _summary(config: Spelled) -> str | None:
+    """Whether thoughts are wanted, where the client says so."""
+    thinking = config.object("thinkingConfig")
+    wanted = thinking.boolean("includeThoughts") if thinking else None
+    return None if wanted is None else READABLE if wanted else HIDDEN
 
 
 # ------------------------------------------------------------------ tools

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from bridge.codec.check import Node
+from bridge.codec.citations import Positions
 from bridge.codec.counts import is_count
-from bridge.codec.jsontext import text_of
+from bridge.codec.jsontext import dict_of, text_of
+from bridge.codec.logprobs import entries, with_bytes
 from bridge.codec.signed_parts import signature_of, signed
+from bridge.codec.words import reason_of
 from bridge.model import (
     Extras,
     FileRef,
@@ -97,37 +100,12 @@ def given(values: dict[str, Any]) -> dict[str, Any]:
 
 # ------------------------------------------------------------------ finish reasons
 
-REASONS: dict[str, FinishReason] = {
-    "MAX_TOKENS": FinishReason.LENGTH,
-    "CONTINUATION": FinishReason.LENGTH,
-    **dict.fromkeys(
-        (
-            "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR", "IMAGE_SAFETY",
-            "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "ESCALATION",
-        ),
-        FinishReason.CONTENT_FILTER,
-    ),
-}  # fmt: skip
-"""Finish reasons of backends; every word that is neither here nor in `BROKEN` is a normal end."""
-
-BROKEN = frozenset(
-    {
-        "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE",
-        "MALFORMED_RESPONSE", "LANGUAGE", "NO_IMAGE", "IMAGE_OTHER", "OTHER",
-    }
-)  # fmt: skip
-"""Finish reasons of answers that failed."""
-
 _WORDS = {FinishReason.LENGTH: "MAX_TOKENS", FinishReason.CONTENT_FILTER: "SAFETY"}
 
 
 _CALLED = "FUNCTION_CALL"
 """The finish reason of some servers for answers with calls. The API has no such value; strict clients drop the calls.
 """
-
-
-def reason_of(word: str) -> FinishReason:
-    return REASONS.get(word, FinishReason.STOP)
 
 
 def finish_word(reason: FinishReason | None, known: Any = None) -> str:
@@ -201,6 +179,102 @@ def _guess(media: Media) -> str | None:
         return mime_of(media)
     names = media.filename, media.source.url.partition("?")[0].partition("#")[0]
     return next(filter(None, (fitted(type_of_name(name), media.kind) for name in names)), None)
+
+
+# ------------------------------------------------------------------ log probabilities
+
+LOGPROBS = "logprobsResult"
+
+
+def read_logprobs(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """The log probabilities of a `logprobsResult`, in the form of chat completions."""
+    others = dicts_in(result.get("topCandidates"))
+    found = []
+    for place, chosen in enumerate(dicts_in(result.get("chosenCandidates"))):
+        listed = others[place].get("candidates") if place < len(others) else None
+        found.append({**_entry(chosen), "top_logprobs": [_entry(each) for each in dicts_in(listed)]})
+    return [with_bytes(entry) for entry in entries(found)]
+
+
+def _entry(candidate: dict[str, Any]) -> dict[str, Any]:
+    return {"token": candidate.get("token"), "logprob": candidate.get("logProbability")}
+
+
+def write_logprobs(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """The fields of a candidate for log probabilities: all of its tokens, and their average."""
+    result: dict[str, Any] = {"chosenCandidates": [_candidate(each) for each in found]}
+    if any(each["top_logprobs"] for each in found):
+        result["topCandidates"] = [{"candidates": list(map(_candidate, each["top_logprobs"]))} for each in found]
+    return {"avgLogprobs": sum(each["logprob"] for each in found) / len(found), LOGPROBS: result}
+
+
+def _candidate(entry: dict[str, Any]) -> dict[str, Any]:
+    return {"token": entry["token"], "logProbability": entry["logprob"]}
+
+
+def dicts_in(values: Any) -> list[dict[str, Any]]:
+    """The objects of a list; none when it is no list."""
+    return [each for each in values if isinstance(each, dict)] if isinstance(values, list) else []
+
+
+# ------------------------------------------------------------------ citations
+
+_NO_PAGE: dict[str, Any] = {}
+_SOURCES = ("citationSources", "citations")
+
+
+def read_citations(candidate: dict[str, Any], positions: Positions) -> list[dict[str, Any]]:
+    """The citations of web pages of a candidate, whose `groundingMetadata` and `citationMetadata` count bytes."""
+    grounding, metadata = candidate.get("groundingMetadata"), dict_of(candidate.get("citationMetadata"))
+    found = _grounded(grounding, positions) if isinstance(grounding, dict) else []
+    for name in _SOURCES:
+        for source in dicts_in(metadata.get(name)):
+            if uri := text_of(source.get("uri")):
+                found.append({"url": uri, "title": source.get("title"), **_span(source, positions)})
+    return found
+
+
+def _grounded(grounding: dict[str, Any], positions: Positions) -> list[dict[str, Any]]:
+    """A page for each place that it supports; one that supports none is cited for the whole text."""
+    pages = [_page(chunk) for chunk in dicts_in(grounding.get("groundingChunks"))]
+    cited: list[tuple[int, dict[str, Any]]] = []
+    for support in dicts_in(grounding.get("groundingSupports")):
+        segment, indexes = support.get("segment"), support.get("groundingChunkIndices")
+        span = _span(segment, positions) if isinstance(segment, dict) else {}
+        for index in indexes if isinstance(indexes, list) else ():
+            if is_count(index) and index < len(pages) and pages[index]:
+                cited.append((index, {**pages[index], **span}))
+    named = {index for index, _ in cited}
+    return [each for _, each in cited] + [p for index, p in enumerate(pages) if p and index not in named]
+
+
+def _page(chunk: dict[str, Any]) -> dict[str, Any]:
+    page = next(filter(None, (dict_of(chunk.get(kind)) for kind in ("web", "retrievedContext", "maps"))), _NO_PAGE)
+    return {"url": page["uri"], "title": page.get("title")} if text_of(page.get("uri")) else {}
+
+
+def _span(segment: dict[str, Any], positions: Positions) -> dict[str, int]:
+    """The characters of a segment. Zero is the default of its numbers and may be left out."""
+    start, end = segment.get("startIndex", 0), segment.get("endIndex")
+    if not is_count(start) or not is_count(end):
+        return {}
+    return {"start_index": positions.character(start), "end_index": positions.character(end)}
+
+
+def write_citations(found: list[dict[str, Any]], positions: Positions) -> dict[str, Any]:
+    """The `groundingMetadata` of citations; `positions` are those of the text."""
+    places: dict[str, int] = {}
+    chunks: list[dict[str, Any]] = []
+    supports: list[dict[str, Any]] = []
+    for citation in found:
+        url = citation["url"]
+        if url not in places:
+            places[url] = len(chunks)
+            chunks.append({"web": {"uri": url, "title": citation["title"]}})
+        start, end = (positions.byte(citation[name]) for name in ("start_index", "end_index"))
+        segment = {"startIndex": start, "endIndex": end}
+        supports.append({"segment": segment, "groundingChunkIndices": [places[url]]})
+    return {"groundingChunks": chunks, "groundingSupports": supports}
 
 
 # ------------------------------------------------------------------ usage

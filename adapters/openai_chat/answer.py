@@ -8,9 +8,11 @@ from typing import Any
 
 from bridge.codec import Context, Feature, WireResponse, json_response
 from bridge.codec.borders import TextBorders
+from bridge.codec.citations import citations_in
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.media import answer_feature
-from bridge.codec.openai import decode_error, encode_error, error_in, failure_of
+from bridge.codec.openai import decode_error, encode_error, failure_of
 from bridge.codec.wire import holds_events, payloads_in
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.decoder import ChatDecoder
@@ -80,6 +82,7 @@ class _Choice:
     more: dict[str, Any] = field(default_factory=dict)
     beside: dict[str, Any] = field(default_factory=dict)
     reason: FinishReason | None = None
+    length: int = 0
 
 
 def assemble(events: Sequence[Event], context: Context, options: FrontOptions) -> WireResponse:
@@ -149,13 +152,27 @@ class _Assembler:
 
     def _text(self, choice: _Choice, message_id: str, text: str) -> None:
         if text:
-            choice.texts.append(choice.borders.before(message_id) + text)
+            text = choice.borders.before(message_id) + text
+            choice.length += len(text)
+            choice.texts.append(text)
+
+    def _cite(self, choice: _Choice, text: Text) -> None:
+        """Add the citations of the last text, those of a chat backend as they came."""
+        said = (text.extras or {}).get(NAME, {}).get("annotations")
+        if not said:
+            length = len(text.text)
+            found = citations_in(text.extras, self._context.lost, length, choice.length - length)
+            said = [{"type": "url_citation", "url_citation": each} for each in found]
+        if said:
+            choice.more["annotations"] = [*choice.more.get("annotations", ()), *said]
 
     def _part(self, choice: _Choice, message_id: str, part: Part) -> None:
         match part:
             case Text():
                 if TRANSCRIPT not in (part.extras or ()):
                     self._text(choice, message_id, part.text)
+                    if part.extras:
+                        self._cite(choice, part)
             case Refusal():
                 choice.refusals.append(part.text)
             case Reasoning():

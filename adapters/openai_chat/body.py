@@ -11,7 +11,7 @@ from bridge.codec.openai import SHARED, fits_metadata, set_cache, shared_fields,
 from bridge.codec.tools import supported
 from bridge.dialects.openai_chat.history import MessageWriter
 from bridge.dialects.openai_chat.options import BackOptions
-from bridge.dialects.openai_chat.wire import NAME, own
+from bridge.dialects.openai_chat.wire import NAME, NOTES, own
 from bridge.errors import Unsupported
 from bridge.model import Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
 
@@ -34,7 +34,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
     _set(body, request, options, context)
     if request.metadata:
         _set_metadata(body, request, context)
-    extras.pop("notes", None)
+    extras = {**extras.pop(NOTES, {}).get("fields", {}), **extras}
     stream_options = extras.pop("stream_options", None)
     if request.stream and options.include_usage:
         given = stream_options if isinstance(stream_options, dict) else {}
@@ -64,7 +64,9 @@ def _set(body: dict[str, Any], request: Request, options: BackOptions, context: 
             body["parallel_tool_calls"] = request.parallel_tool_calls
     if request.response_format is not None:
         body["response_format"] = _response_format(request.response_format)
-    if request.reasoning_effort is not None:
+    if request.logprobs is not None:
+        body.update(logprobs=True, **({"top_logprobs": request.logprobs} if request.logprobs else {}))
+    if request.reasoning_effort is not None and not request.extra(NAME).get(NOTES, {}).get("derived_effort"):
         body["reasoning_effort"] = request.reasoning_effort
     if request.user_id is not None and (user := user_of(request, context.lost)) is not None:
         body["user"] = user

@@ -87,5 +87,6 @@ CAPABILITIES = Capabilities(
     tool_names="[a-zA-Z0-9_-]{1,64}",
     runs_tools=RunsTools.NEVER,
     caches_marks=True,
+    logprobs=True,
     call_signatures=CallSignatures.IN_CALL,
 )

@@ -9,15 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context
+from bridge.codec.citations import with_citations
 from bridge.codec.decoder import JsonDecoder
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import is_number, repaired
-from bridge.codec.openai import error_in, failure_of
+from bridge.codec.openai import failure_of
+from bridge.codec.words import end_of
 from bridge.dialects.openai_chat.audio import TRANSCRIPT, audio_from, joined
 from bridge.dialects.openai_chat.calls import Calls
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.think import ThinkSplitter
 from bridge.dialects.openai_chat.wire import (
-    FINISH,
     HALVES,
     NAME,
     REASONING_FIELDS,
@@ -27,8 +29,8 @@ from bridge.dialects.openai_chat.wire import (
     shared,
     without_empty,
 )
-from bridge.errors import ErrorCode, Failure
-from bridge.model import SHARED, Event, Extras, FinishReason, Media, MediaKind, PartKind, Raw, source_of
+from bridge.errors import Failure
+from bridge.model import Event, Extras, FinishReason, Media, MediaKind, PartKind, Raw, source_of
 from bridge.model.surrogates import repair
 
 _CHUNK_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation"})
@@ -50,11 +52,12 @@ _PARTS = {"text": PartKind.TEXT, "output_text": PartKind.TEXT, "thinking": PartK
 class _Lane:
     """The state of one choice."""
 
-    __slots__ = ("audio", "calls", "finished", "think")
+    __slots__ = ("annotations", "audio", "calls", "finished", "think")
 
     def __init__(self, calls: Calls, think: ThinkSplitter | None) -> None:
         self.calls = calls
         self.think = think
+        self.annotations: list[Any] = []
         self.audio: list[dict[str, Any]] = []
         self.finished: FinishReason | None = None
 
@@ -71,7 +74,7 @@ class ChatDecoder(JsonDecoder):
         self._put = self.builder.flow
         self._lanes: dict[int, _Lane] = {}
         self._started = False
-        self._error_word = False
+        self._bad_end: Failure | None = None
         self._plain: tuple[str, int] | None = None
         self._known: dict[str, Any] = {}
         self._run_fields: dict[str, Any] = {}
@@ -103,8 +106,8 @@ class ChatDecoder(JsonDecoder):
             self._rest(event, choices)
         else:
             self._learn(event)
-        if self._error_word:
-            self.fail(Failure(ErrorCode.BACKEND_ERROR, "The backend ended its answer with an error."))
+        if self._bad_end is not None:
+            self.fail(self._bad_end)
 
     def _learn(self, chunk: dict[str, Any]) -> None:
         """Let the next chunk be read by its text alone, if this one contained one text and nothing else."""
@@ -158,11 +161,10 @@ class ChatDecoder(JsonDecoder):
 
     def _rest(self, chunk: dict[str, Any], choices: Any) -> None:
         """Read errors, which may be beside choices (capture openrouter-error-midstream), and unknown fields."""
-        if "error" in chunk or choices is None:
-            error = error_in(chunk)
-            if error is not None:
-                self.fail(failure_of(error))
-                return
+        error = error_in(chunk)
+        if error is not None:
+            self.fail(failure_of(error))
+            return
         if choices is None:
             return  # pings and other objects that are no chunks
         changed = {k: v for k, v in _unknown(chunk).items() if k not in _USUAL_KEYS and self._run_fields.get(k) != v}
@@ -235,10 +237,13 @@ class ChatDecoder(JsonDecoder):
         if type(refusal) is str and refusal:
             self._flow(index, PartKind.REFUSAL, refusal, extras)
             extras = None
+        rest = {} if _DELTA_KEYS.issuperset(delta) else {k: v for k, v in delta.items() if k not in _DELTA_KEYS}
+        if isinstance(annotations := rest.get("annotations"), list):
+            del rest["annotations"]
+            self._open(index).annotations += annotations
         self._whole_parts(index, delta)
         self._calls(index, delta)
-        if not _DELTA_KEYS.issuperset(delta):
-            self._raw(index, without_empty({k: v for k, v in delta.items() if k not in _DELTA_KEYS}))
+        self._raw(index, without_empty(rest))
         return extras
 
     def _flow(self, index: int, kind: PartKind, text: str, extras: Extras | None = None) -> None:
@@ -281,12 +286,26 @@ class ChatDecoder(JsonDecoder):
         return extras
 
     def _calls(self, index: int, delta: dict[str, Any]) -> None:
-        fragments = delta.get("tool_calls")
+        fragments, old = delta.get("tool_calls"), delta.get("function_call")
+        if not fragments and not old:
+            return
+        lane = self._open(index)
+        if lane.annotations:
+            self._cite(index, lane)
         if type(fragments) is list and fragments:
-            self._open(index).calls.feed(fragments)
-        old = delta.get("function_call")
+            lane.calls.feed(fragments)
         if type(old) is dict and old:
-            self._open(index).calls.feed_old(old)
+            lane.calls.feed_old(old)
+
+    def _cite(self, index: int, lane: _Lane) -> None:
+        """End the text with its citations, which come after it; without a text they are for chat clients only."""
+        annotations, lane.annotations = lane.annotations, []
+        flowing = self.builder.flowing(index)
+        if flowing is not None and flowing.kind is _TEXT:
+            self.builder.end_flow(index, extras=with_citations({NAME: {"annotations": annotations}}, annotations))
+        else:
+            extras = with_citations(None, annotations)
+            self.builder.emit(Raw(NAME, {"index": index, "delta": {"annotations": annotations}}, extras))
 
     def _whole_parts(self, index: int, delta: dict[str, Any]) -> None:
         audio, images = delta.get("audio"), delta.get("images")
@@ -317,24 +336,19 @@ class ChatDecoder(JsonDecoder):
     def _raw(self, index: int, delta: dict[str, Any]) -> None:
         if delta:
             self._open(index)
-            citations = delta.get("annotations")
-            extras = {SHARED: {"annotations": citations}} if type(citations) is list and len(delta) == 1 else None
-            self.builder.emit(Raw(NAME, {"index": index, "delta": delta}, extras))
+            self.builder.emit(Raw(NAME, {"index": index, "delta": delta}))
 
     # -------------------------------------------------------------- the end
 
     def _end_choice(self, index: int, word: str, choice: dict[str, Any]) -> None:
         """The first finish word counts. Calls stay open: some servers send more after it."""
-        if word == "error":
+        end = end_of(word, answered=self.builder.answered)
+        if isinstance(end, Failure):
             error = error_in(choice)
-            if error is not None:
-                self.fail(failure_of(error))
-            self._error_word = True  # the text may be at the end of the chunk
-            return
-        lane = self._open(index)
-        if lane.finished is None:
-            lane.finished = FINISH.get(word, FinishReason.STOP)
-            self.builder.end_reason(index, lane.finished)
+            self._bad_end = end if error is None else failure_of(error)  # an error beside the choices says more
+        elif end is not None and (lane := self._open(index)).finished is None:
+            lane.finished = end
+            self.builder.end_reason(index, end)
 
     def end_mark(self) -> None:
         if not self.builder.done:
@@ -361,6 +375,8 @@ class ChatDecoder(JsonDecoder):
         for index, lane in self._lanes.items():
             for kind, piece in lane.think.close() if lane.think else ():
                 self._put(index, kind, piece)
+            if lane.annotations:
+                self._cite(index, lane)
             lane.calls.close()
             if lane.audio:
                 self._sound(index, joined(lane.audio))

@@ -13,6 +13,7 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.borders import TextBorders
+from bridge.codec.citations import citations_in
 from bridge.codec.jsontext import dumps
 from bridge.codec.media import answer_feature
 from bridge.codec.openai import error_object
@@ -37,6 +38,7 @@ from bridge.model import (
     ContentAdded,
     Custom,
     Event,
+    Extras,
     FinishReason,
     Heartbeat,
     Interrupted,
@@ -81,24 +83,26 @@ _ROLE = {content: dumps({"role": "assistant", "content": content})[1:-1].decode(
 
 @dataclass(slots=True)
 class _Choice:
-    """The state of one choice at the client. Most have text only: an empty set of its own takes 216 bytes, a frozen
-    one none.
+    """The state of one choice at the client. `called` and `numbers` are keys only: most choices have text only, and an
+    empty set takes 216 bytes, an empty dictionary 64.
     """
 
     borders: TextBorders
     calls: int = 0
-    called: frozenset[str | None] = frozenset()
+    called: dict[str | None, None] = field(default_factory=dict)
     reason: FinishReason | None = None
     audio: bool = False
     thoughts: int = 0
+    length: int = 0
     entries: dict[str, int] = field(default_factory=dict)
-    numbers: frozenset[str] = frozenset()
+    numbers: dict[str, None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Part:
     """An open part: the bytes before and after its next piece. `twin` is between two copies of the piece; it is empty
-    before the first piece of a text of the message `message_id`.
+    before the first piece of a text of the message `message_id`. `length` counts the characters of the pieces, `start`
+    those of the choice's text before them.
     """
 
     choice: int
@@ -110,6 +114,8 @@ class _Part:
     extras: dict[str, Any] = field(default_factory=dict)
     thought: int | None = None
     message_id: str = ""
+    length: int = 0
+    start: int | None = None
 
 
 class ChatEncoder:
@@ -122,6 +128,7 @@ class ChatEncoder:
         "_first",
         "_head",
         "_messages",
+        "_opened",
         "_options",
         "_out",
         "_parts",
@@ -143,6 +150,8 @@ class ChatEncoder:
         self._head = b""
         self._first: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
+        self._opened = 0
+        """All choices below this number are open."""
         self._parts: dict[str, _Part | None] = {}
         """The open parts; None is one that clients have in `audio`."""
 
@@ -167,6 +176,7 @@ class ChatEncoder:
         if event.extras:
             self._with_extras(event, part)
         elif text:
+            part.length += len(text)
             piece = dumps(text)
             if part.twin is None:
                 self._out.append(part.before + piece + part.after)
@@ -180,12 +190,16 @@ class ChatEncoder:
     def _begun(self, part: _Part, text: str) -> str:
         """The first piece of a text, with what separates it from that of another message."""
         part.twin = None
-        return self._choices[part.choice].borders.before(part.message_id) + text
+        choice = self._choices[part.choice]
+        separator = choice.borders.before(part.message_id)
+        part.start = choice.length + len(separator)
+        return separator + text
 
     def _with_extras(self, event: TextDelta | ReasoningDelta | ArgsDelta, part: _Part) -> None:
         """A piece with fields of the choice beside its delta, such as logprobs."""
         fields_beside = own(event.extras)
         if event.text:
+            part.length += len(event.text)
             after = part.after
             if fields_beside:
                 usual = b'},"logprobs":null,"finish_reason":null}]}'
@@ -216,9 +230,9 @@ class ChatEncoder:
         known = self._choices.get(choice)
         if known is not None:
             return known
-        for earlier in range(min(choice, _MOST_CHOICES)):
-            if earlier not in self._choices:
-                self._open(earlier)
+        while self._opened < min(choice, _MOST_CHOICES):
+            earlier, self._opened = self._opened, self._opened + 1
+            self._open(earlier)
         before, after = self._around(choice, _ROLE[content])
         if self._first:
             after = after[:-1] + b"," + dumps(self._first)[1:]
@@ -271,7 +285,19 @@ class ChatEncoder:
 
     def _tell(self, index: int, message_id: str, text: str) -> None:
         """A text that is whole."""
-        self._out.append(self._chunk(index, {"content": self._choices[index].borders.before(message_id) + text}))
+        choice = self._choices[index]
+        text = choice.borders.before(message_id) + text
+        choice.length += len(text)
+        self._out.append(self._chunk(index, {"content": text}))
+
+    def _cite(self, part: _Part, extras: Extras) -> None:
+        """Write the citations of a text, those of a chat backend as they came."""
+        said = extras.get(NAME, {}).get("annotations") or [
+            {"type": "url_citation", "url_citation": each}
+            for each in citations_in(extras, self._context.lost, part.length, part.start or 0)
+        ]
+        if said:
+            self._out.append(self._chunk(part.choice, _addable(self._choices[part.choice], "", {"annotations": said})))
 
     def _reasoning(self, index: int) -> _Part:
         name = self._options.reasoning_field
@@ -295,7 +321,7 @@ class ChatEncoder:
         field_name = "input" if kind == "custom" else "arguments"
         number = choice.calls
         choice.calls += 1
-        choice.called |= {event.call_id}
+        choice.called[event.call_id] = None
         more = extras.get("function")
         inner = {"name": event.name or "", field_name: "", **(more if isinstance(more, dict) else {})}
         call = {"index": number, "id": event.call_id, "type": kind, kind: inner, **first_keys(extras)}
@@ -313,7 +339,13 @@ class ChatEncoder:
                 self._out.append(self._chunk(part.choice, {"reasoning_details": details}))
             else:
                 self._context.lost.add(Feature.REASONING_SIGNATURE)
-        if part is None or part.call is None:
+        if part is None:
+            return
+        if part.start is not None:
+            self._choices[part.choice].length = part.start + part.length
+        if part.call is None:
+            if event.extras:
+                self._cite(part, event.extras)
             return
         if part.bare:
             # Strict clients parse the arguments: white space is no JSON (capture tool-empty-arguments)
@@ -427,7 +459,7 @@ def _addable(choice: _Choice, path: str, delta: dict[str, Any]) -> dict[str, Any
         elif not isinstance(value, (int, float)):
             out[key] = value
         elif path_here not in choice.numbers:
-            choice.numbers |= {path_here}
+            choice.numbers[path_here] = None
             out[key] = value
     return out
 

@@ -144,7 +144,7 @@ class MessageWriter:
             return wire
         if isinstance(part, Media):
             self._lost.add(request_feature(part), "in an assistant's message, sent as text")
-        return {"type": "text", "text": as_text(part), **(own(part.extras) if isinstance(part, Text) else {})}
+        return {"type": "text", "text": as_text(part), **(_beside(part) if isinstance(part, Text) else {})}
 
     def _call(self, call: ToolCall) -> Wire:
         if call.origin is not Origin.FUNCTION:
@@ -164,7 +164,7 @@ class MessageWriter:
         if any(own(p.extras) for p in result.parts):
             texts = [{"type": "text", "text": as_text(p)} for p in result.parts]
             content = [
-                _verbatim(p) or {**text, **(own(p.extras) if isinstance(p, Text) else {})}
+                _verbatim(p) or {**text, **(_beside(p) if isinstance(p, Text) else {})}
                 for p, text in zip(result.parts, texts, strict=True)
             ]
         else:
@@ -191,7 +191,7 @@ class MessageWriter:
     def _unmarked(self, part: Part, role: str, path: str) -> Wire | None:
         match part:
             case Text():
-                return {"type": "text", "text": part.text, **own(part.extras)}
+                return {"type": "text", "text": part.text, **_beside(part)}
             case Data():
                 if (kept := _verbatim(part)) is not None:
                     return kept
@@ -221,6 +221,11 @@ class MessageWriter:
             "send it as text, or leave it out.",
             param=path,
         )
+
+
+def _beside(part: Text) -> Wire:
+    """The other fields of a text, without what belongs to answers only."""
+    return {name: value for name, value in own(part.extras).items() if name not in ("annotations", "logprobs")}
 
 
 def _verbatim(part: Part) -> Wire | None:

@@ -14,7 +14,9 @@ from bridge.codec.jsontext import need_json, read_body
 from bridge.codec.openai import COMMON, SHARED
 from bridge.codec.tools import check_choice
 from bridge.dialects.openai_chat.messages import MessageReader
-from bridge.dialects.openai_chat.wire import NAME, noted, own
+from bridge.dialects.openai_chat.options import FrontOptions
+from bridge.dialects.openai_chat.reasoning import FIELDS, set_reasoning, translated
+from bridge.dialects.openai_chat.wire import NAME, NOTES, noted, own
 from bridge.model import HistoryMode, Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
 
 # Fields with a place in our model; all others travel in `Request.extras`.
@@ -57,6 +59,8 @@ _SAMPLING = frozenset(
         "presence_penalty",
     }
 )
+_LOGPROBS = ("logprobs", "top_logprobs")
+_WANTED = FIELDS | frozenset(_LOGPROBS)
 _TYPED = frozenset({"stream_options", "logprobs", "store", "top_logprobs", "logit_bias"}) | SHARED
 
 
@@ -97,7 +101,23 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         if body.get("max_completion_tokens") is not None:
             extras["notes"] = {**extras.get("notes", {}), "limit": "max_completion_tokens"}
         request.sampling = _sampling(body)
+    if not _WANTED.isdisjoint(body.value):
+        _set_wanted(request, body, extras, FrontOptions.of(context))
     return request
+
+
+def _set_wanted(request: Request, body: Node, extras: dict[str, Any], options: FrontOptions) -> None:
+    """What of the answer is asked for: reasoning and log probabilities. A chat backend gets the client's own words."""
+    set_reasoning(request, body)
+    returns = options.reasoning_field == "reasoning_details"
+    request.encrypted_reasoning = returns and request.wants_reasoning
+    said = translated(extras)
+    if body.boolean("logprobs"):
+        request.logprobs = body.integer("top_logprobs") or 0
+        said.update((name, extras.pop(name)) for name in _LOGPROBS if name in extras)
+    if said:
+        derived = request.reasoning_effort is not None and body.get("reasoning_effort") is None
+        extras[NOTES] = {**extras.get(NOTES, {}), "fields": said, "derived_effort": derived}
 
 
 def _check_extras(body: Node) -> None:
@@ -117,7 +137,7 @@ def _note_usage(extras: dict[str, Any]) -> None:
     """Move `include_usage` to the notes: our encoder obeys it, so it is not lost at backends without such a field."""
     options = dict(extras.get("stream_options") or {})
     if "include_usage" in options:
-        extras["notes"] = {"include_usage": options.pop("include_usage")}
+        extras[NOTES] = {"include_usage": options.pop("include_usage")}
         if options:
             extras["stream_options"] = options
         else:

@@ -10,19 +10,13 @@ from bridge.codec.counts import NOT_REPORTED, is_all_zeros
 from bridge.codec.jsontext import dict_of, whole
 from bridge.codec.openai import with_mark
 from bridge.codec.signed_parts import GOOGLE, signature_of, signed
-from bridge.model import SHARED, Extras, FinishReason, UsageReported
+from bridge.model import SHARED, Extras, UsageReported
 
 NAME = "openai-chat"
-
-FINISH: dict[str, FinishReason] = {
-    "length": FinishReason.LENGTH,
-    "max_tokens": FinishReason.LENGTH,
-    "model_length": FinishReason.LENGTH,
-    "content_filter": FinishReason.CONTENT_FILTER,
-    "tool_calls": FinishReason.TOOL_CALLS,
-    "function_call": FinishReason.TOOL_CALLS,
-}
-"""Finish reasons of backends; every other one (`stop`, `eos`, `end_turn`) is a normal end."""
+NOTES = "notes"
+"""The key, in a request's extras, of what the model has in other words: `fields` are fields of the client's body, and
+`derived_effort` is set if one of them says the effort, and not `reasoning_effort`.
+"""
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Servers use either; when one delta holds both, the first non-empty one is read."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridge.codec import Context, Feature, WireResponse, json_response
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, read_json
-from bridge.codec.openai import decode_error, encode_error, error_in, failure_of
+from bridge.codec.openai import decode_error, encode_error, failure_of
 from bridge.codec.wire import holds_events, payloads_in
 from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.decoder import ResponsesDecoder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from bridge.codec import Context, Feature, WireRequest
@@ -11,9 +12,9 @@ from bridge.codec.tools import supported
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS
 from bridge.dialects.openai_responses.history import ItemWriter
 from bridge.dialects.openai_responses.options import BackOptions
-from bridge.dialects.openai_responses.stored import theirs
+from bridge.dialects.openai_responses.stored import is_foreign, theirs
 from bridge.dialects.openai_responses.tools import write_format, write_tool_choice, write_tools
-from bridge.dialects.openai_responses.wire import NAME, own
+from bridge.dialects.openai_responses.wire import ENCRYPTED, LOGPROBS, NAME, own
 from bridge.model import Message, Request, Text
 
 _HELD = ("context", "state", "resume")
@@ -35,7 +36,7 @@ def body_of(request: Request, context: Context) -> dict[str, Any]:
     body: dict[str, Any] = {"model": context.model or request.model} if context.model or request.model else {}
     if instructions is not None:
         body["instructions"] = instructions
-    body["input"] = [theirs(item) for item in ItemWriter(context, options).write(messages)]
+    body["input"] = _input(ItemWriter(context, options).write(messages), context)
     body["stream"] = request.stream
     body["store"] = False
     _set(body, request, ours, context)
@@ -47,13 +48,29 @@ def body_of(request: Request, context: Context) -> dict[str, Any]:
     body.update(shared)
     set_cache(body, request, options.prompt_cache, context.lost)
     extras = dict(request.extra(NAME))
-    for after, item in reversed(extras.pop(ADDITIONAL_TOOLS, ())):
-        body["input"].insert(max(len(body["input"]) - after, 0), item)
+    body["input"] = _with_tools(body["input"], extras.pop(ADDITIONAL_TOOLS, ()))
     for name in ("text", "reasoning"):
         if name in extras:
             body[name] = {**dict_of(body.get(name)), **dict_of(extras.pop(name))}
     body.update(extras)
+    if include := _include(request):
+        given = list(extras.get("include") or ())
+        body["include"] = [*given, *(word for word in include if word not in given)]
     return body
+
+
+def _input(items: list[dict[str, Any]], context: Context) -> list[dict[str, Any]]:
+    """The items that the backend may get, each with the id that it gave it."""
+    kept = [theirs(item) for item in items if not is_foreign(item)]
+    if len(kept) < len(items):
+        context.lost.add(Feature.REASONING_HISTORY, "reasoning of backends of other dialects")
+    return kept
+
+
+def _include(request: Request) -> list[str]:
+    """What the backend is to send beside the answer's text. Without the first, reasoning cannot be sent back to it."""
+    wanted = ((ENCRYPTED, request.encrypted_reasoning), (LOGPROBS, request.logprobs is not None))
+    return [word for word, is_wanted in wanted if is_wanted]
 
 
 def _instructions(messages: list[Message], options: BackOptions, ours: bool) -> tuple[str | None, list[Message]]:
@@ -65,6 +82,16 @@ def _instructions(messages: list[Message], options: BackOptions, ours: bool) -> 
     if not wanted or (len(messages) == 1 and not ours):
         return None, messages
     return "\n".join(p.text for p in first.parts if isinstance(p, Text)), messages[1:]
+
+
+def _with_tools(items: list[dict[str, Any]], declaring: Sequence[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The items with those that declare tools, each before as many items as in the client's input."""
+    left, backwards = list(items), list[dict[str, Any]]()
+    for after, item in reversed(declaring):
+        while left and len(backwards) < after:
+            backwards.append(left.pop())
+        backwards.append(item)
+    return left + backwards[::-1]
 
 
 def _set(body: dict[str, Any], request: Request, ours: bool, context: Context) -> None:
@@ -79,10 +106,18 @@ def _set(body: dict[str, Any], request: Request, ours: bool, context: Context) -
         "tool_choice": write_tool_choice(request.tool_choice) if tools else None,
         "parallel_tool_calls": request.parallel_tool_calls if tools else None,
         "text": {"format": written} if written else None,
-        "reasoning": {"effort": request.reasoning_effort} if request.reasoning_effort else None,
+        "reasoning": _reasoning(request, ours),
+        "top_logprobs": request.logprobs or None,
         "user": user_of(request, context.lost),
     }
     body.update((name, value) for name, value in fields.items() if value is not None)
+
+
+def _reasoning(request: Request, ours: bool) -> dict[str, str] | None:
+    """The effort and how the reasoning is to be summed up."""
+    summary = request.reasoning_summary if ours or request.wants_reasoning else None
+    fields = {"effort": request.reasoning_effort, "summary": summary}
+    return {name: value for name, value in fields.items() if value} or None
 
 
 def _set_metadata(body: dict[str, Any], request: Request, context: Context) -> None:

@@ -80,6 +80,7 @@ CAPABILITIES = Capabilities(
     tool_names="[a-zA-Z0-9_-]{1,64}",
     runs_tools=RunsTools.NEVER,
     caches_marks=True,
+    logprobs=True,
     vendor="openai",
     call_signatures=CallSignatures.IN_REASONING,
 )

@@ -11,8 +11,10 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dict_of, is_number, repaired, text_of
-from bridge.codec.openai import error_in, failure_of
+from bridge.codec.openai import failure_of
+from bridge.codec.words import end_of
 from bridge.dialects.openai_responses.errors import failure_in
 from bridge.dialects.openai_responses.reading import KINDS, Items, Key, Wire, is_known, response_in
 from bridge.dialects.openai_responses.response import OURS
@@ -22,6 +24,8 @@ from bridge.model import Event, FinishReason, PartKind, Raw
 
 _QUIET = frozenset({"keepalive", "ping"})
 _WAITING = ("queued", "in_progress")
+_WHOLE = (FinishReason.STOP, FinishReason.TOOL_CALLS)
+"""Reasons that a response whose status is incomplete cannot have."""
 
 
 class ResponsesDecoder(JsonDecoder):
@@ -101,7 +105,9 @@ class ResponsesDecoder(JsonDecoder):
         usage = read_usage(response.get("usage"))
         if usage is not None:
             self.builder.usage(usage)
-        status = text_of(response.get("status")) or text_of(event.get("type")).removeprefix("response.")
+        status = text_of(response.get("status"))
+        if not status or (status in _WAITING and event.get("type")):
+            status = text_of(event.get("type")).removeprefix("response.")
         self._end(status, response)
 
     def _end(self, status: str, response: Wire) -> None:
@@ -111,13 +117,14 @@ class ResponsesDecoder(JsonDecoder):
         if status == "failed":
             self.builder.fail(failure_in(response.get("error")), extras)
             return
-        reason = FinishReason.STOP
-        if status == "incomplete":
-            filtered = details.get("reason") == "content_filter"
-            reason = FinishReason.CONTENT_FILTER if filtered else FinishReason.LENGTH
-        elif status in ("cancelled", "canceled"):
-            reason = FinishReason.CANCELED
-        self.builder.finish(reason, extras)
+        end = end_of(status, answered=self.builder.answered) or FinishReason.STOP
+        if end is FinishReason.LENGTH:
+            end = end_of(details.get("reason"), answered=True) or end
+            end = FinishReason.LENGTH if end in _WHOLE else end
+        if isinstance(end, Failure):
+            self.builder.fail(end, extras)
+            return
+        self.builder.finish(end, extras)
         self.builder.end()
 
     def _failed(self, event: Wire) -> None:

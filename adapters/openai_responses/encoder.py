@@ -10,10 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
+from bridge.codec.citations import citations_in
 from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.jsontext import dict_of, dumps
+from bridge.codec.logprobs import logprobs_in
 from bridge.codec.media import answer_feature
 from bridge.codec.sequencer import Sequencer
+from bridge.codec.wire import fits_line
 from bridge.dialects.openai_responses.compaction import Compaction, is_wanted
 from bridge.dialects.openai_responses.declared import declared, input_of
 from bridge.dialects.openai_responses.errors import stream_error
@@ -41,7 +44,7 @@ from bridge.dialects.openai_responses.output import (
 from bridge.dialects.openai_responses.raw import RawItems
 from bridge.dialects.openai_responses.response import QUEUED, is_background, new_response, overlaid
 from bridge.dialects.openai_responses.stored import facts, keep, ours
-from bridge.dialects.openai_responses.wire import CANCELED, NAME, SUMMARY, logprobs_in, own, write_usage
+from bridge.dialects.openai_responses.wire import CANCELED, NAME, SUMMARY, own, write_usage
 from bridge.errors import Failure
 from bridge.model import FinishReason, MessageStatus, Origin, PartKind, as_markdown, interrupt_text, seal
 from bridge.model import events as ev
@@ -125,10 +128,12 @@ class ResponsesEncoder:
             self._begin_thought(str(border))
             return True
         logprobs = logprobs_in(event.extras)
-        if not logprobs or writing is None or not event.text:
+        if not logprobs or writing is None:
             return False
-        writing.pieces.append(event.text)
         writing.logprobs += logprobs
+        if not event.text:
+            return True
+        writing.pieces.append(event.text)
         self._write(writing.words.delta, {**writing.place, "delta": event.text, "logprobs": logprobs})
         return True
 
@@ -137,7 +142,8 @@ class ResponsesEncoder:
     def _write(self, kind: str, fields: Wire) -> None:
         event = {"type": kind, "sequence_number": self._number, **fields}
         self._number += 1
-        self._out.append(Frame(dumps(event), kind))
+        # A backend may choose the kind of an event: one that no line can hold is in the payload only.
+        self._out.append(Frame(dumps(event), kind if fits_line(kind) else None))
 
     def _open(self, value: Wire, owner: str = "") -> Item:
         """Opens an item, after closing the one that was open."""
@@ -226,7 +232,12 @@ class ResponsesEncoder:
         elif started.kind is PartKind.REASONING:
             self._reasoning_ended(started, event, notes)
         else:
-            self._end_text(notes.get("part", {}))
+            more = notes.get("part", {})
+            if event.extras and "annotations" not in more and self._writing is not None:
+                found = citations_in(event.extras, self._context.lost, sum(map(len, self._writing.pieces)))
+                if found:
+                    more = {**more, "annotations": [{"type": "url_citation", **each} for each in found]}
+            self._end_text(more)
 
     # ------------------------------------------------------------------ calls
 

@@ -34,6 +34,8 @@ _CODES = frozenset(
         "unsupported_image_media_type",
         "empty_image_file",
         "failed_to_download_image",
+        # Not in the closed list, but the API sends it (openai/codex#4675), and Codex acts on it
+        "context_length_exceeded",
         "image_file_not_found",
     }
 )

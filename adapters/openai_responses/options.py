@@ -8,7 +8,7 @@ from pydantic import Field
 
 from bridge.codec import Context, Options
 from bridge.codec.units import OffWord
-from bridge.dialects.openai_responses.wire import CONTENT, NAME, SUMMARY
+from bridge.dialects.openai_responses.wire import CONTENT, SUMMARY
 
 
 class FrontOptions(Options):
@@ -72,5 +72,4 @@ def reasoning_form(context: Context) -> str:
     wanted = FrontOptions.of(context).reasoning
     if wanted != "asked":
         return wanted
-    reasoning = context.request.extra(NAME).get("reasoning") if context.request else None
-    return SUMMARY if isinstance(reasoning, dict) and reasoning.get("summary") else CONTENT
+    return SUMMARY if context.request is not None and context.request.reasoning_summary else CONTENT

@@ -7,7 +7,8 @@ from typing import Any
 
 from bridge.codec import Feature
 from bridge.codec.jsontext import dumps
-from bridge.dialects.openai_responses.wire import CONTENT, SUMMARY, with_bytes
+from bridge.codec.logprobs import with_bytes
+from bridge.dialects.openai_responses.wire import CONTENT, SUMMARY
 from bridge.model import events as ev
 
 Wire = dict[str, Any]

@@ -11,6 +11,7 @@ from typing import Any
 
 from bridge.codec.citations import with_citations
 from bridge.codec.jsontext import dict_of, text_of
+from bridge.codec.logprobs import shared_logprobs
 from bridge.dialects.openai_responses.wire import (
     CONTENT,
     NAME,
@@ -19,7 +20,6 @@ from bridge.dialects.openai_responses.wire import (
     dicts_in,
     noted,
     rest,
-    shared_logprobs,
 )
 from bridge.model import (
     Builder,

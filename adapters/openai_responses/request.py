@@ -18,7 +18,7 @@ from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, held, wi
 from bridge.dialects.openai_responses.items import ItemReader, Refer, id_of
 from bridge.dialects.openai_responses.options import FrontOptions
 from bridge.dialects.openai_responses.tools import read_text, read_tool_choice, read_tools
-from bridge.dialects.openai_responses.wire import NAME, noted, own
+from bridge.dialects.openai_responses.wire import ENCRYPTED, LOGPROBS, NAME, noted, own
 from bridge.errors import ErrorCode, RequestError, shortened
 from bridge.model import HistoryMode, Message, Request, Sampling, Text, Tool, ToolChoice, ToolMode
 
@@ -42,6 +42,8 @@ KNOWN = frozenset(
         "background",
     }
 )
+_TRANSLATED = frozenset({ENCRYPTED, LOGPROBS})
+"""Values of `include` that have a place in our model."""
 
 
 def decode_request(wire: WireRequest, context: Context, *, counting: bool = False) -> Request:
@@ -78,11 +80,11 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
             max_tokens=body.integer("max_output_tokens"),
         ),
         response_format=read_text(body, extras),
-        reasoning_effort=_effort(body, extras),
         metadata=_metadata(body),
         extras={NAME: extras},
         shared=_shared(extras),
     )
+    _set_wanted(request, body, extras)
     return _compacting(request, extras, options, alone=alone) if any(map(compaction.asks, messages)) else request
 
 
@@ -256,12 +258,18 @@ def _instructions(body: Node) -> list[Message]:
     )
 
 
-def _effort(body: Node, extras: dict[str, Any]) -> str | None:
-    """`reasoning.effort`; the other fields of `reasoning` (`summary`) travel on."""
+def _set_wanted(request: Request, body: Node, extras: dict[str, Any]) -> None:
+    """What of the answer is asked for: reasoning in either form, and log probabilities. Other values travel on."""
+    included = body.strings("include") or []
+    if _TRANSLATED.issuperset(included):
+        extras.pop("include", None)
+    request.encrypted_reasoning = ENCRYPTED in included
+    if LOGPROBS in included:
+        request.logprobs = extras.pop("top_logprobs", None) or 0
     node = body.object("reasoning")
     if node is None:
-        return None
-    if more := node.rest({"effort"}):
+        return
+    if more := node.rest({"effort", "summary", "generate_summary"}):
         extras["reasoning"] = more
-        node.string("summary")
-    return node.string("effort")
+    request.reasoning_effort = node.string("effort")
+    request.reasoning_summary = node.string("summary") or node.string("generate_summary")

@@ -93,7 +93,11 @@ def _echo(request: Request) -> dict[str, Any]:
         "max_output_tokens": sampling.max_tokens,
         "metadata": request.metadata,
         "parallel_tool_calls": True if parallel is None else parallel,
-        "reasoning": {"effort": request.reasoning_effort, "summary": None, **dict_of(extras.get("reasoning"))},
+        "reasoning": {
+            "effort": request.reasoning_effort,
+            "summary": request.reasoning_summary,
+            **dict_of(extras.get("reasoning")),
+        },
         "store": extras.get("store") is True,
         "temperature": 1.0 if sampling.temperature is None else sampling.temperature,
         "text": text,
@@ -102,6 +106,7 @@ def _echo(request: Request) -> dict[str, Any]:
         "top_p": 1.0 if sampling.top_p is None else sampling.top_p,
         "user": request.user_id,
         **{name: default if extras.get(name) is None else extras[name] for name, default in _DEFAULTS.items()},
+        **({"top_logprobs": request.logprobs} if request.logprobs else {}),
     }
 
 

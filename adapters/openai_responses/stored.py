@@ -50,6 +50,17 @@ def ours(item_id: Any, context: Context) -> Any:
     return f"{prefix}_{context.run_id}_{item_id}"
 
 
+def is_foreign(item: dict[str, Any]) -> bool:
+    """Return whether an item is reasoning of a backend of another dialect, which the bridge gave its id, or none is
+    left. A backend of this dialect refuses it: it knows no such id, and reads only what it encrypted itself.
+    """
+    if item.get("type") != "reasoning" or item.get("encrypted_content"):
+        return False
+    wire_id = text_of(item.get("id"))
+    made = _OURS.fullmatch(wire_id)
+    return not wire_id or (made is not None and not made[2])
+
+
 def theirs(item: dict[str, Any]) -> dict[str, Any]:
     """The item with the id that its backend gave it."""
     made = _OURS.fullmatch(text_of(item.get("id")))

@@ -12,13 +12,15 @@ from typing import Any
 
 from bridge.codec.caching import CACHE, written_of
 from bridge.codec.counts import is_all_zeros
-from bridge.codec.jsontext import dict_of, is_number, whole
+from bridge.codec.jsontext import dict_of, whole
 from bridge.codec.openai import with_mark
 from bridge.errors import ErrorCode, Failure
-from bridge.model import SHARED, Extras, UsageReported
+from bridge.model import Extras, UsageReported
 
 NAME = "openai-responses"
 
+ENCRYPTED, LOGPROBS = "reasoning.encrypted_content", "message.output_text.logprobs"
+"""Values of `include`."""
 SUMMARY, CONTENT = "summary", "content"
 PARAGRAPH = "\n\n"
 """Between two parts of one reasoning item, for whom they are one text."""
@@ -39,38 +41,6 @@ def noted(**values: Any) -> Extras | None:
     """Return `extras` with those of these values that are not empty; None if there are none."""
     given = {k: v for k, v in values.items() if v}
     return with_mark({NAME: given}, dict_of(given.get("part"))) if given else None
-
-
-def shared_logprobs(values: Any) -> Extras | None:
-    """`extras` of a piece of text that hold its log probabilities, for all dialects."""
-    known = _logprobs(values)
-    return {SHARED: {"logprobs": {"content": known}}} if known else None
-
-
-def logprobs_in(extras: Extras | None) -> list[dict[str, Any]]:
-    """The log probabilities of a piece of text."""
-    return _logprobs(dict_of((extras or {}).get(SHARED, {}).get("logprobs")).get("content"))
-
-
-def _logprobs(values: Any) -> list[dict[str, Any]]:
-    """Return the entries with a token and a number, which all clients require."""
-    return [{**each, "top_logprobs": _tokens(each.get("top_logprobs"))} for each in _tokens(values)]
-
-
-def _tokens(values: Any) -> list[dict[str, Any]]:
-    return [v for v in dicts_in(values) if isinstance(v.get("token"), str) and is_number(v.get("logprob"))]
-
-
-def with_bytes(logprob: dict[str, Any]) -> dict[str, Any]:
-    """Return a log probability as parts hold it: with bytes, which deltas and other servers leave out."""
-    return {**_with_bytes(logprob), "top_logprobs": [_with_bytes(each) for each in logprob["top_logprobs"]]}
-
-
-def _with_bytes(token: dict[str, Any]) -> dict[str, Any]:
-    octets = token.get("bytes")
-    if isinstance(octets, list) and all(type(each) is int for each in octets):
-        return token
-    return {**token, "bytes": list(token["token"].encode("utf-8", "replace"))}
 
 
 def dicts_in(value: Any) -> list[dict[str, Any]]:

@@ -1,272 +1,51 @@
-"""The command line. Exit codes: 0 done, 1 failed, 2 wrong usage or configuration."""
+"""The command line. Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
+
+What has to be done before anything else is imported, which takes a tenth of a second and more: standard streams that
+are closed, signals to a server that is starting.
+"""
 
 from __future__ import annotations
 
-import argparse
 import os
-import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import NoReturn
+from collections.abc import Sequence
 
-from bridge.errors import BridgeError, ConfigError
+from bridge.cli import early_signals
 
-Command = Callable[[argparse.Namespace], int]
+_SERVING = ("serve", "demo")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code."""
+    """Run one command and return its exit code."""
     argv = sys.argv[1:] if argv is None else argv
-    if not argv:
-        _parser().print_help(sys.stderr)
-        return 2
-    args = _arguments(argv)
-    # Agents and stages that a configuration names are looked for in the working directory, as `python -m` does.
-    if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    run: Command = args.run
-    try:
-        return run(args)
-    except ConfigError as error:
-        print(error.message, file=sys.stderr)
-        return 2
-    except BridgeError as error:
-        print(f"{error.code}: {error.message}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        # The reader of stdout has exited; Python would complain about it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except (KeyboardInterrupt, EOFError):
-        # Ctrl-C, or Ctrl-D at a question.
-        return 130
+    _open_standard_streams()
+    if argv and argv[0] in _SERVING:
+        early_signals.hold()
+    from bridge.cli.parser import run
+
+    return run(argv)
 
 
-_UNKNOWN = re.compile(r"argument COMMAND: invalid choice: '([^']*)' \(choose from (.*)\)")
-_WORD = re.compile(r"[\w-]+")
-_OPTION = re.compile(r"(?<![\w-])--[\w-]+")
+def _open_standard_streams() -> None:
+    """Open /dev/null in place of standard streams that are closed.
+
+    Else the next file or socket would take the number of one, and what is printed would go there.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free number, which is this one: those below it are open.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
 
 
-class _Parser(argparse.ArgumentParser):
-    """Suggests the command or the option that was probably meant."""
+def remove_working_directory() -> None:
+    """Remove the working directory from where modules are searched: `python -m` puts it first.
 
-    def error(self, message: str) -> NoReturn:
-        if (unknown := _UNKNOWN.match(message)) is not None:
-            names = _WORD.findall(unknown[2])
-            message = f"unknown command {unknown[1]!r}{_similar(unknown[1], names)} (commands: {', '.join(names)})"
-        super().error(message)
-
-    def unknown(self, words: Sequence[str]) -> NoReturn:
-        """Refuse arguments that the command does not have."""
-        options = _OPTION.findall(self.format_help())
-        hints = {_similar(word.partition("=")[0], options) for word in words if word.startswith("-")}
-        self.error(f"unrecognized arguments: {' '.join(words)}{''.join(sorted(hints))}")
-
-
-def _similar(word: str, names: Iterable[str]) -> str:
-    import difflib
-
-    found = difflib.get_close_matches(word, list(names), 1, 0.6)
-    return f"; did you mean {found[0]!r}?" if found else ""
-
-
-def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parse arguments. Before Python 3.12, argparse rejects positionals after an option, such as `chat`'s TEXT."""
-    parser = _parser()
-    args, rest = parser.parse_known_args(argv)
-    if rest and hasattr(args, "text") and not any(word.startswith("-") for word in rest):
-        args.text = [*args.text, *rest]
-    elif rest:
-        args.parser.unknown(rest)
-    return args
-
-
-def _port(text: str) -> int:
-    if text.isascii() and text.isdecimal() and int(text) <= 65535:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"expected 0 to 65535, got {text!r}")
-
-
-def _workers(text: str) -> int:
-    if text.isascii() and text.isdecimal() and int(text):
-        return int(text)
-    raise argparse.ArgumentTypeError(f"expected 1 or more, got {text!r}")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="dialect-bridge",
-        description="Translate between the protocols of chat and agent clients, models and agents.",
-    )
-    parser.add_argument("--version", action="version", version=_version())
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    serve = _command(
-        commands, "bridge.cli.serve.serve", "serve a configuration", "dialect-bridge serve config.yaml --port 9000"
-    )
-    serve.add_argument(
-        "config", nargs="?", metavar="CONFIG", help="default: config.yaml; if there is none, the demo is served"
-    )
-    _serving_arguments(serve)
-
-    demo = _command(
-        commands,
-        "bridge.cli.serve.demo",
-        "serve a scripted agent in every dialect that streams over HTTP, and open its page",
-        "dialect-bridge demo --port 9000",
-    )
-    _serving_arguments(demo)
-    demo.add_argument("--no-open", action="store_true", help="do not open the page in a browser")
-
-    init = _command(
-        commands,
-        "bridge.cli.init.init",
-        "write a configuration, from flags or a few questions",
-        "dialect-bridge init --from openai-chat --to agentscope --url http://127.0.0.1:8090",
-    )
-    init.add_argument("--from", dest="source", action="append", metavar="A", help="dialect of a frontend; repeatable")
-    init.add_argument("--to", metavar="B", help="dialect of the backend; `demo` is a scripted agent")
-    init.add_argument("--url", metavar="URL", help="base URL of the backend")
-    init.add_argument("--model", metavar="M", help="model of the backend; default: the client's model")
-    init.add_argument("--api-key-env", metavar="NAME", help="environment variable with the key of the backend")
-    init.add_argument("--port", type=_port, default=8080, help="port to listen on")
-    init.add_argument("--output", default="config.yaml", metavar="FILE", help="default: config.yaml")
-    init.add_argument("--force", action="store_true", help="replace the file if there is one")
-
-    check = _command(commands, "bridge.cli.look.check", "validate a configuration", "dialect-bridge check config.yaml")
-    _config_argument(check)
-
-    dialects = _command(
-        commands, "bridge.cli.look.dialects", "list what each dialect can carry", "dialect-bridge dialects --json"
-    )
-    dialects.add_argument("--json", action="store_true", help="print JSON")
-
-    translate = _command(
-        commands,
-        "bridge.cli.look.translate",
-        "translate a recording from stdin to stdout",
-        "dialect-bridge translate --from openai-chat --to agentscope < stream.sse",
-    )
-    translate.add_argument("--from", dest="source", required=True, metavar="A", help="dialect of the input")
-    translate.add_argument("--to", dest="target", required=True, metavar="B", help="dialect of the output")
-    translate.add_argument(
-        "--what", default="stream", choices=["stream", "request", "response"], help="the input; default: stream"
-    )
-    translate.add_argument(
-        "--explain", action="store_true", help="show input, events, output and losses side by side: for bug reports"
-    )
-
-    chat = _command(
-        commands,
-        "bridge.cli.chat.chat",
-        "chat with a server that speaks a dialect",
-        "dialect-bridge chat http://127.0.0.1:8080/v1 --dialect openai-chat Hello",
-    )
-    chat.add_argument("url", metavar="URL", help="base URL; the dialect adds its own endpoint")
-    chat.add_argument("--dialect", required=True, metavar="D", help="dialect of the server")
-    chat.add_argument("--model", metavar="M", help="model to request; default: the server decides")
-    chat.add_argument("--api-key", metavar="KEY", help="default: $BRIDGE_API_KEY")
-    chat.add_argument(
-        "text", nargs="*", default=[], metavar="TEXT", help="a message; without it, a conversation on the terminal"
-    )
-
-    nodes = _command(
-        commands,
-        "bridge.cli.nodes.nodes",
-        "list the nodes registered at a running gateway",
-        "dialect-bridge nodes 127.0.0.1:50051",
-    )
-    nodes.add_argument("address", metavar="ADDRESS", help="host:port of the gateway")
-    nodes.add_argument("--domain", metavar="D", help="the nodes of one domain; default: all")
-    nodes.add_argument("--json", action="store_true", help="print JSON")
-    nodes.add_argument("--dialect", metavar="D", help="default: the dialect that has gateways")
-    nodes.add_argument("--api-key", metavar="KEY", help="default: $BRIDGE_API_KEY")
-    nodes.add_argument("--ca", metavar="FILE", help="CA certificates that verify the gateway; enables TLS")
-    nodes.add_argument("--cert", metavar="FILE", help="client certificate, if the gateway requires one")
-    nodes.add_argument("--cert-key", metavar="FILE", help="its private key")
-
-    key = _command(
-        commands,
-        "bridge.cli.key.key",
-        "create an API key and its line for server.auth.keys_file",
-        "dialect-bridge key web >> keys.yaml",
-    )
-    key.add_argument("name", metavar="NAME", help="user of the key")
-    key.add_argument("--hash", action="store_true", help="hash a key from stdin instead of generating one")
-
-    openapi = _command(
-        commands,
-        "bridge.cli.look.openapi",
-        "print an OpenAPI description of the HTTP endpoints of a configuration",
-        "dialect-bridge openapi > openapi.json",
-    )
-    _config_argument(openapi)
-
-    _command(
-        commands,
-        "bridge.cli.look.schema",
-        "print the JSON Schema of the configuration",
-        "dialect-bridge schema > schema.json",
-    )
-
-    shells = _command(
-        commands,
-        "bridge.cli.completion",
-        "print a completion script for a shell",
-        "dialect-bridge completion bash > ~/.local/share/bash-completion/completions/dialect-bridge",
-    )
-    shells.add_argument("shell", choices=["bash", "zsh", "fish", "tcsh"])
-    return parser
-
-
-def completion(args: argparse.Namespace) -> int:
-    try:
-        import shtab
-    except ImportError:
-        raise ConfigError("shell completion needs an extra: pip install 'dialect-bridge[completion]'") from None
-    print(shtab.complete(_parser(), args.shell))
-    return 0
-
-
-def _serving_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--host", help="address to listen on; default: server.host")
-    parser.add_argument("--port", type=_port, help="port to listen on; default: server.port")
-    parser.add_argument(
-        "--workers", type=_workers, metavar="N", help="processes that share the port; default: server.workers"
-    )
-    parser.add_argument(
-        "--log-level", default="info", choices=["debug", "info", "warning", "error"], help="default: info"
-    )
-    parser.add_argument("--log-format", default="text", choices=["text", "json"], help="default: text")
-
-
-def _command(commands: argparse._SubParsersAction[_Parser], function: str, what: str, example: str) -> _Parser:
-    """The command that a function of its name runs, which is imported then: `--help` loads nothing."""
-    module, _, name = function.rpartition(".")
-
-    def run(args: argparse.Namespace) -> int:
-        import importlib
-
-        command: Command = getattr(importlib.import_module(module), name)
-        return command(args)
-
-    title = f"{what[0].upper()}{what[1:]}."
-    command = commands.add_parser(
-        name,
-        help=what,
-        description=title,
-        epilog=f"example: {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,  # an example stays one line, to be copied
-    )
-    command.set_defaults(run=run, parser=command)
-    return command
-
-
-def _config_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", nargs="?", default="config.yaml", metavar="CONFIG", help="default: config.yaml")
-
-
-def _version() -> str:
-    from bridge import __version__
-
-    return f"dialect-bridge {__version__}"
+    A file there must not be imported in place of a library. The folder of this package stays, so that a checkout runs.
+    """
+    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    if not sys.flags.safe_path and sys.path and sys.path[0] == os.getcwd() != package:
+        del sys.path[0]

@@ -8,18 +8,19 @@ import errno
 import json
 import os
 import shlex
+import signal
 import sys
 import tempfile
 import threading
 import webbrowser
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import quote
 
-from bridge.cli import logs
+from bridge.cli import early_signals, logs
 from bridge.cli.demo import configuration
 from bridge.cli.handover import Handover
 from bridge.codec import Operation, QueuedRunsDialect, WireRequest
@@ -28,6 +29,7 @@ from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError, Unsupported
 from bridge.server import serve as run
 from bridge.server.serve import check
+from bridge.server.sockets import url_host
 from bridge.telemetry import SHARED_METRICS
 
 _HINTS = {
@@ -83,13 +85,15 @@ def _serve(args: argparse.Namespace, bridge: Bridge, handed: Handover | None = N
                 # In a thread: some browsers keep the command until they end.
                 threading.Thread(target=webbrowser.open, args=(f"http://127.0.0.1:{port}/",), daemon=True).start()
         if handed is not None:
-            handed.say_ready()
+            handed.beat()
+        elif early_signals.kept():
+            signal.raise_signal(signal.SIGHUP)
 
     sockets = handed.open_sockets() if handed is not None else None
     reload = None if handed is not None else lambda: _bridge(args, _source(args))
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(run(bridge, sockets, ready=ready, reload=reload))
+            runner.run(run(bridge, sockets, ready=ready, reload=reload, parent=handed))
     except ConfigError as error:
         raise bridge.config.located(error) from None
     except OSError as error:
@@ -113,7 +117,7 @@ def _shared_metrics() -> Iterator[None]:
     if SHARED_METRICS in os.environ:
         yield
         return
-    with tempfile.TemporaryDirectory(prefix="dialect-bridge-metrics-") as folder:
+    with tempfile.TemporaryDirectory(prefix="dialect-bridge-metrics-", ignore_cleanup_errors=True) as folder:
         os.environ[SHARED_METRICS] = folder
         yield
 
@@ -164,23 +168,32 @@ def _loop_factory() -> Any:
 
 
 def _announce(bridge: Bridge, port: int) -> None:
-    """The route table, with a line for each that can be pasted."""
+    """Print the route table, with a line for each that can be pasted. Nobody may be there to read it."""
+    try:
+        for line in _route_table(bridge, port):
+            print(line)
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        # A closed pipe, a full disk. What is left in the buffer would fail again at exit.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _route_table(bridge: Bridge, port: int) -> Iterator[str]:
     config: Config = bridge.config
-    host = config.server.host
-    base = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::', '') else host}:{port}"
-    print(f"dialect-bridge is serving on {base}", flush=False)
+    base = f"http://{url_host(config.server.host)}:{port}"
+    yield f"dialect-bridge is serving on {base}"
     if config.server.has_page:
-        print(f"try it in a browser: {base}/")
+        yield f"try it in a browser: {base}/"
     keyed = not config.server.is_open
     for route in bridge.routes:
         names = ", ".join(b.name for b in route.backends)
         if route.listen is not None:
-            print(f"\n{route.dialect.name} at {route.listen}, agent {route.agent_id}  ->  {names}")
+            yield f"\n{route.dialect.name} at {route.listen}, agent {route.agent_id}  ->  {names}"
             continue
-        print(f"\n{route.dialect.name} at {route.path}  ->  {names}")
+        yield f"\n{route.dialect.name} at {route.path}  ->  {names}"
         for line in _curls(base, route, keyed):
-            print(f"  {line}")
-    sys.stdout.flush()
+            yield f"  {line}"
 
 
 def _curls(base: str, route: Route, keyed: bool) -> Iterator[str]:

@@ -1,4 +1,8 @@
-"""Several processes that share one port. This one starts and replaces them, and changes their configuration."""
+"""Several processes that share one port. This one starts and replaces them, and changes their configuration.
+
+A worker that dies is replaced, and so is one that hangs: while it serves, its event loop writes a byte into a pipe
+every second. This process judges by that only after it has itself run without a pause (`bridge.liveness`).
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,13 @@ import sys
 from asyncio.subprocess import Process
 from collections.abc import Callable, Sequence
 
-from bridge.cli.handover import Handover, kept
+from bridge.cli import early_signals
+from bridge.cli.handover import Handover, SilentCount, kept
 from bridge.config import Config
 from bridge.errors import ConfigError
+from bridge.liveness import Liveness
 from bridge.server import sockets as listening
+from bridge.server.merged import MergedWork, in_daemon_thread
 
 log = logging.getLogger("bridge.workers")
 
@@ -28,6 +35,14 @@ _PAUSE = 0.1
 
 _START = 60.0
 """Seconds for the workers of a new configuration to listen."""
+_CHECK = 1.0
+"""Seconds between two looks at the workers."""
+_UNHEARD = 5.0
+"""Seconds without a sign of life after which the other workers are not ready."""
+_HANGS = 10.0
+"""Seconds without a sign of life after which a worker is killed and replaced."""
+_SLOW = 300.0
+"""As `_HANGS`, of a worker that has not begun to serve, or has ended to: it may import what takes its time."""
 
 Load = Callable[[], tuple[str, Config]]
 """Read and check the configuration. Return its text and the configuration. Raises `ConfigError`."""
@@ -36,7 +51,11 @@ Load = Callable[[], tuple[str, Config]]
 class WorkerProcess:
     """One place among the workers of one configuration: a process, and the next one when it died."""
 
-    def __init__(self, number: int, command: Sequence[str], sockets: list[socket.socket], config: int) -> None:
+    def __init__(
+        self, number: int, command: Sequence[str], sockets: list[socket.socket], config: int, silent: int
+    ) -> None:
+        """`config` and `silent` are the descriptors of `Handover`."""
+        self._silent = silent
         self._number = number
         self._command = command
         self.sockets = sockets
@@ -45,6 +64,9 @@ class WorkerProcess:
         self._signals: signal.Signals | None = None
         self._leaving = asyncio.Event()
         self._deaths = 0
+        self._heard_at = 0.0
+        """When this process was heard last, or began."""
+        self._serves = False
         self.ready = asyncio.Event()
 
     async def run(self, *, announces: bool) -> int:
@@ -74,7 +96,7 @@ class WorkerProcess:
         """One process, from start to end."""
         hears, says = os.pipe()
         own = [sock.fileno() for sock in self.sockets]
-        handed = Handover(self._number, own, self._config, says, announces)
+        handed = Handover(self._number, own, self._config, says, self._silent, announces)
         try:
             # A group of its own: a terminal's Ctrl-C reaches this process, which passes it on, once.
             self._process = await asyncio.create_subprocess_exec(
@@ -86,6 +108,8 @@ class WorkerProcess:
         finally:
             os.close(says)
         loop = asyncio.get_running_loop()
+        self._heard_at, self._serves = loop.time(), False
+        os.set_blocking(hears, False)
         loop.add_reader(hears, self._heard, hears)
         if self._signals is not None:
             self._send(self._signals)
@@ -93,13 +117,33 @@ class WorkerProcess:
             return await self._process.wait()
         finally:
             self._process = None
+            self._serves = False
             loop.remove_reader(hears)
             os.close(hears)
 
     def _heard(self, hears: int) -> None:
-        if os.read(hears, 1):
+        """Note a sign of life, or that the process has ended to serve and closed the pipe."""
+        loop = asyncio.get_running_loop()
+        self._heard_at = loop.time()
+        self._serves = bool(os.read(hears, 4096))
+        if self._serves:
             self.ready.set()
-        asyncio.get_running_loop().remove_reader(hears)
+        else:
+            loop.remove_reader(hears)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether connections to this worker wait: it does not serve yet, or does not answer."""
+        silence = asyncio.get_running_loop().time() - self._heard_at
+        return not self._leaving.is_set() and (not self._serves or silence > _UNHEARD)
+
+    def kill_if_hung(self) -> None:
+        """Kill the process if it has not been heard for too long; `run` starts the next one."""
+        silence = asyncio.get_running_loop().time() - self._heard_at
+        if self._process is not None and silence > (_HANGS if self._serves else _SLOW):
+            log.error("worker %d does not answer since %.0f s and is killed", self._number, silence)
+            self._heard_at += silence
+            self._send(signal.SIGKILL)
 
     def tell(self, what: signal.Signals) -> None:
         """Passes the signal on; the process is not replaced any more."""
@@ -120,14 +164,39 @@ class Crew:
     def __init__(self, text: str, config: Config, command: Sequence[str], before: Crew | None = None) -> None:
         """Takes over the sockets of the crew before where the address stays. Raises `OSError`."""
         self.config = config
-        server = config.server
+        host, port, count = config.server.host, config.server.port, config.server.workers
         known = [worker.sockets for worker in before.workers] if before is not None and before.is_at(config) else []
-        count = server.workers
-        while len(known) < count:
-            known.append(listening.bind(server.host, server.port, shared=True))
-        self._text = kept(text)
-        self.workers: list[WorkerProcess] = [WorkerProcess(n + 1, command, known[n], self._text) for n in range(count)]
+        self._is_followed = bool(known)
+        """The crew before serves while this one starts."""
+        if not known:
+            listening.claim(host, port)
+        try:
+            while len(known) < count:
+                known.append(listening.bind(host, port, shared=True))
+                if not self._is_followed:
+                    # At once, so that the next server is refused. Connections wait until the worker serves.
+                    listening.listen_on(known[-1])
+        except OSError:
+            for sockets in known if not self._is_followed else known[len(before.workers if before else ()) :]:
+                listening.close(sockets)
+            raise
+        self._text, self._silent = kept(text), SilentCount()
+        self.workers: list[WorkerProcess] = [
+            WorkerProcess(n + 1, command, known[n], self._text, self._silent.descriptor) for n in range(count)
+        ]
         self.tasks: list[asyncio.Task[int]] = []
+
+    def look(self, *, may_judge: bool) -> None:
+        """Tell the workers how many of them do not answer, and replace those that hang, if that can be known."""
+        silent = [worker for worker in self.workers if worker.is_silent]
+        if not may_judge:
+            silent = [worker for worker in silent if not worker.ready.is_set()]
+        if self._is_followed:
+            silent = [worker for worker in silent if worker.ready.is_set()]
+        self._silent.write(len(silent))
+        if may_judge:
+            for worker in self.workers:
+                worker.kill_if_hung()
 
     def is_at(self, config: Config) -> bool:
         """Return whether that configuration is served at the same address."""
@@ -157,6 +226,7 @@ class Crew:
         """The exit codes, when the last one has ended."""
         codes = await asyncio.gather(*self.tasks)
         os.close(self._text)
+        self._silent.close()
         return codes
 
     def close(self, after: Crew | None = None) -> None:
@@ -172,8 +242,13 @@ class Parent:
 
     def __init__(self, load: Load, arguments: Sequence[str]) -> None:
         self._load = load
-        self._command = [sys.executable, "-m", "bridge.cli", *arguments]
-        self._signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
+        # With -P, the working directory does not come first where the worker searches its modules.
+        self._command = [sys.executable, "-P", "-m", "bridge.cli", *arguments]
+        self._events: asyncio.Queue[signal.Signals | None] = asyncio.Queue()
+        """Signals, and None when the crew has changed."""
+        self._reloading = MergedWork(self._change)
+        self._crew: Crew
+        self._starting: Crew | None = None
         self._retired: set[asyncio.Task[list[int]]] = set()
         self._leaving: list[Crew] = []
 
@@ -185,45 +260,79 @@ class Parent:
         loop = asyncio.get_running_loop()
         # Before the first worker, so that a signal in between is passed on.
         for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(name, self._signals.put_nowait, name)
-        crew = Crew(text, config, self._command)
-        crew.start(announces=True)
-        failed = False
-        while not failed:
-            signaled = loop.create_task(self._signals.get())
-            await asyncio.wait({signaled, *crew.tasks}, return_when=asyncio.FIRST_COMPLETED)
-            signaled.cancel()
-            if not signaled.done():
-                failed = True
-                log.error("workers exit as soon as they start; the server stops")
-            elif signaled.result() is not signal.SIGHUP:
-                break
-            else:
-                crew = await self._changed(crew)
-        codes = await self._stopped(crew)
+            loop.add_signal_handler(name, self._events.put_nowait, name)
+        if early_signals.kept():
+            self._events.put_nowait(signal.SIGHUP)
+        self._crew = Crew(text, config, self._command)
+        self._crew.start(announces=True)
+        watching = loop.create_task(self._watch())
+        try:
+            failed = await self._until_stopped()
+            # A reload that goes on is given up: it may take minutes to import what it needs.
+            await self._reloading.stop()
+            codes = await self._stopped(self._crew)
+        finally:
+            watching.cancel()
         return 1 if failed else next((code for code in codes if code), 0)
 
-    async def _changed(self, crew: Crew) -> Crew:
-        """The crew of the new configuration; the old one when that cannot be had."""
+    async def _until_stopped(self) -> bool:
+        """Return True when the workers cannot be kept alive, False after a signal to stop."""
+        loop = asyncio.get_running_loop()
+        while True:
+            event = loop.create_task(self._events.get())
+            await asyncio.wait({event, *self._crew.tasks}, return_when=asyncio.FIRST_COMPLETED)
+            event.cancel()
+            if event.done():
+                if event.result() is signal.SIGHUP:
+                    self._reloading.request()
+                elif event.result() is not None:
+                    return False
+            elif any(task.done() for task in self._crew.tasks):
+                log.error("workers exit as soon as they start; the server stops")
+                return True
+
+    async def _watch(self) -> None:
+        """Look at the workers again and again."""
+        life = Liveness(_HANGS)
+        while True:
+            may_judge = not life.grace()
+            life.renewed()
+            for crew in (self._crew, self._starting, *self._leaving):
+                if crew is not None:
+                    crew.look(may_judge=may_judge)
+            await asyncio.sleep(_CHECK)
+
+    async def _change(self) -> None:
+        """From the crew of the old configuration to that of the new one, or not at all."""
         try:
-            following = Crew(*await asyncio.to_thread(self._load), self._command, crew)
+            text, config = await in_daemon_thread(self._load)
+            following = Crew(text, config, self._command, self._crew)
         except ConfigError as error:
             log.error("the configuration is not changed: %s", error.message)
-            return crew
+            return
         except OSError as error:
             log.error("the configuration is not changed: cannot listen on the new address: %s", error.strerror)
-            return crew
+            return
+        self._starting = following
         following.start()
-        good = await following.is_up()
-        left, stays = (crew, following) if good else (following, crew)
-        if good:
-            log.info("the new configuration is active; open requests finish with the old one")
-        else:
-            log.error("the configuration is not changed: its workers do not start")
+        good = False
+        try:
+            if good := await following.is_up():
+                log.info("the new configuration is active; open requests finish with the old one")
+            else:
+                log.error("the configuration is not changed: its workers do not start")
+        finally:
+            self._starting = None
+            self._settle(following, good=good)
+
+    def _settle(self, following: Crew, *, good: bool) -> None:
+        """Go on with the new crew if it is `good`; let the other one go."""
+        left, stays = (self._crew, following) if good else (following, self._crew)
         left.tell(signal.SIGUSR1 if good else signal.SIGTERM)
         left.close(after=stays)
+        self._crew = stays
         self._leave(left)
-        return stays
+        self._events.put_nowait(None)
 
     def _leave(self, crew: Crew) -> None:
         task = asyncio.get_running_loop().create_task(crew.ended())
@@ -247,11 +356,11 @@ class Parent:
         # drain.
         crew.close()
         while not ended.done() or self._retired:
-            signaled = loop.create_task(self._signals.get())
+            signaled = loop.create_task(self._events.get())
             open_still = {signaled, *self._retired} if ended.done() else {signaled, ended, *self._retired}
             await asyncio.wait(open_still, return_when=asyncio.FIRST_COMPLETED)
             signaled.cancel()
-            if signaled.done() and signaled.result() is not signal.SIGHUP:
+            if signaled.done() and signaled.result() not in (signal.SIGHUP, None):
                 for each in crews:
                     each.tell(signal.SIGTERM)
         return ended.result()

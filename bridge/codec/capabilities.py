@@ -209,6 +209,8 @@ class Capabilities:
     """Which tools its backends run by themselves."""
     caches_marks: bool = False
     """Requests can mark what their backends cache."""
+    logprobs: bool = False
+    """Requests can ask for the log probabilities of the answer's tokens, and answers carry them."""
     vendor: str = ""
     """The vendor that makes and checks the signatures and encrypted reasoning of this wire; empty: it carries any."""
     wants_signatures: bool = False

@@ -45,6 +45,11 @@ class Options(BaseModel):
         return context.options if isinstance(context.options, cls) else cls()
 
     @property
+    def keeps_alive(self) -> bool:
+        """Whether clients of a route get something on an idle stream."""
+        return getattr(self, "keepalive", None) != "off"
+
+    @property
     def sent_history(self) -> HistoryMode | None:
         """What clients of a route send of a conversation, where its options change that."""
         return None

@@ -11,6 +11,7 @@ from typing import Any
 from bridge.codec.jsontext import text_of
 from bridge.errors import ErrorCode, Failure
 
+from .errors import error_in
 from .jsontext import dumps
 from .redact import LONGEST_WORD, masked
 from .wire import WireResponse, json_response
@@ -44,31 +45,8 @@ def location(param: str | None) -> list[str | int]:
     return [int(p) if _INDEX.fullmatch(p) else p for p in pieces if p]
 
 
-def error_in(body: Any) -> tuple[str, str]:
-    """Return the text of such an error body and its `type` or `code`, each empty if it is missing."""
-    if not isinstance(body, dict):
-        return "", ""
-    detail = body.get("detail") or body.get("error") or body.get("message")
-    if isinstance(detail, str):
-        return detail, text_of(body.get("code"))
-    if isinstance(detail, dict):
-        return text_of(detail.get("message") or detail.get("msg")), text_of(detail.get("code"))
-    items = _items(detail)
-    return invalid_fields(detail), text_of(items[0].get("type")) if items else ""
-
-
-def invalid_fields(detail: Any) -> str:
-    """Return the list under `detail` in words; empty if it is none."""
-    return "; ".join(t for t in map(_item, _items(detail)) if t)
-
-
-def _items(detail: Any) -> list[dict[str, Any]]:
-    return [d for d in detail if isinstance(d, dict)] if isinstance(detail, list) else []
-
-
-def _item(item: dict[str, Any]) -> str:
-    """Return one entry of the list. The bridge's own messages name the place already."""
-    text, location = text_of(item.get("msg")), item.get("loc")
-    pieces = [str(p) for p in location if p != "body"] if isinstance(location, list) else []
-    own = pieces and text.startswith(pieces[0])
-    return f"{'.'.join(pieces)}: {text}" if pieces and text and not own else text
+def refusal_in(body: Any) -> tuple[str, str]:
+    """Return the text of an error body and its `code` or `type`, each empty if it is missing."""
+    error = error_in(body, refused=True) or {}
+    code, kind = text_of(error.get("code")), text_of(error.get("type"))
+    return text_of(error.get("message")), code or kind

@@ -16,6 +16,7 @@ import ast
 import re
 from dataclasses import replace
 
+from bridge.codec.errors import recognized
 from bridge.codec.redact import LONGEST_WORD, masked
 from bridge.errors import BY_STATUS, ErrorCode, Failure
 from bridge.model.surrogates import repair
@@ -56,7 +57,7 @@ def unwrapped(failure: Failure) -> Failure:
     status = int(found[1] or found[2]) if found else _NAMES[named[1]] if named else 0
     message, begin = _MESSAGE.search(text), _OBJECT.search(text)
     if not status and (message is None or begin is None or begin.start()):
-        return failure
+        return recognized(failure)
     if message and begin:
         words = _text(message[1])
     else:
@@ -64,7 +65,7 @@ def unwrapped(failure: Failure) -> Failure:
         words = (plain[found.end() :] if found and found[1] else "").strip(_AROUND) or plain.strip(_AROUND)
     failure = replace(failure, message=masked(words.strip()) or "The backend reported an error.")
     if failure.code is not ErrorCode.BACKEND_ERROR or not (status == 429 or status >= 500):
-        return failure
+        return failure if status == 429 else recognized(failure)
     word, wait = _CODE.search(text), _WAIT.search(text)
     return replace(
         failure,

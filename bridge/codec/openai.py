@@ -11,13 +11,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-from bridge.errors import BY_STATUS, KEY_REFUSED, BackendError, BridgeError, ErrorCode, Failure
+from bridge.errors import KEY_REFUSED, RULES, BackendError, BridgeError, ErrorCode, Failure
 from bridge.model import Extras, FileRef, Inline, Request, Source, Url, source_of
 
 from .caching import marked, note_lost_marks, seconds_of
 from .capabilities import Feature
 from .context import Losses
-from .fastapi import invalid_fields
+from .errors import STATUSES, code_in, error_in, is_full_context, status_in, words_in
 from .jsontext import dumps, read_json, whole
 from .models import ModelInfo, ModelsDialect, described
 from .ratelimits import OPENAI, passed_on
@@ -69,13 +69,13 @@ _CODES: dict[str, ErrorCode] = {
     "invalid_request_error": ErrorCode.INVALID_REQUEST,
 }
 
-_STATUSES = {**BY_STATUS, 529: ErrorCode.OVERLOADED}
 _ABOUT_KEYS = frozenset({401, 402, 403})
 """Statuses that concern the bridge's key or the account behind it."""
 _KEPT_STATUSES = frozenset({400, 404, 413, 422, 429, 503, 529})
 """Statuses that concern the client's request; the client gets them unchanged."""
 
-_LIMIT_TEXTS = ("maximum context length", "context length exceeded", "context window")
+_STATUS_NAMES = frozenset(rule.grpc for rule in RULES.values())
+"""Words of Google that only repeat the status."""
 
 
 # ------------------------------------------------------------------ towards clients
@@ -84,11 +84,14 @@ _LIMIT_TEXTS = ("maximum context length", "context length exceeded", "context wi
 def error_object(failure: Failure) -> dict[str, Any]:
     """The object under `error`. All four members are always there; the SDK reads each."""
     kind, word = WORDS[failure.code]
+    theirs = failure.backend_code
+    if theirs in _STATUS_NAMES or failure.code is ErrorCode.CONTEXT_LENGTH:
+        theirs = None  # clients shorten the conversation only if they see the code of this API
     return {
         "message": masked(failure.message) or "Unknown error.",
         "type": kind,
         "param": None if failure.param is None else masked(failure.param, LONGEST_WORD),
-        "code": masked(failure.backend_code, LONGEST_WORD) if failure.backend_code else word,
+        "code": masked(theirs, LONGEST_WORD) if theirs else word,
     }
 
 
@@ -107,12 +110,10 @@ def encode_error(failure: Failure) -> WireResponse:
 def decode_error(wire: WireResponse) -> Failure:
     """Return the failure that a response with an error status means for the caller."""
     value = read_json(wire.body)
-    error = error_in(value)
-    if error is None and isinstance(value, dict) and _message(value):
-        error = value  # `{"message": "..."}` alone (Mistral) is an error only with such a status
+    error = error_in(value, refused=True)
     headers = passed_on(wire.headers, OPENAI)
     if error is None and wire.status not in _ABOUT_KEYS:
-        code = _STATUSES.get(wire.status, ErrorCode.BACKEND_ERROR)
+        code = STATUSES.get(wire.status, ErrorCode.BACKEND_ERROR)
         if code not in (ErrorCode.RATE_LIMITED, ErrorCode.OVERLOADED, ErrorCode.BACKEND_TIMEOUT, ErrorCode.TOO_LARGE):
             code = ErrorCode.BACKEND_ERROR  # a proxy's page does not concern the request: wrong address, crash
         status = wire.status if code is not ErrorCode.BACKEND_ERROR and wire.status in _KEPT_STATUSES else None
@@ -122,43 +123,18 @@ def decode_error(wire: WireResponse) -> Failure:
     return failure
 
 
-def error_in(value: Any) -> dict[str, Any] | None:
-    """Return the error in a JSON value, in one shape; None if there is none.
-
-    Seen: `{"error": {...}}`, `{"error": "text"}`, `{"object": "error", "message"}` (vLLM), `{"detail"}` (FastAPI),
-    `{"code", "message"}`; a list around one of them comes from Gemini's gateway.
-    """
-    if isinstance(value, list) and value:
-        value = value[0]
-    if not isinstance(value, dict):
-        return None
-    error = value.get("error")
-    if isinstance(error, dict) and error:
-        return error
-    if error:
-        # `{"error": "Not Found", "message": "...", "status": 404}`: the code is beside the rest
-        return {**value, "message": value.get("message") or error}
-    if value.get("object") == "error" or (
-        "message" in value and "code" in value and (value["message"] or value["code"])
-    ):
-        return value
-    if value.get("detail"):
-        return {"message": value["detail"]}
-    return None
-
-
 def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
     """Return the failure of an error object; without an HTTP status its own numeric code is used."""
-    code, kind = error.get("code"), error.get("type")
+    code = error.get("code")
     if status is None:
-        status = _as_status(code) or _as_status(error.get("status"))
-    ours = _classify(code, kind, status, _message(error))
+        status = status_in(error)
+    ours = _classify(error, status)
     if ours is ErrorCode.BACKEND_AUTH:
         return Failure(ours, KEY_REFUSED)
     param = error.get("param")
     return Failure(
         ours,
-        masked(_message(error)) or "The backend reported an error without a message.",
+        masked(words_in(error)) or "The backend reported an error without a message.",
         param=masked(param, LONGEST_WORD) if isinstance(param, str) and param else None,
         status=status if status in _KEPT_STATUSES else None,
         # A number repeats the status, and means nothing to clients.
@@ -166,35 +142,20 @@ def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
     )
 
 
-def _classify(code: Any, kind: Any, status: int | None, message: str) -> ErrorCode:
+def _classify(error: dict[str, Any], status: int | None) -> ErrorCode:
     """Return the error code: by the status if it concerns the key, then by the wire's code, then by the status."""
+    code, kind = error.get("code"), error.get("type")
     if status in _ABOUT_KEYS:
         return ErrorCode.BACKEND_AUTH
     found = _CODES.get(code) if isinstance(code, str) else None
-    if found is None and status in (None, 400) and any(t in message.lower() for t in _LIMIT_TEXTS):
+    if found in (None, ErrorCode.INVALID_REQUEST) and status != 429 and is_full_context(words_in(error)):
         found = ErrorCode.CONTEXT_LENGTH  # vLLM has no code for it, capture vllm-400-object-error
     if found is None and isinstance(kind, str):
         found = _CODES.get(kind)
-    by_status = _STATUSES.get(status, ErrorCode.BACKEND_ERROR) if status else None
+    by_status = STATUSES.get(status, ErrorCode.BACKEND_ERROR) if status else None
     if found is ErrorCode.INVALID_REQUEST and by_status is not None:
         found = None  # OpenAI sends invalid_request_error with 404 and 413 as well
-    return found or by_status or ErrorCode.BACKEND_ERROR
-
-
-def _message(error: dict[str, Any]) -> str:
-    for name in ("message", "msg", "detail"):
-        value = error.get(name)
-        if isinstance(value, str) and value:
-            return value
-        if isinstance(value, (dict, list)) and value:
-            return invalid_fields(value) or dumps(value).decode()
-    return ""
-
-
-def _as_status(code: Any) -> int | None:
-    if isinstance(code, str) and code.isdecimal() and len(code) == 3:
-        code = int(code)
-    return code if isinstance(code, int) and not isinstance(code, bool) and 400 <= code <= 599 else None
+    return found or by_status or code_in(error) or ErrorCode.BACKEND_ERROR
 
 
 # ------------------------------------------------------------------ models

@@ -34,11 +34,12 @@ _PLAIN = re.compile(
 def passed_on(headers: Mapping[str, str], names: Set[str] = RETRY_AFTER) -> dict[str, str]:
     """Return the headers among `names` whose values are a number, a duration such as `6m0.5s` or a point in time.
 
-    Header names are lower-case. Anything else is left out: a backend may repeat a key in a header of any name.
+    Header names are lower-case. Anything else is left out: a backend may repeat a key in a header of any name. So is a
+    negative time to wait, which RFC 9110, section 10.2.3 does not have.
     """
     out = {}
     for name in names & headers.keys():
         value = headers[name].strip()
-        if len(value) <= _LONGEST and _PLAIN.fullmatch(value):
+        if len(value) <= _LONGEST and _PLAIN.fullmatch(value) and not (name in RETRY_AFTER_MS and value[0] == "-"):
             out[name] = value
     return out

@@ -127,7 +127,7 @@ class Sequencer:
     While `busy` is false, nothing waits and nothing is left out.
     """
 
-    __slots__ = ("_choice", "_free", "_held", "_inline", "_lane", "_open", "_waiting", "_within", "busy")
+    __slots__ = ("_choice", "_free", "_held", "_inline", "_lane", "_lanes", "_open", "_waiting", "_within", "busy")
 
     def __init__(
         self,
@@ -143,8 +143,10 @@ class Sequencer:
         self._inline = inline
         self._within = within
         self._lane = lane
-        # Of each lane the open part, and what waits for its end: parts with their events, and single events.
+        # Of each lane the open part, and what waits for its end: parts with their events, and single events; the lane
+        # of each open part.
         self._open: dict[Hashable, ev.PartStarted] = {}
+        self._lanes: dict[str, Hashable] = {}
         self._waiting: dict[Hashable, deque[list[Event]]] = {}
         self._held: dict[str, list[Event]] = {}
 
@@ -188,6 +190,7 @@ class Sequencer:
             if lane in self._open:
                 return False
             self._open[lane] = event  # type: ignore[assignment]
+            self._lanes[event.part_id] = lane  # type: ignore[union-attr]
             return True
         if kind is ev.PartEnded:
             self._close(event.part_id, [])  # type: ignore[union-attr]
@@ -206,6 +209,7 @@ class Sequencer:
                     self._waiting.setdefault(lane, deque()).append(held)
                 else:
                     self._open[lane] = event
+                    self._lanes[event.part_id] = lane
                     out.append(event)
             case ev.TextDelta() | ev.ReasoningDelta() | ev.ArgsDelta():
                 self._held.get(event.part_id, out).append(event)
@@ -228,12 +232,12 @@ class Sequencer:
 
     def _close(self, part_id: str, out: list[Event]) -> None:
         """A part is over: if it was the open one of its lane, let out what waits for that."""
-        for lane, part in self._open.items():
-            if part.part_id == part_id:
-                del self._open[lane]
-                if lane in self._waiting:
-                    self._advance(lane, self._waiting[lane], out)
-                return
+        if part_id not in self._lanes:
+            return
+        lane = self._lanes.pop(part_id)
+        del self._open[lane]
+        if lane in self._waiting:
+            self._advance(lane, self._waiting[lane], out)
 
     def _advance(self, lane: Hashable, waiting: deque[list[Event]], out: list[Event]) -> None:
         """Let out what waits in a lane until a part comes that is unfinished."""
@@ -245,5 +249,6 @@ class Sequencer:
                 del self._held[first.part_id]
                 if not isinstance(held[-1], ev.PartEnded):
                     self._open[lane] = first
+                    self._lanes[first.part_id] = lane
         if not waiting:
             del self._waiting[lane]

@@ -18,6 +18,8 @@ from bridge.config.problems import Path, at, expected, unknown, wrong
 from bridge.errors import ConfigError
 
 # Backends that are part of the engine: they produce events directly, without a codec in the registry.
+UNIX = "unix"
+"""In place of the address of a connection: it has none."""
 DEMO = "demo"
 PYTHON = "python"
 BUILT_IN = (DEMO, PYTHON)
@@ -347,6 +349,10 @@ def not_in_metadata(name: str, text: str = "") -> str | None:
     return None if _METADATA_TEXT.fullmatch(text) else "gRPC allows printable ASCII characters only"
 
 
+def _peer(value: str) -> str:
+    return value if value == UNIX else _network(value)
+
+
 def _network(value: str) -> str:
     try:
         return str(ipaddress.ip_network(value))
@@ -392,7 +398,7 @@ HeaderName = Annotated[str, AfterValidator(_header_name)]
 Headers = Annotated[dict[str, str], AfterValidator(_headers)]
 Algorithm = Annotated[str, _among("algorithm", _ALGORITHMS)]
 OperationWord = Annotated[str, _among("operation", [*map(str, Scope), "*"])]
-Network = Annotated[str, AfterValidator(_network)]
+Peer = Annotated[str, AfterValidator(_peer)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
 FrontDialect = Annotated[str, AfterValidator(_route_dialect)]
 BackDialect = Annotated[str, AfterValidator(_backend_dialect)]

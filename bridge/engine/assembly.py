@@ -27,6 +27,7 @@ from bridge.pipeline.stages import EstimateUsage, load_object
 from bridge.pipeline.stages import load as load_stage
 from bridge.speech import Speech
 from bridge.stores import Attachments, Bounds, open_attachments
+from bridge.stores.memory_budget import base64_size, charging
 
 if TYPE_CHECKING:
     from bridge.runs.push import Pusher
@@ -199,7 +200,12 @@ def fetchers_for(config: cfg.Config) -> dict[str, Fetcher]:
         return {}
     from bridge.transports.fetch import Fetcher
 
-    return {name: Fetcher(hosts) for name, hosts in wanted.items()}
+    return {name: Fetcher(hosts, charge=_charge_medium) for name, hosts in wanted.items()}
+
+
+def _charge_medium(url: str, size: int) -> None:
+    """Charge the request that is served with a medium from a URL, which its backend gets in base64."""
+    charging()(("medium", url), base64_size(size))
 
 
 def pushers_for(routes: list[Route]) -> dict[str, Pusher]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -38,6 +40,7 @@ from bridge.pipeline.retries import may_ask_elsewhere
 from bridge.pipeline.stored_responses import Answers
 from bridge.pipeline.task_index import TaskIndex
 from bridge.pipeline.tools import with_tools
+from bridge.stores.memory_budget import LoadedBytes, MemoryBudget, counted
 
 if TYPE_CHECKING:
     from bridge.config import Config, HttpClient
@@ -48,6 +51,14 @@ if TYPE_CHECKING:
     from bridge.telemetry.metrics import Metrics
     from bridge.telemetry.tracing import Tracing
     from bridge.transports.fetch import Fetcher
+
+_LARGE = 256 * 1024
+"""Bytes from which on a request is encoded in a thread."""
+_MANY = 2_000
+"""Messages from which on it is."""
+
+
+log = logging.getLogger("bridge.run")
 
 
 class Bridge:
@@ -81,6 +92,8 @@ class Bridge:
         """Set by a server that serves them."""
         self.slots: RunSlots | None = None
         """Set by a server whose limits also apply to stored runs."""
+        self.memory_budget = MemoryBudget(config.server.limits.bodies)
+        """What the bodies of requests, and what they load, may take in memory."""
         self.tracing: Tracing | None = None
         self._runs: Runs | None = None
         self._response_now: Callable[..., Awaitable[StoredAnswer]] | None = None
@@ -204,7 +217,12 @@ class Bridge:
             ended=self._settle,
             drove=self._drove,
             begun=self._begun if self._pushers else None,
+            memory=self.memory_budget,
         )
+
+    def counting(self) -> AbstractContextManager[LoadedBytes]:
+        """Serve one request in this block: what it loads counts against `memory_budget`."""
+        return counted(self.memory_budget)
 
     async def close(self) -> None:
         """Close connection pools and stores. Calling it again has no effect."""
@@ -291,7 +309,8 @@ class Bridge:
                 except RequestError as error:
                     name_place(error, request)
                     raise
-            return BackendAttempt(
+            prepare = partial(
+                BackendAttempt,
                 request,
                 backend,
                 order.capabilities,
@@ -304,9 +323,14 @@ class Bridge:
                 continued=continued,
                 linked=None if self._attachments is None else self._linked(order, backend, info, self._attachments),
             )
-        except BaseException:
+            if _is_large(request, caller) and not route.stages and _is_http(backend):
+                # Many small parts would hold the event loop for seconds. A dialect has no I/O and shares nothing;
+                # agents in this process, and stages of the configuration, may expect the loop.
+                return await asyncio.to_thread(prepare)
+            return prepare()
+        except BaseException as error:
             if turn is not None:
-                await turn.close()
+                await _leave(turn, error)
             raise
 
     async def _turn(self, order: _Asked, backend: Backend, group: Group, memory: Memory) -> Turn | None:
@@ -499,6 +523,17 @@ def _checked(request: Request) -> Request:
     return request
 
 
+def _is_large(request: Request, caller: Caller) -> bool:
+    """Return whether encoding this request may take long."""
+    return len(caller.raw_body or b"") > _LARGE or len(request.messages) > _MANY
+
+
+def _is_http(backend: Backend) -> bool:
+    from bridge.transports.http import HttpBackend
+
+    return isinstance(backend, HttpBackend)
+
+
 @dataclass(slots=True)
 class _Asked:
     """One request as it came, whatever backend is to answer it."""
@@ -538,6 +573,17 @@ class _Asked:
 def _ordered(group: Group, request: Request, owner: str, run_id: str) -> list[Backend]:
     """A conversation stays with its backend; a request without one is a conversation of its own."""
     return group.order(f"{owner}\0{request.thread_id or run_id}")
+
+
+async def _leave(turn: Turn, error: BaseException) -> None:
+    """Close the turn of a request that cannot be sent to its backend; one that is itself at fault is forgotten."""
+    try:
+        if isinstance(error, RequestError):
+            await turn.forget()
+    except BridgeError as failed:
+        log.error("the messages of a refused request stay in their conversation: %s", failed.message)
+    finally:
+        await turn.close()
 
 
 async def _counted(order: _Asked, backend: Backend) -> tuple[int, bool]:

@@ -31,7 +31,7 @@ from bridge.codec import (
 from bridge.codec.naming import ModelNames
 from bridge.codec.redact import Secrets
 from bridge.codec.sessions import ClientTools
-from bridge.errors import BackendError, ErrorCode, Failure, Unsupported
+from bridge.errors import BackendError, Failure, Unsupported
 from bridge.grpc.channels import Metadata, call_unary, failure_of, metadata_of, open_channel
 from bridge.grpc.client_tools import ClientToolBroker
 from bridge.grpc.sessions import Session, WaitingSession, results_in
@@ -207,8 +207,7 @@ class GrpcBackend(ConfiguredBackend):
             async with asyncio.timeout(self.timeouts.connect):
                 await self.channel.channel_ready()
         except TimeoutError:
-            text = "The backend could not be reached in time."
-            raise BackendError(text, code=ErrorCode.BACKEND_TIMEOUT) from None
+            raise BackendError.of(self.timeouts.unreached()) from None
 
     async def count(self, request: Request, info: CallInfo) -> int | None:
         return None
@@ -264,6 +263,7 @@ class GrpcCall:
         self.context = context
         self.frames: list[FrameLike] = []
         self.whole: WireResponse | None = None
+        self.awaits_whole = False
         self.wire_ended = False
         self.received = 0
         self._backend = backend
@@ -294,8 +294,7 @@ class GrpcCall:
                 await session.offer(self._tools)
                 await session.send(self._messages)
         except TimeoutError:
-            text = "The backend could not be reached in time."
-            raise BackendError(text, code=ErrorCode.BACKEND_TIMEOUT) from None
+            raise BackendError.of(self._backend.timeouts.unreached()) from None
 
     async def read(self) -> list[Event]:
         if self._over:

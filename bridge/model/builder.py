@@ -47,6 +47,8 @@ class _Closed(list[Event]):
 class Builder:
     """Builds the events of one run. Report what the protocol says, then `take()` the events.
 
+    `answered` is true once there is text, a call, a result or a medium, not only reasoning.
+
     A decoder sets `cutting` when the input is over or has failed: parts that end from then on, while no finish reason
     is known, were cut off.
 
@@ -72,6 +74,7 @@ class Builder:
         "_started",
         "_unanswered",
         "_usage",
+        "answered",
         "cutting",
         "done",
     )
@@ -95,6 +98,7 @@ class Builder:
         self._reason: FinishReason | None = None
         self._failure: Failure | None = None
         self._end_extras: Extras | None = None
+        self.answered = False
         self.cutting = False
         self.done = False
 
@@ -117,7 +121,7 @@ class Builder:
         head.created_at = created_at or head.created_at
         head.thread_id = head.thread_id or thread_id
         if metadata:
-            head.metadata = {**head.metadata, **metadata}
+            head.metadata.update(metadata)
         if extras:
             head.extras = {**(head.extras or {}), **extras}
 
@@ -269,11 +273,18 @@ class Builder:
         """The part that flows in message `message`."""
         return self._flows.get(message)
 
-    def end_flow(self, message: Hashable, *, signature: str | None = None, redacted: str | None = None) -> None:
+    def end_flow(
+        self,
+        message: Hashable,
+        *,
+        signature: str | None = None,
+        redacted: str | None = None,
+        extras: Extras | None = None,
+    ) -> None:
         """Ends what flows in message `message`, if anything does."""
         part = self._flows.pop(message, None)
         if part is not None:
-            self._end(part, signature, redacted)
+            self._end(part, signature, redacted, extras)
 
     def add(self, message: Hashable, part: Part) -> None:
         """A part that is known whole. Text-like parts and calls become an opened, filled and ended part."""
@@ -299,6 +310,7 @@ class Builder:
             case _:
                 self.end_flow(message)
                 message_id = self.message(message)
+                self.answered = True
                 self._out.append(ev.ContentAdded(message_id, part))
 
     # ------------------------------------------------------------------ other facts
@@ -314,6 +326,7 @@ class Builder:
         extras: Extras | None = None,
     ) -> None:
         """A tool ran on the backend's side; its call is no longer one that the client must answer."""
+        self.answered = True
         for choice in self._pending.pop(call_id, ()):
             self._unanswered[choice] -= 1
         self.emit(ev.ToolResulted(call_id, parts, name, is_error, message_id, extras))
@@ -452,6 +465,7 @@ class Builder:
             if message.choice not in choices:
                 choices.add(message.choice)
                 self._unanswered[message.choice] = self._unanswered.get(message.choice, 0) + 1
+        self.answered = self.answered or kind is not PartKind.REASONING
         part = OpenPart(chosen, kind, message, call_id)
         self._out.append(ev.PartStarted(chosen, message.id, kind, call_id, name, origin, server_label, extras))
         return part

@@ -149,6 +149,9 @@ class Request:
     per dialect the top-level fields that only that dialect understands; a codec of the same dialect sends them on.
     `open_interrupts` are the questions that the client's copy of the conversation shows as unanswered. They count only
     if the bridge stores none.
+    `reasoning_summary` is how the client wants to read the reasoning: `auto`, `concise`, `detailed`, `none` (not at
+    all), or None if it says nothing. With `encrypted_reasoning` it also wants the opaque form, which it sends back.
+    `logprobs` asks for the log probabilities of the answer's tokens, with so many alternatives for each.
     `shared` holds fields that several APIs have under one name and with one meaning, and that the model has no field
     for, such as `service_tier` or `logit_bias`; None when the client's protocol has no such fields.
     """
@@ -174,6 +177,9 @@ class Request:
     extras: Extras | None = None
     shared: dict[str, Any] | None = None
     open_interrupts: list[Interrupted] = field(default_factory=list)
+    reasoning_summary: str | None = None
+    encrypted_reasoning: bool = False
+    logprobs: int | None = None
 
     if TYPE_CHECKING:  # what `dataclass` makes does not say that a string is taken, too
 
@@ -200,6 +206,9 @@ class Request:
             extras: Extras | None = None,
             shared: dict[str, Any] | None = None,
             open_interrupts: list[Interrupted] = ...,
+            reasoning_summary: str | None = None,
+            encrypted_reasoning: bool = False,
+            logprobs: int | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -231,6 +240,11 @@ class Request:
                 if key != "notes" and key not in known and (any(value.values()) if isinstance(value, dict) else value):
                     return True
         return False
+
+    @property
+    def wants_reasoning(self) -> bool:
+        """True if the client asks to read the reasoning, and does not turn it off."""
+        return self.reasoning_summary not in (None, "none") and self.reasoning_effort != "none"
 
     def copy(self) -> Request:
         """Return a shallow copy. It is six times as fast as `dataclasses.replace`."""

@@ -24,6 +24,7 @@ from bridge.model import (
     mime_of,
 )
 from bridge.stores import Attachments
+from bridge.stores.memory_budget import base64_size, charging
 
 log = logging.getLogger("bridge.run")
 
@@ -45,7 +46,7 @@ class Attached:
         self._base = base
 
     async def request(self, request: Request) -> Request:
-        """The request as a backend can use it. Raises `BridgeError` (store_unavailable)."""
+        """The request as a backend can use it. Raises `BridgeError` (store_unavailable, overloaded)."""
         return replace(request, messages=[await self.message(message) for message in request.messages])
 
     async def message(self, message: Message) -> Message:
@@ -63,6 +64,7 @@ class Attached:
             found = await self._store.stat(self._owner, *location)
             if self._base is not None:
                 return replace(part, source=Url(await self._store.sign(found, self._base, LIFE)))
+            charging()(("file", *location), base64_size(found.size))
             found, pieces = await self._store.fetch(*location)
             data = b"".join([piece async for piece in pieces])
         except RequestError as error:

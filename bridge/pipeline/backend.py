@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from bridge.codec import Capabilities, Context, Dialect, FrameLike, Losses, ModelInfo, WireRequest, WireResponse
 from bridge.codec.demands import Demands
 from bridge.codec.naming import ModelNames
-from bridge.errors import Failure
+from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed
 from bridge.pipeline.amendments import Amendment, Remembered
 from bridge.pipeline.breaker import Breaker
@@ -19,12 +19,21 @@ from bridge.pipeline.retries import Budget, Retry
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds; None = no limit. `first_event` counts from the call to the first content, `idle` between reads."""
+    """Seconds; None = no limit.
+
+    `first_event` limits the silence of a backend before its first content, `idle` the silence after it: both count from
+    the last bytes that arrived. Neither applies to an answer in one piece, which is silent until it is complete.
+    """
 
     connect: float | None = 5.0
-    first_event: float | None = 60.0
-    idle: float | None = 60.0
-    total: float | None = 600.0
+    first_event: float | None = 300.0
+    idle: float | None = 300.0
+    total: float | None = 1800.0
+
+    def unreached(self) -> Failure:
+        """Return the failure of a backend that could not be reached within `connect`."""
+        within = "in time" if self.connect is None else f"within {self.connect:g} s (timeouts.connect)"
+        return Failure(ErrorCode.BACKEND_TIMEOUT, f"The backend could not be reached {within}.")
 
 
 @dataclass(slots=True)
@@ -64,6 +73,10 @@ class Call(Protocol):
         """The answer, if it came in one piece."""
 
     @property
+    def awaits_whole(self) -> bool:
+        """The answer is expected in one piece: nothing arrives before it is complete."""
+
+    @property
     def wire_ended(self) -> bool:
         """The terminal event was read from the wire, and not made up for an answer that broke off."""
 
@@ -95,6 +108,7 @@ class KnownAnswer:
         self.context = Context(info.run_id, info.thread_id, info.created_at, None)
         self.frames: list[FrameLike] = []
         self.whole: WireResponse | None = None
+        self.awaits_whole = False
         self.wire_ended = False
         self.received = 0
         self.sent: WireRequest | None = None

@@ -1,4 +1,4 @@
-"""The timeouts of a run: for the first content, between two reads, in total.
+"""The timeouts of a run: of a silent backend before its first content and after it, and in total.
 
 `asyncio.timeout` around each read would cost 8-9 us per event. Reads only store the time, and one timer per run checks
 whether a limit has passed; if so, it cancels the waiting read, which converts the cancellation into an error.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio import current_task
+from collections.abc import Callable
 
 from bridge.errors import ErrorCode, Failure
 from bridge.pipeline.backend import Timeouts
@@ -23,8 +24,10 @@ class Clock:
         waiting: Since when the backend is waited for; None while it is not. Set to None when a read is over.
     """
 
-    def __init__(self, limits: Timeouts, now: float) -> None:
+    def __init__(self, limits: Timeouts, now: float, awaits_whole: Callable[[], bool]) -> None:
+        """`awaits_whole`: the answer is expected in one piece, so that only the limit in total applies."""
         self._limits = limits
+        self._awaits_whole = awaits_whole
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._due_at = 0.0
@@ -32,7 +35,8 @@ class Clock:
         self._cancellations = 0
         self.expired: Failure | None = None
         self._began = now
-        self._try_began: float | None = now
+        # Since when nothing has arrived in this try; None between two tries.
+        self._heard: float | None = now
         self._refused: Failure | None = None
         self.opened = False
         self.waiting: float | None = None
@@ -59,12 +63,16 @@ class Clock:
 
     def between_tries(self, refused: Failure) -> None:
         """A try has failed so, and another may come."""
-        self._refused, self._try_began = refused, None
+        self._refused, self._heard = refused, None
 
     def try_again(self) -> None:
         """Another try begins, of which content is awaited."""
-        self._try_began = self.waiting = time.monotonic()
+        self._heard = self.waiting = time.monotonic()
         self.watch()
+
+    def hear(self) -> None:
+        """Something has arrived before the first content: the head of the answer, a comment, an event."""
+        self._heard = time.monotonic()
 
     def elsewhere(self, limits: Timeouts) -> None:
         """Switch to another backend, whose limits count from now."""
@@ -73,7 +81,7 @@ class Clock:
 
     def start_over(self) -> None:
         """Wait for the first content again, as after a change of the backend."""
-        self.opened, self._refused, self._try_began = False, None, time.monotonic()
+        self.opened, self._refused, self._heard = False, None, time.monotonic()
 
     # ------------------------------------------------------------------ the timer
 
@@ -89,6 +97,7 @@ class Clock:
 
     def stop(self) -> None:
         """The run is over."""
+        self._awaits_whole = _never  # it refers to the run, which refers to this clock
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -96,10 +105,9 @@ class Clock:
     def _due(self) -> float | None:
         """When the next limit passes. Only waiting for the backend counts as its silence."""
         limits = self._limits
-        if self.opened:
-            wait, since = limits.idle, self.waiting or time.monotonic()
-        else:
-            wait, since = limits.first_event, self._try_began or time.monotonic()
+        wait, since = (limits.idle, self.waiting) if self.opened else (limits.first_event, self._heard)
+        if since is None or self._awaits_whole():
+            since = time.monotonic()
         if not limits.total:
             return since + wait if wait else None
         end = self._began + limits.total
@@ -124,10 +132,16 @@ class Clock:
     def _lateness(self, due: float) -> Failure:
         limits = self._limits
         if limits.total and due == self._began + limits.total:
-            late = Failure(ErrorCode.RUN_TIMEOUT, f"The run took longer than {limits.total:g} s.")
+            late = Failure(ErrorCode.RUN_TIMEOUT, f"The run took longer than {limits.total:g} s (timeouts.total).")
             # Between two attempts, the backend's own failure is more informative than a timeout.
-            return self._refused if self._refused is not None and self._try_began is None else late
+            return self._refused if self._refused is not None and self._heard is None else late
         if self.opened:
-            return Failure(ErrorCode.BACKEND_TIMEOUT, f"The backend sent nothing for {limits.idle:g} s.")
-        message = f"The backend sent no content within {limits.first_event:g} s."
-        return Failure(ErrorCode.BACKEND_TIMEOUT, message)
+            text = f"The backend sent nothing for {limits.idle:g} s (timeouts.idle)."
+        else:
+            text = f"The backend sent nothing for {limits.first_event:g} s before its first content"
+            text += " (timeouts.first_event)."
+        return Failure(ErrorCode.BACKEND_TIMEOUT, text)
+
+
+def _never() -> bool:
+    return False

@@ -218,6 +218,32 @@ def messages_of(answer: Answer) -> list[Message]:
     return halves
 
 
+_REFUSALS = frozenset(
+    {
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NOT_FOUND,
+        ErrorCode.TOO_LARGE,
+        ErrorCode.UNSUPPORTED,
+        ErrorCode.CONTEXT_LENGTH,
+        ErrorCode.CONTENT_FILTER,
+    }
+)
+"""Failures that say that the request is at fault: it would fail again as it is."""
+
+
+def refused(answer: Answer) -> bool:
+    """Return whether the run ended with a refusal of what the client sent: an error of the request's own before any
+    content, or a content filter at any time.
+
+    The conversation does not keep such a turn: with its messages, every later request would be refused, too.
+    """
+    failure = answer.failure
+    if failure is None:
+        return answer.reason is FinishReason.CONTENT_FILTER
+    has_content = any(message.parts for message in answer.messages)
+    return failure.code is ErrorCode.CONTENT_FILTER or (failure.code in _REFUSALS and not has_content)
+
+
 def finished(answer: Answer) -> bool:
     """Return whether the run ended regularly, so that the backend has the request and its own answer."""
     return answer.failure is None and answer.reason not in (None, FinishReason.CANCELED)

@@ -95,13 +95,15 @@ def answer_open_interrupts(request: Request) -> Request:
 
 
 def _checked(open_interrupts: Sequence[Interrupted], answers: list[Resume], *, repeats: bool) -> list[Resume]:
-    ids = [i.interrupt_id for i in open_interrupts]
+    ids = {i.interrupt_id: i for i in open_interrupts}
     told = {answer.interrupt_id for answer in answers}
     left = [each for each in ids if each not in told]
-    out = []
+    out: list[Resume] = []
     for answer in answers:
         if answer.interrupt_id == "" and left:
-            out += [replace(answer, interrupt_id=each) for each in left]
+            if "" in told:  # the first answer that names none answers all that are left
+                out += [replace(answer, interrupt_id=each) for each in left]
+                told.discard("")
             continue
         if answer.interrupt_id not in ids:
             if repeats:
@@ -142,7 +144,8 @@ def _by_results(asked: Sequence[Interrupted], new: list[Message]) -> Settled:
             interrupt = calls[result.call_id]
             if left.pop(interrupt.interrupt_id, None) is not None:
                 out.resume.append(Resume(interrupt.interrupt_id, "resolved", _value(result_text(result.parts))))
-        rest = [p for p in message.parts if p not in results]
+        taken = {id(result) for result in results}
+        rest = [p for p in message.parts if id(p) not in taken]
         if rest or not message.parts:
             out.messages.append(replace(message, parts=rest) if results else message)
     out.unanswered = list(left.values())

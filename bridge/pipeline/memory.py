@@ -46,6 +46,7 @@ from bridge.pipeline.conversation import (
     no_results,
     only_results,
     open_calls,
+    refused,
     unknown,
     up_to_last_answer,
 )
@@ -137,6 +138,9 @@ class Turn:
         Raises `BridgeError` when the store fails.
         """
         raise NotImplementedError
+
+    async def forget(self) -> None:
+        """The request was refused: removes what `begin` has stored of it. Raises `BridgeError` when the store fails."""
 
     def amend(self, events: list[Event], answer: Answer) -> list[Event]:
         """Return a batch of the backend as the client gets it; `answer` is what came before it.
@@ -268,13 +272,20 @@ class Expand(Turn):
         return stored[: self._keep], messages
 
     async def keep(self, answer: Answer, shown: Answer) -> None:
-        """Store the client's messages in any case, no failed answer, and half of a canceled one."""
+        """Store the client's messages unless they were refused, no failed answer, and half of a canceled one."""
+        if refused(answer):
+            await self._refused()
+            return
         self._conversation.tools = self.request.tools
         self._conversation.backend_thread = self._keeps(answer)
         self._note_interrupts(answer)
         if self._partial and not finished(answer):
             self._conversation.extra[_PARTIAL] = self._partial  # the client may try again
         await self._commit([*self._new, *messages_of(answer)], keep=self._keep)
+
+    async def _refused(self) -> None:
+        """The backend refused the request: the conversation stays as it was before it."""
+        await self.forget()
 
     def _keeps(self, answer: Answer) -> str | None:
         """Return the id under which the backend now has the whole conversation; None if it does not."""
@@ -304,6 +315,13 @@ class Follow(Expand):
             return None
         self._thread, self._conversation.open_interrupts = None, []
         return _begun_anew(self.request, [*self._conversation.messages, *self._new], self.request.resume)
+
+    async def _refused(self) -> None:
+        """Begin anew at the backend with the next request, as it is unknown whether it remembers this one."""
+        self._conversation.backend_thread = None
+        if self._partial:
+            self._conversation.extra[_PARTIAL] = self._partial  # the client may try again
+        await self._commit([])
 
     def _keeps(self, answer: Answer) -> str | None:
         self._conversation.extra[_KEEPER] = self._keeper
@@ -354,8 +372,10 @@ class Trim(Turn):
         asked = self._conversation.open_interrupts
         self._decided = [i.call_id for i in asked if i.call_id and i.interrupt_id in resumed]
         digests = [str(d) for d in self._conversation.extra.get(_TOLD, ())]
-        before = [m for m in self._whole[:position] if digest([m]) not in digests] if self._back.wants_whole else []
-        self._digests = digests + [digest([m]) for m in self._new if m not in settled.messages]
+        known = set(digests)
+        before = [m for m in self._whole[:position] if digest([m]) not in known] if self._back.wants_whole else []
+        told = {id(m) for m in settled.messages}
+        self._digests = digests + [digest([m]) for m in self._new if id(m) not in told]
         self._said_aside = request.resume
         self.request = request = request.copy()
         request.messages, request.resume = [*before, *settled.messages], settled.resume
@@ -384,7 +404,8 @@ class Trim(Turn):
             self._conversation.extra[_CONTEXT] = self._context
         if self._keeper is not None:
             self._conversation.extra[_KEEPER] = self._keeper
-        spoken = [m for m in self._new if not is_answer(m, self._ran)]
+        ran = set(self._ran)
+        spoken = [m for m in self._new if not is_answer(m, ran)]
         state = digest([*self._whole, as_client_sees(shown, self._front)])
         await self._commit(spoken, keep=self._known, name=state)
 

@@ -29,7 +29,7 @@ from bridge.model import (
     ToolResulted,
 )
 from bridge.model.parts import LINKED
-from bridge.pipeline.conversation import behind, messages_of, no_results, only_results, open_calls, unknown
+from bridge.pipeline.conversation import behind, messages_of, no_results, only_results, open_calls, refused, unknown
 from bridge.pipeline.interrupts import Settled, settle
 from bridge.pipeline.memory import Expand
 from bridge.stores.base import Conversation, ConversationStore, StoreConflict
@@ -200,7 +200,24 @@ class QueuedRunTurn(Expand):
             for e in events
         ]
 
+    async def forget(self) -> None:
+        """Remove the messages of this run, which `begin` or the server has stored; other runs may have spoken since."""
+        while True:
+            stored = self._conversation.messages
+            first = next((n for n, m in enumerate(stored) if MessageInfo.of(m).run == self._run), None)
+            if first is None:
+                return
+            others = [message for message in stored[first:] if MessageInfo.of(message).run != self._run]
+            try:
+                await self._commit(others, keep=first)
+                return
+            except StoreConflict:
+                await self._load(self._conversation.thread_id)
+
     async def keep(self, answer: Answer, shown: Answer) -> None:
+        if refused(answer):
+            await self.forget()
+            return
         notes = _notes(answer)
         spoken = [
             _stamped(

@@ -1,7 +1,7 @@
 """How often and how soon a call is repeated.
 
-No other layer repeats calls, except for a kept-alive connection that turned out to be closed (`transports.http`), and
-for a request that may have queued a run (`runs.backend`; where `retry` is configured, only if no answer came).
+No other layer repeats calls, except once for a kept connection that turned out to be closed (`transports.connections`),
+and for a request that may have queued a run (`runs.backend`; where `retry` is configured, only if no answer came).
 """
 
 from __future__ import annotations

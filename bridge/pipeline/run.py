@@ -74,7 +74,7 @@ class Run:
         self.continued_at: list[int] = []
         self.started = time.monotonic()
         self.first: float | None = None
-        self._clock = Clock(attempt.backend.timeouts, self.started)
+        self._clock = Clock(attempt.backend.timeouts, self.started, lambda: self._attempt.call.awaits_whole)
 
     @property
     def ended(self) -> bool:
@@ -174,6 +174,9 @@ class Run:
         clock = self._clock
         if clock.expired is not None or clock.waiting is None or self.reader.ended:
             return False
+        if not events:
+            clock.waiting = time.monotonic()
+            return True
         if self._max_answer is not None and size + self._attempt.call.received > self._max_answer:
             return False
         observers: list[Stage] = []
@@ -231,14 +234,16 @@ class Run:
         try:
             if attempt.backend.breaker is not None and not attempt.asks_nobody:
                 self._pass = attempt.backend.breaker.admit()
-            await attempt.call.open()
-            call = attempt.call
+            call, hear = attempt.call, self._clock.hear
+            await call.open()
+            hear()
             events = await call.read()
             while _CONTENT_OR_END.isdisjoint(map(type, events)):
                 frames = call.frames
                 if self._max_answer is not None and call.received > self._max_answer:
                     events += self._too_large(self._max_answer)
                     break
+                hear()
                 events += await call.read()
                 call.frames = [*frames, *call.frames]
             return events

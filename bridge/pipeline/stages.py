@@ -8,10 +8,15 @@ takes the run's `StageContext` and returns the stage, or None when this run does
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import module_from_spec
 from itertools import chain
+from types import ModuleType
 from typing import Any, cast
 
 from bridge.codec import Capabilities, Feature, Losses, RunsTools, Support
@@ -304,6 +309,8 @@ def build(factories: Sequence[StageFactory], context: StageContext) -> list[Stag
     context.request = request = for_backend(request, front, back, lost)
     if not back.caches_marks and marks_in(request):
         lost.add(Feature.EXTRAS, "prompt cache markers")
+    if request.logprobs is not None and not back.logprobs:
+        lost.add(Feature.SAMPLING, "log probabilities")
     shows_calls = front.answer(Feature.TOOL_CALL) is not Support.DROP
     stages: list[Stage] = [ShowAwaitedCalls()] if back.awaits_results and shows_calls else []
     if (withhold := withhold_server_tools(context)) is not None:
@@ -323,13 +330,39 @@ def load(target: str) -> StageFactory:
     return cast(StageFactory, load_object(target, "a stage"))
 
 
+def _named_module(name: str) -> ModuleType:
+    """Import a module that the configuration names: from the working directory, else as any other.
+
+    Only such names are looked for there, else a file in a folder that somebody happens to stand in could take the place
+    of a library. What the module imports itself is found there, too, after everything that is installed.
+    """
+    package, here = name.partition(".")[0], os.getcwd()
+    spec = PathFinder.find_spec(package, [here]) if package not in sys.modules else None
+    if spec is not None:
+        if here not in sys.path:
+            sys.path.append(here)
+        if spec.loader is not None and spec.origin is not None:
+            _imported(package, spec)
+    return importlib.import_module(name)
+
+
+def _imported(name: str, spec: ModuleSpec) -> None:
+    assert spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+
+
 def load_object(target: str, what: str) -> Callable[..., Any]:
     """The callable that `module:name` points at. Raises `ConfigError` that says what was looked for."""
     module_name, colon, name = target.partition(":")
     if not colon or not module_name or module_name.startswith(".") or not name:
         raise ConfigError(f"{target!r}: expected {what} as 'module:name'")
     try:
-        found: Any = importlib.import_module(module_name)
+        found: Any = _named_module(module_name)
     except Exception as error:
         # Whatever the module raises while it is imported, it is the configuration's target that cannot be had.
         raise ConfigError(f"{target!r}: cannot import {module_name!r} for {what}: {error}") from error

@@ -33,6 +33,10 @@ class WrappedCall:
         return self.inner.whole
 
     @property
+    def awaits_whole(self) -> bool:
+        return self.inner.awaits_whole
+
+    @property
     def wire_ended(self) -> bool:
         return self.inner.wire_ended
 

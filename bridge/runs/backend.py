@@ -21,13 +21,15 @@ from bridge.model import Event, Request, RunFailed
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import Call, CallInfo
 from bridge.pipeline.retries import asked_pause
-from bridge.transports.answers import AT_ONCE, Answer, failure_of, outcome_of
+from bridge.transports.answers import AT_ONCE, Answer
 from bridge.transports.http import HttpBackend
 
 log = logging.getLogger("bridge.http")
 
 _ASK_AGAIN = (1.0, 2.0, 4.0)
 """Seconds before a request that is answered at once is repeated; a backend that wants longer ones is not waited for."""
+_MOST_START = 15.0
+"""Seconds for the answer to the request that queues a run."""
 _BUSY = frozenset({429, 503})
 _LAST_EVENTS = 5.0
 """Seconds in which a run that was cancelled may still end by itself."""
@@ -56,6 +58,7 @@ class QueuedCall:
         self.context = context
         self.frames: list[FrameLike] = []
         self.whole: WireResponse | None = None
+        self.awaits_whole = False
         self.wire_ended = False
         self.received = 0
         self.sent: WireRequest | None = None
@@ -86,7 +89,7 @@ class QueuedCall:
         self._started, self.sent, self._last = True, start, start
         try:
             # A part of the time in which content has to come: a request that got lost is sent again.
-            await self._ask(start, limit / 4 if limit else None)
+            await self._ask(start, min(limit / 4, _MOST_START) if limit else None)
         except BridgeError as error:
             self._started = "backend_status" not in error.failure.details
             raise
@@ -129,7 +132,7 @@ class QueuedCall:
             try:
                 answer = await self._backend.answer(self._addressed(wire))
             except (aiohttp.ClientError, OSError, ValueError) as error:
-                failure = self._backend.explained(failure_of(error), wire, *outcome_of(error))
+                failure = self._backend.unanswered(error, wire)
             else:
                 if answer.status == 200:
                     self._answer, self._came = answer, 0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bridge.errors import BridgeError, ErrorCode, RequestError
+from bridge.liveness import LONGEST_OUTAGE
 from bridge.model import Event
 from bridge.model.dump import load
 from bridge.model.events import TERMINAL
@@ -16,6 +18,8 @@ from bridge.stores.runs import LogEntry
 
 _POLL = 15.0
 """Seconds of one wait for entries."""
+_PAUSE = 0.5
+"""Seconds between two attempts to reach a store that is away."""
 UNREADABLE = "The bridge cannot read what it kept of this run."
 """It was written by another version of the bridge."""
 
@@ -64,6 +68,7 @@ class LogReader:
         self._key = key
         self._after = 0
         self._position = 0
+        self._away_since: float | None = None
         self.plan: RunPlan | None = None
         self.done = False
 
@@ -83,10 +88,29 @@ class LogReader:
     async def read(self, wait: float) -> list[tuple[int, Batch]]:
         """Return the next entries and their numbers; none after `wait` seconds of silence.
 
-        Raises `RequestError` (410) if entries expired before they were read, so that there is no silent gap.
+        Raises `RequestError` (410) if entries expired before they were read, so that there is no silent gap. Once the
+        run is known, a store that is away counts as silence, as long as the run itself waits for it.
         """
         if self.done:
             return []
+        try:
+            found = await self._read(wait)
+        except BridgeError as error:
+            if error.code is not ErrorCode.STORE_UNAVAILABLE or not wait or not self._waits():
+                raise
+            await asyncio.sleep(min(wait, _PAUSE))
+            return []
+        self._away_since = None
+        return found
+
+    def _waits(self) -> bool:
+        """Whether to try the store again that has just failed."""
+        now = asyncio.get_running_loop().time()
+        if self._away_since is None:
+            self._away_since = now
+        return self.plan is not None and now - self._away_since < LONGEST_OUTAGE
+
+    async def _read(self, wait: float) -> list[tuple[int, Batch]]:
         entries = await self._store.read(self._key, self._after, wait=wait)
         if not entries or self.plan is None:
             record = await self.open()

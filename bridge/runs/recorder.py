@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bridge.errors import BridgeError, ErrorCode
+from bridge.liveness import LONGEST_OUTAGE
 from bridge.model import Event, Heartbeat
 from bridge.model.dump import dump
 from bridge.model.events import TERMINAL
@@ -22,7 +23,7 @@ from bridge.stores.rows import write
 log = logging.getLogger("bridge.runs")
 
 JOIN = 0.05
-PATIENCE = 60.0
+PATIENCE = LONGEST_OUTAGE
 """Seconds for which appends to an unavailable store are repeated."""
 MAX_PENDING = 10_000
 """Events that may wait to be written before the backend is read on."""

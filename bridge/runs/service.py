@@ -19,6 +19,7 @@ import orjson
 from bridge.codec import CONNECTIONS, AgentTasksDialect, Dialect, TaskCall, TaskStatus
 from bridge.codec.redact import explained
 from bridge.errors import LOG_FACTS, BackendError, BridgeError, ErrorCode, Failure, log_unexpected
+from bridge.liveness import Liveness
 from bridge.model import RunFailed, RunFinished
 from bridge.pipeline import Run
 from bridge.runs.log import LogReader, from_body
@@ -29,6 +30,7 @@ from bridge.runs.subscription import START, Cursor, Subscription
 from bridge.runs.task_stream import TaskStream
 from bridge.runs.worker import LOST, LOST_PLAN, Drive, RunWorker, write_failure
 from bridge.stores import LEASE, Ownership, RunKey, RunRecord, RunState, RunStore
+from bridge.stores.memory_budget import MemoryBudget, counted
 from bridge.stores.runs import NONE_BLOCKED, Blocked, Created, QueueLimits
 
 log = logging.getLogger("bridge.runs")
@@ -100,9 +102,11 @@ class Runs:
     """The runs of one store, as one process sees them: call `open`, then any operation, then `close`.
 
     `concurrent` is the number of runs that this process drives at once if `slots` returns None; others wait in the
-    queue. A run counts as lost `lease` seconds after the process that drives it has died. `events` and `threads` are
-    retention times in seconds. A run fails when its log reaches `max_run` bytes; None is no limit. `ended` may also be
-    called for a run that another process has taken over.
+    queue. A run counts as lost `lease` seconds after the process that drives it has died, once this process has renewed
+    its own leases for as long (`bridge.liveness`). `events` and `threads` are retention times in seconds. A run fails
+    when its log reaches `max_run` bytes; None is no limit. `ended` may also be called for a run that another process
+    has taken over. `memory`: what the plans of runs and what they load may take; no run is taken from the queue while
+    it is spent.
     """
 
     def __init__(
@@ -120,15 +124,18 @@ class Runs:
         ended: Ended | None = None,
         drove: Drove | None = None,
         begun: Begun | None = None,
+        memory: MemoryBudget | None = None,
     ) -> None:
         self._store = store
         self._drive = drive
         self._ended = ended
         self._drove = drove
         self._begun = begun
+        self._memory = memory or MemoryBudget(None)
         self._shared_slots = _SharedSlots(concurrent)
         self._given_slots = slots
         self._lease = lease
+        self._life = Liveness(lease)
         self._events = events
         self._threads = threads
         self._patience = patience
@@ -140,15 +147,25 @@ class Runs:
         self._beside: set[asyncio.Task[None]] = set()
         self._troubles: set[str] = set()
         self._taking: asyncio.Task[None] | None = None
-        self._maintaining: asyncio.Task[None] | None = None
+        self._maintaining: list[asyncio.Task[None]] = []
 
     # ------------------------------------------------------------------ life
 
     async def open(self) -> None:
         """Start to take runs from the queue. The first call that needs the store opens it."""
-        if self._maintaining is None:
+        if not self._maintaining:
             self._taking = asyncio.create_task(self._take(), name="runs-take")
-            self._maintaining = asyncio.create_task(self._maintain(), name="runs-keep")
+            beat = min(POLL, self._lease / 4)
+            # Renewals wait for nothing else: a lease that expires meanwhile ends a run.
+            self._maintaining = [
+                asyncio.create_task(self._repeat(self._renew, beat, "leases cannot be renewed"), name="runs-renew"),
+                asyncio.create_task(
+                    self._repeat(self._look_after, beat, "runs cannot be monitored"), name="runs-watch"
+                ),
+                asyncio.create_task(
+                    self._repeat(self._sweep, _SWEEP, "expired runs stay", at_once=True), name="runs-sweep"
+                ),
+            ]
 
     @property
     def tasks(self) -> set[asyncio.Task[None]]:
@@ -170,8 +187,9 @@ class Runs:
 
     async def close(self) -> None:
         await self.retire()
-        await _stop(self._maintaining)
-        self._maintaining = None
+        for task in self._maintaining:
+            await _stop(task)
+        self._maintaining = []
         if self._beside:
             await asyncio.wait(self._beside, timeout=_BESIDE_SECONDS)
         for task in [*self._tasks, *self._beside]:
@@ -252,7 +270,7 @@ class Runs:
         record = await self._store.get(key)
         if record is not None and record.state is RunState.QUEUED:
             # It has not begun: end it here instead of when its turn comes.
-            leased = await self._store.acquire(key, self._token, self._lease)
+            leased = await self._store.acquire(key, self._token, self._lease, grace=self._life.grace)
             if leased is not None:
                 self._drive_run(leased, lambda: None)
 
@@ -271,7 +289,7 @@ class Runs:
         Raises `BackendError` (rate_limited).
         """
         token = uuid.uuid4().hex
-        if not await self._store.enter(owner, token, limit, self._lease):
+        if not await self._store.enter(owner, token, limit, self._lease, grace=self._life.grace):
             raise BackendError(
                 f"This user already has {limit} open streams.",
                 code=ErrorCode.RATE_LIMITED,
@@ -304,11 +322,14 @@ class Runs:
             if blocked is None:
                 await slots.freed.wait()
                 continue
+            if self._memory.is_spent:
+                await asyncio.sleep(POLL)
+                continue
             try:
                 record = await self._claim(slots, blocked)
-                release = slots.take(record.key) if record is not None else None
+                release = slots.take(record.key) if record is not None and not self._memory.is_spent else None
                 if record is not None and release is None:
-                    # Another run took the last slot in the meantime.
+                    # Another run took the last slot, or the memory, in the meantime.
                     await self._store.release(record.key, self._token)
                     continue
             except BridgeError as error:
@@ -361,7 +382,7 @@ class Runs:
             return
         self._workers[record.key] = worker
         self._call_begun(record, worker.plan)
-        self._spawn(self._work(worker, release))
+        self._spawn(self._work(worker, len(record.plan), release))
 
     def _end_lost(self, record: RunRecord, failure: Failure) -> None:
         async def end() -> None:
@@ -383,14 +404,17 @@ class Runs:
         if self._ended is not None:
             await self._ended(key, plan)
 
-    async def _work(self, worker: RunWorker, release: Callable[[], None]) -> None:
+    async def _work(self, worker: RunWorker, size: int, release: Callable[[], None]) -> None:
+        """Drive a run whose plan has this size in bytes."""
         LOG_FACTS.set(worker.key.facts)
         try:
             # The run may have been canceled while it waited.
             with suppress(BridgeError):
                 for reason in (await self._store.canceled([worker.key])).values():
                     worker.cancel(reason)
-            await worker.work()
+            with counted(self._memory) as loaded:
+                loaded.charge(("plan", worker.key), size, is_loaded=True)
+                await worker.work()
             _log_end(worker)
             if self._drove is not None and worker.run is not None:
                 self._drove(worker.plan, worker.run)
@@ -415,28 +439,32 @@ class Runs:
 
     # ------------------------------------------------------------------ looking after
 
-    async def _maintain(self) -> None:
-        """Renew leases, pass on cancellations, end the runs of dead processes, and delete what has expired."""
-        clock = asyncio.get_running_loop().time
-        renewed, swept = clock(), -_SWEEP
+    async def _repeat(
+        self, work: Callable[[], Awaitable[None]], seconds: float, trouble: str, *, at_once: bool = False
+    ) -> None:
+        """Do this again and again, `seconds` apart. `trouble` names its failure in the log."""
+        if not at_once:
+            await asyncio.sleep(seconds)
         while True:
-            await asyncio.sleep(min(POLL, self._lease / 4))
             try:
-                if clock() - renewed >= self._lease / 3:
-                    renewed = clock()
-                    await self._renew()
-                for key, reason in (await self._store.canceled(list(self._workers))).items():
-                    if key in self._workers:
-                        self._workers[key].cancel(reason)
-                await self._find_lost()
-                if clock() - swept >= _SWEEP:
-                    swept = clock()
-                    await self._store.sweep(self._events, self._threads)
-                self._working("runs cannot be monitored")
+                await work()
+                self._working(trouble)
             except BridgeError as error:
-                self._failing("runs cannot be monitored", error)
+                self._failing(trouble, error)
             except Exception as error:
-                log_unexpected(log, "runs cannot be monitored", error)
+                log_unexpected(log, trouble, error)
+            await asyncio.sleep(seconds)
+
+    async def _look_after(self) -> None:
+        """Pass on cancellations, and end the runs of dead processes."""
+        for key, reason in (await self._store.canceled(list(self._workers))).items():
+            if key in self._workers:
+                self._workers[key].cancel(reason)
+        await self._find_lost()
+
+    async def _sweep(self) -> None:
+        """Delete what has expired."""
+        await self._store.sweep(self._events, self._threads)
 
     def _failing(self, what: str, error: BridgeError) -> None:
         """Log a failure once, not with every attempt."""
@@ -450,23 +478,32 @@ class Runs:
             log.info("resolved: %s", what)
 
     async def _renew(self) -> None:
-        workers = dict(self._workers)
-        held = await self._store.renew(list(workers), self._token, self._lease)
+        """Renew the leases of this process when they are due, and at once after a failure."""
+        if not self._life.due:
+            return
+        workers, readers = dict(self._workers), list(self._readers.items())
+        try:
+            held = await self._store.renew(list(workers), self._token, self._lease)
+        except BaseException:
+            self._life.failed()
+            raise
+        self._life.renewed()
         for key in workers.keys() - held:
             # It has ended, or this process was suspended for too long and another one has taken it over.
             workers[key].abandon()
-        for token, (owner, limit) in list(self._readers.items()):
-            await self._store.enter(owner, token, limit, self._lease)
+        grace = self._life.grace
+        places = (self._store.enter(owner, token, most, self._lease, grace=grace) for token, (owner, most) in readers)
+        await asyncio.gather(*places)
 
     async def _find_lost(self) -> None:
         """End all runs of dead processes, in as many batches as the store returns."""
         busy = True
         while busy:
             busy = False
-            for key in await self._store.lost():
+            for key in await self._store.lost(grace=self._life.grace):
                 if key in self._workers:
                     continue  # this process drives it: its lease is only late
-                record = await self._store.acquire(key, self._token, self._lease)
+                record = await self._store.acquire(key, self._token, self._lease, grace=self._life.grace)
                 if record is not None:
                     busy = True
                     self._end_lost(record, LOST)

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from bridge.codec import Context, Dialect, Frame, FrameLike
+from bridge.codec import KEEPALIVE, Context, Dialect, Frame, FrameLike, Options
 from bridge.errors import Failure, RequestError, shortened
-from bridge.model import Event, Heartbeat, RunFailed, RunFinished
+from bridge.model import Event, Heartbeat, RunFailed, RunFinished, RunStarted
 from bridge.model.events import CONTENT, UsageReported
 from bridge.runs.log import Batch, LogReader
 from bridge.stores import RunKey, RunState, RunStore
@@ -151,14 +151,21 @@ class Subscription:
         return out
 
     def keepalive(self) -> list[FrameLike]:
-        """Return comments that keep the connection open; anything else would count as a frame of the stream.
+        """Return what keeps the connection open: comments, where the dialect's clients read them.
 
-        They come from an encoder of their own, so that heartbeats do not change the bytes of the stream.
+        They come from an encoder of their own, so that heartbeats neither change the bytes of the stream nor count as
+        frames of it.
         """
         plan = self._log.plan
         context = plan.context(self._options) if plan is not None else Context("", options=self._options)
-        frames = self._dialect.encoder(context).encode([Heartbeat()])
-        return [frame for frame in frames if isinstance(frame, Frame) and frame.comment is not None]
+        if isinstance(self._options, Options) and not self._options.keeps_alive:
+            return []
+        encoder = self._dialect.encoder(context)
+        frames = encoder.encode([Heartbeat()])
+        if frames:
+            comments = [frame for frame in frames if isinstance(frame, Frame) and frame.comment is not None]
+            return [*comments] or [KEEPALIVE]
+        return [*encoder.encode([RunStarted(context.run_id, model=context.model), Heartbeat()])]
 
     async def __aiter__(self) -> AsyncIterator[tuple[Cursor, list[Frame]]]:
         while not self.done or self._pending:

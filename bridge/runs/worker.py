@@ -17,11 +17,16 @@ from bridge.runs.log import UNREADABLE, from_body
 from bridge.runs.plan import RunPlan
 from bridge.runs.recorder import PATIENCE, Recorder
 from bridge.stores import RunKey, RunRecord, RunStore
+from bridge.stores.memory_budget import MemorySpent
 
 log = logging.getLogger("bridge.runs")
 
 Drive = Callable[[RunKey, RunPlan, Losses], Awaitable[Run]]
 """Makes the run of a plan: backend chosen, conversation loaded, nothing sent yet. Raises `BridgeError`."""
+
+_ROOM_SECONDS = 30.0
+"""Seconds for which a run waits until what it loads fits in memory."""
+_ROOM_POLL = 0.25
 
 LOST = Failure(ErrorCode.RUN_LOST, "The process that executed the run stopped.")
 SUPERSEDED = "superseded"
@@ -118,7 +123,7 @@ class RunWorker:
 
     async def _drive(self) -> None:
         try:
-            run = self._run = await self._make(self.key, self.plan, self._lost)
+            run = self._run = await self._made()
             if self.plan.eager:
                 self._put(run.head())
             while not run.ended and self._end is None:
@@ -130,6 +135,17 @@ class RunWorker:
         except Exception as error:
             log_unexpected(log, f"run {self.key.run_id} broke", error)
             self._put(self._failed(Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this run.")))
+
+    async def _made(self) -> Run:
+        """Return the run of the plan. What it loads is waited for while other requests hold too much in memory."""
+        until = time.monotonic() + _ROOM_SECONDS
+        while True:
+            try:
+                return await self._make(self.key, self.plan, self._lost)
+            except MemorySpent:
+                if time.monotonic() >= until:
+                    raise
+            await asyncio.sleep(_ROOM_POLL)
 
     def _put(self, events: list[Event]) -> None:
         self._recorder.put(events, self._lost.names)

@@ -10,13 +10,14 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import cast
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from bridge.codec import SCOPES, Dialect, Endpoint, Operation
 from bridge.engine import Bridge, Route
-from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, shortened, unexpected_failure
+from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, RequestError, shortened, unexpected_failure
 from bridge.server.bodies import BODIES
 from bridge.server.browsers import KEPT, Browsers, is_preflight
 from bridge.server.handler import RouteHandler
@@ -28,11 +29,23 @@ from bridge.server.operations import RouteOperations
 from bridge.server.page import Page
 from bridge.server.page.site import key_of
 from bridge.server.refusals import RefusalLog
-from bridge.server.wire import FAILURE, OWN_PAGE, REPORTED, SERVED_BY, USER, ServedBy, error_of, request_id
+from bridge.server.wire import (
+    FAILURE,
+    OTHER_VERSION,
+    OWN_PAGE,
+    REPORTED,
+    SERVED_BY,
+    USER,
+    ServedBy,
+    error_of,
+    request_id,
+)
+from bridge.server.writing import BEGUN, StreamedResponse, abort, has_left, is_whole, release, send
 
 log = logging.getLogger("bridge.server")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Task = asyncio.Task[object]
 
 CANCELS = web.AppKey("cancels", bool)
 """Set by `bridge.server.serve`: this server cancels handlers when their client leaves. Any other aiohttp server may
@@ -47,16 +60,20 @@ class State:
         server = bridge.config.server
         self.bridge: Bridge = bridge
         self.identity = Identity.of(server.auth, key_of(bridge), KeyFile.of(bridge.config))
-        self.limits: Limits = Limits(bridge.config)
+        self.limits: Limits = Limits(bridge.config, bridge.memory_budget)
         self.browsers = Browsers(server)
         self.page = Page(bridge, self.identity) if server.has_page else None
         self.refusals = RefusalLog(
             lambda reason: bridge.metrics.refusal(reason) if bridge.metrics is not None else None
         )
         self.handlers: list[RouteHandler] = []
+        self.writing: set[Task] = set()
+        """The tasks of requests whose responses are being written, but for those of the page."""
         self.heads: HeadWatch | None = None
         self.draining = False
         """The server is about to stop and not ready."""
+        self.silent_workers: Callable[[], int] = lambda: 0
+        """How many of the processes that share the port do not answer: a part of the connections waits for them."""
         self.retired = False
         """Another configuration is served now."""
         self.hurry = asyncio.Event()
@@ -86,14 +103,16 @@ class State:
             await runs.retire()
             if late := self.open():
                 await asyncio.wait(late, timeout=1)
+        for task in self.writing - {task for handler in self.handlers for task in handler.active}:
+            task.cancel()
         for handler in self.handlers:
             handler.cut()
         if late := self.open():
             await asyncio.wait(late, timeout=2)
 
-    def open(self) -> set[asyncio.Task[object]]:
-        """The tasks of the requests that are being served or wait for their turn."""
-        return {task for handler in self.handlers for task in handler.active}
+    def open(self) -> set[Task]:
+        """The tasks of the requests that are being served, wait for their turn, or have their response written."""
+        return {task for handler in self.handlers for task in handler.active} | self.writing
 
 
 STATE = web.AppKey("state", State)
@@ -243,7 +262,8 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
             await admit(http)
         else:
             http[USER] = ""
-        return await handler(http)
+        with state.bridge.counting():
+            return await handler(http)
 
     return handle
 
@@ -258,28 +278,56 @@ def _shaping_errors(state: State) -> Middleware:
     """
     health = state.bridge.config.server.health
     probes = {health.live, health.ready}
+    slow_reader = state.bridge.config.server.slow_reader
 
     @web.middleware
     async def shape_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         if state.heads is not None:
             state.heads.served.add(request.protocol)
         try:
-            if request.path not in probes:
-                state.browsers.check(request)
-            if request.method == "OPTIONS" and is_preflight(request):
-                return web.Response(status=200)
-            return await handler(request)
-        except BridgeError as error:
+            try:
+                if OTHER_VERSION in request:
+                    raise RequestError(f"Expected HTTP/1.1, got {request[OTHER_VERSION]}.", status=505)
+                if request.path not in probes:
+                    state.browsers.check(request)
+                if request.method == "OPTIONS" and is_preflight(request):
+                    response: web.StreamResponse = web.Response(status=200)
+                else:
+                    response = await handler(request)
+            except Exception as error:
+                response = refused(request, error)
+            if (begun := request.get(BEGUN)) is None:
+                response = await send(request, response, slow_reader)
+            elif response is not begun or not is_whole(begun):
+                abort(request)
+                response = begun
+        except BaseException as error:
+            if BEGUN not in request:
+                raise
+            abort(request)
+            if not isinstance(error, ConnectionError):
+                raise
+            response = request[BEGUN]
+        finally:
+            await release(request)
+        return response
+
+    def refused(request: web.Request, error: Exception) -> web.StreamResponse:
+        """Raises the error if the client is gone, or if it is a response."""
+        if isinstance(error, BridgeError):
             if SERVED_BY in request:
                 error.failure.details = {**error.failure.details, **request[SERVED_BY].details(request)}
+            if BEGUN in request:
+                _audit(state, request, request[BEGUN].status, error.failure)
             return error_of(_nearest(request), error.failure)
-        except web.HTTPException as error:
+        if isinstance(error, web.HTTPException):
             if error.status < 400:
-                raise
+                raise error
             return _refused(request, error)
-        except Exception as error:
-            failure = unexpected_failure(log, f"request {request_id(request)} broke", error)
-            return error_of(_nearest(request), failure)
+        if isinstance(error, ConnectionError) and has_left(request):
+            raise error
+        failure = unexpected_failure(log, f"request {request_id(request)} broke", error)
+        return error_of(_nearest(request), failure)
 
     return shape_errors
 
@@ -387,9 +435,17 @@ def _meant(path: str, routes: list[Route], own: Iterable[str]) -> tuple[str, Rou
 
 
 def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """The headers of every response: request id and CORS."""
+    """The headers of every response: request id and CORS. There is one response for each request."""
 
     async def add_headers(http: web.Request, response: web.StreamResponse) -> None:
+        if BEGUN in http:
+            abort(http)
+            raise ConnectionResetError("A response was begun already; the connection was closed.")
+        http[BEGUN] = response
+        if isinstance(response, web.Response | StreamedResponse) and OWN_PAGE not in http:
+            task = cast("Task", asyncio.current_task())
+            state.writing.add(task)
+            task.add_done_callback(state.writing.discard)
         headers = response.headers
         headers["x-request-id"] = known = request_id(http)
         served_by = http.get(SERVED_BY)
@@ -424,5 +480,9 @@ async def _live(http: web.Request) -> web.StreamResponse:
 
 
 async def _ready(http: web.Request) -> web.StreamResponse:
-    draining = http.app[STATE].draining
-    return web.json_response({"status": "draining" if draining else "ok"}, status=503 if draining else 200)
+    state = http.app[STATE]
+    if state.draining:
+        return web.json_response({"status": "draining"}, status=503)
+    if silent := state.silent_workers():
+        return web.json_response({"status": "workers do not answer", "silent_workers": silent}, status=503)
+    return web.json_response({"status": "ok"})

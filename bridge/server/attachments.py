@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterable
 from dataclasses import replace
 
 from aiohttp import web
 
+from bridge.server.writing import StreamedResponse
 from bridge.stores import Attachment, Attachments
 from bridge.stores.attachments import LIMIT
 
@@ -64,7 +64,7 @@ class AttachmentService:
         bucket, path = http.match_info["bucket"], http.match_info["path"]
         self._store.verify(bucket, path, http.query.get("expires", ""), http.query.get("sig", ""))
         attachment, pieces = await self._store.fetch(bucket, path)
-        response = web.StreamResponse(
+        response = StreamedResponse(
             headers={
                 "content-type": attachment.mime,
                 "content-length": str(attachment.size),
@@ -73,16 +73,11 @@ class AttachmentService:
                 # Opened as a page, it is an image without scripts.
                 "content-security-policy": "default-src 'none'; sandbox",
                 "cache-control": "private, max-age=300",
-            }
+            },
+            slow_reader=self._slow_reader,
         )
-        try:
-            await response.prepare(http)
-            async for piece in pieces:
-                async with asyncio.timeout(self._slow_reader):
-                    await response.write(piece)
-            await response.write_eof()
-        except Exception:
-            # The head is sent: only a broken connection can show that the rest is missing.
-            if http.transport is not None:
-                http.transport.abort()
+        await response.prepare(http)
+        async for piece in pieces:
+            await response.write(piece)
+        await response.write_eof()
         return response

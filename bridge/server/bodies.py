@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from aiohttp import web
 
 from bridge.errors import BackendError, ErrorCode, RequestError
+from bridge.stores.memory_budget import FREE, MemoryBudget
 
-FREE = 64 * 1024
-"""Bytes of each body outside the budget. Small requests are read while the budget is taken by large ones."""
 _BLOCK = 1024 * 1024
 _ENCODINGS = frozenset({"", "identity", "gzip", "deflate"})
 
@@ -21,17 +20,20 @@ _ENCODINGS = frozenset({"", "identity", "gzip", "deflate"})
 class Bodies:
     """The bodies that are being read: of at most `limit` bytes, each within so many `seconds`.
 
-    `budget`: bytes of all of them; `each`: bodies of one user; None = no limit.
+    `budget`: bytes of all of them, and of what requests load; `each`: bodies of one user; None = no limit.
     """
 
-    def __init__(self, limit: int, seconds: float, budget: int | None = None, each: int | None = None) -> None:
+    def __init__(self, limit: int, seconds: float, budget: MemoryBudget, each: int | None = None) -> None:
         self._limit = limit
         self._seconds = seconds
         self._budget = budget
         self._each = each
         self._users: Counter[str] = Counter()
-        self.taken = 0
+
+    @property
+    def taken(self) -> int:
         """Bytes of the budget in use."""
+        return self._budget.taken
 
     async def read(self, http: web.Request, user: str) -> bytes:
         """The whole body of a request of this user.
@@ -47,31 +49,40 @@ class Bodies:
             async for piece in self.pieces(http, user):
                 more = body.size + len(piece) - FREE - charged
                 if more > 0:
-                    self._charge(more)
+                    self.charge(more)
                     charged += more
                 body.append(piece)
                 del piece  # not held while the next one is awaited
             return body.joined()
         finally:
-            self.taken -= charged
+            self.give_back(charged)
+
+    @property
+    def seconds(self) -> float:
+        """Time for a body to arrive."""
+        return self._seconds
 
     def held(self, size: int) -> HeldBody:
-        """Charge the budget with a body that came whole, such as a message of a WebSocket, until it is released.
+        """Charge the budget with a body that others hold, such as a message of a WebSocket, until it is released.
 
         Raises `BackendError`: overloaded where the budget is spent.
         """
-        charged = max(0, size - FREE)
-        self._charge(charged)
-        return HeldBody(self, charged)
+        body = HeldBody(self)
+        body.resize(size)
+        return body
 
-    def _charge(self, more: int) -> None:
-        if more and self._budget is not None and self.taken + more > self._budget:
+    def charge(self, more: int) -> None:
+        """Take so many bytes of the budget. Raises `BackendError` (overloaded) where it is spent."""
+        if not self._budget.take(more):
             raise BackendError(
                 "The server is reading too many request bodies; try again shortly.",
                 code=ErrorCode.OVERLOADED,
                 headers={"retry-after": "1"},
             )
-        self.taken += more
+
+    def give_back(self, less: int) -> None:
+        """Give back bytes of the budget."""
+        self._budget.give_back(less)
 
     async def pieces(self, http: web.Request, user: str) -> AsyncIterator[bytes]:
         """Yield the body as it comes, without storing it. Raises what `read` raises, except for the budget."""
@@ -138,14 +149,22 @@ class HeldBody:
 
     __slots__ = ("_bodies", "_charged")
 
-    def __init__(self, bodies: Bodies, charged: int) -> None:
+    def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
+        self._charged = 0
+
+    def resize(self, size: int) -> None:
+        """Charge for so many bytes. Raises `BackendError` (overloaded) where the budget is spent: nothing changes."""
+        charged = max(0, size - FREE)
+        if charged > self._charged:
+            self._bodies.charge(charged - self._charged)
+        else:
+            self._bodies.give_back(self._charged - charged)
         self._charged = charged
 
     def release(self) -> None:
         """Give back what was charged."""
-        self._bodies.taken -= self._charged
-        self._charged = 0
+        self.resize(0)
 
 
 BODIES = web.AppKey("bodies", Bodies)

@@ -7,6 +7,7 @@ needs no preflight is served all the same. So requests of pages that are not all
 from __future__ import annotations
 
 from collections.abc import Collection
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -39,6 +40,8 @@ _READER = web.RequestKey("reader", str)
 _STRANGER = web.RequestKey("stranger", bool)
 """Set for requests of pages whose origin is not named in the configuration."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_PRIVATE = frozenset({"internal", "local", "localhost"})
+"""Top-level domains for private use: RFC 6761, RFC 6762, and ICANN's resolution 2024.07.29.06."""
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 _EXPOSED = (
     "X-Request-Id, Request-Id, X-Bridge-Lost, X-Bridge-Estimated, Retry-After, Retry-After-Ms, "
@@ -50,28 +53,31 @@ _PREFLIGHT = "Access-Control-Request-Method, Access-Control-Request-Headers, Acc
 class Browsers:
     """Checks requests against the hosts and origins of the configuration; `*` admits every page to what keeps nothing.
 
-    `hosts`: the names under which the server may be called, None for any.
+    `hosts`: the names under which the server may be called, None for any. `may_have_address`: also IP addresses, and
+    names that nobody can register. A browser can be led here under any other name (DNS rebinding), which matters where
+    a caller needs no key.
     """
 
     def __init__(self, server: Server) -> None:
         origins = server.cors.origins
-        self.hosts: Collection[str] | None = server.known_hosts if server.hosts is not None else None
+        self.hosts: Collection[str] | None = server.known_hosts
+        self.may_have_address = server.hosts is None
         self._any = "*" in origins
         # Any page can get the origin `null` from a sandboxed frame, so that naming it opens no more than `*` does.
         self._named = frozenset(origin.lower() for origin in origins) - {"*", "null"}
         self._admits_null = self._any or "null" in origins
         self._public = _authority(server.public_url) if server.public_url else None
-        # A proxy may name the user by a cookie, not by a header of the page: only named origins get credentials then.
-        self._ambient = server.auth is not None and server.auth.trusted_header is not None
 
     def check(self, http: web.Request) -> None:
         """Raises `RequestError`: 421 for a wrong `Host`, 403 for a page whose origin may not call."""
         if self.hosts is not None:
             hosts = http.headers.getall("host", [])
             # HTTP/1.0 may leave it out; no browser does.
-            if len(hosts) > 1 or (hosts and _name(hosts[0]) not in self.hosts):
+            if len(hosts) > 1 or (hosts and not self._is_known(_name(hosts[0]))):
                 raise RequestError(
-                    "This server does not accept this Host (server.hosts).", code=ErrorCode.FORBIDDEN, status=421
+                    "This server does not accept this Host (server.hosts, server.public_url).",
+                    code=ErrorCode.FORBIDDEN,
+                    status=421,
                 )
         sent, site = http.headers.getall("origin", []), http.headers.get("sec-fetch-site")
         if not sent:
@@ -93,6 +99,11 @@ class Browsers:
         if named or self._any or not own:
             http[_READER] = origin
 
+    def _is_known(self, name: str) -> bool:
+        if self.hosts is None or name in self.hosts:
+            return True
+        return self.may_have_address and bool(name) and (_is_address(name) or _is_private(name))
+
     def check_endpoint(self, http: web.Request, *, kept: bool) -> None:
         """Raises `RequestError` (forbidden) for a page that may not call this endpoint; `kept`: it is one of `KEPT`."""
         if kept:
@@ -111,7 +122,8 @@ class Browsers:
             return
         named = origin.lower() in self._named
         headers["access-control-allow-origin"] = origin
-        if named or not self._ambient:
+        if named:
+            # Cookies, client certificates and passwords of a proxy in front are the visitor's, not the page's.
             headers["access-control-allow-credentials"] = "true"
         headers["access-control-expose-headers"] = _EXPOSED
         if preflight:
@@ -167,6 +179,19 @@ def _name(host: str) -> str:
     elif not (port.isascii() and port.isdigit()):
         return ""
     return name.removesuffix(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _is_private(name: str) -> bool:
+    """Return whether nobody can register this name: one without a dot, or below a domain for private use."""
+    return name.rpartition(".")[2] in _PRIVATE or ("." not in name and ":" not in name)
 
 
 def _forbidden(message: str) -> RequestError:

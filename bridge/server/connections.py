@@ -6,19 +6,45 @@ import asyncio
 import logging
 import socket
 import uuid
+from collections.abc import Callable
 from http import HTTPStatus
+from typing import Any, cast
 
 from aiohttp import web
-from aiohttp.http_exceptions import ContentEncodingError
+from aiohttp.http import HttpVersion10, HttpVersion11, RawRequestMessage
+from aiohttp.http_exceptions import BadHttpMessage, ContentEncodingError, LineTooLong
 
 from bridge.errors import ErrorCode, Failure, log_unexpected
-from bridge.server.wire import error_of
+from bridge.server.frames import ReceivedFrames
+from bridge.server.wire import OTHER_VERSION, error_of
 
 log = logging.getLogger("bridge.server.http")
 
+Note = Callable[[Failure, str | None], None]
+LONGEST = 32 * 1024
+"""Bytes of a URL and of a header. Cookies and tokens of a single sign-on take more than the 8 KiB of most servers."""
+
+MOST_HEADERS = 128
+
 
 class Connection(web.RequestHandler):
-    """Answers what cannot be read as a request with a JSON error and a request id, and does not name its software."""
+    """Answers what cannot be read as a request with a JSON error and a request id, and does not name its software.
+
+    `frames`: what a client has sent since its connection became a WebSocket.
+    """
+
+    frames: ReceivedFrames | None = None
+
+    def __init__(self, server: web.Server, note: Note, **options: Any) -> None:
+        """`note` gets the failure of what is no request, its status and the peer's address."""
+        limits: dict[str, Any] = {"max_line_size": LONGEST, "max_field_size": LONGEST, "max_headers": MOST_HEADERS}
+        super().__init__(server, **limits, **options)
+        self._note = note
+
+    def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
+        """Read what follows as a WebSocket."""
+        self.frames = ReceivedFrames(parser)
+        super().set_parser(cast(Any, self.frames), data_received_cb)
 
     def handle_error(
         self,
@@ -27,14 +53,16 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
+        failure = _failure(status, exc)
         if exc is not None and status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             log_unexpected(log, "a request broke", exc)
         else:
             # What could not be parsed may be half a key: its kind is all that is logged.
             log.info("invalid request (%s)", type(exc).__name__)
+            self._note(failure, request.remote)
         if request.writer.output_size > 0:
             raise ConnectionError("a response was begun already")
-        response = error_of(None, _failure(status, exc))
+        response = error_of(None, failure)
         response.headers["x-request-id"] = uuid.uuid4().hex
         response.headers["server"] = "dialect-bridge"
         response.force_close()
@@ -45,16 +73,39 @@ def _failure(status: int, error: BaseException | None) -> Failure:
     if isinstance(error, ContentEncodingError):
         text = "The request's content-encoding is not one of gzip, deflate."
         return Failure(ErrorCode.INVALID_REQUEST, text, status=415)
+    if isinstance(error, LineTooLong):
+        # A URL without its end is no line yet; aiohttp does not tell which of them it was.
+        text = f"The URL or a header of the request is longer than the limit of {LONGEST} bytes."
+        return Failure(ErrorCode.TOO_LARGE, text, status=HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+    if isinstance(error, BadHttpMessage) and error.message == "Too many headers received":
+        text = f"The request has more than {MOST_HEADERS} headers."
+        return Failure(ErrorCode.TOO_LARGE, text, status=HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
     if status < HTTPStatus.INTERNAL_SERVER_ERROR:
         return Failure(ErrorCode.INVALID_REQUEST, "The request is not valid HTTP/1.1.", status=status)
     return Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this request.")
 
 
-async def listen(server: web.Server, sock: socket.socket, backlog: int) -> asyncio.Server:
-    """Accepts connections on a bound socket."""
+def checking_version(make: Callable[..., web.BaseRequest]) -> Callable[..., web.BaseRequest]:
+    """Return a `web.Server.request_factory` that marks requests of other versions than HTTP/1: see `OTHER_VERSION`.
+
+    aiohttp takes them, and would answer in the version that it was asked in.
+    """
+
+    def request(message: RawRequestMessage, *rest: Any) -> web.BaseRequest:
+        if message.version in (HttpVersion10, HttpVersion11):
+            return make(message, *rest)
+        made = make(message._replace(version=HttpVersion11, should_close=True), *rest)
+        made[OTHER_VERSION] = f"HTTP/{message.version.major}.{message.version.minor}"
+        return made
+
+    return request
+
+
+async def listen(server: web.Server, sock: socket.socket, backlog: int, note: Note) -> asyncio.Server:
+    """Accepts connections on a bound socket. `note`: see `Connection`."""
     loop = asyncio.get_running_loop()
 
     def connection() -> Connection:
-        return Connection(server, loop=loop, access_log=None, logger=log)  # type: ignore[arg-type]
+        return Connection(server, note, loop=loop, access_log=None, logger=log)
 
     return await loop.create_server(connection, sock=sock, backlog=backlog)

@@ -15,12 +15,16 @@ from bridge.pipeline.redirects import redirects
 from bridge.server.bodies import BODIES
 from bridge.server.browsers import check_kept, is_json
 from bridge.server.handler import RequestScope
-from bridge.transports.answers import AT_ONCE, broken_off, failure_of, outcome_of
+from bridge.server.writing import StreamedResponse
+from bridge.transports.answers import AT_ONCE, broken_off
 from bridge.transports.http import HttpBackend
 
 _REQUEST = ("accept", "content-type")
-_ANSWER = ("cache-control", "content-disposition", "content-length", "content-type")
+_ANSWER = ("cache-control", "content-disposition", "content-type")
 """Headers that belong to the body. All others are those of a connection, or credentials, or are made here."""
+_UNPACKED = frozenset({"br", "deflate", "gzip", "zstd"})
+"""Content encodings that aiohttp's client removes. The `content-length` beside them is that of the packed body."""
+_AS_SENT = ("content-encoding", "content-length")
 
 
 async def serve_forward(scope: RequestScope) -> web.StreamResponse:
@@ -32,12 +36,13 @@ async def serve_forward(scope: RequestScope) -> web.StreamResponse:
     scope.report.back = backend.name
     path = http.path.removesuffix("/").removeprefix(scope.route.path.rstrip("/"))
     wire = WireRequest(http.method, path, _headers(scope, backend), _query(http))
-    async with scope.limiter.slot(scope.user):
-        try:
-            async with asyncio.timeout(backend.timeouts.total):
-                return await _passed(scope, backend, wire)
-        except TimeoutError:
-            raise BackendError("The backend took too long to answer.", code=ErrorCode.BACKEND_TIMEOUT) from None
+    await scope.hold(scope.limiter.slot(scope.user))
+    try:
+        async with asyncio.timeout(backend.timeouts.total):
+            return await _passed(scope, backend, wire)
+    except TimeoutError:
+        text = f"The backend took longer than {backend.timeouts.total:g} s to answer (timeouts.total)."
+        raise BackendError(text, code=ErrorCode.BACKEND_TIMEOUT) from None
 
 
 def _query(http: web.Request) -> dict[str, str]:
@@ -56,12 +61,11 @@ def _headers(scope: RequestScope, backend: HttpBackend) -> dict[str, str]:
 async def _passed(scope: RequestScope, backend: HttpBackend, wire: WireRequest) -> web.StreamResponse:
     body = _Body(scope)
     try:
-        async with asyncio.timeout(backend.timeouts.first_event):
-            response = await backend.forward(wire, body.pieces())
+        response = await backend.forward(wire, body.pieces())
     except (aiohttp.ClientError, OSError, ValueError) as error:
         if body.failure is not None:
             raise BridgeError.of(body.failure) from None
-        raise BackendError.of(backend.explained(failure_of(error), wire, *outcome_of(error))) from None
+        raise BackendError.of(backend.unanswered(error, wire)) from None
     async with response:
         if response.status >= 300:
             raise BackendError.of(await backend.refusal_in(response, wire))
@@ -69,36 +73,43 @@ async def _passed(scope: RequestScope, backend: HttpBackend, wire: WireRequest) 
 
 
 async def _answer(scope: RequestScope, backend: HttpBackend, response: aiohttp.ClientResponse) -> web.StreamResponse:
+    """Pass the answer on. Raises `BackendError` for one that breaks off or is too long."""
     report, limit = scope.report, scope.bridge.config.server.limits.answer
-    headers = {name: response.headers[name] for name in _ANSWER if name in response.headers}
-    headers |= passed_on({k.lower(): v for k, v in response.headers.items()}, OPENAI)
-    out = web.StreamResponse(status=response.status, headers={**headers, "x-accel-buffering": "no"})
+    out = StreamedResponse(
+        status=response.status, headers=_answer_headers(response), slow_reader=scope.server.slow_reader
+    )
     await out.prepare(scope.http)
     report.http = response.status
-    try:
-        while True:
-            async with asyncio.timeout(backend.timeouts.idle):
-                data = await response.content.read(AT_ONCE)
-            if not data:
-                break
-            report.sent += len(data)
-            if limit is not None and report.sent > limit:
-                text = f"The backend's answer is longer than the limit of {limit} bytes (server.limits.answer)."
-                return _broken(scope, out, Failure(ErrorCode.BACKEND_PROTOCOL, text))
-            await out.write(data)
-    except (aiohttp.ClientError, TimeoutError) as error:
-        return _broken(scope, out, broken_off(error))
+    while data := await _next_piece(backend, response):
+        report.sent += len(data)
+        if limit is not None and report.sent > limit:
+            raise BackendError(
+                f"The backend's answer is longer than the limit of {limit} bytes (server.limits.answer).",
+                code=ErrorCode.BACKEND_PROTOCOL,
+            )
+        await out.write(data)
     await out.write_eof()
     report.ended("stop", None)
     return out
 
 
-def _broken(scope: RequestScope, out: web.StreamResponse, failure: Failure) -> web.StreamResponse:
-    """The head is sent: only a broken connection can show that the answer is incomplete."""
-    scope.report.ended(None, failure)
-    if scope.http.transport is not None:
-        scope.http.transport.abort()
-    return out
+def _answer_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
+    headers = {name: response.headers[name] for name in _ANSWER if name in response.headers}
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in _UNPACKED:
+        # As it is: a client that does not know the encoding must see that.
+        headers |= {name: response.headers[name] for name in _AS_SENT if name in response.headers}
+    headers |= passed_on({k.lower(): v for k, v in response.headers.items()}, OPENAI)
+    return {**headers, "x-accel-buffering": "no"}
+
+
+async def _next_piece(backend: HttpBackend, response: aiohttp.ClientResponse) -> bytes:
+    """Return what has come of the answer; empty at its end."""
+    try:
+        async with asyncio.timeout(backend.timeouts.idle):
+            return await response.content.read(AT_ONCE)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise BackendError.of(broken_off(error)) from None
 
 
 class _Body:

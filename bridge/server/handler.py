@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from secrets import token_hex
 from typing import TYPE_CHECKING, Protocol
 
@@ -25,7 +26,8 @@ from bridge.server.limits import RouteLimiter
 from bridge.server.page.traces import HEADER, Traces
 from bridge.server.report import Report
 from bridge.server.spans import spanned
-from bridge.server.wire import FAILURE, REPORTED, SERVED_BY, USER, decoded, error_of, read_request, request_id
+from bridge.server.wire import REPORTED, SERVED_BY, USER, decoded, error_of, read_request, request_id
+from bridge.server.writing import BEGUN, abort, has_left, hold, release, send
 
 if TYPE_CHECKING:
     from bridge.config import Server
@@ -81,6 +83,15 @@ class RequestScope:
         note_places(request)
         context.request, context.thread_id, context.model = request, request.thread_id, request.model
         return request, Caller(self.user, self.report.request_id, wire.headers, wire.body)
+
+    @property
+    def begun(self) -> web.StreamResponse | None:
+        """The response whose head is out: there can be no other one. A WebSocket takes any number of messages."""
+        return self.http.get(BEGUN) if self.stream is None else None
+
+    async def hold(self, place: AbstractAsyncContextManager[None]) -> None:
+        """Enter a slot until the response of this request is written."""
+        await hold(self.http, place)
 
     def refuse(self, failure: Failure) -> web.Response:
         """Return the failure as a response of its own; its shape may depend on the request."""
@@ -141,40 +152,39 @@ class RouteHandler:
                 return await self._reported(scope)
         finally:
             self.active.discard(task)
+            await release(http)
             if leaving is not None:
                 leaving.cancel()
 
     async def _reported(self, scope: RequestScope) -> web.StreamResponse:
-        """Return the response, whatever goes wrong before a stream began, and write the log line."""
+        """Write the response and the log line, whatever goes wrong."""
         report, context = scope.report, scope.context
+        scope.http[REPORTED] = True
         trace = None
         if self.traces is not None and (token := scope.http.headers.get(HEADER)):
             # The client's page asked for a trace; there is one if it reads that already.
             trace = self.traces.watch(token, scope.user, report.run_id, report.front, lambda: report.sent)
         try:
-            response = await self._serve(scope)
-            report.http = response.status
-        except BridgeError as error:
-            response = scope.refuse(error.failure)
-            report.http = response.status
-            report.ended(None, error.failure)
+            try:
+                response = await self._serve(scope)
+                report.http = response.status
+            except (Exception, asyncio.CancelledError) as error:
+                response = self._failed(scope, error)
+            if scope.stream is None:
+                response = await send(scope.http, response, self.server.slow_reader)
+        except ConnectionError:
+            # The client is gone, or does not read; nobody sees this response.
+            report.status = "canceled"
+            response = scope.begun or web.Response(status=499)
         except asyncio.CancelledError:
             # A client that has all of its answer may leave while the run is put away: that is none that was canceled.
             report.status = report.status or "canceled"
-            if not self.cutting:
+            begun = scope.begun
+            if not self.cutting or begun is None:
                 raise
-            response = scope.refuse(_stopping())
-            report.http = response.status
-        except ConnectionError:
-            # The client went away while it was still sending, or before it was answered.
-            report.status = "canceled"
-            response = web.Response(status=499)
-        except Exception as error:
-            response = scope.refuse(unexpected_failure(log, f"request {report.request_id} broke", error))
-            report.http = response.status
-            report.ended(None, response[FAILURE])
+            abort(scope.http)
+            response = begun
         finally:
-            scope.http[REPORTED] = True
             report.write()
             if trace is not None:
                 trace.lost(context.lost.details or dict.fromkeys(report.lost, ""))
@@ -187,6 +197,31 @@ class RouteHandler:
                     run_id=report.run_id,
                     backend=report.back,
                 )
+        return response
+
+    def _failed(self, scope: RequestScope, error: Exception | asyncio.CancelledError) -> web.StreamResponse:
+        """Return the response for an error; that which was begun, whose connection is aborted, if there is one.
+
+        Raises the error if the client is gone.
+        """
+        report, begun = scope.report, scope.begun
+        if isinstance(error, asyncio.CancelledError):
+            report.status = report.status or "canceled"
+            if not self.cutting:
+                raise error
+            failure = _stopping()
+        elif isinstance(error, BridgeError):
+            failure = error.failure
+            report.ended(None, failure)
+        elif isinstance(error, ConnectionError) and has_left(scope.http):
+            raise error  # the client went away while it was still sending, or before it was answered
+        else:
+            failure = unexpected_failure(log, f"request {report.request_id} broke", error)
+            report.ended(None, failure)
+        if begun is not None:
+            abort(scope.http)
+        response = scope.refuse(failure) if begun is None else begun
+        report.http = response.status
         return response
 
 

@@ -16,7 +16,8 @@ from aiohttp import web
 from multidict import MultiMapping
 
 from bridge.codec import Scope
-from bridge.server.access import Key, Keys, Reason, check, checked_user, unauthorized
+from bridge.config.kinds import UNIX
+from bridge.server.access import Grant, Key, Keys, Reason, check, checked_user, unauthorized
 
 if TYPE_CHECKING:
     from bridge.config import ApiKey, Auth, FileKey, Jwt
@@ -51,12 +52,27 @@ def visit_of(http: web.Request, query_key: str = "") -> Visit:
     return Visit(http.headers, http.remote, http.query.get(query_key, "").strip() if query_key else "")
 
 
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sent a request, and what grants it what: nothing (None) for those who may do everything."""
+
+    user: str
+    grants: Sequence[Grant] | None = None
+    bearer: str = ""
+
+    def check(self, mounts: Sequence[str], scope: Scope | None) -> None:
+        """Check that the caller may do this on one of the routes at `mounts`. Raises `RequestError` (forbidden)."""
+        if self.grants is not None:
+            check(self.grants, mounts, scope, self.bearer, self.user)
+
+
 class Proxy:
     """A proxy in front that names the user in a header. From any other address the header is an attempt to cheat."""
 
     def __init__(self, header: str, networks: Sequence[str]) -> None:
         self._header = header
-        self._networks: list[IPv4Network | IPv6Network] = [ip_network(network) for network in networks]
+        self._networks: list[IPv4Network | IPv6Network] = [ip_network(each) for each in networks if each != UNIX]
+        self._trusts_unix = UNIX in networks
 
     def user(self, visit: Visit) -> str | None:
         """The user, None when the header is absent or empty. Raises `RequestError` (unauthorized)."""
@@ -64,15 +80,18 @@ class Proxy:
         if not any(value.strip() for value in sent):
             return None
         if not self._trusts(visit.address):
-            raise unauthorized(f"The header {self._header} is not accepted from this address.", Reason.UNTRUSTED_PROXY)
+            text = f"The header {self._header} is not accepted from this address (server.auth.trusted_proxies)."
+            raise unauthorized(text, Reason.UNTRUSTED_PROXY)
         if len(sent) > 1:
             # Proxies that append instead of replacing leave the client's own line in front of theirs.
             raise unauthorized(f"The header {self._header} was sent more than once.", Reason.UNTRUSTED_PROXY)
         return checked_user(sent[0].strip(), f"The header {self._header}")
 
     def _trusts(self, address: str | None) -> bool:
+        if not address:
+            return self._trusts_unix
         try:
-            peer = ip_address((address or "").partition("%")[0])
+            peer = ip_address(address.partition("%")[0])
         except ValueError:
             return False
         if isinstance(peer, IPv6Address) and peer.ipv4_mapped is not None:
@@ -125,21 +144,26 @@ class Identity:
         """
         if self.is_open:
             return ""
+        caller = await self.caller(visit)
+        caller.check(mounts, scope)
+        return caller.user
+
+    async def caller(self, visit: Visit) -> Caller:
+        """Return who sent a request, whatever it asks for. Raises what `user` raises, but for forbidden."""
+        if self.is_open:
+            return Caller("")
         named = self._proxy.user(visit) if self._proxy is not None else None
         if named is not None:
-            return self._anybody_else(named)
+            return Caller(self._anybody_else(named))
         sent = visit.key
         if not sent:
             raise unauthorized(self._what_is_needed(), Reason.NO_KEY)
         key = await self._key(sent)
         if key is not None:
-            key.check(mounts, scope)
-            return key.name
+            return Caller(key.name, (Grant(key.routes, key.scopes),), "API key")
         if self._tokens is not None:
             bearer = await self._tokens.bearer(sent)
-            user = self._anybody_else(bearer.user)
-            check(bearer.grants, mounts, scope, "token", user)
-            return user
+            return Caller(self._anybody_else(bearer.user), bearer.grants, "token")
         raise unauthorized("The API key is unknown.", Reason.UNKNOWN_KEY)
 
     def _anybody_else(self, name: str) -> str:

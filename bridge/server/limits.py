@@ -17,6 +17,7 @@ from bridge.config.schema.server import PerKey
 from bridge.errors import BackendError, ErrorCode
 from bridge.server.bodies import Bodies
 from bridge.stores import open_rates
+from bridge.stores.memory_budget import MemoryBudget
 from bridge.stores.runs import Blocked, QueueLimits, RunKey, base_scope
 
 if TYPE_CHECKING:
@@ -180,8 +181,11 @@ class Limits:
     `runs`, `readers` (of stored runs) and `sockets` (open connections) are slots.
     """
 
-    def __init__(self, config: Config) -> None:
-        """Raises `ConfigError` if Redis is to count and its package is missing."""
+    def __init__(self, config: Config, memory: MemoryBudget) -> None:
+        """`memory`: what requests may hold in memory.
+
+        Raises `ConfigError` if Redis is to count and its package is missing.
+        """
         limits, per_key = config.server.limits, config.server.limits.per_key or PerKey()
         each, queue, per_minute = per_key.concurrent, per_key.queue, per_key.requests_per_minute
         self.runs = Slots(SlotPool(limits.concurrent, limits.queue), each, queue)
@@ -189,7 +193,7 @@ class Limits:
         self.sockets = Slots(SlotPool(limits.sockets, 0, of="WebSocket connections"), each)
         # A body is read before its request has a slot: nobody waits for who sends slowly.
         server = config.server
-        self.bodies = Bodies(server.max_body, server.body_time, limits.bodies, None if each is None else each + queue)
+        self.bodies = Bodies(server.max_body, server.body_time, memory, None if each is None else each + queue)
         self.freed = self.runs.freed
         self._workers = server.workers
         self._rates = open_rates(config.stores.runs, per_minute) if per_minute else None

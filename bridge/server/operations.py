@@ -44,6 +44,7 @@ from bridge.server.runs import serve_run
 from bridge.server.socket import SocketHandler
 from bridge.server.uploads import UploadHandlers, files_of
 from bridge.server.wire import USER, decoded, read_request, request_id, response_of
+from bridge.server.writing import hold
 
 if TYPE_CHECKING:
     from bridge.server.app import State
@@ -95,8 +96,8 @@ class RouteOperations:
 
     async def _models(self, http: web.Request) -> web.StreamResponse:
         dialect = require(self._route.dialect, ModelsDialect)
-        async with self._limiter.slot(http[USER]):
-            listed = await self._list_models()
+        await hold(http, self._limiter.slot(http[USER]))
+        listed = await self._list_models()
         requested = http.match_info.get("id")
         if requested is None:
             return response_of(dialect.encode_models(listed))
@@ -139,9 +140,9 @@ class RouteOperations:
         context = Context(request_id(http), None, time.time(), route.options, route.default_model)
         context.stored_responses = await self._bridge.stored_responses(route, user, wire)
         request = await decoded(dialect.decode_count_request, wire, context)
-        async with self._limiter.slot(user):
-            caller = Caller(user, request_id(http), wire.headers, wire.body)
-            tokens, estimated = await self._bridge.count(route, request, caller)
+        await hold(http, self._limiter.slot(user))
+        caller = Caller(user, request_id(http), wire.headers, wire.body)
+        tokens, estimated = await self._bridge.count(route, request, caller)
         response = response_of(dialect.encode_count(tokens, estimated))
         if estimated:
             response.headers["x-bridge-estimated"] = "tokens"
@@ -150,7 +151,13 @@ class RouteOperations:
     async def _describe(self, http: web.Request) -> web.StreamResponse:
         secured = not self._state.identity.is_open
         agent = described(self._bridge, self._route, http, secured=secured)
-        return response_of(require(self._route.dialect, DescribedDialect).encode_description(agent))
+        response = response_of(require(self._route.dialect, DescribedDialect).encode_description(agent))
+        if not self._bridge.config.server.public_url:
+            # The agent's address is the one by which it was called: a cache may show it to nobody else.
+            response.headers["vary"] = "Host"
+            if (caching := response.headers.get("cache-control")) is not None:
+                response.headers["cache-control"] = caching.replace("public", "private")
+        return response
 
     async def _health(self, http: web.Request) -> web.StreamResponse:
         return response_of(self._route.dialect.encode_health(not self._state.draining))

@@ -22,7 +22,8 @@ from bridge.pipeline import Run, failed_at_once
 from bridge.server.handler import RequestScope
 from bridge.server.report import Report
 from bridge.server.watchdog import StreamWatchdog
-from bridge.server.wire import response_of, stream_headers
+from bridge.server.wire import assembled, response_of, stream_headers
+from bridge.server.writing import StreamedResponse, abort, has_left
 from bridge.translation import Translation, Writer
 
 log = logging.getLogger("bridge.server")
@@ -40,27 +41,27 @@ async def serve_run(scope: RequestScope) -> web.StreamResponse:
 async def attend(scope: RequestScope, request: Request, caller: Caller) -> web.StreamResponse:
     """Run a request in a slot of its owner, and answer it."""
     route, context = scope.route, scope.context
-    async with scope.limiter.slot(caller.owner):
-        run = await scope.bridge.run(
-            route,
-            request,
-            capabilities=route.capabilities,
-            caller=caller,
-            lost=context.lost,
-            run_id=context.run_id,
-            created_at=context.created_at,
-        )
-        scope.report.back = run.backend.name
-        if scope.lock is not None:
-            scope.lock.run = run
-        try:
-            # A long prompt need not be held while its answer streams.
-            if not route.passthrough:
-                caller.raw_body = None
-            return await (_stream if request.stream else _whole)(scope, run, caller.owner)
-        finally:
-            scope.report.of(run)
-            await run.close()
+    await scope.hold(scope.limiter.slot(caller.owner))
+    run = await scope.bridge.run(
+        route,
+        request,
+        capabilities=route.capabilities,
+        caller=caller,
+        lost=context.lost,
+        run_id=context.run_id,
+        created_at=context.created_at,
+    )
+    scope.report.back = run.backend.name
+    if scope.lock is not None:
+        scope.lock.run = run
+    try:
+        # A long prompt need not be held while its answer streams.
+        if not route.passthrough:
+            caller.raw_body = None
+        return await (_stream if request.stream else _whole)(scope, run, caller.owner)
+    finally:
+        scope.report.of(run)
+        await run.close()
 
 
 async def _keep(scope: RequestScope, owner: str) -> None:
@@ -80,27 +81,27 @@ async def _keep(scope: RequestScope, owner: str) -> None:
 async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamResponse:
     http, route, context, report = scope.http, scope.route, scope.context, scope.report
     translation = Translation(run.reader, Writer(route.dialect, context))
-    if route.capabilities.eager_start and not route.passthrough:
-        context.model = shown_model(run, context)
-        events = run.head()
-    else:
-        events = await run.read()
-        failure = failed_at_once(events)
-        if failure is not None:
-            return scope.refuse(failure)
-        context.model = shown_model(run, context)
-    write = partial(_pass_through, run, translation) if route.passthrough else translation.write
-    out = write(events)
-    del events  # as `out` below: what was sent is not held while the rest is waited for
     response = (
-        scope.stream if scope.stream is not None else web.StreamResponse(headers=stream_headers(route.dialect, context))
+        scope.stream if scope.stream is not None else StreamedResponse(headers=stream_headers(route.dialect, context))
     )
-    if run.lost:
-        response.headers["x-bridge-lost"] = ",".join(run.lost.names)
-    watchdog = StreamWatchdog(http, run, response, translation, scope.server)
+    # A WebSocket is kept open by pings.
+    keeps_alive = scope.stream is None and route.options.keeps_alive
+    watchdog = StreamWatchdog(http, run, response, translation, report, scope.server, keeps_alive=keeps_alive)
     try:
-        await response.prepare(http)
-        report.streams()
+        context.model = shown_model(run, context)
+        if route.capabilities.eager_start and not route.passthrough:
+            events = run.head()
+        else:
+            events = await run.read()
+            await watchdog.settle()
+            failure = failed_at_once(events)
+            if failure is not None and not watchdog.has_begun:
+                return scope.refuse(failure)
+            context.model = shown_model(run, context)
+        write = partial(_pass_through, run, translation) if route.passthrough else translation.write
+        out = write(events)
+        del events  # as `out` below: what was sent is not held while the rest is waited for
+        await watchdog.begin()
         reader = run.reader
         if not route.passthrough and _writes_chunks(http, response):
             run.pass_deltas(partial(_write_now, http, report, translation))
@@ -117,15 +118,14 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
         report.sent += len(out)
         watchdog.blocked = time.monotonic()
         await response.write_eof(out)
-    except ConnectionError:
-        # The client went away in the middle of a write; uncaught, aiohttp would log a traceback for it.
-        report.status = "canceled"
     except asyncio.CancelledError:
-        last = scope.last_events(run)
+        last = scope.last_events(run) if watchdog.has_begun else None
         if last is None:
             raise
         await _end(http, response, translation.write(last))
     except Exception as error:
+        if not watchdog.has_begun or (isinstance(error, ConnectionError) and has_left(http)):
+            raise  # there can be another response, or nobody reads this one
         # The head is out, so that there is no other response to give: the stream ends with the dialect's error.
         report.failure = unexpected_failure(log, f"request {report.request_id} broke in its stream", error)
         report.status = "internal"
@@ -177,8 +177,7 @@ async def _end(http: web.Request, response: web.StreamResponse, out: bytes) -> N
             await response.write_eof(out)
     except Exception as error:
         log.debug("the end of a stream could not be written", exc_info=error)
-        if http.transport is not None:
-            http.transport.abort()
+        abort(http)
 
 
 async def _whole(scope: RequestScope, run: Run, owner: str) -> web.StreamResponse:
@@ -196,7 +195,7 @@ async def _whole(scope: RequestScope, run: Run, owner: str) -> web.StreamRespons
     if wire is not None:
         wire = WireResponse(wire.status, {"content-type": wire.headers.get("content-type", "")}, wire.body)
     else:
-        wire = route.dialect.assemble(events, context)
+        wire = await assembled(route.dialect, events, context)
         if context.stored_responses is not None:
             await _keep(scope, owner)
     scope.report.sent = len(wire.body)

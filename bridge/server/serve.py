@@ -11,17 +11,19 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from bridge.config.kinds import is_loopback
 from bridge.engine import Bridge
-from bridge.errors import BridgeError, ConfigError, log_unexpected
+from bridge.errors import BridgeError, ConfigError, Failure, log_unexpected
 from bridge.server import sockets as listening
 from bridge.server.app import CANCELS, STATE, State, make_app
-from bridge.server.connections import listen
+from bridge.server.connections import checking_version, listen
 from bridge.server.heads import HeadWatch
+from bridge.server.merged import MergedWork, in_daemon_thread
 
 if TYPE_CHECKING:
     from bridge.grpc.server.service import GrpcServer
@@ -33,6 +35,9 @@ _wire = logging.getLogger("bridge.server.http")
 
 _FRESH = 5.0
 """Seconds in which a connection brings its first request."""
+
+_BEAT = 1.0
+"""Seconds between two signs of life to the parent process."""
 
 _AGES = 86400.0
 """Seconds that agents over gRPC get where nothing presses."""
@@ -48,6 +53,19 @@ def _say_little(record: logging.LogRecord) -> bool:
 
 
 _wire.addFilter(_say_little)
+
+
+class Parent(Protocol):
+    """What a worker knows of the process that started it."""
+
+    def beat(self) -> None:
+        """Tell it that this process serves. Never raises."""
+
+    def silent_workers(self) -> int:
+        """Return how many of the workers that share the port do not answer."""
+
+    def leave(self) -> None:
+        """Tell it that this process does not serve any more."""
 
 
 def check(bridge: Bridge) -> None:
@@ -82,16 +100,20 @@ class Served:
         sockets: list[socket.socket],
         hurry: asyncio.Event | None = None,
         before: Served | None = None,
+        parent: Parent | None = None,
     ) -> None:
-        """`before`: whose place it takes at addresses of gRPC that both have."""
+        """`before`: whose place it takes at addresses of gRPC that both have. `parent`: of a worker."""
         self.bridge = bridge
         self.sockets = sockets
         app = make_app(bridge)
         # Without handler_cancellation, aiohttp lets a handler continue when its client is gone.
         app[CANCELS] = True
         self._state = app[STATE]
-        self._state.browsers.hosts = bridge.config.server.known_hosts
+        # Nobody calls a server on loopback by the address of another network.
+        self._state.browsers.may_have_address &= not is_loopback(bridge.config.server.host)
         self._state.hurry = self.hurry = hurry or self._state.hurry
+        if parent is not None:
+            self._state.silent_workers = parent.silent_workers
         # `State.drain` drains streams, since it can still write to them; aiohttp would only close them.
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1, handle_signals=False)
         self._listeners: list[asyncio.Server] = []
@@ -108,16 +130,20 @@ class Served:
         if self._runner.server is not None:
             self._state.heads = HeadWatch(self._runner.server, self.bridge.config.server.body_time)
             self._state.heads.start()
+            self._runner.server.request_factory = checking_version(self._runner.server.request_factory)
         for each in self._agents:
             if each.address not in self._followed:
                 await each.start()
         for sock in self.sockets:
             assert self._runner.server is not None
-            self._listeners.append(await listen(self._runner.server, sock.dup(), listening.BACKLOG))
+            self._listeners.append(await listen(self._runner.server, sock.dup(), listening.BACKLOG, self._note))
         # Last of all: whatever failed before leaves the agents that are served as they are.
         for each in self._agents:
             if each.address in self._followed:
                 each.follow(self._followed[each.address])
+
+    def _note(self, failure: Failure, peer: str | None) -> None:
+        self._state.refusals.unserved(failure, http=failure.http_status, method="-", path="-", peer=peer)
 
     @property
     def port(self) -> int:
@@ -212,16 +238,17 @@ async def serve(
     *,
     ready: Callable[[int], None] | None = None,
     reload: Callable[[], Bridge] | None = None,
+    parent: Parent | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains. `ready` is called with the port when it is open.
 
     On SIGHUP, `reload` returns the new bridge; if it raises `ConfigError`, nothing changes. With `sockets` this is one
-    of several workers, whose parent reloads: SIGUSR1 then lets open requests finish, without a limit. Raises `OSError`
-    if the port cannot be opened.
+    of several workers, whose `parent` reloads: SIGUSR1 then lets open requests finish, without a limit. Raises
+    `OSError` if the port cannot be opened.
     """
     server = bridge.config.server
     own = listening.bind(server.host, server.port) if sockets is None else []
-    life = _Life(Served(bridge, sockets or own), reload)
+    life = _Life(Served(bridge, sockets or own, parent=parent), reload, parent)
     # Opening thousands of streams with the default thresholds spends a third of its time in the collector.
     gc.set_threshold(50_000, 20, 100)
     try:
@@ -230,12 +257,20 @@ async def serve(
         listening.close(life.now.sockets)
 
 
+async def _beat(parent: Parent) -> None:
+    while True:
+        parent.beat()
+        await asyncio.sleep(_BEAT)
+
+
 class _Life:
     """A serving process, controlled by signals."""
 
-    def __init__(self, now: Served, reload: Callable[[], Bridge] | None) -> None:
+    def __init__(self, now: Served, reload: Callable[[], Bridge] | None, parent: Parent | None) -> None:
         self.now = now
         self._reload = reload
+        self._reloading = MergedWork(self._change)
+        self._parent = parent
         self._signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
         self._stopping = False
         self._retired: dict[asyncio.Task[None], Served] = {}
@@ -249,17 +284,26 @@ class _Life:
             # A closing terminal signals the whole group; this process follows its parent instead.
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
         orphaned = loop.create_task(self._until_orphaned()) if worker else None
+        beating: asyncio.Task[None] | None = None
         try:
             await self.now.start()
+            if self._parent is not None:
+                beating = loop.create_task(_beat(self._parent))
             if ready is not None:
                 ready(self.now.port)
             while (name := await self._signals.get()) is signal.SIGHUP:
-                await self._change()
+                self._reloading.request()
+            # A reload that goes on is given up: it may take minutes to import what it needs.
+            await self._reloading.stop()
             await self._end(drains=name is not signal.SIGUSR1)
         finally:
             if orphaned is not None:
                 orphaned.cancel()
+            await self._reloading.stop()
             await asyncio.gather(*(each.close() for each in (self.now, *self._retired.values())))
+            if beating is not None and self._parent is not None:
+                beating.cancel()
+                self._parent.leave()
             for name in names:
                 loop.remove_signal_handler(name)
 
@@ -276,7 +320,7 @@ class _Life:
         """From the old configuration to the new one, or not at all."""
         assert self._reload is not None
         try:
-            following = await self._following(await asyncio.to_thread(self._reload))
+            following = await self._following(await in_daemon_thread(self._reload))
         except (BridgeError, OSError) as error:
             log.error("the configuration is not changed: %s", error)
             return

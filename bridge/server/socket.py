@@ -9,22 +9,27 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from functools import partial
+from http import HTTPStatus
+from typing import Any
 
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 from multidict import CIMultiDict
 
 from bridge.codec import SocketDialect, StoredAnswer, StoredResponses, WireRequest, WireResponse, require
 from bridge.engine import Bridge, Route
-from bridge.errors import BackendError, RequestError
+from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, RequestError
 from bridge.framing import sse
 from bridge.model import FinishReason, RunFinished, RunStarted, UsageReported
 from bridge.server.bodies import BODIES, Bodies, HeldBody
+from bridge.server.frames import ReceivedFrames
 from bridge.server.handler import RequestScope, RouteHandler
 from bridge.server.limits import RouteLimiter
 from bridge.server.runs import attend
-from bridge.server.wire import SERVED_BY, USER
+from bridge.server.wire import REPORTED, SERVED_BY, USER
+from bridge.server.writing import abort
 from bridge.translation import Writer
 
+_Refused = asyncio.Future[Failure]
 _DATA = frozenset({WSMsgType.TEXT, WSMsgType.BINARY})
 
 
@@ -46,6 +51,54 @@ class _Message:
         self.text = ""
         if self._held is not None:
             self._held.release()
+
+
+class _Arriving:
+    """The message that a client is sending: within the budget of all bodies, and `seconds` for all of its fragments.
+
+    `refused` gets the reason for which the connection is to be closed.
+    """
+
+    def __init__(self, frames: ReceivedFrames, bodies: Bodies) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.refused: _Refused = self._loop.create_future()
+        self._frames = frames
+        self._held = bodies.held(0)
+        self._seconds = bodies.seconds
+        self._message = 0
+        self._timer: asyncio.TimerHandle | None = None
+        frames.changed = self._changed
+        self._changed()
+
+    def _changed(self) -> None:
+        frames = self._frames
+        if not frames.are_masked:
+            self._refuse(RequestError("Expected masked frames, as RFC 6455 requires of clients."))
+            return
+        try:
+            self._held.resize(frames.size)
+        except BackendError as error:
+            self._refuse(error)
+        if self._timer is not None and (frames.count != self._message or not frames.is_open):
+            self._timer.cancel()
+            self._timer = None
+        if frames.is_open and self._timer is None:
+            self._message = frames.count
+            late = RequestError(f"The message did not arrive within {self._seconds:g} s.", status=408)
+            self._timer = self._loop.call_later(self._seconds, self._refuse, late)
+
+    def _refuse(self, error: BridgeError) -> None:
+        self._frames.stop()
+        if not self.refused.done():
+            self.refused.set_result(error.failure)
+
+    def close(self) -> None:
+        """The connection is closed: nothing of the message is held."""
+        self._frames.changed = None
+        self.refused.cancel()
+        self._held.release()
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 class _Connection:
@@ -106,15 +159,23 @@ class SocketHandler(RouteHandler):
                 raise RequestError("Expected the upgrade of a WebSocket, version 13, with a Sec-WebSocket-Key.")
             await socket.prepare(http)
             http[CONNECTION] = connection = _Connection(socket, server.max_body)
+            frames = getattr(http.protocol, "frames", None)  # other servers than ours have none
+            arriving = _Arriving(frames, http.app[BODIES]) if frames is not None else None
             try:
-                await self._converse(http, connection)
+                await self._converse(http, connection, arriving.refused if arriving is not None else None)
+            except BridgeError as error:
+                http.pop(REPORTED, None)  # by lines of the requests before
+                await _refuse(http, socket, error)
+                raise
             finally:
                 with suppress(ConnectionError, asyncio.CancelledError):
                     await socket.close(code=WSCloseCode.GOING_AWAY)
+                if arriving is not None:
+                    arriving.close()
             return socket
 
-    async def _converse(self, http: web.Request, connection: _Connection) -> None:
-        """Serve requests until the connection is closed, idle for too long, or is to rest."""
+    async def _converse(self, http: web.Request, connection: _Connection, refused: _Refused | None) -> None:
+        """Serve requests until the connection is closed, idle for too long, `refused`, or is to rest."""
         loop = asyncio.get_running_loop()
         waiting, run = loop.create_task(connection.socket.receive()), None
         pending: list[_Message] = []
@@ -127,7 +188,7 @@ class SocketHandler(RouteHandler):
                     run = loop.create_task(self._answer(http, connection))
                 if run is None:
                     self._idle.add(waiting)
-                awaited = {waiting} if run is None else {waiting, run}
+                awaited: set[asyncio.Future[Any]] = {each for each in (waiting, run, refused) if each is not None}
                 done, _ = await asyncio.wait(
                     awaited,
                     timeout=self.server.limits.socket_idle if run is None else None,
@@ -136,6 +197,8 @@ class SocketHandler(RouteHandler):
                 self._idle.discard(waiting)
                 if not done or waiting.cancelled():
                     return
+                if refused is not None and refused.done():
+                    raise BridgeError.of(refused.result())
                 if run in done:
                     run = None
                 if waiting in done:
@@ -161,12 +224,26 @@ class SocketHandler(RouteHandler):
                     held.release()
 
     async def _answer(self, http: web.Request, connection: _Connection) -> None:
-        with suppress(ConnectionError):
+        # Each request counts what it loads, not the connection.
+        with suppress(ConnectionError), self.bridge.counting():
             response = await super().__call__(http)
             if isinstance(response, web.Response) and isinstance(response.body, bytes):
                 wire = WireResponse(response.status, dict(response.headers), response.body)
                 refusal = require(self.route.dialect, SocketDialect).encode_refusal(wire)
                 await connection.socket.send_str(refusal.decode())
+
+
+async def _refuse(http: web.Request, socket: web.WebSocketResponse, error: BridgeError) -> None:
+    """Close the connection for a message that will not be received.
+
+    Without a word where memory is short: a client in the middle of a message would be read on until it takes notice.
+    """
+    if error.code is ErrorCode.OVERLOADED:
+        abort(http)
+        return
+    is_late = error.failure.http_status == HTTPStatus.REQUEST_TIMEOUT
+    code = WSCloseCode.POLICY_VIOLATION if is_late else WSCloseCode.PROTOCOL_ERROR
+    await socket.close(code=code, message=error.message.encode())
 
 
 _ONE_AT_A_TIME = b"one request is served at a time, and one more may wait"

@@ -11,6 +11,7 @@ from bridge.server.attachments import AttachmentService
 from bridge.server.forms import read_form
 from bridge.server.limits import RouteLimiter
 from bridge.server.wire import USER, read_request, response_of
+from bridge.server.writing import hold
 from bridge.speech import LIMIT, read_wav, unavailable
 from bridge.stores import Attachment
 
@@ -42,10 +43,10 @@ class UploadHandlers:
         """An image, checked field by field before it is read."""
         names = self._dialect
         needs = (names.thread_field,)
-        async with (
-            self._limiter.slot(http[USER]),
-            read_form(http, names.file_field, limit=self._files.limit, seconds=self._seconds, needs=needs) as form,
-        ):
+        await hold(http, self._limiter.slot(http[USER]))
+        async with read_form(
+            http, names.file_field, limit=self._files.limit, seconds=self._seconds, needs=needs
+        ) as form:
             thread = names.decode_attach(form.fields, form.file is not None)
             assert form.file is not None
             await check_owner(self._bridge, self._route, http[USER], thread, make=True)
@@ -59,13 +60,13 @@ class UploadHandlers:
 
     async def transcribe(self, http: web.Request) -> web.StreamResponse:
         """Transcribe a recording. It is read and checked before the service is called."""
-        async with self._limiter.slot(http[USER]):
-            async with read_form(http, self._dialect.audio_field, limit=LIMIT, seconds=self._seconds) as form:
-                wav = await read_wav(form.file, form.content_type)
-            speech = self._bridge.speech
-            if speech is None:
-                raise unavailable("no service is configured")
-            return response_of(self._dialect.encode_transcript(await speech.transcribe(wav)))
+        await hold(http, self._limiter.slot(http[USER]))
+        async with read_form(http, self._dialect.audio_field, limit=LIMIT, seconds=self._seconds) as form:
+            wav = await read_wav(form.file, form.content_type)
+        speech = self._bridge.speech
+        if speech is None:
+            raise unavailable("no service is configured")
+        return response_of(self._dialect.encode_transcript(await speech.transcribe(wav)))
 
 
 def _file(stored: Attachment) -> StoredFile:

@@ -9,65 +9,114 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from bridge.pipeline import Run
+from bridge.server.report import Report
+from bridge.server.writing import abort
 from bridge.translation import Translation
 
 if TYPE_CHECKING:
     from bridge.config import Server
 
+_LOOKS = 4
+"""How often in `keepalive` the watchdog looks: a silence is noticed late by at most one of these parts."""
+
 
 class StreamWatchdog:
     """Looks after a stream beside its pump, with one timer and none per event.
 
-    Silence while the backend thinks: writes what keeps the connection warm. A write that does not end because the
-    client does not read: cuts the connection, for each such client holds a backend busy.
+    Silence while the backend thinks: writes what keeps the connection open. Before the first content that begins the
+    stream, so that proxies which cut silent connections do not cut this one; a failure is an event of it from then on.
+    A write that does not end because the client does not read: cuts the connection, for each such client holds a
+    backend busy.
 
-    The run knows since when (monotonic) the backend is waited for; the pump notes it of the client, in `blocked`.
+    The run knows whether the backend is waited for, and the report how much was written; the pump notes since when
+    (monotonic) the client is waited for, in `blocked`. `has_begun`: the head of the response is sent.
     """
 
     def __init__(
-        self, http: web.Request, run: Run, response: web.StreamResponse, translation: Translation, server: Server
+        self,
+        http: web.Request,
+        run: Run,
+        response: web.StreamResponse,
+        translation: Translation,
+        report: Report,
+        server: Server,
+        *,
+        keeps_alive: bool = True,
     ) -> None:
+        """`keeps_alive`: False for a route whose clients get nothing on an idle stream."""
         self._http = http
         self._run = run
         self._response = response
         self._translation = translation
-        self._server = server
-        self._beaten = 0.0
+        self._report = report
+        self._slow_reader = server.slow_reader
+        self._keepalive = server.keepalive if keeps_alive else None
+        self._silent_since = time.monotonic()
+        self._sent = 0
         self.blocked: float | None = None
-        self._task: asyncio.Task[None] | None = None
+        self.has_begun = False
+        self._beat: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._every = min(filter(None, (server.keepalive, server.slow_reader)), default=None)
-        if self._every:
-            self._timer = asyncio.get_running_loop().call_later(self._every, self._check)
+        every = min(filter(None, (self._keepalive and self._keepalive / _LOOKS, self._slow_reader)), default=None)
+        if every:
+            self._every = every
+            self._timer = asyncio.get_running_loop().call_later(every, self._check)
+
+    async def begin(self) -> None:
+        """Send the head of the response, unless it was sent. Raises `ConnectionError` if the client has gone."""
+        await self.settle()
+        if not self.has_begun:
+            await self._begin()
+
+    async def settle(self) -> None:
+        """Wait until what is being written beside the pump is written."""
+        if self._beat is not None and not self._beat.done():
+            await asyncio.wait({self._beat})
+
+    async def _begin(self) -> None:
+        self.has_begun = True
+        if self._run.lost:
+            self._response.headers["x-bridge-lost"] = ",".join(self._run.lost.names)
+        await self._response.prepare(self._http)
+        self._report.streams()
 
     def _check(self) -> None:
-        now, server = time.monotonic(), self._server
-        if server.slow_reader and self.blocked is not None and now - self.blocked >= server.slow_reader:
-            if self._http.transport is not None:
-                self._http.transport.abort()
+        now = time.monotonic()
+        self._timer = asyncio.get_running_loop().call_later(self._every, self._check)
+        if self._slow_reader and self.blocked is not None and now - self.blocked >= self._slow_reader:
+            self.stop()
+            abort(self._http)
             return
-        due = [self._every or 1.0]
-        if server.keepalive and self._run.waiting is not None:
-            left = max(self._run.waiting, self._beaten) + server.keepalive - now
-            if left <= 0 and (self._task is None or self._task.done()):
-                self._task = asyncio.get_running_loop().create_task(self._beat())
-                self._beaten = now
-            else:
-                due.append(max(left, 0.02))
-        self._timer = asyncio.get_running_loop().call_later(min(due), self._check)
+        if self._report.sent != self._sent:
+            self._sent, self._silent_since = self._report.sent, now
+        if not self._keepalive or self._run.waiting is None or now - self._silent_since < self._keepalive:
+            return
+        if self._beat is None or self._beat.done():
+            self._silent_since = now
+            self._beat = asyncio.get_running_loop().create_task(self._keep_open())
 
-    async def _beat(self) -> None:
-        out = self._translation.heartbeat()
-        if not out or self._run.waiting is None:
+    async def _keep_open(self) -> None:
+        out = self._sign_of_life() if self._run.waiting is not None else b""
+        if not out:
             return
         try:
+            if not self.has_begun:
+                await self._begin()
             await self._response.write(out)
         except ConnectionError:
             # The pump learns of it by itself.
             return
 
+    def _sign_of_life(self) -> bytes:
+        """Return what keeps the connection open, after the head of the answer in a dialect that needs that."""
+        out = self._translation.heartbeat()
+        if not out and not self.has_begun:
+            out = self._translation.write(self._run.head())
+            out += self._translation.heartbeat()
+        return out
+
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._task is not None:
-            self._task.cancel()
+        if self._beat is not None:
+            self._beat.cancel()

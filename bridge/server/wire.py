@@ -15,6 +15,7 @@ from bridge import framing
 from bridge.codec import Context, Dialect, Framing, Operation, WireRequest, WireResponse
 from bridge.errors import Failure
 from bridge.framing import arrays, sse
+from bridge.model import Event
 from bridge.server.bodies import BODIES
 from bridge.server.browsers import check_json
 
@@ -27,6 +28,8 @@ FAILURE = web.ResponseKey("failure", Failure)
 """The failure that a response reports to its client."""
 REPORTED = web.RequestKey("reported", bool)
 """Set when the log line of a request is written."""
+OTHER_VERSION = web.RequestKey("other_version", str)
+"""The version of HTTP in which a request was sent, where that is not served."""
 OWN_PAGE = web.RequestKey("own_page", bool)
 """Set for requests of the bridge's own page: no page of another origin may read their answers."""
 
@@ -53,6 +56,8 @@ SERVED_BY = web.RequestKey("served_by", ServedBy)
 _WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 _LARGE = 256 * 1024
 """Bytes from which on a request is decoded in a thread."""
+_MANY = 10_000
+"""Events from which on a whole answer is put together in a thread."""
 
 STREAM_HEADERS = {
     "content-type": f"{sse.CONTENT_TYPE}; charset=utf-8",
@@ -103,6 +108,13 @@ async def decoded(decode: Callable[[WireRequest, Context], T], wire: WireRequest
     if len(wire.body) < _LARGE:
         return decode(wire, context)
     return await asyncio.to_thread(decode, wire, context)
+
+
+async def assembled(dialect: Dialect, events: list[Event], context: Context) -> WireResponse:
+    """Return a whole answer. One of many events is put together in a thread, as large requests are decoded in one."""
+    if len(events) < _MANY:
+        return dialect.assemble(events, context)
+    return await asyncio.to_thread(dialect.assemble, events, context)
 
 
 def response_of(wire: WireResponse, lost: list[str] | None = None) -> web.Response:

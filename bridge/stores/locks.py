@@ -3,7 +3,8 @@
 A run takes a numbered ticket in the conversation's queue in the database; the lowest ticket holds the lock. Tickets are
 leases: `ConversationLocks` renews all tickets of its process at once, and those of a dead process expire. An expired
 ticket can be renewed until another process deletes it, and a process deletes the expired tickets before its own when it
-takes the lock. So at most one ticket holds a lock at any time, whatever the clocks say.
+takes the lock, if its own renewals have gone well (`bridge.liveness`). So at most one ticket holds a lock at any time,
+whatever the clocks say.
 
 Within a process, the holder hands the lock to the next ticket directly. The database is polled, with one query for all
 queues, only while another process holds a lock.
@@ -23,6 +24,7 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from bridge.errors import BridgeError
+from bridge.liveness import Liveness
 from bridge.model.parts import Message
 from bridge.stores import rows
 from bridge.stores.base import Conversation, HeldConversation, unavailable
@@ -41,7 +43,8 @@ POLL = 0.05
 class Tickets(Protocol):
     """Tickets as an engine stores them, in the database of the conversations. Each method is one transaction.
 
-    `own` are other tickets of this process in the same queue: they are renewed before expired ones are deleted.
+    `own` are other tickets of this process in the same queue: they are renewed before expired ones are deleted. Tickets
+    of other processes count as expired after the grace of this process (`bridge.liveness`).
     """
 
     async def enter(self, key: Key, own: Sequence[int]) -> tuple[int, Read | None]:
@@ -63,7 +66,7 @@ class Tickets(Protocol):
         """Return those of these tickets that have no valid ticket before them. Changes nothing."""
 
     async def renew(self, tickets: Sequence[int]) -> list[int]:
-        """Renew these tickets. Return those that still exist."""
+        """Renew these tickets. Return those that still exist. Also without tickets, this raises if it cannot write."""
 
 
 @dataclass(slots=True, eq=False)
@@ -107,12 +110,13 @@ class _Queue:
 
 
 class ConversationLocks:
-    """The conversation locks of one store in one process."""
+    """The conversation locks of one store in one process, whose `life` gets the result of every renewal."""
 
-    def __init__(self, tickets: Tickets, engine: str, lease: float) -> None:
+    def __init__(self, tickets: Tickets, engine: str, lease: float, life: Liveness) -> None:
         self._tickets = tickets
         self._engine = engine
         self._lease = lease
+        self._life = life
         self._queues: dict[Key, _Queue] = {}
         self._left: list[tuple[Key, int]] = []  # tickets that could not be deleted yet
         self._tasks: set[asyncio.Task[None]] = set()
@@ -231,19 +235,19 @@ class ConversationLocks:
     async def _maintain(self) -> None:
         """Renew tickets, delete those in `_left`, and poll for locks that have become free."""
         clock = asyncio.get_running_loop().time
-        beat = clock() + self._lease / 3
         failures = 0
         while True:
             self._idle = not self._queues and not self._left
+            if self._idle:
+                self._life.restart()
             soon = self._left or self._held_elsewhere()
             with suppress(TimeoutError):
-                async with asyncio.timeout(None if self._idle else POLL if soon else max(0.0, beat - clock())):
+                async with asyncio.timeout(None if self._idle else POLL if soon else self._life.due_in):
                     await self._wake.wait()
             self._wake.clear()
             try:
-                if clock() >= beat:
+                if self._life.due:
                     await self._renew()
-                    beat = clock() + self._lease / 3
                 await self._delete_left()
                 await self._poll()
                 self._failing_since, failures = None, 0
@@ -263,7 +267,12 @@ class ConversationLocks:
 
     async def _renew(self) -> None:
         waiters = self._waiters()
-        there = set(await self._tickets.renew([p.ticket for p in waiters if p.ticket is not None]) if waiters else ())
+        try:
+            there = set(await self._tickets.renew([p.ticket for p in waiters if p.ticket is not None]))
+        except BaseException:
+            self._life.failed()
+            raise
+        self._life.renewed()
         for waiter in waiters:
             known = self._queues[waiter.key].places if waiter.key in self._queues else {}
             if waiter.ticket in there or waiter.leaving or known.get(waiter.ticket or 0) is not waiter:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from bridge.errors import ConfigError
+from bridge.liveness import Grace, Liveness
 from bridge.model.parts import Message
 from bridge.stores import rows, schema
 from bridge.stores.base import (
@@ -27,6 +28,7 @@ from bridge.stores.base import (
     unavailable,
 )
 from bridge.stores.locks import ConversationLocks, Key, Read
+from bridge.stores.memory_budget import FREE, Charge, charging
 
 try:
     import asyncpg
@@ -47,10 +49,17 @@ _FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClie
 _NOW = "extract(epoch FROM clock_timestamp())::double precision"
 _KEY = "owner = $1 AND scope = $2 AND thread_id = $3"
 _LIVE = f"""EXISTS (SELECT 1 FROM history_turns t WHERE t.owner = c.owner AND t.scope = c.scope
-    AND t.thread_id = c.thread_id AND t.expires > {_NOW})"""
+    AND t.thread_id = c.thread_id AND t.expires > {_NOW} - {{grace}})"""
 
-_LOAD = f"""SELECT {rows.COLUMNS}, ARRAY(SELECT body FROM history_messages m WHERE m.conversation = c.id ORDER BY seq)
-    FROM history_conversations c WHERE {_KEY}"""
+# The size, and the rest if it is at most $4.
+_LOAD = f"""SELECT s.total, l.* FROM (
+        SELECT id, size + octet_length(beside) + coalesce(octet_length(tools), 0) AS total
+        FROM history_conversations WHERE {_KEY}
+    ) s LEFT JOIN LATERAL (
+        SELECT {rows.COLUMNS}, ARRAY(SELECT body FROM history_messages m WHERE m.conversation = c.id ORDER BY seq)
+        FROM history_conversations c WHERE c.id = s.id AND s.total <= $4::bigint
+    ) l ON true"""
+_ANY_SIZE = 2**63 - 1
 _FIND = """SELECT thread_id FROM history_conversations WHERE owner = $1 AND scope = $2 AND digest = $3
     ORDER BY updated_at DESC, id DESC LIMIT 1"""
 _LATEST = """SELECT thread_id FROM history_conversations WHERE owner = $1 AND scope = $2
@@ -61,11 +70,12 @@ _PRUNE_TURNS = f"""DELETE FROM history_turns WHERE ticket IN (SELECT ticket FROM
     WHERE expires <= {_NOW} - $1::double precision ORDER BY ticket FOR UPDATE SKIP LOCKED)"""
 # A subquery reads the clock once: compared with a volatile function, no row would be found by an index.
 _PRUNE = f"""DELETE FROM history_conversations WHERE id IN (SELECT id FROM history_conversations c
-    WHERE updated_at <= (SELECT {_NOW} - $1::double precision) AND NOT {_LIVE}
+    WHERE updated_at <= (SELECT {_NOW} - $1::double precision) AND NOT {_LIVE.format(grace="$2::double precision")}
     ORDER BY updated_at LIMIT {_BATCH} FOR UPDATE SKIP LOCKED)"""
 _EVICT = f"""DELETE FROM history_conversations WHERE id IN (SELECT id FROM history_conversations c
     WHERE id = ANY(ARRAY(SELECT id FROM history_conversations WHERE owner = $1
-    ORDER BY updated_at DESC, id DESC OFFSET $2)) AND NOT {_LIVE} FOR UPDATE SKIP LOCKED)"""
+    ORDER BY updated_at DESC, id DESC OFFSET $2)) AND NOT {_LIVE.format(grace="$3::double precision")}
+    FOR UPDATE SKIP LOCKED)"""
 
 _LOCK = f"SELECT version, id, dropped, next_seq, messages, size FROM history_conversations WHERE {_KEY} FOR UPDATE"
 _CREATE = f"""INSERT INTO history_conversations (version, digest, dropped, next_seq, messages, size, tools, beside,
@@ -92,14 +102,15 @@ _CLEAN = f"""WITH line AS (SELECT ticket, expires FROM history_turns WHERE {_KEY
     renewed AS (UPDATE history_turns t SET expires = {_NOW} + $5 FROM line
         WHERE t.ticket = line.ticket AND t.ticket = ANY($4::bigint[])),
     gone AS (DELETE FROM history_turns t USING line WHERE t.ticket = line.ticket
-        AND (t.ticket = $6 OR line.expires <= {_NOW} AND t.ticket <> ALL($4::bigint[])) RETURNING t.ticket)
+        AND (t.ticket = $6 OR line.expires <= {_NOW} - $7::double precision AND t.ticket <> ALL($4::bigint[]))
+        RETURNING t.ticket)
     SELECT min(ticket) FROM line WHERE ticket NOT IN (SELECT ticket FROM gone)"""
 _ENTER = (
     f"INSERT INTO history_turns (owner, scope, thread_id, expires) VALUES ($1, $2, $3, {_NOW} + $4) RETURNING ticket"
 )
 _DUE = f"""SELECT t.ticket FROM history_turns t WHERE t.ticket = ANY($1::bigint[]) AND NOT EXISTS (
     SELECT 1 FROM history_turns o WHERE o.owner = t.owner AND o.scope = t.scope AND o.thread_id = t.thread_id
-    AND o.ticket < t.ticket AND o.expires > {_NOW})"""
+    AND o.ticket < t.ticket AND o.expires > {_NOW} - $2::double precision)"""
 _RENEW = f"""UPDATE history_turns SET expires = {_NOW} + $2 WHERE ticket IN (SELECT ticket FROM history_turns
     WHERE ticket = ANY($1::bigint[]) ORDER BY ticket FOR UPDATE) RETURNING ticket"""
 
@@ -111,6 +122,7 @@ class PostgresHistory:
         self._url = url
         self._bounds = bounds or Bounds()
         self._lease = lease
+        self._life = Liveness(lease)
         self._connections = connections
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._connecting = asyncio.Lock()
@@ -137,8 +149,8 @@ class PostgresHistory:
     # -------------------------------------------------------------------- conversations
 
     async def load(self, owner: str, scope: str, thread_id: str) -> Conversation | None:
-        where = key(owner, scope, thread_id)
-        return await _loaded(await self._run(lambda db: db.fetchrow(_LOAD, *where)))
+        where, charge = key(owner, scope, thread_id), charging()
+        return await _loaded(await self._run(lambda db: _fetch(db, where, charge)))
 
     async def commit(
         self,
@@ -155,7 +167,7 @@ class PostgresHistory:
 
         async def work(db: _Connection) -> rows.Outcome:
             async with db.transaction():
-                return await _commit(db, where, change, self._bounds)
+                return await _commit(db, where, change, self._bounds, self._life.grace)
 
         change.settle(await self._run(work))
 
@@ -178,10 +190,10 @@ class PostgresHistory:
         return _count(await self._run(lambda db: db.execute(_DELETE, *where))) > 0
 
     async def prune(self, older_than: float) -> int:
-        await self._run(lambda db: db.execute(_PRUNE_TURNS, self._lease))
+        await self._run(lambda db: db.execute(_PRUNE_TURNS, self._lease + self._life.grace()))
         total = 0
         while True:
-            count = _count(await self._run(lambda db: db.execute(_PRUNE, older_than)))
+            count = _count(await self._run(lambda db: db.execute(_PRUNE, older_than, self._life.grace())))
             total += count
             if count < _BATCH:
                 return total
@@ -190,7 +202,8 @@ class PostgresHistory:
         if self._closed:
             raise unavailable("postgresql", "closed")
         if self._turns is None:
-            self._turns = ConversationLocks(_Tickets(self, self._lease, self._bounds), "postgresql", self._lease)
+            tickets = _Tickets(self, self._lease, self._bounds, self._life.grace)
+            self._turns = ConversationLocks(tickets, "postgresql", self._lease, self._life)
         return self._turns.turn(key(owner, scope, thread_id))
 
     # -------------------------------------------------------------------- the pool
@@ -235,7 +248,7 @@ class PostgresHistory:
         raise ConfigError("expected postgresql://user:password@host:port/database for the history store")
 
 
-async def _commit(db: _Connection, where: Key, change: rows.Change, bounds: Bounds) -> rows.Outcome:
+async def _commit(db: _Connection, where: Key, change: rows.Change, bounds: Bounds, grace: Grace) -> rows.Outcome:
     found = await db.fetchrow(_LOCK, *where)
     version, row_id, dropped, seq, count, size = found or (0, None, 0, 0, 0, 0)
     if version != change.conversation.version:
@@ -262,14 +275,26 @@ async def _commit(db: _Connection, where: Key, change: rows.Change, bounds: Boun
         dropped += len(gone)
         await db.execute(_SHRINK, row_id, dropped, count - len(gone), size - sum(entries[n][2] for n in gone))
     if version == 0 and bounds.evicts_at(row_id):
-        await db.execute(_EVICT, where[0], bounds.conversations)
+        await db.execute(_EVICT, where[0], bounds.conversations, grace())
     return rows.Outcome(version + 1, dropped, now, gone)
+
+
+async def _fetch(db: _Connection, where: Key, charge: Charge) -> asyncpg.Record | None:
+    """Return the row of a conversation, with its size in front; a large one by a second query, once it is charged.
+
+    Raises what `charge` raises.
+    """
+    found = await db.fetchrow(_LOAD, *where, FREE)
+    if found is None:
+        return None
+    charge(("conversation", where), found[0])
+    return found if found[1] is not None else await db.fetchrow(_LOAD, *where, _ANY_SIZE)
 
 
 async def _loaded(found: asyncpg.Record | None) -> Conversation | None:
     if found is None:
         return None
-    *head, bodies = found
+    _, *head, bodies = found
     return await rows.loaded(head, bodies)
 
 
@@ -293,22 +318,26 @@ async def _migrate(db: _Connection) -> None:
 class _Tickets:
     """The tickets of `bridge.stores.locks` in the same database."""
 
-    def __init__(self, history: PostgresHistory, lease: float, bounds: Bounds) -> None:
+    def __init__(self, history: PostgresHistory, lease: float, bounds: Bounds, grace: Grace) -> None:
         self._history = history
         self._lease = lease
         self._bounds = bounds
+        self._grace = grace
 
     async def enter(self, key: Key, own: Sequence[int]) -> tuple[int, Read | None]:
+        charge = charging()
+
         async def work(db: _Connection) -> tuple[int, Read | None]:
             async with db.transaction():
                 first = await self._clean(db, key, own)
                 ticket: int = await db.fetchval(_ENTER, *key, self._lease)
-                return ticket, partial(_conversation, key, await db.fetchrow(_LOAD, *key)) if first is None else None
+                return ticket, partial(_conversation, key, await _fetch(db, key, charge)) if first is None else None
 
         return await self._history._run(work)
 
     async def load(self, key: Key) -> Conversation:
-        return await _conversation(key, await self._history._run(lambda db: db.fetchrow(_LOAD, *key)))
+        charge = charging()
+        return await _conversation(key, await self._history._run(lambda db: _fetch(db, key, charge)))
 
     async def leave(self, key: Key, ticket: int, own: Sequence[int]) -> int | None:
         async def work(db: _Connection) -> int | None:
@@ -320,7 +349,7 @@ class _Tickets:
     async def commit(self, key: Key, ticket: int, own: Sequence[int], change: rows.Change) -> int | None:
         async def work(db: _Connection) -> tuple[rows.Outcome, int | None]:
             async with db.transaction():
-                outcome = await _commit(db, key, change, self._bounds)
+                outcome = await _commit(db, key, change, self._bounds, self._grace)
                 return outcome, await self._clean(db, key, own, ticket, lasting=True)
 
         outcome, first = await self._history._run(work)
@@ -331,7 +360,8 @@ class _Tickets:
         return await self.leave(key, 0, own)
 
     async def due(self, tickets: Sequence[int]) -> list[int]:
-        return [found[0] for found in await self._history._run(lambda db: db.fetch(_DUE, list(tickets)))]
+        found = await self._history._run(lambda db: db.fetch(_DUE, list(tickets), self._grace()))
+        return [row[0] for row in found]
 
     async def renew(self, tickets: Sequence[int]) -> list[int]:
         found = await self._history._run(lambda db: db.fetch(_RENEW, list(tickets), self._lease))
@@ -345,7 +375,7 @@ class _Tickets:
         No other process changes the queue until the transaction ends. With `lasting`, a crash cannot undo it.
         """
         await db.execute(_LINE, "\t".join(key), not lasting)
-        first: int | None = await db.fetchval(_CLEAN, *key, list(own), self._lease, ticket)
+        first: int | None = await db.fetchval(_CLEAN, *key, list(own), self._lease, ticket, self._grace())
         return first
 
 

@@ -14,8 +14,10 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from bridge.errors import ConfigError
+from bridge.liveness import Grace, no_grace
 from bridge.stores import redis_scripts as scripts
 from bridge.stores.base import plain_id, stored_id, unavailable
+from bridge.stores.memory_budget import charging
 from bridge.stores.notifier import Notifier
 from bridge.stores.runs import (
     CANCEL_QUEUED,
@@ -111,7 +113,8 @@ class RedisRuns:
         return Created(record, bool(new), bool(first))
 
     async def get(self, key: RunKey) -> RunRecord | None:
-        n = self._names(key)
+        n, charge = self._names(key), charging()
+        charge(("plan", key), int(await self._run(lambda: self._client.hstrlen(n.run_key, "plan"))))
         fields = await self._run(lambda: self._client.hgetall(n.run_key))
         return _record(key, fields) if fields else None
 
@@ -200,14 +203,12 @@ class RedisRuns:
         found = await self._call(scripts.CLAIM, keys, token, lease, *prefixes, len(owners), *owners, *scopes)
         return _record(_parse(found[0]), _pairs(found[1])) if found else None
 
-    async def acquire(self, key: RunKey, token: str, lease: float) -> RunRecord | None:
+    async def acquire(self, key: RunKey, token: str, lease: float, *, grace: Grace = no_grace) -> RunRecord | None:
         n = self._names(key)
-        fields = await self._call(scripts.LEASE, [n.run_key, self._key("leases")], n.run, token, lease)
+        fields = await self._call(scripts.LEASE, [n.run_key, self._key("leases")], n.run, token, lease, grace())
         return _record(key, _pairs(fields)) if fields else None
 
     async def renew(self, keys: Sequence[RunKey], token: str, lease: float) -> set[RunKey]:
-        if not keys:
-            return set()
         names = [self._names(key) for key in keys]
         places = [self._key("leases"), *(n.run_key for n in names)]
         held = await self._call(scripts.RENEW, places, token, lease, *(n.run for n in names))
@@ -219,8 +220,8 @@ class RedisRuns:
         await self._call(scripts.RELEASE, keys, n.run, token, n.owner, self._queue)
         self._notifier.notify(self._queue)
 
-    async def lost(self) -> list[RunKey]:
-        return [_parse(name) for name in await self._call(scripts.DUE, [self._key("leases")], 0, _BATCH)]
+    async def lost(self, *, grace: Grace = no_grace) -> list[RunKey]:
+        return [_parse(name) for name in await self._call(scripts.DUE, [self._key("leases")], grace(), _BATCH)]
 
     # ------------------------------------------------------------------ cancels
 
@@ -237,8 +238,8 @@ class RedisRuns:
 
     # ------------------------------------------------------------------ reader slots
 
-    async def enter(self, owner: str, token: str, limit: int, seconds: float) -> bool:
-        return bool(await self._call(scripts.ENTER, [self._slots_key(owner)], token, limit, seconds))
+    async def enter(self, owner: str, token: str, limit: int, seconds: float, *, grace: Grace = no_grace) -> bool:
+        return bool(await self._call(scripts.ENTER, [self._slots_key(owner)], token, limit, seconds, grace()))
 
     async def leave(self, owner: str, token: str) -> None:
         keys = self._slots_key(owner)

@@ -109,14 +109,14 @@ return {last, math.max(new, 0), before}
 """
 )
 
-# KEYS: run, leases   ARGV: run name, token, seconds
+# KEYS: run, leases   ARGV: run name, token, seconds, grace in seconds
 LEASE = (
     _NOW
     + """
 local run = redis.call('HMGET', KEYS[1], 'fingerprint', 'ended_at', 'token')
 if not run[1] or run[2] then return false end
 local expires = redis.call('ZSCORE', KEYS[2], ARGV[1])
-if run[3] and run[3] ~= ARGV[2] and expires and tonumber(expires) > now then return false end
+if run[3] and run[3] ~= ARGV[2] and expires and tonumber(expires) > now - tonumber(ARGV[4]) then return false end
 redis.call('HSET', KEYS[1], 'token', ARGV[2])
 redis.call('ZADD', KEYS[2], stamp(now + tonumber(ARGV[3])), ARGV[1])
 return redis.call('HGETALL', KEYS[1])
@@ -203,15 +203,15 @@ return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', stamp(now - tonumber(ARGV[1]
 """
 )
 
-# KEYS: reader slots of the owner   ARGV: token, limit, seconds
+# KEYS: reader slots of the owner   ARGV: token, limit, seconds, grace in seconds
 ENTER = (
     _NOW
     + """
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', stamp(now))
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', stamp(now - tonumber(ARGV[4])))
 local known = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if not known and redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
 redis.call('ZADD', KEYS[1], stamp(now + tonumber(ARGV[3])), ARGV[1])
-redis.call('PEXPIRE', KEYS[1], math.ceil(tonumber(ARGV[3]) * 1000) + 1000)
+redis.call('PEXPIRE', KEYS[1], math.ceil(tonumber(ARGV[3]) * 1000) + 3600000)
 return 1
 """
 )

@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from bridge.errors import BackendError, ErrorCode
+from bridge.liveness import Grace, no_grace
 from bridge.stores.base import StoreConflict, stored_id
 
 CANCEL_QUEUED = 3600.0
@@ -197,17 +198,20 @@ class RunStore(Protocol):
         releases its lease.
         """
 
-    async def acquire(self, key: RunKey, token: str, lease: float) -> RunRecord | None:
-        """Lease this run if it has not ended and has no other valid lease."""
+    async def acquire(self, key: RunKey, token: str, lease: float, *, grace: Grace = no_grace) -> RunRecord | None:
+        """Lease this run if it has not ended, and any other lease of it expired `grace()` seconds ago."""
 
     async def renew(self, keys: Sequence[RunKey], token: str, lease: float) -> set[RunKey]:
-        """Renew these leases. Return those that are still held."""
+        """Renew these leases. Return those that are still held.
+
+        Also without keys, this raises where the engine cannot be written to.
+        """
 
     async def release(self, key: RunKey, token: str) -> None:
         """End a lease. A run without entries returns to the queue; any other run is lost at once."""
 
-    async def lost(self) -> list[RunKey]:
-        """Return some of the runs whose lease expired before they ended."""
+    async def lost(self, *, grace: Grace = no_grace) -> list[RunKey]:
+        """Return some of the runs that have not ended and whose lease expired `grace()` seconds ago."""
 
     # ------------------------------------------------------------------ cancels
 
@@ -222,8 +226,11 @@ class RunStore(Protocol):
 
     # ------------------------------------------------------------------ reader slots
 
-    async def enter(self, owner: str, token: str, limit: int, seconds: float) -> bool:
-        """Take or renew one of the owner's `limit` slots for this time. Return False if none is free."""
+    async def enter(self, owner: str, token: str, limit: int, seconds: float, *, grace: Grace = no_grace) -> bool:
+        """Take or renew one of the owner's `limit` slots for this time. Return False if none is free.
+
+        Slots of others that expired `grace()` seconds ago are free.
+        """
 
     async def leave(self, owner: str, token: str) -> None:
         """Release the slot."""

@@ -9,10 +9,12 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, TypeAlias
 
+from bridge.liveness import Grace, Liveness, no_grace
 from bridge.model.parts import Message
 from bridge.stores import machine, rows, schema
 from bridge.stores.base import LEASE, Bounds, Conversation, HeldConversation, StoreConflict, key, plain_id, stored_id
 from bridge.stores.locks import ConversationLocks, Key, Read
+from bridge.stores.memory_budget import Charge, charging
 from bridge.stores.sqlite_file import SQLiteFile
 
 _Stored: TypeAlias = tuple[tuple[Any, ...], list[str]]
@@ -25,6 +27,8 @@ _LIVE = """EXISTS (SELECT 1 FROM history_turns t WHERE t.owner = c.owner AND t.s
     AND t.thread_id = c.thread_id AND t.expires > ?)"""
 
 _ROW = f"SELECT id, {rows.COLUMNS} FROM history_conversations WHERE {_KEY}"
+_SIZE = f"""SELECT size + length(CAST(beside AS BLOB)) + ifnull(length(CAST(tools AS BLOB)), 0)
+    FROM history_conversations WHERE {_KEY}"""
 _STATE = f"SELECT version, id, dropped, next_seq, messages, size FROM history_conversations WHERE {_KEY}"
 _FIND = """SELECT thread_id FROM history_conversations WHERE owner = ? AND scope = ? AND digest = ?
     ORDER BY updated_at DESC, id DESC LIMIT 1"""
@@ -56,6 +60,7 @@ class SQLiteHistory:
         self._file = SQLiteFile(path, schema.HISTORY, busy)
         self._bounds = bounds or Bounds()
         self._lease = lease
+        self._life = Liveness(lease)
         self._turns: ConversationLocks | None = None
 
     async def open(self) -> None:
@@ -71,7 +76,8 @@ class SQLiteHistory:
 
     async def load(self, owner: str, scope: str, thread_id: str) -> Conversation | None:
         where = key(owner, scope, thread_id)
-        found = await self._file.read(lambda db: _fetch(db, where))
+        charge = charging()
+        found = await self._file.read(lambda db: _fetch(db, where, charge))
         return await rows.loaded(*found) if found is not None else None
 
     async def commit(
@@ -86,7 +92,8 @@ class SQLiteHistory:
     ) -> None:
         where = key(owner, scope, conversation.thread_id)
         change = await rows.change(conversation, new, keep, digest)
-        change.settle(await self._file.write(lambda db: commit(db, where, change, self._bounds)))
+        grace = self._life.grace
+        change.settle(await self._file.write(lambda db: commit(db, where, change, self._bounds, grace)))
 
     async def find(self, owner: str, scope: str, digest: str) -> str | None:
         return await self._id(_FIND, *key(owner, scope, digest))
@@ -110,7 +117,7 @@ class SQLiteHistory:
 
     async def prune(self, older_than: float) -> int:
         def work(db: sqlite3.Connection) -> int:
-            now = machine.now()
+            now = machine.now() - self._life.grace()
             db.execute("DELETE FROM history_turns WHERE expires <= ?", (now - self._lease,))
             return db.execute(
                 "DELETE FROM history_conversations WHERE id IN (SELECT id FROM history_conversations c"
@@ -128,7 +135,8 @@ class SQLiteHistory:
     def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[HeldConversation]:
         self._file.check_open()
         if self._turns is None:
-            self._turns = ConversationLocks(_Tickets(self._file, self._lease, self._bounds), "sqlite", self._lease)
+            tickets = _Tickets(self._file, self._lease, self._bounds, self._life.grace)
+            self._turns = ConversationLocks(tickets, "sqlite", self._lease, self._life)
         return self._turns.turn(key(owner, scope, thread_id))
 
 
@@ -140,12 +148,16 @@ def head(db: sqlite3.Connection, where: Key) -> Conversation | None:
 
 def load(db: sqlite3.Connection, where: Key) -> Conversation | None:
     """Return the conversation with its messages; None if there is none."""
-    found = _fetch(db, where)
+    found = _fetch(db, where, charging())
     return rows.to_conversation(*found) if found is not None else None
 
 
-def _fetch(db: sqlite3.Connection, where: Key) -> _Stored | None:
-    """Return the stored texts, which are parsed after the transaction."""
+def _fetch(db: sqlite3.Connection, where: Key, charge: Charge) -> _Stored | None:
+    """Return the stored texts, which are parsed after the transaction. Raises what `charge` raises."""
+    size = db.execute(_SIZE, where).fetchone()
+    if size is None:
+        return None
+    charge(("conversation", where), size[0])
     found = db.execute(_ROW, where).fetchone()
     if found is None:
         return None
@@ -154,7 +166,9 @@ def _fetch(db: sqlite3.Connection, where: Key) -> _Stored | None:
     return tuple(row), [body for (body,) in bodies]
 
 
-def commit(db: sqlite3.Connection, where: Key, change: rows.Change, bounds: Bounds) -> rows.Outcome:
+def commit(
+    db: sqlite3.Connection, where: Key, change: rows.Change, bounds: Bounds, grace: Grace = no_grace
+) -> rows.Outcome:
     """See `ConversationStore.commit`; pass the outcome to `change.settle`. Raises `StoreConflict`."""
     now = time.time()
     version, place, dropped, seq, count, size = db.execute(_STATE, where).fetchone() or (0, None, 0, 0, 0, 0)
@@ -180,7 +194,7 @@ def commit(db: sqlite3.Connection, where: Key, change: rows.Change, bounds: Boun
         dropped += len(gone)
         db.execute(_SHRINK, (dropped, count - len(gone), size - cut_size, place))
     if version == 0 and place is not None and bounds.evicts_at(place):
-        db.execute(_EVICT, (where[0], bounds.conversations, machine.now()))
+        db.execute(_EVICT, (where[0], bounds.conversations, machine.now() - grace()))
     return rows.Outcome(version + 1, dropped, now, gone)
 
 
@@ -213,29 +227,33 @@ def _drop(db: sqlite3.Connection, place: int | None, bounds: Bounds) -> tuple[li
 class _Tickets:
     """The tickets of `bridge.stores.locks` in the same file."""
 
-    def __init__(self, file: SQLiteFile, lease: float, bounds: Bounds) -> None:
+    def __init__(self, file: SQLiteFile, lease: float, bounds: Bounds, grace: Grace) -> None:
         self._file = file
         self._lease = lease
         self._bounds = bounds
+        self._grace = grace
 
     async def enter(self, key: Key, own: Sequence[int]) -> tuple[int, Read | None]:
+        charge = charging()
+
         def work(db: sqlite3.Connection) -> tuple[int, Read | None]:
             first = self._first(db, key, own)
             ticket = db.execute(_ENTER, (*key, machine.now() + self._lease)).lastrowid
             assert ticket is not None
-            return ticket, partial(_conversation, key, _fetch(db, key)) if first is None else None
+            return ticket, partial(_conversation, key, _fetch(db, key, charge)) if first is None else None
 
         return await self._file.write(work)
 
     async def load(self, key: Key) -> Conversation:
-        return await _conversation(key, await self._file.read(lambda db: _fetch(db, key)))
+        charge = charging()
+        return await _conversation(key, await self._file.read(lambda db: _fetch(db, key, charge)))
 
     async def leave(self, key: Key, ticket: int, own: Sequence[int]) -> int | None:
         return await self._file.write(lambda db: self._leave(db, key, ticket, own))
 
     async def commit(self, key: Key, ticket: int, own: Sequence[int], change: rows.Change) -> int | None:
         def work(db: sqlite3.Connection) -> tuple[rows.Outcome, int | None]:
-            return commit(db, key, change, self._bounds), self._leave(db, key, ticket, own)
+            return commit(db, key, change, self._bounds, self._grace), self._leave(db, key, ticket, own)
 
         outcome, first = await self._file.write(work)
         change.settle(outcome)
@@ -246,7 +264,7 @@ class _Tickets:
 
     async def due(self, tickets: Sequence[int]) -> list[int]:
         def work(db: sqlite3.Connection) -> list[int]:
-            now = machine.now()
+            now = machine.now() - self._grace()
             return [
                 ticket
                 for ticket in tickets
@@ -265,7 +283,7 @@ class _Tickets:
         def work(db: sqlite3.Connection) -> list[int]:
             return [ticket for ticket in tickets if self._renew(db, ticket)]
 
-        return await self._file.write(work)
+        return await self._file.write(work, first=True)
 
     def _renew(self, db: sqlite3.Connection, ticket: int) -> bool:
         return db.execute(_RENEW, (machine.now() + self._lease, ticket)).rowcount > 0
@@ -278,7 +296,7 @@ class _Tickets:
         """Delete expired tickets before the first valid one. Return it."""
         for ticket in own:
             self._renew(db, ticket)
-        now = machine.now()
+        now = machine.now() - self._grace()
         while (found := db.execute(_FIRST, key).fetchone()) is not None and found[1] <= now:
             db.execute(_LEAVE, found[:1])
         return found[0] if found is not None else None

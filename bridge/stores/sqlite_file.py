@@ -5,6 +5,9 @@ leave one half done, and it takes one switch between threads instead of one per 
 `sqlite3` without an asynchronous wrapper). Jobs that arrive while the thread is busy share the next transaction: the
 more writes there are, the less each costs. Writing and reading use separate threads, so that no reader waits for
 another process that writes.
+
+While another process holds the file, all jobs wait together, each until its own deadline: `busy` seconds after it was
+asked for. Renewals of leases (`first`) are the first to get in.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -30,6 +34,8 @@ _T = TypeVar("_T")
 MEMORY = ":memory:"
 _TOGETHER = 64
 """Maximum number of jobs in one transaction, so that later ones do not wait too long."""
+_SOON = 0.02
+"""Seconds that are not worth another attempt at a busy file."""
 
 
 class SQLiteFile:
@@ -60,9 +66,12 @@ class SQLiteFile:
         if self._closed:
             raise unavailable("sqlite", "closed", self._tables.name)
 
-    async def write(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Return the result of `work` in a transaction that may write. Raises `BridgeError` (store_unavailable)."""
-        return await self._lane(True).run(work)
+    async def write(self, work: Callable[[sqlite3.Connection], _T], *, first: bool = False) -> _T:
+        """Return the result of `work` in a transaction that may write, before all that wait if it is to be `first`.
+
+        Raises `BridgeError` (store_unavailable).
+        """
+        return await self._lane(True).run(work, first=first)
 
     async def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """Return the result of `work` in a transaction that only reads. Raises `BridgeError` (store_unavailable)."""
@@ -95,7 +104,7 @@ class Connection:
     def __init__(self, path: str, tables: schema.Schema, busy: float, begin: str) -> None:
         self._path = path
         self._tables = tables
-        self._busy = busy
+        self._busy = self._waits = busy
         self._begin = begin
         self._db: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
@@ -103,14 +112,33 @@ class Connection:
     def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """Return the result of `work`, run in one transaction. Raises `BridgeError` (store_unavailable)."""
         try:
+            return self.attempt(work, self._busy)
+        except (sqlite3.Error, OSError) as error:
+            reason = reason_of(error)
+        # Outside of the handler: the engine's own text may name files and values.
+        raise self.failure(reason)
+
+    def attempt(self, work: Callable[[sqlite3.Connection], _T], seconds: float) -> _T:
+        """As `run`, after at most `seconds` of waiting for another process. Raises what the engine raises."""
+        self._wait_at_most(seconds)
+        try:
             with self as db:
                 return work(db)
         except (sqlite3.Error, OSError) as error:
-            reason = getattr(error, "sqlite_errorname", None) or type(error).__name__
-            if reason != "SQLITE_BUSY" and self._path != MEMORY:
+            if not is_busy(error) and self._path != MEMORY:
                 self.close()
-        # Outside of the handler: the engine's own text may name files and values.
-        raise unavailable("sqlite", reason, self._tables.name)
+            raise
+
+    def failure(self, reason: str) -> BridgeError:
+        """Return the error for a failure of the engine with this name."""
+        return unavailable("sqlite", reason, self._tables.name)
+
+    def _wait_at_most(self, seconds: float) -> None:
+        # A statement more for each transaction only where some of the time has passed.
+        waits = self._busy if seconds > 0.9 * self._busy else max(0.0, seconds)
+        if waits != self._waits and self._db is not None:
+            self._db.execute(f"PRAGMA busy_timeout = {int(waits * 1000)}")
+        self._waits = waits
 
     def __enter__(self) -> sqlite3.Connection:
         """Begin a transaction, which an exception rolls back. Raises what the engine raises."""
@@ -136,7 +164,7 @@ class Connection:
             self.close()  # the file was deleted or replaced
         if self._path != MEMORY:
             make_private(Path(self._path))
-        db = sqlite3.connect(self._path, timeout=self._busy, isolation_level=None, check_same_thread=False)
+        db = sqlite3.connect(self._path, timeout=self._waits, isolation_level=None, check_same_thread=False)
         try:
             self._prepare(db)
         except BaseException:
@@ -175,7 +203,7 @@ class Connection:
 
     def _wal(self, db: sqlite3.Connection) -> None:
         """Enable WAL. This statement ignores the busy timeout if two processes create the file at the same time."""
-        end = time.monotonic() + self._busy
+        end = time.monotonic() + self._waits
         while True:
             try:
                 with closing(db.execute("PRAGMA journal_mode = WAL")) as cursor:
@@ -215,6 +243,8 @@ class _Job:
 
     work: Callable[[sqlite3.Connection], Any]
     waiter: asyncio.Future[Any]
+    deadline: float
+    """When it stops to wait for another process, by the monotonic clock."""
     result: Any = None
     error: BaseException | None = None
 
@@ -224,6 +254,7 @@ class _Lane:
 
     def __init__(self, path: str, tables: schema.Schema, busy: float, begin: str) -> None:
         self._connection = Connection(path, tables, busy, begin)
+        self._busy = busy
         self._jobs: deque[_Job] = deque()
         self._working = False
         # A loop = it has jobs; None = stop. An executor takes 400 bytecodes to hand over a job, this queue 15.
@@ -231,11 +262,14 @@ class _Lane:
         self._thread = Thread(target=self._work, name=tables.name, daemon=True)
         self._thread.start()
 
-    async def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+    async def run(self, work: Callable[[sqlite3.Connection], _T], *, first: bool = False) -> _T:
         """Return the result of `work`, which is called again if its first transaction fails."""
         loop = asyncio.get_running_loop()
-        job = _Job(work, loop.create_future())
-        self._jobs.append(job)
+        job = _Job(work, loop.create_future(), time.monotonic() + self._busy)
+        if first:
+            self._jobs.appendleft(job)
+        else:
+            self._jobs.append(job)
         if not self._working:
             self._working = True
             # Deferred, so that other jobs of this iteration of the event loop share the transaction.
@@ -278,30 +312,65 @@ class _Lane:
             job = self._jobs.popleft()
             if not job.waiter.done():  # else canceled before it began
                 jobs.append(job)
-        if len(jobs) < 2 or not self._run_all(jobs):
-            for job in jobs:
-                self._run_one(job)
+        done = self._run_all(jobs) if jobs else []
         with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(self._done, jobs, loop)
+            loop.call_soon_threadsafe(self._done, done, loop)
 
-    def _run_all(self, jobs: list[_Job]) -> bool:
-        """Run all jobs in one transaction. Return False if a job raises or the engine fails: nothing has happened then.
+    def _run_all(self, jobs: list[_Job]) -> list[_Job]:
+        """Run the jobs in one transaction, or each in one of its own where a job raises or the engine fails.
 
-        Failures are rare; a savepoint for each job would take two more statements.
+        Failures are rare; a savepoint for each job would take two more statements. Return the jobs that are done: those
+        that found the file busy and may wait longer are in the queue again.
         """
-        try:
-            with self._connection as db:
-                for job in jobs:
-                    job.result = job.work(db)
-            return True
-        except BaseException:
-            return False
+        if len(jobs) > 1:
+            try:
+                self._connection.attempt(partial(_together, jobs), _patience(jobs))
+                return jobs
+            except BaseException as error:
+                if is_busy(error):
+                    return self._still_busy(jobs, error)
+        for number, job in enumerate(jobs):
+            try:
+                job.result = self._connection.attempt(job.work, _patience([job]))
+            except (sqlite3.Error, OSError) as error:
+                if is_busy(error):
+                    return jobs[:number] + self._still_busy(jobs[number:], error)
+                job.error = self._connection.failure(reason_of(error))
+            except BaseException as error:
+                job.error = error
+        return jobs
 
-    def _run_one(self, job: _Job) -> None:
-        try:
-            job.result = self._connection.run(job.work)
-        except BaseException as error:
-            job.error = error
+    def _still_busy(self, jobs: list[_Job], error: BaseException) -> list[_Job]:
+        """Return those of the jobs whose time is over, with their error. The others wait in the queue again."""
+        now = time.monotonic() + _SOON
+        waiting = [job for job in jobs if job.deadline > now]
+        over = [job for job in jobs if job.deadline <= now]
+        if not over:
+            time.sleep(_SOON)  # the engine did not wait
+        self._jobs.extendleft(reversed(waiting))
+        for job in over:
+            job.error = self._connection.failure(reason_of(error))
+        return over
+
+
+def _together(jobs: list[_Job], db: sqlite3.Connection) -> None:
+    for job in jobs:
+        job.result = job.work(db)
+
+
+def _patience(jobs: list[_Job]) -> float:
+    """Return the seconds until the first of these jobs stops to wait."""
+    return min(job.deadline for job in jobs) - time.monotonic()
+
+
+def is_busy(error: BaseException) -> bool:
+    """Whether another process had the file for longer than this one waited."""
+    return reason_of(error).startswith("SQLITE_BUSY")
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the engine's name of its failure, such as `SQLITE_FULL`; the name of the class for any other error."""
+    return getattr(error, "sqlite_errorname", None) or type(error).__name__
 
 
 def path_of(url: str) -> str:

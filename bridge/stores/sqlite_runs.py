@@ -15,9 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from bridge.errors import BridgeError
+from bridge.liveness import Grace, no_grace
 from bridge.stores import machine, schema
 from bridge.stores import sqlite_log as log
 from bridge.stores.base import plain_id, stored_id
+from bridge.stores.memory_budget import Charge, charging
 from bridge.stores.notifier import Notifier
 from bridge.stores.runs import (
     CANCEL_QUEUED,
@@ -45,9 +47,13 @@ POLL = 0.05
 """Seconds between two polls for entries of other processes."""
 _QUEUE_POLL = 0.25
 _BATCH = 100
+_ENTRIES = 5_000
+"""Entries that one transaction of a sweep deletes at most."""
 
 _RECORD = f"""SELECT r.id, r.thread, r.token, r.expires, t.owner, t.scope, t.thread_id, r.run_id, r.task_id,
     r.fingerprint, r.created_at, r.ended_at, r.entries, r.last, r.whole, r.plan {log.FROM}"""
+
+_SIZE = f"SELECT ifnull(length(CAST(r.plan AS BLOB)), 0) {log.FROM}"
 
 _HELD = f"id = (SELECT r.id {log.FROM} WHERE {log.KEY}) AND token = ? AND ended_at IS NULL"
 
@@ -114,17 +120,17 @@ class SQLiteRuns:
         return created
 
     async def get(self, key: RunKey) -> RunRecord | None:
-        where = stored_key(key)
-        found = await self._file.read(lambda db: _find(db, where))
+        where, charge = stored_key(key), charging()
+        found = await self._file.read(lambda db: _find(db, where, charge))
         return found.record if found else None
 
     async def latest(self, owner: str, scope: str, thread_id: str) -> RunRecord | None:
-        where = stored_key(RunKey(owner, scope, thread_id, ""))[:3]
+        where, charge = stored_key(RunKey(owner, scope, thread_id, ""))[:3], charging()
 
         def work(db: sqlite3.Connection) -> RunRecord | None:
             last = f"SELECT r.run_id {log.FROM} WHERE {log.THREAD} ORDER BY r.id DESC LIMIT 1"
             row = db.execute(last, where).fetchone()
-            found = _find(db, (*where, row[0])) if row else None
+            found = _find(db, (*where, row[0]), charge) if row else None
             return found.record if found else None
 
         return await self._file.read(work)
@@ -254,9 +260,9 @@ class SQLiteRuns:
                     return None
                 await listener.wait(min(_QUEUE_POLL, until - clock()))
 
-    async def acquire(self, key: RunKey, token: str, lease: float) -> RunRecord | None:
+    async def acquire(self, key: RunKey, token: str, lease: float, *, grace: Grace = no_grace) -> RunRecord | None:
         where = stored_key(key)
-        return await self._file.write(lambda db: _lease(db, where, token, lease))
+        return await self._file.write(lambda db: _lease(db, where, token, lease, grace))
 
     async def renew(self, keys: Sequence[RunKey], token: str, lease: float) -> set[RunKey]:
         def work(db: sqlite3.Connection) -> set[RunKey]:
@@ -268,7 +274,7 @@ class SQLiteRuns:
                     held.add(key)
             return held
 
-        return await self._file.write(work) if keys else set()
+        return await self._file.write(work, first=True)
 
     async def release(self, key: RunKey, token: str) -> None:
         where = stored_key(key)
@@ -282,12 +288,12 @@ class SQLiteRuns:
         await self._file.write(work)
         self._queue.notify("")
 
-    async def lost(self) -> list[RunKey]:
+    async def lost(self, *, grace: Grace = no_grace) -> list[RunKey]:
         def work(db: sqlite3.Connection) -> list[RunKey]:
             rows = db.execute(
                 f"SELECT t.owner, t.scope, t.thread_id, r.run_id {log.FROM} WHERE r.token IS NOT NULL"
                 f" AND r.ended_at IS NULL AND r.expires <= ? ORDER BY r.expires LIMIT {_BATCH}",
-                (machine.now(),),
+                (machine.now() - grace(),),
             )
             return [RunKey(*map(plain_id, row)) for row in rows]
 
@@ -317,12 +323,13 @@ class SQLiteRuns:
 
     # ------------------------------------------------------------------ reader slots
 
-    async def enter(self, owner: str, token: str, limit: int, seconds: float) -> bool:
+    async def enter(self, owner: str, token: str, limit: int, seconds: float, *, grace: Grace = no_grace) -> bool:
         name = stored_id(owner, "owner")
 
         def work(db: sqlite3.Connection) -> bool:
             now = machine.now()
-            db.execute("DELETE FROM run_places WHERE owner = ? AND expires <= ? AND token <> ?", (name, now, token))
+            gone = (name, now - grace(), token)
+            db.execute("DELETE FROM run_places WHERE owner = ? AND expires <= ? AND token <> ?", gone)
             others = "SELECT count(*) FROM run_places WHERE owner = ? AND token <> ?"
             if db.execute(others, (name, token)).fetchone()[0] >= limit:
                 return False
@@ -338,18 +345,11 @@ class SQLiteRuns:
     # ------------------------------------------------------------------ retention
 
     async def sweep(self, events: float, threads: float) -> int:
-        def forget(db: sqlite3.Connection) -> int:
-            rows = db.execute(
-                f"SELECT id FROM runs WHERE plan IS NOT NULL AND ended_at <= ? ORDER BY ended_at LIMIT {_BATCH}",
-                (time.time() - events,),
-            ).fetchall()
-            for run in rows:
-                db.execute("DELETE FROM run_entries WHERE run = ?", run)
-                db.execute("UPDATE runs SET plan = NULL, whole = 0 WHERE id = ?", run)
-            return len(rows)
+        def forget(db: sqlite3.Connection) -> tuple[int, int]:
+            return _forget(db, time.time() - events)
 
-        def forget_threads(db: sqlite3.Connection) -> int:
-            return db.execute(
+        def forget_threads(db: sqlite3.Connection) -> tuple[int, int]:
+            return 0, db.execute(
                 "DELETE FROM run_threads WHERE id IN (SELECT id FROM run_threads t WHERE updated_at <= ? AND NOT EXISTS"
                 f" (SELECT 1 FROM runs WHERE thread = t.id AND ended_at IS NULL) ORDER BY updated_at LIMIT {_BATCH})",
                 (time.time() - threads,),
@@ -357,11 +357,14 @@ class SQLiteRuns:
 
         self._tails.clear()
         total = 0
-        # In small transactions, so that other calls do not wait for it.
-        while count := await self._file.write(forget):
-            total += count
-        while await self._file.write(forget_threads):
-            pass
+        for work in (forget, forget_threads):
+            changed = 1
+            while changed:
+                began = time.monotonic()
+                count, changed = await self._file.write(work)
+                total += count
+                # In small transactions, and idle for as long as each took, so that nobody waits for it.
+                await asyncio.sleep(time.monotonic() - began)
         return total
 
 
@@ -376,7 +379,11 @@ class _Found:
     record: RunRecord
 
 
-def _find(db: sqlite3.Connection, where: log.Stored) -> _Found | None:
+def _find(db: sqlite3.Connection, where: log.Stored, charge: Charge | None = None) -> _Found | None:
+    """Return a run. `charge` is charged with its plan first; raises what that raises."""
+    size = db.execute(f"{_SIZE} WHERE {log.KEY}", where).fetchone() if charge is not None else None
+    if charge is not None and size is not None:
+        charge(("plan", where), size[0])
     row = db.execute(f"{_RECORD} WHERE {log.KEY}", where).fetchone()
     if row is None:
         return None
@@ -423,6 +430,26 @@ def _check_limits(db: sqlite3.Connection, where: log.Stored, limits: QueueLimits
             raise queue_full(holder)
 
 
+def _forget(db: sqlite3.Connection, before: float) -> tuple[int, int]:
+    """Delete entries of runs that ended `before` then, at most `_ENTRIES`, and the plan of a run with its last one.
+
+    Return the number of runs that are forgotten, and of those that were changed.
+    """
+    rows = db.execute(
+        f"SELECT id FROM runs WHERE plan IS NOT NULL AND ended_at <= ? ORDER BY ended_at LIMIT {_BATCH}", (before,)
+    ).fetchall()
+    most, done = _ENTRIES, 0
+    for (run,) in rows:
+        first = "SELECT number FROM run_entries WHERE run = ? ORDER BY number LIMIT ?"
+        most -= db.execute(f"DELETE FROM run_entries WHERE number IN ({first})", (run, most)).rowcount
+        db.execute("UPDATE runs SET whole = 0 WHERE id = ?", (run,))
+        if most <= 0:
+            return done, done + 1
+        db.execute("UPDATE runs SET plan = NULL WHERE id = ?", (run,))
+        done += 1
+    return done, done
+
+
 def _thread(db: sqlite3.Connection, where: Sequence[str], now: float) -> int:
     """Return the row of the thread, which is created if it does not exist."""
     db.execute(
@@ -434,11 +461,13 @@ def _thread(db: sqlite3.Connection, where: Sequence[str], now: float) -> int:
     return found
 
 
-def _lease(db: sqlite3.Connection, where: log.Stored, token: str, seconds: float) -> RunRecord | None:
+def _lease(
+    db: sqlite3.Connection, where: log.Stored, token: str, seconds: float, grace: Grace = no_grace
+) -> RunRecord | None:
     found, now = _find(db, where), machine.now()
     if found is None or found.record.ended_at is not None:
         return None
-    if found.token not in (None, token) and (found.expires or 0.0) > now:
+    if found.token not in (None, token) and (found.expires or 0.0) > now - grace():
         return None
     db.execute("UPDATE runs SET token = ?, expires = ? WHERE id = ?", (token, now + seconds, found.id))
     found.record.state = RunState.RUNNING

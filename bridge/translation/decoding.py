@@ -88,8 +88,7 @@ class AnswerDecoder:
             return []
         self.frames = []
         events: list[Event] = []
-        is_whole = self._streams is False or (self._streams is None and not self._declared_stream)
-        if failure is None and is_whole:
+        if failure is None and self.is_whole:
             self.whole = WireResponse(self._status, self._headers, b"".join(self._buffered))
             events = self._dialect.parse_response(self.whole, self._context)
         elif failure is None:
@@ -104,6 +103,11 @@ class AnswerDecoder:
             self.ended = True
             events += self._events().close(failure)
         return events
+
+    @property
+    def is_whole(self) -> bool:
+        """The answer is a body in one piece, as far as its headers and what has come of it tell."""
+        return self._streams is False or (self._streams is None and not self._declared_stream)
 
     @property
     def _are_declared_lines(self) -> bool:

@@ -161,8 +161,13 @@ class Fetcher(OutsideClient):
         resolver: AbstractResolver | None = None,
         most: int = MOST,
         time: float = TIME,
+        charge: Callable[[str, int], None] = lambda url, size: None,
     ) -> None:
+        """`charge` is told of each URL how many bytes are to be held, before they are read; what it raises ends the
+        request.
+        """
         super().__init__(hosts, permit=permit, resolver=resolver)
+        self._charge = charge
         self._most = most
         self._time = time
 
@@ -213,11 +218,13 @@ class Fetcher(OutsideClient):
                     raise _failed(path, f"its server answered {response.status}")
                 if (response.content_length or 0) > left:
                     raise _too_big(path, self._most)
+                self._charge(url, response.content_length or 0)
                 data = bytearray()
                 async for piece in response.content.iter_chunked(_PIECE):
-                    data += piece
-                    if len(data) > left:
+                    if len(data) + len(piece) > left:
                         raise _too_big(path, self._most)
+                    self._charge(url, len(data) + len(piece))
+                    data += piece
                 mime = response.content_type if "content-type" in response.headers else None
                 return bytes(data), mime
         except CallFailed as error:

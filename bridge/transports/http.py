@@ -32,6 +32,7 @@ from bridge.codec import (
     WireResponse,
 )
 from bridge.codec.naming import ModelNames
+from bridge.codec.paths import check_path
 from bridge.codec.redact import Secrets
 from bridge.errors import BackendError, ErrorCode, Failure, RequestError, with_status
 from bridge.framing import sse
@@ -56,7 +57,7 @@ from bridge.transports.answers import (
     outcome_of,
     unread,
 )
-from bridge.transports.connections import Connector, reused
+from bridge.transports.connections import Connector, LargeBody, Sending, current
 
 if TYPE_CHECKING:
     from bridge.transports import http1
@@ -70,6 +71,7 @@ LARGE_BODY = 1024 * 1024
 _LAST_WORDS = 1.0
 """Seconds that chores have to end when the backend is closed."""
 _STOP_SECONDS = 2.0
+_QUESTION_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
 """Seconds between two checks of the answers that are being read."""
 _VERSION = re.compile(r"(/v\d+)(?:(?:alpha|beta)\d*)?(?=/|$)")
@@ -275,6 +277,7 @@ class HttpBackend(ConfiguredBackend):
         """
         known = self._addresses.get(path)
         if known is None:
+            check_path(path)
             base = self.url.raw_path.rstrip("/")
             version = _VERSION.match(path)
             own = _VERSION.fullmatch(base[base.rfind("/") :]) if version and base else None
@@ -288,6 +291,7 @@ class HttpBackend(ConfiguredBackend):
     def address_of(self, wire: WireRequest) -> URL:
         """Return where a request goes."""
         if wire.rooted:
+            check_path(wire.path)
             return self.url.with_path(wire.path, encoded=True).with_query(self.url.query)
         return self.address(wire.path)
 
@@ -302,7 +306,7 @@ class HttpBackend(ConfiguredBackend):
     async def _listed(self, dialect: ModelsDialect) -> tuple[WireRequest, WireResponse]:
         wire = dialect.models_request()
         wire.headers = {**wire.headers, **self._headers}
-        return wire, await self.whole_answer(wire, self.timeouts.first_event)
+        return wire, await self.whole_answer(wire, self._question_seconds)
 
     async def check(self) -> None:
         """Asks for its models, which also shows whether the key is taken; else whether its port is open."""
@@ -318,7 +322,7 @@ class HttpBackend(ConfiguredBackend):
             async with asyncio.timeout(self.timeouts.connect):
                 _, writer = await asyncio.open_connection(self.url.host, self.url.port)
         except (OSError, TimeoutError) as error:
-            raise BackendError.of(failure_of(error)) from None
+            raise BackendError.of(self._unanswered(error)) from None
         writer.close()
 
     async def count(self, request: Request, info: CallInfo) -> int | None:
@@ -327,7 +331,7 @@ class HttpBackend(ConfiguredBackend):
         lost = Losses()
         request = required(request, self.demands, lost)
         wire = self.dialect.count_request(request, self.context(request, info, lost))
-        answer = await self.whole_answer(self.addressed(wire, info), self.timeouts.first_event)
+        answer = await self.whole_answer(self.addressed(wire, info), self._question_seconds)
         if answer.status in _NOT_THERE:
             return None
         if answer.status >= 300:
@@ -337,13 +341,29 @@ class HttpBackend(ConfiguredBackend):
     async def whole_answer(self, wire: WireRequest, seconds: float | None) -> WireResponse:
         """The answer to a short question. Raises `BackendError`."""
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds) as limit:
                 response = await self.ask(wire)
                 async with response:
                     body = await bounded(response.content.read, self.max_event)
                 return WireResponse(response.status, headers_of(response), body)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            raise BackendError.of(self.explained(failure_of(error), wire, *outcome_of(error))) from None
+            failure = self._unanswered(error)
+            if seconds is not None and limit.expired():
+                failure = Failure(ErrorCode.BACKEND_TIMEOUT, f"The backend did not answer within {seconds:g} s.")
+            raise BackendError.of(self.explained(failure, wire, *outcome_of(error))) from None
+
+    @property
+    def _question_seconds(self) -> float:
+        """The time for a question that no model thinks about."""
+        return min(self.timeouts.first_event or _QUESTION_SECONDS, _QUESTION_SECONDS)
+
+    def unanswered(self, error: Exception, wire: WireRequest) -> Failure:
+        """Return the failure that an error before the head of an answer means, with its cause for the log."""
+        return self.explained(self._unanswered(error), wire, *outcome_of(error))
+
+    def _unanswered(self, error: Exception) -> Failure:
+        failure = failure_of(error)
+        return self.timeouts.unreached() if failure.code is ErrorCode.BACKEND_TIMEOUT else failure
 
     async def answer(self, wire: WireRequest) -> Answer:
         """Send the request of a run, and return the answer once its head is there. Raises what the client raises."""
@@ -357,24 +377,26 @@ class HttpBackend(ConfiguredBackend):
     async def ask(self, wire: WireRequest) -> aiohttp.ClientResponse:
         """The head of the answer. Raises what aiohttp raises.
 
-        A kept-alive connection that the backend closed in the moment of sending: nothing was answered, so a fresh one
-        is tried at once (openai-chat, "Cancellation, limits"). Each round uses up a stale one.
+        Sent again, once, where `Sending` says so (openai-chat, "Cancellation, limits").
         """
-        session, address = self.session, self.address_of(wire)
-        while True:
-            reused.set(False)
-            try:
-                return await session.request(
-                    wire.method,
-                    address,
-                    params=wire.query or None,
-                    data=(io.BytesIO(wire.body) if len(wire.body) > LARGE_BODY else wire.body) or None,
-                    headers=wire.headers,
-                    allow_redirects=False,
-                )
-            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
-                if not reused.get():
-                    raise
+        session, address, body, sending = self.session, self.address_of(wire), wire.body, Sending()
+        token = current.set(sending)
+        try:
+            while True:
+                try:
+                    return await session.request(
+                        wire.method,
+                        address,
+                        params=wire.query or None,
+                        data=(LargeBody(io.BytesIO(body), sending) if len(body) > LARGE_BODY else body) or None,
+                        headers=wire.headers,
+                        allow_redirects=False,
+                    )
+                except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
+                    if not sending.repeats():
+                        raise
+        finally:
+            current.reset(token)
 
     async def forward(self, wire: WireRequest, body: AsyncIterator[bytes]) -> aiohttp.ClientResponse:
         """The head of the answer to a request whose body cannot be sent twice. Raises what aiohttp raises."""
@@ -491,6 +513,13 @@ class HttpCall:
         return self._decoder.whole if self._decoder is not None else None
 
     @property
+    def awaits_whole(self) -> bool:
+        if self._decoder is not None:
+            return self._decoder.is_whole
+        accept, request = self.sent.headers.get("accept", ""), self.context.request
+        return accept == "application/json" if accept else request is not None and not request.stream
+
+    @property
     def wire_ended(self) -> bool:
         return self._decoder is not None and self._decoder.wire_ended
 
@@ -502,7 +531,7 @@ class HttpCall:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self._running = False
             error.__traceback__ = None  # as in `read`
-            raise BackendError.of(backend.explained(failure_of(error), self.sent, *outcome_of(error))) from None
+            raise BackendError.of(backend.unanswered(error, self.sent)) from None
         self._answer = answer
         self.sent.body = b""  # it has arrived: a long prompt need not be held while its answer streams
         if answer.status >= 300:
@@ -568,6 +597,7 @@ class HttpCall:
         self.received += len(data)
         events = decoder.receive(data)
         if not events:
+            take(events)  # a sign of life, such as a comment
             return True
         if PIECES.issuperset(map(type, events)) and take(events):
             return True

@@ -25,9 +25,13 @@ from yarl import URL
 
 from bridge.errors import shortened
 from bridge.transports.answers import AT_ONCE, DRAIN_SECONDS, InvalidAnswer, InvalidCompression, LongHead
+from bridge.transports.connections import Sending
+from bridge.transports.probes import probe
 
 KEEP_SECONDS = 60.0
 """Seconds for which an idle connection is kept."""
+PIECE = 128 * 1024
+"""Bytes of a request body that are written at once; a larger one is written as the backend takes it."""
 MAX_HEAD = 64 * 1024
 """Bytes that an answer may have before its body, and between and behind its pieces."""
 _NEXT_ADDRESS = 0.25
@@ -45,7 +49,9 @@ class Client:
 
     def __init__(self, connect_timeout: float | None) -> None:
         self._connect_timeout = connect_timeout
+        # The latest ones are last.
         self._idle: dict[tuple[str, int, bool], list[Connection]] = {}
+        self._expiry: asyncio.TimerHandle | None = None
         self._closed = False
 
     async def request(self, method: str, url: URL, headers: Mapping[str, str], body: bytes) -> Answer:
@@ -56,14 +62,15 @@ class Client:
         """
         head = _head(method, url, headers, len(body))
         key = (url.host or "", url.port or 0, url.scheme == "https")
+        sending = Sending()
         while True:
-            kept = self._kept(key)
+            kept = None if sending.repeated else self._kept(key)
             connection = kept or await self._connect(key)
+            sending.reused = kept is not None
             try:
-                return await connection.send(Answer(self, key, connection), head + body)
+                return await connection.send(Answer(self, key, connection), head, body, sending)
             except ConnectionError as error:
-                # A kept connection that the backend closed in the moment of sending: nothing was answered.
-                if kept is None or connection.got_data or isinstance(error, InvalidAnswer):
+                if connection.got_data or isinstance(error, InvalidAnswer) or not sending.repeats():
                     raise
 
     def _kept(self, key: tuple[str, int, bool]) -> Connection | None:
@@ -80,7 +87,7 @@ class Client:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._connect_timeout):
             addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            sock = await start_connection(addresses, happy_eyeballs_delay=_NEXT_ADDRESS)
+            sock = probe(await start_connection(addresses, happy_eyeballs_delay=_NEXT_ADDRESS))
             tls = _tls() if secure else None
             try:
                 _, connection = await loop.create_connection(
@@ -97,15 +104,28 @@ class Client:
             connection.close()
             return
         connection.idle_since = time.monotonic()
-        idle = self._idle.setdefault(key, [])
-        idle.append(connection)
-        # The oldest are at the front: those that nobody has needed for long are closed here, without a timer.
-        while idle and idle[0].idle_since < connection.idle_since - KEEP_SECONDS:
-            idle.pop(0).close()
+        self._idle.setdefault(key, []).append(connection)
+        if self._expiry is None:
+            self._expiry = asyncio.get_running_loop().call_later(KEEP_SECONDS, self._expire)
+
+    def _expire(self) -> None:
+        """Close the connections that nobody has needed for long, and come back for the next ones."""
+        self._expiry, now = None, time.monotonic()
+        for key, idle in list(self._idle.items()):
+            while idle and (now - idle[0].idle_since >= KEEP_SECONDS or not idle[0].is_open):
+                idle.pop(0).close()
+            if not idle:
+                del self._idle[key]
+        if self._idle:
+            oldest = min(idle[0].idle_since for idle in self._idle.values())
+            pause = max(0.01, oldest + KEEP_SECONDS - now)
+            self._expiry = asyncio.get_running_loop().call_later(pause, self._expire)
 
     def close(self) -> None:
         """Close the connections that are kept, and those that are given back from now on."""
         self._closed = True
+        if self._expiry is not None:
+            self._expiry.cancel()
         for idle in self._idle.values():
             for connection in idle:
                 connection.close()
@@ -272,29 +292,53 @@ class Connection(asyncio.Protocol):
         self._headers: dict[str, str] = {}
         self._beside_body = 0
         self._pieces: list[bytes] = []
+        self._sending: Sending | None = None  # until its last byte is sent
         self.paused = False
+        self._sent_all = True
+        self._full: asyncio.Future[None] | None = None
 
     @property
     def is_open(self) -> bool:
         """Return whether a request can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def send(self, answer: Answer, data: bytes) -> Answer:
-        """Send a request, and return its answer once the head is there."""
+    async def send(self, answer: Answer, head: bytes, body: bytes, sending: Sending) -> Answer:
+        """Send a request, and return its answer once the head is there. Notes in `sending` when all of it is sent."""
         if self._transport is None or self._transport.is_closing():
             raise ConnectionResetError("The connection was closed.")
         self._answer = answer
         self.reusable = self.got_data = False
         self._beside_body = 0
         self._parser = httptools.HttpResponseParser(self)
-        self._transport.write(data)
         try:
+            if len(body) <= PIECE:
+                self._transport.write(head + body)
+            else:
+                await self._write(answer, head, memoryview(body))
+            self._sending = sending
+            if not self._transport.get_write_buffer_size():
+                self._note_sent()
             await answer.head
         except BaseException:
             self._answer = None
             self.close()
             raise
         return answer
+
+    async def _write(self, answer: Answer, head: bytes, body: memoryview) -> None:
+        """Write a large request piece by piece. A backend that refuses it before its end gets no more of it."""
+        transport = self._transport
+        assert transport is not None
+        self._sent_all = False
+        transport.write(head)
+        for start in range(0, len(body), PIECE):
+            while (full := self._full) is not None and answer.status < 300:
+                awaited = {full} if answer.head.done() else {full, answer.head}
+                await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            if transport.is_closing() or answer.status >= 300:
+                return
+            transport.write(body[start : start + PIECE])
+        self._sent_all = True
 
     def close(self) -> None:
         """Close at once; what is still to be written is dropped."""
@@ -318,6 +362,23 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Transports of uvloop do not inherit from that class.
         self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=0)  # `resume_writing` means that all is sent
+
+    def _note_sent(self) -> None:
+        sending, self._sending = self._sending, None
+        if sending is not None:
+            sending.sent = time.monotonic()
+
+    def pause_writing(self) -> None:
+        """The backend does not keep up with a request."""
+        self._full = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        """The backend has taken all that was written."""
+        self._note_sent()
+        full, self._full = self._full, None
+        if full is not None and not full.done():
+            full.set_result(None)
 
     def data_received(self, data: bytes) -> None:
         answer, parser = self._answer, self._parser
@@ -352,6 +413,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
+        self.resume_writing()
         answer, self._answer = self._answer, None
         self.reusable = False
         if answer is None:
@@ -392,7 +454,7 @@ class Connection(asyncio.Protocol):
         parser = self._parser
         if parser is not None and parser.get_status_code() >= 200 and self._answer is not None:
             # What follows on this connection, if anything, was not asked for.
-            self.reusable = parser.should_keep_alive()
+            self.reusable = parser.should_keep_alive() and self._sent_all
             self._answer = self._parser = None
 
 

@@ -105,6 +105,7 @@ class LocalCall:
         self.context = context
         self.frames: list[FrameLike] = []
         self.whole: WireResponse | None = None
+        self.awaits_whole = False
         self.wire_ended = False
         self.received = 0
         self.sent: WireRequest | None = None

@@ -17,7 +17,7 @@ from bridge.model import Event, Request, RunFailed
 from bridge.model.closing import PIECES
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import Call, CallInfo
-from bridge.transports.answers import AT_ONCE, Answer, bounded, broken_off, failure_of, outcome_of
+from bridge.transports.answers import AT_ONCE, Answer, bounded, broken_off
 from bridge.transports.http import HttpBackend
 
 log = logging.getLogger("bridge.http")
@@ -51,6 +51,7 @@ class SteppedCall:
         self.context = context
         self.frames: list[FrameLike] = []
         self.whole: WireResponse | None = None
+        self.awaits_whole = False
         self.wire_ended = False
         self.received = 0
         self.sent: WireRequest | None = None
@@ -67,8 +68,7 @@ class SteppedCall:
     # ------------------------------------------------------------------ asking
 
     async def open(self) -> None:
-        while self._answer is None and not self._decoded:
-            self._decoded = await self._step() or None
+        self._decoded = await self._step() or None
 
     async def _step(self) -> list[Event]:
         """One request and, unless a stream opened, its answer; the end when nothing is left to ask."""
@@ -82,12 +82,14 @@ class SteppedCall:
     async def _send(self, wire: WireRequest, most: int | None) -> list[Event]:
         """Raise `BridgeError`, unless the run continues with another request."""
         wire = self.sent = self._addressed(wire)
+        asks_agent = wire.method == "POST" and most is None
+        self.awaits_whole = asks_agent and wire.headers.get("accept") == "application/json"
         backend = self._backend
         try:
             answer = await backend.answer(wire)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             error.__traceback__ = None  # as in `HttpCall.read`
-            return self._unless_refused(backend.explained(failure_of(error), wire, *outcome_of(error)))
+            return self._unless_refused(backend.unanswered(error, wire))
         is_stream = answer.headers.get("content-type", "").partition(";")[0].strip().lower() == sse.CONTENT_TYPE
         if is_stream and most is None and answer.status < 300:
             if self._answer is not None:
@@ -203,7 +205,7 @@ class SteppedCall:
         except BackendError as error:
             events = self._run.close(error.failure)
         self._due = self._due or self._run.next()
-        if self._due is None and PIECES.issuperset(map(type, events)) and (not events or self._take(events)):
+        if self._due is None and PIECES.issuperset(map(type, events)) and (self._take(events) or not events):
             return True
         self._decoded = events
         return False
@@ -219,7 +221,7 @@ class SteppedCall:
 
     def _stream(self, answer: Answer) -> None:
         """A stream opened."""
-        self._answer = answer
+        self._answer, self.awaits_whole = answer, False
         self._splitter = sse.Splitter(self._backend.max_event)
         if self._take is not None:
             answer.pass_on(self._taken)

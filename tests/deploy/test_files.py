@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge.cli import _arguments
+from bridge.cli.parser import _arguments
 from bridge.config import load
 from bridge.engine.assembly import assemble, store_for
 from tests.deploy.tools import lint

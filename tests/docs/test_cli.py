@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.cli import _arguments, _parser
 from bridge.cli.chat import _Screen
+from bridge.cli.parser import _arguments, _parser
 from bridge.codec import Feature, registry
 from bridge.config import load
 from bridge.model import ArgsDelta, PartEnded, PartKind, PartStarted, Text, TextDelta, ToolResulted

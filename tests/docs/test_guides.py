@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bridge.cli import _arguments
+from bridge.cli.parser import _arguments
 from bridge.config import load
 from bridge.engine.assembly import assemble
 from tests.docs.helpers import CONFIGS, EXAMPLES, ROOT, USUAL, Block, blocks_of, run

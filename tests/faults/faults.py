@@ -167,7 +167,7 @@ async def _(exchange: Exchange, said: Said) -> None:
     await exchange.left()
 
 
-@fault("only SSE comments", timeouts={"first_event": "150ms"})
+@fault("only SSE comments", timeouts={"total": "400ms"})
 async def _(exchange: Exchange, said: Said) -> None:
     await exchange.head()
     with suppress(ConnectionError):

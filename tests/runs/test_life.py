@@ -11,6 +11,7 @@ import pytest
 
 from bridge.engine import Bridge, Caller
 from bridge.errors import BackendError, BridgeError, ErrorCode
+from bridge.liveness import no_grace
 from bridge.model import (
     FinishReason,
     HistoryMode,
@@ -307,10 +308,13 @@ async def test_a_process_that_is_killed(bridge: Bridge, run_engine: RunEngine, m
     assert text_of(events) == "".join(WORDS[:5])
 
 
-async def test_a_process_that_dies_with_many_runs(bridge: Bridge, run_engine: RunEngine, make_runs: MakeRuns) -> None:
+async def test_a_process_that_dies_with_many_runs(
+    bridge: Bridge, run_engine: RunEngine, make_runs: MakeRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another one ends them all when it looks, and not some of them with each look."""
     runs, store = make_runs(), run_engine.store()
     keys = [await begin(bridge, runs, "hang") for _ in range(250)]
+    monkeypatch.setattr(runs._life, "grace", no_grace)
     for key in keys:
         await store.acquire(key, "dead", 0.0)
     assert len(await store.lost()) < len(keys), "more than a store tells at a time"

@@ -303,7 +303,26 @@ async def test_a_hundred_runs_with_cuts_and_a_killed_worker(
     assert 0 < lost < 100
 
 
-async def test_a_reader_during_an_outage_is_told(bridge: Bridge, run_engine: RunEngine, runs: Runs) -> None:
+async def test_a_reader_waits_for_a_store_that_is_away(bridge: Bridge, run_engine: RunEngine, runs: Runs) -> None:
+    key = await begin(bridge, runs, "hang")
+    subscription = subscribe(runs, key)
+    assert await subscription.read(30)
+    await run_engine.down()
+    assert await subscription.read(30) == []
+    assert not subscription.done
+    with pytest.raises(BridgeError) as caught:
+        await subscribe(runs, key).open()
+    assert caught.value.code is ErrorCode.STORE_UNAVAILABLE, "one that has not begun does not wait"
+    await run_engine.up()
+    await runs.cancel(key)
+    assert (await frames_of(subscription))[-1]
+    assert subscription.done
+
+
+async def test_a_reader_is_told_when_the_store_stays_away(
+    bridge: Bridge, run_engine: RunEngine, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bridge.runs.log.LONGEST_OUTAGE", 0.2)
     key = await begin(bridge, runs, "hang")
     subscription = subscribe(runs, key)
     await subscription.read(30)

@@ -15,8 +15,10 @@ from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from bridge.codec import registry
-from bridge.errors import ErrorCode, RequestError
+from bridge.engine import Bridge
+from bridge.errors import BackendError, ErrorCode, RequestError
 from bridge.model import Inline, Media, MediaKind, Message, Request, Text, ToolResult, Url
+from bridge.stores import memory_budget
 from bridge.transports.fetch import Fetcher, is_public
 from tests.pairs.agents import Chat
 from tests.server.harness import bound_socket, fake_backend, post, serving
@@ -247,3 +249,34 @@ async def test_a_backend_is_sent_the_bytes_and_a_private_address_is_not_called(
             assert (await post(f"{base}/v1/responses", body)).status == 200
         (asked,) = backend.seen
         assert base64.b64encode(BYTES).decode() in asked.body.decode()
+
+
+async def test_media_count_as_they_come(site: tuple[int, list[web.Request]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against `limits.bodies`, whether the server says how long they are or not, until the request ends."""
+    port, _ = site
+    monkeypatch.setattr("bridge.transports.fetch.Fetcher", partial(Fetcher, permit=loopback_too))
+    monkeypatch.setattr(memory_budget, "FREE", 0)
+    async with fake_backend() as backend:
+        config = {
+            "backends": {
+                "llm": {"dialect": "openai-chat", "url": f"{backend.url}/v1", "fetch_urls": [f"localhost:{port}"]}
+            },
+            "routes": [{"dialect": "openai-responses", "path": "/v1", "backend": "llm"}],
+            "stores": {"history": "off"},
+        }
+        async with Bridge.from_config(config) as bridge:
+            budget = bridge.memory_budget
+            for path, size in (("sound", len(BYTES)), ("big", 2000)):
+                part = Media(MediaKind.AUDIO, Url(f"http://localhost:{port}/{path}"), mime="audio/mpeg")
+                with bridge.counting():
+                    run = await bridge.run(bridge.route(), Request([Message("user", [part])]))
+                    assert budget.taken == memory_budget.COPIES * len(base64.b64encode(bytes(size)))
+                    await run.close()
+                assert budget.taken == 0
+            assert budget.take(64)  # of another request
+            budget.give_back(-(256 * 2**20 - 5000))
+            for path in ("big", "endless"):
+                part = Media(MediaKind.AUDIO, Url(f"http://localhost:{port}/{path}"), mime="audio/mpeg")
+                with bridge.counting(), pytest.raises(BackendError) as caught:
+                    await bridge.run(bridge.route(), Request([Message("user", [part])]))
+                assert caught.value.code is ErrorCode.OVERLOADED

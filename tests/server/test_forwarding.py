@@ -160,7 +160,7 @@ async def test_an_error_is_told_as_for_chat(status: int, shown: int, code: str) 
 
 async def test_a_backend_that_is_silent_away_or_breaks_off() -> None:
     async with fake_backend() as backend:
-        times = {"timeouts": {"first_event": "200ms", "idle": "200ms"}}
+        times = {"timeouts": {"total": "1s", "idle": "200ms"}}
         async with serving(config(backend.url, backend=times)) as base:
             url = f"{base}/api/rerank"
 
@@ -168,7 +168,9 @@ async def test_a_backend_that_is_silent_away_or_breaks_off() -> None:
                 await exchange.left()
 
             backend.plays(silent)
-            assert (await post(url, {})).status == 504
+            reply = await post(url, {})
+            assert reply.status == 504
+            assert "longer than 1 s to answer (timeouts.total)" in reply.json["error"]["message"]
 
             async def half(exchange: Exchange) -> None:
                 await exchange.head()
@@ -181,6 +183,20 @@ async def test_a_backend_that_is_silent_away_or_breaks_off() -> None:
     async with serving(config("http://127.0.0.1:9")) as base:
         reply = await post(f"{base}/api/rerank", {})
         assert (reply.status, reply.json["error"]["code"]) == (502, "backend_unavailable")
+
+
+async def test_an_answer_that_is_long_in_coming_has_the_time_of_the_whole_call() -> None:
+    """Such as an image: these answers are no streams, and silent until they are complete."""
+
+    async def late(exchange: Exchange) -> None:
+        await asyncio.sleep(1)
+        await exchange.answer(200, b'{"data":[]}')
+
+    async with fake_backend() as backend:
+        backend.plays(late)
+        async with serving(config(backend.url, backend={"timeouts": {"first_event": "100ms"}})) as base:
+            reply = await post(f"{base}/api/images/generations", {"prompt": "x"})
+    assert (reply.status, reply.body) == (200, b'{"data":[]}')
 
 
 async def test_the_log_and_the_metrics_know_them(caplog: pytest.LogCaptureFixture) -> None:

@@ -223,15 +223,14 @@ async def test_a_limit_holds_in_a_task_that_was_cancelled_before() -> None:
 
 
 async def test_every_stale_connection_is_passed_over() -> None:
-    """A backend that was restarted: the pool holds nothing but closed connections."""
+    """A backend that was restarted: the pool holds nothing but closed connections, and the second try takes none."""
     together = asyncio.Barrier(3)
 
     async def script(exchange: Exchange) -> None:
-        number = len(backend.seen)
-        if number <= 3:
+        if len(backend.seen) <= 3:
             await together.wait()
             await exchange.stream(SAID, END)
-        elif number <= 6:
+        elif backend.connections <= 3:
             exchange.reset()
         else:
             await exchange.stream(SAID, END)
@@ -240,6 +239,7 @@ async def test_every_stale_connection_is_passed_over() -> None:
         backend.plays(script)
         await asyncio.gather(*(post(f"{base}/toy/ask", {"ask": "x"}) for _ in range(3)))
         assert (await post(f"{base}/toy/ask", {"ask": "x"})).body == SAID + END
+        assert len(backend.seen) == 5
 
 
 async def test_a_long_error_keeps_its_status(toy: str) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import socket
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -20,10 +21,10 @@ from bridge.engine import Bridge
 from bridge.errors import ConfigError
 from bridge.model import TextDelta
 from bridge.pipeline import Run
-from bridge.transports import http1
+from bridge.transports import http1, probes
 from bridge.transports.answers import AT_ONCE, InvalidAnswer
 from bridge.transports.http1 import Answer, Client
-from tests.server.harness import Exchange, bound_socket, fake_backend, serving
+from tests.server.harness import Exchange, bound_socket, fake_backend, post, serving
 from tests.server.test_writes import ASK, END, WORDS, chunk, config, one_by_one
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -121,6 +122,136 @@ async def test_what_is_sent(client: Client, server: Server) -> None:
         f"host: 127.0.0.1:{server.url.port}", "accept: */*", "authorization: Basic bWU6cHc=", "x-name: ünï",
         "content-length: 0", "", "",
     ]  # fmt: skip
+
+
+LARGE = bytes(range(256)) * 64 * 1024  # 16 MiB
+
+
+async def test_a_large_body_is_written_as_the_backend_takes_it(
+    client: Client, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits in this process is a part of it, however slowly the backend reads."""
+    waiting: list[int] = []
+    taken = asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server.heads.append(await reader.readuntil(b"\r\n\r\n"))
+        await taken.wait()
+        assert await reader.readexactly(len(LARGE)) == LARGE
+        writer.write(PLAIN)
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(PLAIN)
+        await reader.read()
+
+    connections: list[http1.Connection] = []
+    made = http1.Connection.connection_made
+
+    def noted(self: http1.Connection, transport: asyncio.BaseTransport) -> None:
+        made(self, transport)
+        connections.append(self)
+
+    monkeypatch.setattr(http1.Connection, "connection_made", noted)
+    server.scripts.append(script)
+    async with asyncio.timeout(20):
+        asked = asyncio.ensure_future(client.request("POST", server.url, {}, LARGE))
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+            waiting += [c._transport.get_write_buffer_size() for c in connections if c._transport is not None]
+        taken.set()
+        answer = await asked
+        assert await body(answer) == b"hello"
+        answer.release()
+        assert f"content-length: {len(LARGE)}".encode() in server.heads[0]
+        assert 0 < max(waiting) < 4 * http1.PIECE
+        assert await body(await ask(client, server)) == b"hello"
+    assert server.connections == 1, "it serves the next request"
+
+
+@pytest.mark.parametrize("status", [413, 401])
+async def test_a_large_body_that_is_refused_is_not_sent_to_its_end(client: Client, server: Server, status: int) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 %d No\r\ncontent-length: 2\r\n\r\nno" % status)
+        await writer.drain()
+        await asyncio.Event().wait()
+
+    server.scripts.append(script)
+    async with asyncio.timeout(20):
+        answer = await client.request("POST", server.url, {}, LARGE)
+        assert (answer.status, await body(answer)) == (status, b"no")
+    answer.release()
+    server.sends(PLAIN)
+    server.scripts.pop(0)
+    assert await body(await ask(client, server)) == b"hello"
+    assert server.connections == 2, "what is left of the body would be the next request"
+
+
+async def test_a_backend_that_vanishes_while_it_is_sent_a_large_body(client: Client, server: Server) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.abort()
+
+    server.scripts.append(script)
+    async with asyncio.timeout(20):
+        with pytest.raises(ConnectionError):
+            await client.request("POST", server.url, {}, LARGE)
+
+
+async def test_idle_connections_are_closed_though_nothing_happens(
+    client: Client, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http1, "KEEP_SECONDS", 0.2)
+    closed = asyncio.Semaphore(0)
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(PLAIN)
+        await reader.read()
+        closed.release()
+
+    server.scripts.append(script)
+    answers = await asyncio.gather(*(ask(client, server) for _ in range(3)))
+    for number, answer in enumerate(answers):
+        assert await body(answer) == b"hello"
+        answer.release()
+        await asyncio.sleep(0.05 * number)
+    async with asyncio.timeout(10):
+        for _ in answers:
+            await closed.acquire()
+
+
+@pytest.mark.parametrize("http_client", ["aiohttp", "httptools"])
+async def test_connections_are_probed_by_the_operating_system(
+    http_client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model may be silent for long: that tells one that is gone from one that thinks."""
+    made: list[socket.socket] = []
+    probe = probes.probe
+
+    def noted(sock: socket.socket) -> socket.socket:
+        made.append(sock)
+        return probe(sock)
+
+    monkeypatch.setattr(probes, "probe", noted)
+    monkeypatch.setattr(http1, "probe", noted)
+    seen: list[tuple[int, int]] = []
+
+    async def script(exchange: Exchange) -> None:
+        seen.append(
+            (
+                made[-1].getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+                made[-1].getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE),
+            )
+        )
+        await exchange.stream(chunk("hi"), END)
+
+    async with fake_backend() as backend:
+        backend.plays(script)
+        it = config(backend.url)
+        it["server"] = {**it.get("server", {}), "http_client": http_client}
+        async with serving(it) as base:
+            await post(f"{base}/v1/chat/completions", ASK)
+    assert seen == [(1, 60)]
 
 
 @pytest.mark.parametrize("headers", [{"x": "a\r\nhost: b"}, {"x": "a\0"}, {"a b": "c"}, {"": "c"}, {"a:": "c"}])

@@ -296,7 +296,7 @@ async def test_a_silent_stream_is_kept_warm() -> None:
 async def test_an_agent_in_this_process_that_hangs_is_given_up() -> None:
     async with serving(config(backend={"timeouts": {"idle": "200ms"}})) as base:
         reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "slow"}), 40)
-    assert b'"wrong":"The backend sent nothing for 0.2 s."' in reply.body
+    assert b'"wrong":"The backend sent nothing for 0.2 s (timeouts.idle)."' in reply.body
 
 
 # ---------------------------------------------------------------------- tries

@@ -223,6 +223,7 @@ async def test_an_expired_lease_that_nobody_wants_is_kept(engine: Engine, monkey
     entered: list[str] = []
     async with history.turn("o", "s", "t"):
         renewals = spy(history, monkeypatch)
+        await renewals.get()
         await engine.execute("UPDATE history_turns SET expires = 0")
         assert len(await renewals.get()) == 1
         visitor = Visitor(other, "other", entered)

@@ -258,7 +258,7 @@ def test_the_defaults() -> None:
         "health": {"live": "/healthz", "ready": "/readyz"},
     }
     llm = config.backends["llm"]
-    assert llm.timeouts.model_dump() == {"connect": 5.0, "first_event": 60.0, "idle": 60.0, "total": 600.0}
+    assert llm.timeouts.model_dump() == {"connect": 5.0, "first_event": 300.0, "idle": 300.0, "total": 1800.0}
     assert llm.retry.model_dump() == {"attempts": 1, "backoff": 0.5, "max_backoff": 8.0, "budget": 0.2}
     assert llm.options == ChatBack()
     assert config.server.is_open

@@ -33,9 +33,17 @@ class Timeouts(Section):
     """Timeouts in seconds; None = no limit."""
 
     connect: DurationOrOff = Field(default=5.0, description="to establish a connection; off = no limit")
-    first_event: DurationOrOff = Field(default=60.0, description="from the request to the first event; off = no limit")
-    idle: DurationOrOff = Field(default=60.0, description="between two events; off = no limit")
-    total: DurationOrOff = Field(default=600.0, description="for the whole answer; off = no limit")
+    first_event: DurationOrOff = Field(
+        default=300.0,
+        description="silence before the first content of a stream, from the last bytes that arrived; off = no limit",
+    )
+    idle: DurationOrOff = Field(
+        default=300.0, description="silence after the first content of a stream, in the same way; off = no limit"
+    )
+    total: DurationOrOff = Field(
+        default=1800.0,
+        description="for the whole answer; the only limit of one that is not streamed; off = no limit",
+    )
 
 
 class Retry(Section):

@@ -24,12 +24,12 @@ from bridge.config.kinds import (
     HeaderName,
     HostName,
     MountPath,
-    Network,
     OperationWord,
     OptionalSecret,
     OptionalText,
     OptionalUrl,
     Origin,
+    Peer,
     Port,
     Positive,
     Secret,
@@ -83,8 +83,9 @@ class Limits(Concurrency):
     )
     bodies: OrOff[Size] = Field(
         default=256 * 2**20,
-        description="total size of request bodies being read and of waiting WebSocket messages, in each worker; "
-        "the first 64 KiB of each do not count; further ones are refused",
+        description="total size of request bodies being read, of waiting WebSocket messages, and of what requests load "
+        "(conversations, stored responses and runs, files, media from URLs; each counts twice until its request ends), "
+        "in each worker; the first 64 KiB of each do not count; further ones are refused",
     )
     sockets: Positive = Field(
         default=100, description="open WebSocket connections, in each worker; further ones are refused"
@@ -228,8 +229,10 @@ class Auth(Section):
     )
     jwt: OrOff[Jwt] = Field(default=None, description="signed tokens")
     trusted_header: HeaderName | None = Field(default=None, description="header with the user's name, set by a proxy")
-    trusted_proxies: tuple[Network, ...] = Field(
-        default=(), description="addresses or networks of the proxies that may set trusted_header"
+    trusted_proxies: tuple[Peer, ...] = Field(
+        default=(),
+        description="addresses or networks of the proxies that may set trusted_header; `unix` = connections without "
+        "an address, as over a unix socket",
     )
 
     @model_validator(mode="after")
@@ -298,7 +301,9 @@ class Server(Section):
         json_schema_extra=or_off_word,
     )
     keepalive: DurationOrOff = Field(
-        default=15.0, description="idle time after which an SSE comment is sent, if clients accept it; off = never"
+        default=15.0,
+        description="silence of a stream after which its client is sent a comment, or what else its dialect ignores, "
+        "also before the first content; off = never",
     )
     body_time: Duration = Field(
         default=30.0, description="time for a request body to arrive, and for the first request of a connection"
@@ -343,10 +348,10 @@ class Server(Section):
 
     @property
     def known_hosts(self) -> frozenset[str] | None:
-        """The host names that requests may use; None for any."""
+        """The host names that requests may use; None for any. Where anyone may call, addresses are known, too."""
         if self.hosts is not None:
             return None if "*" in self.hosts else frozenset(self.hosts)
-        if not (self.is_open and is_loopback(self.host)):
+        if not self.is_open:
             return None
         public = urlsplit(self.public_url or "").hostname
         names = ("localhost", "127.0.0.1", "[::1]", host_name(self.host), host_name(public or "localhost"))

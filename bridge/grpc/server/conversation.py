@@ -125,7 +125,8 @@ class TurnRunner:
         self, session: CalleeSession, route: Route, body: bytes, rpc: Any, context: Context, report: Report
     ) -> None:
         try:
-            await self._run(session, route, body, rpc, context, report)
+            with self._bridge.counting():
+                await self._run(session, route, body, rpc, context, report)
         except BridgeError as error:
             await self._failed(session, error.failure, rpc, context, report)
         except asyncio.CancelledError:

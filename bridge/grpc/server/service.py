@@ -33,13 +33,14 @@ from bridge.codec.sessions import (
     Subscribe,
     Visitor,
 )
-from bridge.errors import BackendError, ConfigError, ErrorCode, Failure
+from bridge.errors import BackendError, ConfigError, ErrorCode, Failure, log_unexpected
 from bridge.grpc.channels import add_port, call_unary, channel_options, failure_of, metadata_of, open_channel
 from bridge.grpc.registration import stay
 from bridge.grpc.server.activity import TOOL_ERROR, Activity, CallRecord
 from bridge.grpc.server.guard import Guard, peer_address
 from bridge.grpc.server.nodes import Nodes
 from bridge.grpc.server.relay import Relays, trace_of
+from bridge.liveness import Liveness
 from bridge.pipeline.tools import Ask
 
 log = logging.getLogger("bridge.grpc")
@@ -47,6 +48,8 @@ log = logging.getLogger("bridge.grpc")
 _GOODBYE = 1.0
 """Seconds for sessions to end after they were asked to."""
 _FORWARD_TIMEOUT = 60.0
+_CHECKS = 3
+"""So many checks in a row have to be in time before a node is called dead."""
 """Seconds for a single message that is handed on: such a call always has a deadline."""
 
 
@@ -176,12 +179,22 @@ class GrpcServer:
             self._leaving.set()
 
     async def _clean(self) -> None:
-        """Remove nodes without a heartbeat."""
+        """Remove nodes without a heartbeat.
+
+        Not while this process itself did not run: it has heard no heartbeat then, whoever sent one.
+        """
+        life = Liveness(_CHECKS * self._registry.check_every)
         while True:
             await asyncio.sleep(self._registry.check_every)
-            self._registry.expire(time.monotonic())
-            self._tell()
-            await self._nodes.tidy(self._registry.addresses, self._relays.addresses)
+            may_judge = not life.grace()
+            life.renewed()
+            try:
+                if may_judge:
+                    self._registry.expire(time.monotonic())
+                self._tell()
+                await self._nodes.tidy(self._registry.addresses, self._relays.addresses)
+            except Exception as error:
+                log_unexpected(log, "nodes cannot be looked after", error)
 
     async def _stay(self, registration: Registration) -> None:
         """Keep an agent of the bridge registered at another gateway, and deregister it when canceled."""

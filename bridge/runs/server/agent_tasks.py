@@ -115,10 +115,10 @@ class Tasks:
         runs: list[TaskStatus] = []
         while record is not None:
             plan, status = await self._status(task_id, record)
-            runs.insert(0, status)
+            runs.append(status)
             is_first = record.key.run_id == task_id
             record = None if is_first else await self._runs.status(self.key(task_id, plan.previous or task_id))
-        return runs
+        return runs[::-1]
 
     async def _status(self, task_id: str, record: RunRecord) -> tuple[RunPlan, TaskStatus]:
         reader = self._runs.follow(record.key)
@@ -169,25 +169,25 @@ async def _run(scope: RequestScope, wire: WireRequest, call: TaskCall) -> web.St
     task_id, previous = call.task_id or run_id, None
     key = tasks.key(task_id, run_id)
     scope.report.about = key.facts
-    async with scope.limiter.reader_slot(caller.owner):
-        async with _continuing(scope, call.task_id):
-            if call.task_id is not None:
-                before = await tasks.load(task_id)
-                request = scope.context.request = _dialect(scope).continues(request, before)
-                scope.context.thread_id = request.thread_id
-                previous = before[-1].context.run_id
-            scope.report.back = scope.route.group_for(request).names
-            if call.push_target is not None:
-                await _set_push(scope, task_id, call.push_target)
-            await _start(scope, key, _plan(scope, request, caller), previous)
-        if request.stream:
-            return await read_on(scope, key, START)
-        if not call.at_once:
-            _, scope.report.lost = await scope.bridge.runs.follow(key).to_end()
-        runs = await tasks.load(task_id)
-        if call.at_once:
-            scope.report.status = "queued"
-        return response_of(_dialect(scope).encode_task_now(call, runs), list(scope.report.lost))
+    await scope.hold(scope.limiter.reader_slot(caller.owner))
+    async with _continuing(scope, call.task_id):
+        if call.task_id is not None:
+            before = await tasks.load(task_id)
+            request = scope.context.request = _dialect(scope).continues(request, before)
+            scope.context.thread_id = request.thread_id
+            previous = before[-1].context.run_id
+        scope.report.back = scope.route.group_for(request).names
+        if call.push_target is not None:
+            await _set_push(scope, task_id, call.push_target)
+        await _start(scope, key, _plan(scope, request, caller), previous)
+    if request.stream:
+        return await read_on(scope, key, START)
+    if not call.at_once:
+        _, scope.report.lost = await scope.bridge.runs.follow(key).to_end()
+    runs = await tasks.load(task_id)
+    if call.at_once:
+        scope.report.status = "queued"
+    return response_of(_dialect(scope).encode_task_now(call, runs), list(scope.report.lost))
 
 
 @asynccontextmanager
@@ -241,8 +241,8 @@ async def _watch(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
     stream = scope.bridge.runs.watch(record.key, _dialect(scope), scope.route.options, call, before)
     with reporting(scope, stream):
         await stream.open()
-        async with scope.limiter.reader_slot(scope.user):
-            return await stream_rest(scope, stream, sse.join(await stream.read(0)))
+        await scope.hold(scope.limiter.reader_slot(scope.user))
+        return await stream_rest(scope, stream, sse.join(await stream.read(0)))
 
 
 # ------------------------------------------------------------------ canceling

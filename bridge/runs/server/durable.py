@@ -21,7 +21,8 @@ from bridge.framing import sse
 from bridge.runs import START, Cursor, LogReader, RunKey, RunPlan, Subscription, fingerprint
 from bridge.server.handler import RequestScope
 from bridge.server.report import Report
-from bridge.server.wire import response_of, stream_headers
+from bridge.server.wire import assembled, response_of, stream_headers
+from bridge.server.writing import StreamedResponse, abort, has_left
 
 if TYPE_CHECKING:
     from bridge.config import Server
@@ -50,11 +51,11 @@ async def serve_durable(
     run_id, created_at = scope.report.run_id, scope.context.created_at
     key, plan = scope.bridge.plan(scope.route, request, caller, run_id=run_id, created_at=created_at)
     scope.report.back = scope.route.group_for(request).names
-    async with scope.limiter.reader_slot(caller.owner):
-        key = await begin(scope, key, plan, fingerprint(caller.raw_body or b""))
-        if request.stream and not scope.route.dialect.writes_array(scope.context):
-            return await read_on(scope, key, cursor)
-        return await _collect(scope, scope.bridge.runs.follow(key))
+    await scope.hold(scope.limiter.reader_slot(caller.owner))
+    key = await begin(scope, key, plan, fingerprint(caller.raw_body or b""))
+    if request.stream and not scope.route.dialect.writes_array(scope.context):
+        return await read_on(scope, key, cursor)
+    return await _collect(scope, scope.bridge.runs.follow(key))
 
 
 async def serve_resume(scope: RequestScope) -> web.StreamResponse:
@@ -64,12 +65,14 @@ async def serve_resume(scope: RequestScope) -> web.StreamResponse:
     if running is None:
         return web.Response(status=204)
     scope.report.about = running.key.facts
-    async with scope.limiter.reader_slot(scope.user):
-        return await read_on(scope, running.key, cursor_of(scope.http))
+    await scope.hold(scope.limiter.reader_slot(scope.user))
+    return await read_on(scope, running.key, cursor_of(scope.http))
 
 
 async def read_on(scope: RequestScope, key: RunKey, cursor: Cursor) -> web.StreamResponse:
-    """Stream a run from the cursor on. One that failed at once is an HTTP status for a reader that has nothing yet."""
+    """Stream a run from the cursor on. For a reader that has nothing yet, one that fails before the stream has begun is
+    an HTTP status; the stream begins with the first content, or after `server.keepalive`.
+    """
     dialect, report, fresh = scope.route.dialect, scope.report, cursor == START
     subscription = scope.bridge.runs.subscribe(key, dialect, scope.route.options, cursor)
     eager = dialect.capabilities.eager_start
@@ -77,8 +80,10 @@ async def read_on(scope: RequestScope, key: RunKey, cursor: Cursor) -> web.Strea
         if not await subscription.open():
             return web.Response(status=204)
         # A reader that resumes gets the head at once: the next event may be long in coming.
-        frames = await subscription.read(_POLL if fresh else 0)
+        frames = await subscription.read((scope.server.keepalive or _POLL) if fresh else 0)
         while fresh and not frames and not subscription.done and not eager:
+            if scope.server.keepalive and (alive := subscription.keepalive()):
+                return await stream_rest(scope, subscription, sse.join(alive))
             frames = await subscription.read(_POLL)
         report.first = time.monotonic() if subscription.spoke else None
         if fresh and subscription.failure is not None and not (subscription.spoke or eager):
@@ -98,7 +103,7 @@ def reporting(scope: RequestScope, subscription: Subscription) -> Iterator[None]
 
 async def stream_rest(scope: RequestScope, subscription: Subscription, out: bytes = b"") -> web.StreamResponse:
     """Stream the rest of a subscription; `out` are bytes of it that have been read already."""
-    response = web.StreamResponse(headers=stream_headers(scope.route.dialect))
+    response = StreamedResponse(headers=stream_headers(scope.route.dialect), slow_reader=scope.server.slow_reader)
     if subscription.lost:
         response.headers["x-bridge-lost"] = ",".join(subscription.lost)
     await response.prepare(scope.http)
@@ -112,21 +117,21 @@ async def written(scope: RequestScope, writing: Awaitable[None]) -> None:
 
     So no reader takes what it has for the whole, and it may resume from its last id; the run may have other readers.
     """
-    report, http = scope.report, scope.http
+    report = scope.report
     try:
         await writing
-        return
-    except (ConnectionError, TimeoutError):
-        # The client is gone, or does not read, so that not even the end of the response could be written.
-        report.status = "left"
     except asyncio.CancelledError:
         report.status = "left"
         if not scope.handler.cutting:
             raise
+        abort(scope.http)
     except BridgeError as error:
         report.ended(None, error.failure)
-    if http.transport is not None:
-        http.transport.abort()
+        raise
+    except Exception as error:
+        if not (isinstance(error, ConnectionError) and has_left(scope.http)):
+            raise
+        report.status = "left"
 
 
 async def _collect(scope: RequestScope, reader: LogReader) -> web.StreamResponse:
@@ -135,7 +140,7 @@ async def _collect(scope: RequestScope, reader: LogReader) -> web.StreamResponse
     assert reader.plan is not None
     context = reader.plan.context(scope.route.options)
     context.error_details = scope.context.error_details
-    wire = scope.route.dialect.assemble(events, context)
+    wire = await assembled(scope.route.dialect, events, context)
     scope.report.lost = list(dict.fromkeys([*lost, *context.lost.names]))
     scope.report.sent = len(wire.body)
     return response_of(wire, scope.report.lost)
@@ -146,13 +151,11 @@ async def _pump(
 ) -> None:
     """Write a subscription to its end, with comments while it is silent.
 
-    Raises `ConnectionError` for a client that is gone, `TimeoutError` for one that does not read, `BridgeError` if the
-    log cannot be read.
+    Raises `ConnectionError` for a client that is gone or does not read, `BridgeError` if the log cannot be read.
     """
     while True:
         if out:
-            async with asyncio.timeout(server.slow_reader):
-                await response.write(out)
+            await response.write(out)
             report.sent += len(out)
         if subscription.done:
             break

@@ -5,7 +5,6 @@ Reading a run does not influence it. A request is checked first, then the owner 
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 from aiohttp import web
@@ -19,6 +18,7 @@ from bridge.runs import Ownership, RunKey, Subscription, fingerprint
 from bridge.runs.server.durable import cursor_of, reporting, written
 from bridge.server.handler import RequestScope
 from bridge.server.wire import response_of
+from bridge.server.writing import StreamedResponse
 
 _HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache, no-store", "x-accel-buffering": "no"}
 _KEEPALIVE = 15.0
@@ -93,7 +93,7 @@ async def serve_subscribe(scope: RequestScope) -> web.StreamResponse:
         with reporting(scope, subscription):
             if not await subscription.open():
                 return web.Response(status=204)
-            response = web.StreamResponse(headers=_HEADERS)
+            response = StreamedResponse(headers=_HEADERS, slow_reader=scope.server.slow_reader)
             await response.prepare(scope.http)
             scope.report.streams()
             await written(scope, _pump(scope, response, subscription, requested, options.poll_interval))
@@ -109,8 +109,7 @@ async def _pump(
 ) -> None:
     """Write to the end of the run, or until `requested.idle_limit` polls of `seconds` in a row brought nothing.
 
-    Raises `ConnectionError` for a client that is gone, `TimeoutError` for one that does not read, `BridgeError` if the
-    log cannot be read.
+    Raises `ConnectionError` for a client that is gone or does not read, `BridgeError` if the log cannot be read.
     """
     pause = min(scope.server.keepalive or _KEEPALIVE, _KEEPALIVE)
     idle, written_at = 0, -_KEEPALIVE
@@ -123,8 +122,7 @@ async def _pump(
             out = sse.join(subscription.keepalive())
         if out:
             written_at = now
-            async with asyncio.timeout(scope.server.slow_reader):
-                await response.write(out)
+            await response.write(out)
             scope.report.sent += len(out)
         if subscription.done:
             break

@@ -55,8 +55,8 @@ async def _stream(scope: RequestScope, key: RunKey, received: int) -> web.Stream
     stream = scope.bridge.runs.stream(key, scope.route.dialect, scope.route.options, received)
     with reporting(scope, stream):
         await stream.open()
-        async with scope.limiter.reader_slot(scope.user):
-            return await stream_rest(scope, stream)
+        await scope.hold(scope.limiter.reader_slot(scope.user))
+        return await stream_rest(scope, stream)
 
 
 async def serve_retrieve(scope: RequestScope) -> web.StreamResponse:

@@ -178,8 +178,8 @@ async def serve_single_durable(scope: RequestScope) -> web.StreamResponse:
     record = await scope.bridge.runs.running(*_key(scope.user, scope.route, session))
     if record is None:
         return _no_run(scope.report)
-    async with scope.limiter.reader_slot(scope.user):
-        return await read_on(scope, record.key, cursor_of(scope.http))
+    await scope.hold(scope.limiter.reader_slot(scope.user))
+    return await read_on(scope, record.key, cursor_of(scope.http))
 
 
 async def _begin(scope: RequestScope, key: RunKey, plan: RunPlan, mark: str) -> RunKey:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, urlsplit
 
 import aiohttp
 
+from bridge.codec.paths import climbs
 from bridge.dialects.aip.described import typed
 from bridge.dialects.aip.generation import as_map_value
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _IN_QUERY = ("GET", "DELETE")
 _PLACE = re.compile(r"\{(\w+)\}")
-_STEPS = re.compile(r"[/\\]")
 _SHOWN = 500
 """Characters of an error body that are shown."""
 
@@ -34,7 +34,7 @@ class ApiCall:
             raise ValueError("api_url: expected a URL with http or https")
         if _PLACE.search(urlsplit(url).netloc):
             raise ValueError("api_url: arguments are allowed in the path and the query, not in the host")
-        if _climbs(url):
+        if climbs(urlsplit(url).path):
             raise ValueError("api_url: expected a path without the segments . and ..")
         self.url = url
         self.headers = dict(headers or {})
@@ -79,7 +79,7 @@ class ApiCall:
         values = {name: as_map_value(arguments[name]) for name in named}
         url = _PLACE.sub(lambda place: quote(values[place[1]], safe=""), self.url)
         for name in _PLACE.findall(urlsplit(self.url).path):
-            if not values[name] or _climbs(url):
+            if not values[name] or climbs(urlsplit(url).path):
                 got = values[name][:_SHOWN]
                 raise ValueError(f"argument {name!r}: expected the name of a part of the address, got {got!r}")
         return url
@@ -91,8 +91,3 @@ class ApiCall:
             if len(came) > self._longest:
                 raise ValueError(f"the answer is longer than {self._longest} bytes")
         return came.decode(answer.charset or "utf-8", "replace")
-
-
-def _climbs(url: str) -> bool:
-    """Return whether the path has a `.` or `..` segment, also for servers that decode encoded slashes."""
-    return not {".", ".."}.isdisjoint(_STEPS.split(unquote(urlsplit(url).path)))

@@ -63,6 +63,10 @@ class LoopbackCall:
         self._decoder.frames = frames
 
     @property
+    def awaits_whole(self) -> bool:
+        return self._call.awaits_whole
+
+    @property
     def wire_ended(self) -> bool:
         return self._decoder.wire_ended
 

@@ -16,10 +16,11 @@ from bridge.engine import Bridge, Route
 from bridge.errors import ERROR_PAGES, BridgeError, ConfigError, ErrorCode, RequestError, shortened
 from bridge.pipeline import Backend
 from bridge.server.access import Key, Keys, Reason, unauthorized
-from bridge.server.identity import Identity, visit_of
+from bridge.server.identity import Caller, Identity, visit_of
 from bridge.server.page.health import Health
 from bridge.server.page.traces import Traces
 from bridge.server.wire import OWN_PAGE, STREAM_HEADERS, error_of
+from bridge.server.writing import StreamedResponse
 
 PATH = "/"
 BELOW = "/_page"
@@ -141,17 +142,10 @@ class Page:
         if self._key is not None and not hmac.compare_digest(Keys.digest(visit.key), self._key.digest):
             reason = Reason.UNKNOWN_KEY if visit.key else Reason.NO_KEY
             raise unauthorized("This page needs its key: send it as 'Authorization: Bearer <key>'.", reason)
-        user = await self._identity.user(visit, *(route.path for route in self._bridge.routes), scope=Scope.PAGE)
-        routes = []
-        for route in self._bridge.routes:
-            try:
-                await self._identity.user(visit, route.path, scope=Scope.PAGE)
-            except RequestError as error:
-                if error.code is not ErrorCode.FORBIDDEN:
-                    raise
-            else:
-                routes.append(route)
-        return user, routes
+        caller = await self._identity.caller(visit)
+        caller.check([route.path for route in self._bridge.routes], Scope.PAGE)
+        routes = [route for route in self._bridge.routes if _opens(caller, route)]
+        return caller.user, routes
 
     # ------------------------------------------------------------------ runs that are watched
 
@@ -161,17 +155,23 @@ class Page:
         token = http.match_info["token"]
         trace = self.traces.open(owner, token)
         try:
-            response = web.StreamResponse(headers={**_HEADERS, **STREAM_HEADERS})
+            slow_reader = self._bridge.config.server.slow_reader
+            response = StreamedResponse(headers={**_HEADERS, **STREAM_HEADERS}, slow_reader=slow_reader)
             await response.prepare(http)
             while not trace.over:
                 await response.write(await trace.read(_KEEPALIVE))
             await response.write_eof()
-        except ConnectionError:
-            # The reader left, as he does when he has seen the end.
-            return response
         finally:
             self.traces.close(token)
         return response
+
+
+def _opens(caller: Caller, route: Route) -> bool:
+    try:
+        caller.check([route.path], Scope.PAGE)
+    except RequestError:
+        return False
+    return True
 
 
 def _own(handler: Handler) -> Handler:

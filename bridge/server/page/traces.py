@@ -28,6 +28,7 @@ HEADER = "x-bridge-trace"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{22,64}", re.ASCII)  # no fewer than 128 bits
 _MOST = 2 * 2**20  # bytes in the trace of one run
 _TRACES = 16  # at once, in one process
+_TRACES_EACH = 2  # of one user, where users are known
 
 
 class Trace:
@@ -102,11 +103,17 @@ class Traces:
         self._open: dict[str, Trace] = {}
 
     def open(self, owner: str, token: str) -> Trace:
-        """A new trace, until it is closed. Raises `RequestError` for an ill-formed or used token, and for too many."""
+        """A new trace, until it is closed.
+
+        Raises `RequestError` for an ill-formed or used token, `BackendError` for too many of a user or of all.
+        """
         if not _TOKEN.fullmatch(token):
             raise RequestError("Expected a trace token of 22 to 64 random characters of A-Z a-z 0-9 _ -.")
         if token in self._open:
             raise RequestError("This trace already has a reader.", status=409)
+        if owner and sum(trace.owner == owner for trace in self._open.values()) >= _TRACES_EACH:
+            text = f"This key already watches {_TRACES_EACH} runs."
+            raise BackendError(text, code=ErrorCode.RATE_LIMITED, headers={"retry-after": "1"})
         if len(self._open) >= _TRACES:
             raise BackendError("Too many runs are being watched.", code=ErrorCode.OVERLOADED)
         trace = self._open[token] = Trace(owner)

@@ -240,7 +240,7 @@ def test_an_answer_that_stands_in_the_history_alone() -> None:
     [
         {"result": None}, {"result": []}, {"statusUpdate": 7}, {"artifactUpdate": {"artifact": 7}}, {"task": {}},
         {"task": {"id": 7, "status": {"state": 7}, "artifacts": {}, "history": 7}},
-        {"task": {"id": "t1", "status": {"state": "COMPLETED?"}, "artifacts": [7, {"parts": 7}]}},
+        {"task": {"id": "t1", "status": {"state": "TASK_STATE_NEW"}, "artifacts": [7, {"parts": 7}]}},
         {"message": {"parts": None, "role": "ROLE_USER"}}, {"kind": 7}, {"kind": "new-kind"}, {},
         {"statusUpdate": {"status": {"state": "TASK_STATE_WORKING", "message": {"parts": [None, 7, {}]}}}},
         {"artifactUpdate": {"artifact": {"artifactId": 7, "parts": [{"raw": 7}, {"file": 7}, {"url": None}]}}},

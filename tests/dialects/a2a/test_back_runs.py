@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from bridge.codec import Context
 from bridge.dialects.a2a import dialect
-from bridge.errors import ErrorCode, Failure
+from bridge.dialects.a2a.options import BackOptions
+from bridge.errors import BackendError, ErrorCode, Failure
 from bridge.model import FinishReason, Resume, RunFinished, fold
 
 from .back import CARD, OLD_CARD, Broken, Run, artifact, asking, error, rpc, status, task, whole
 
+DONE = {"state": "TASK_STATE_COMPLETED"}
 SAID = [rpc(task("SUBMITTED")), rpc(artifact("Hello")), rpc(status("COMPLETED"))]
 
 
@@ -127,6 +130,40 @@ def test_a_tenant_of_the_card_goes_into_every_request() -> None:
         whole(card), [json.dumps(task("WORKING")).encode()], whole(task("COMPLETED")["task"]), binding="http+json"
     )
     assert [w.path for w in run.asked[1:]] == ["/rest/acme/message:stream", "/rest/acme/tasks/t1"]
+
+
+@pytest.mark.parametrize("name", ["..", "../../admin", "a//b", "a\\b", "a\r\nb", "%2e%2e"])
+def test_a_name_that_would_change_the_address_fails_the_run(name: str) -> None:
+    """A task's id and a tenant are the agent's words; over JSON-RPC they are not in the address."""
+    working = json.loads(json.dumps(task("WORKING")).replace('"t1"', json.dumps(name)))
+    with pytest.raises(BackendError, match=r"^The backend's task id: expected a name without "):
+        Run(whole(CARD), [json.dumps(working).encode()], binding="http+json")
+    run = Run(whole(CARD), [rpc(working)], whole(json.loads(rpc({**working["task"], "status": DONE}))))
+    assert run.body(2)["params"]["id"] == name
+    tenants = [{**each, "tenant": name} for each in CARD["supportedInterfaces"]]
+    with pytest.raises(BackendError, match=r"^The backend's tenant: expected a name without "):
+        Run(whole({**CARD, "supportedInterfaces": tenants}), binding="http+json")
+
+
+def test_a_task_whose_id_no_address_holds_is_not_cancelled() -> None:
+    working = json.loads(json.dumps(task("WORKING")).replace('"t1"', '"../x"'))
+    call = dialect.stepped(asking("hello"), Context("run", None, 1.0, BackOptions(binding="http+json")), {})
+    assert call.next() is not None
+    call.whole(whole(CARD))
+    assert call.next() is not None
+    call.feed([json.dumps(working).encode()])
+    assert call.working
+    assert call.cancel() is None
+
+
+@pytest.mark.parametrize("path", ["/rpc/../admin", "/rpc/%2e%2e/admin", "/..%2fadmin"])
+def test_an_interface_with_dot_segments_is_none(path: str) -> None:
+    assert _failed_with({**CARD, "supportedInterfaces": [{**CARD["supportedInterfaces"][0], "url": f"http://h{path}"}]})
+
+
+def _failed_with(card: dict[str, Any]) -> bool:
+    failure = Run(whole(card)).failure
+    return failure is not None and failure.code == "backend_protocol"
 
 
 # ------------------------------------------------------------------ other versions

@@ -367,11 +367,16 @@ def test_errors_are_short_and_name_no_keys_and_no_addresses() -> None:
     assert written(made)[0] == [{"type": "error", "error": "The run failed."}]
 
 
-def test_keepalive_is_off_unless_asked_for() -> None:
-    assert encode([Heartbeat()]) == []
-    assert encode([Heartbeat()], context(options=FrontOptions(keepalive="comment"))) == [KEEPALIVE]
+@pytest.mark.parametrize("generation", [1, 2])
+def test_keepalive_is_a_comment_unless_it_is_off(generation: int) -> None:
+    def beat(**options: Any) -> list[Any]:
+        of_route = context(options=FrontOptions(generation=generation, **options))
+        of_route.request = None
+        return list(dialect.encoder(of_route).encode([Heartbeat()]))
+
+    assert beat() == [KEEPALIVE]
     assert isinstance(KEEPALIVE, Frame)
-    assert FrontOptions(keepalive=False).keepalive == "off"
+    assert beat(keepalive=False) == []
 
 
 def test_keepalive_waits_for_no_call() -> None:

@@ -174,11 +174,15 @@ def test_odd_chunks_do_no_harm() -> None:
 
 
 def test_an_answer_that_is_no_stream() -> None:
-    for kind, body in (("text/html", b"<html>"), ("application/json", b'{"error": "x"}')):
+    for kind, body, code in (
+        ("text/html", b"<html>", ErrorCode.BACKEND_PROTOCOL),
+        ("application/json", b"{}", ErrorCode.BACKEND_PROTOCOL),
+        ("application/json", b'{"error": "x"}', ErrorCode.BACKEND_ERROR),
+    ):
         events = dialect.parse_response(WireResponse(200, {"content-type": kind}, body), context())
         failure = fold(events).failure
         assert failure is not None
-        assert failure.code is ErrorCode.BACKEND_PROTOCOL
+        assert failure.code is code
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,8 @@ def test_the_fields_of_a_request() -> None:
     assert wanted.sampling == Sampling(temperature=0.5, top_p=0.9, max_tokens=100, stop=["END"])
     assert wanted.reasoning_effort == "medium"
     assert wanted.extra(dialect.name) == {
-        "top_k": 5, "service_tier": "auto", "thinking": {"type": "enabled", "budget_tokens": 5000},
+        "top_k": 5, "service_tier": "auto",
+        "notes": {"fields": {"thinking": {"type": "enabled", "budget_tokens": 5000}}},
     }  # fmt: skip
 
 
@@ -158,7 +159,7 @@ def test_tool_choices(choice: Any, meant: Any) -> None:
         ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "low"),
         ({"thinking": {"type": "enabled", "budget_tokens": 32000}}, "high"),
         ({"thinking": {"type": "adaptive"}}, None),
-        ({"thinking": {"type": "disabled"}}, None),
+        ({"thinking": {"type": "disabled"}}, "none"),
         ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, "max"),
         ({}, None),
     ],

@@ -128,12 +128,12 @@ def test_calls_without_ids_differ() -> None:
 
 
 def test_thoughts_text_and_unknown_parts() -> None:
-    said = chunk({"text": "hm", "thought": True}, {"text": "a"}, {"newKind": 1}, {"text": "b"}, finish="NEW_WORD")
+    said = chunk({"text": "hm", "thought": True}, {"text": "a"}, {"newKind": 1}, {"text": "b"}, finish="STOPPED_EARLY")
     events = decode_chunks(said)
     answer = fold(events)
     assert (answer.reasoning, answer.text, answer.reason) == ("hm", "ab", FinishReason.STOP)
     assert parts(chunks(events))[2] == {"newKind": 1}
-    assert chunks(events)[-1]["candidates"][0]["finishReason"] == "NEW_WORD"
+    assert chunks(events)[-1]["candidates"][0]["finishReason"] == "STOPPED_EARLY"
 
 
 def test_a_text_that_is_none_travels_as_it_came() -> None:

@@ -11,7 +11,7 @@ import pytest
 from bridge.codec import WireResponse
 from bridge.dialects.openai_chat import dialect
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Answer, Raw, TextDelta, fold, verify
+from bridge.model import Answer, PartEnded, TextDelta, fold, verify
 from bridge.model.events import TERMINAL
 
 from .helpers import BODIES, CAPTURES, REFUSALS, STREAMS, answer, back, capture, decode, encode, names
@@ -151,9 +151,7 @@ def test_logprobs_travel_with_their_text() -> None:
 def test_annotations_survive() -> None:
     entry = next(e for e in STREAMS if e["name"] == "openai-annotations")
     events = decode([encode(decode([read(entry)]))])
-    lists = [
-        e.value["delta"]["annotations"] for e in events if isinstance(e, Raw) and "annotations" in e.value["delta"]
-    ]
+    lists = [(e.extras or {}).get("shared", {}).get("annotations", []) for e in events if isinstance(e, PartEnded)]
     assert [a["url_citation"]["url"] for each in lists for a in each] == entry["expect"]["annotations"]
 
 

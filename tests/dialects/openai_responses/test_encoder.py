@@ -203,7 +203,7 @@ def test_a_message_that_was_cut_says_so() -> None:
     [
         (ErrorCode.RATE_LIMITED, "rate_limit_exceeded", "rate_limit_exceeded"),
         (ErrorCode.INVALID_REQUEST, "invalid_prompt", "invalid_request"),
-        (ErrorCode.CONTEXT_LENGTH, "invalid_prompt", "context_length_exceeded"),
+        (ErrorCode.CONTEXT_LENGTH, "context_length_exceeded", "context_length_exceeded"),
         (ErrorCode.BACKEND_TIMEOUT, "server_error", "backend_timeout"),
         (ErrorCode.CANCELED, "server_error", "canceled"),
     ],
