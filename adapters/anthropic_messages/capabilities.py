@@ -25,6 +25,7 @@ DEMANDS = Demands(
     results_follow_calls=True,
     system=SystemPlace.FIRST,
     needs_user=True,
+    no_blank_texts=True,
     media_types=True,
     unique_tools=True,
     tool_schemas=SchemaDemands(object_root=True, plain_root=True),

@@ -18,6 +18,7 @@ DEMANDS = Demands(
     results_in_order=True,
     system=SystemPlace.FIRST,
     needs_user=True,
+    no_blank_texts=True,
     media_types=True,
     unique_tools=True,
     tool_schemas=SchemaDemands(object_root=True),

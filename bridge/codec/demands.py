@@ -65,6 +65,8 @@ class Demands:
     results."""
     object_arguments: bool = False
     """The arguments of earlier calls are JSON objects."""
+    no_blank_texts: bool = False
+    """A text beside other parts has a visible character."""
     no_trailing_blank: bool = False
     """A last message of the assistant does not end with blanks."""
     system: SystemPlace = SystemPlace.ANYWHERE

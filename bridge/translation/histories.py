@@ -273,7 +273,7 @@ class _History:
         """Add a message, or what is left of it; only its first piece has its fields of other dialects."""
         if pieces or not message.parts:
             is_first = self._pieces.setdefault(id(message), len(self._out)) == len(self._out)
-            self._out.append(_with_parts(message, pieces, is_first=is_first))
+            self._out.append(with_parts(message, pieces, is_first=is_first))
 
     def _results(self, turn: _Turn) -> None:
         source: Message | None = None
@@ -303,10 +303,10 @@ class _History:
             self._piece(source, pieces)
         else:
             bare = Message("tool", source.parts, places=source.places)
-            self._out.append(_with_parts(bare, pieces, is_first=True))
+            self._out.append(with_parts(bare, pieces, is_first=True))
 
 
-def _with_parts(message: Message, pieces: list[tuple[int, Part]], *, is_first: bool) -> Message:
+def with_parts(message: Message, pieces: list[tuple[int, Part]], *, is_first: bool) -> Message:
     """Return the message with these parts, each with its position in `message`."""
     parts = [part for _, part in pieces]
     if len(parts) == len(message.parts) and all(map(is_, parts, message.parts)):

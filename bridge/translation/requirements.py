@@ -34,7 +34,7 @@ from bridge.model import (
 )
 from bridge.model.media_types import registered, type_of_base64
 from bridge.model.parts import LINKED
-from bridge.translation.histories import arranged, joined
+from bridge.translation.histories import arranged, joined, with_parts
 from bridge.translation.schemas import SchemaWriter, is_taken
 
 _compiled = cache(re.compile)
@@ -106,6 +106,8 @@ class _Changes:
             if not _CHANGEABLE.isdisjoint(kinds):
                 self._parts()
             self._names()
+            if demands.no_blank_texts:
+                self._texts()
             if demands.no_trailing_blank:
                 self._end()
 
@@ -167,6 +169,20 @@ class _Changes:
             same = all(new is old for new, old in zip(inner, part.parts, strict=True))
             return part if same else replace(part, parts=inner)
         return part
+
+    def _texts(self) -> None:
+        """Texts beside other parts of a message or a result, without those that show nothing."""
+        out: list[Message] | None = None
+        for index, message in enumerate(self.request.messages):
+            if len(message.parts) < 2 and not (message.parts and type(message.parts[0]) is ToolResult):
+                continue
+            pieces = [(n, _with_visible(message.parts[n])) for n in _visible(message.parts)]
+            changed = with_parts(message, pieces, is_first=True)
+            if changed is not message:
+                out = [*self.request.messages] if out is None else out
+                out[index] = changed
+        if out is not None:
+            self._set("texts without a visible character are left out", messages=out)
 
     def _names(self) -> None:
         """Names of people and agents."""
@@ -306,6 +322,19 @@ def _as_one(messages: list[Message]) -> Message:
         texts = [as_text(part) for part in parts]
         parts = [Text(_SEPARATOR.join(filter(None, texts)))]
     return replace(messages[0], parts=parts, extras=None)
+
+
+def _visible(parts: list[Part]) -> list[int]:
+    """Return the positions of the parts but blank texts; all of them if nothing else is there."""
+    kept = [n for n, part in enumerate(parts) if not isinstance(part, Text) or part.text.strip()]
+    return kept or list(range(len(parts)))
+
+
+def _with_visible(part: Part) -> Part:
+    if not isinstance(part, ToolResult):
+        return part
+    kept = _visible(part.parts)
+    return part if len(kept) == len(part.parts) else replace(part, parts=[part.parts[n] for n in kept])
 
 
 def _says(message: Message) -> bool:

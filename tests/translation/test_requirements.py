@@ -15,7 +15,20 @@ from hypothesis import strategies as st
 from bridge.codec import Losses, registry
 from bridge.codec.demands import Demands, SchemaDemands, SystemPlace
 from bridge.library import Translator
-from bridge.model import Inline, Media, MediaKind, Message, Request, Sampling, Text, Tool, ToolCall, ToolResult, Url
+from bridge.model import (
+    Inline,
+    Media,
+    MediaKind,
+    Message,
+    Part,
+    Request,
+    Sampling,
+    Text,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Url,
+)
 from bridge.translation.requirements import required
 from bridge.translation.schemas import SchemaWriter
 
@@ -285,6 +298,23 @@ def test_a_linked_picture_without_a_type_has_none() -> None:
     request = Request([Message("user", [Media(MediaKind.IMAGE, Url("https://x.test/a"), "image/*")])])
     changed = required(request, Demands(media_types=True), Losses()).messages[0].parts[0]
     assert changed == Media(MediaKind.IMAGE, Url("https://x.test/a"))
+
+
+# ---------------------------------------------------------------------- texts
+
+
+@pytest.mark.parametrize("back", ["anthropic-messages", "gemini"])
+def test_a_text_without_a_visible_character_is_left_out_beside_others(back: str) -> None:
+    demands = registry.get(back).capabilities.demands
+    kept: list[Part] = [Text("a"), Media(MediaKind.IMAGE, Inline(PNG), "image/png")]
+    said = [Message("user", [Text(" "), *kept, Text("")], places=("m", "p0", "p1", "p2", "p3")),
+            Message("assistant", [ToolCall("k", "f", "{}")]),
+            Message("tool", [ToolResult("k", [Text(""), *kept])]), Message("user", [Text("")])]  # fmt: skip
+    request = required(Request(said), demands, Losses())
+    assert (request.messages[0].parts, request.messages[0].places) == (kept, ("m", "p1", "p2"))
+    assert request.messages[2].parts == [ToolResult("k", kept)]
+    assert request.messages[3] is said[3]
+    assert len(said[0].parts) == 4
 
 
 # ---------------------------------------------------------------------- fields
