@@ -64,14 +64,18 @@ _UNSUPPORTED = re.compile(
     r"|unrecogni[sz]ed"
     r"|unknown (?:parameter|field|argument|name|variant|request)|unexpected (?:keyword|field|parameter|role|argument)"
     r"|extra (?:inputs|fields)|extra_forbidden|deprecated|only the default|cannot both|unavailable"
-    r"|only (?:be )?(?:allowed|supported)|no field named|unknown_parameter",
+    r"|only (?:be )?(?:allowed|supported|set)|no field named|unknown_parameter",
 )
-_NAME = re.compile(
-    r"\b([a-z]{1,20}_[a-z_]{1,20}|temperature|verbosity|logprobs)\b"
-    r"|\b(?:parameter|argument|field|supplied):? ([a-z_]{1,40})|\b([a-z_]{1,40}) (?:parameter|argument|field)\b"
+_NAMES = (
+    re.compile(r"\b([a-z]{1,20}_[a-z_]{1,20}|temperature|verbosity|logprobs)\b"),
+    re.compile(r"\b(?:parameter|argument|field|supplied|this model):? ([a-z_]{1,40})"),
+    re.compile(r"\b([a-z_]{1,40}) (?:parameter|argument|field)\b"),
 )
 _QUOTED = re.compile(r"[`'\"]([a-z_]{1,40})(?:[.\[][^`'\"]{0,80})?[`'\"]")
 _PATH = re.compile(r"[a-zA-Z_]{1,40}")
+
+
+_THINKING = re.compile(r"support(?:ed|s)? (?:for )?(?:thinking|reasoning)\b|(?:thinking|reasoning) is not supported")
 
 
 def _names_of(failure: Failure, words: str) -> Iterator[str]:
@@ -80,8 +84,8 @@ def _names_of(failure: Failure, words: str) -> Iterator[str]:
         yield from path[:2]
         return
     yield from _QUOTED.findall(words)
-    for found in _NAME.finditer(words):
-        yield from filter(None, found.groups())
+    for pattern in _NAMES:
+        yield from pattern.findall(words)
 
 
 def read(failure: Failure) -> Refusal | None:
@@ -89,7 +93,8 @@ def read(failure: Failure) -> Refusal | None:
     if failure.code not in (ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED):
         return None
     words = f"{failure.message[:_LONGEST]} {failure.backend_code or ''} {failure.param or ''}"[: 2 * _LONGEST].lower()
-    return Refusal(words, tuple(dict.fromkeys(_names_of(failure, words))))
+    names = (_SPELLINGS.get(name.replace("_", ""), name) for name in _names_of(failure, words))
+    return Refusal(words, tuple(dict.fromkeys(names)))
 
 
 # ---------------------------------------------------------------------- changes of bodies
@@ -105,10 +110,17 @@ def _renamed(old: str, new: str) -> Callable[[Body], bool]:
     return change
 
 
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.title, rest))
+
+
 def _without(name: str, inside: str | None = None) -> Callable[[Body], bool]:
     def change(body: Body) -> bool:
+        if inside is None and name in body:
+            return body.pop(name) is not None
         if inside is None:
-            return body.pop(name, None) is not None
+            return _without(_camel(name), "generationConfig")(body) if "generationConfig" in body else False
         inner = dict_of(body.get(inside))
         if name not in inner:
             return False
@@ -118,6 +130,20 @@ def _without(name: str, inside: str | None = None) -> Callable[[Body], bool]:
         return True
 
     return change
+
+
+def _without_thinking(body: Body) -> bool:
+    """Leave out what asks a model to think, in the words of any API."""
+    changes = (
+        _without("reasoning_effort"), _without("reasoning"), _without("thinking"),
+        _without("effort", "output_config"), _without("thinkingConfig", "generationConfig"),
+    )  # fmt: skip
+    done = [change(body) for change in changes]
+    return any(done)
+
+
+def _thinking(refusal: Refusal) -> bool:
+    return refusal.is_unsupported and _THINKING.search(refusal.words) is not None
 
 
 def _no_effort(body: Body) -> bool:
@@ -204,6 +230,9 @@ _OPTIONAL: dict[str, Feature] = {
 
 _PARAMETERS = frozenset(_OPTIONAL) | {"max_tokens", "max_completion_tokens", "reasoning", "effort", "text"}
 
+_SPELLINGS = {name.replace("_", ""): name for name in _PARAMETERS}
+"""Some servers name a parameter in camel case: `presencePenalty`, `reasoningEffort` (xAI)."""
+
 AMENDMENTS: tuple[Amendment, ...] = (
     Amendment(
         "max_completion_tokens is sent for max_tokens",
@@ -250,6 +279,13 @@ AMENDMENTS: tuple[Amendment, ...] = (
     _drops("effort", Feature.REASONING_EFFORT, "OpenAI's chat models", inside="reasoning", path="reasoning"),
     _drops("effort", Feature.REASONING_EFFORT, "Anthropic's models without it", inside="output_config", path="effort"),
     _drops("verbosity", Feature.EXTRAS, "OpenAI's models before GPT-5", inside="text", path="text"),
+    Amendment(
+        "the request to think is left out",
+        _thinking,
+        _without_thinking,
+        Feature.REASONING_EFFORT,
+        "Ollama, \"does not support thinking\"; Google, \"thinking is not supported by this model\"",
+    ),
     Amendment(
         "the role system is sent for developer",
         _developer,

@@ -210,6 +210,7 @@ FULL: dict[str, Any] = {
     "max_tokens": 5, "temperature": 0.5, "top_p": 0.5, "reasoning_effort": "low", "tools": [{}],
     "response_format": {"type": "json_schema", "json_schema": {}}, "stream_options": {}, "parallel_tool_calls": False,
     "messages": [{"role": "developer", "content": "x"}], "reasoning": {"effort": "low"}, "user": "u",
+    "generationConfig": {"seed": 1, "topK": 2, "thinkingConfig": {}},
     "output_config": {"effort": "low", "format": {}}, "text": {"verbosity": "low", "format": {}}, "store": True,
 }  # fmt: skip
 
@@ -225,6 +226,12 @@ def refused(message: str, param: str | None = None) -> Failure:
         ("This model does not support the effort parameter.", None, "output_config.effort", "output_config.format"),
         ("The 'metadata' parameter is only allowed when 'store' is enabled.", "metadata", "metadata", "store"),
         ("This response_format type is unavailable now", None, "response_format.json_schema", "response_format.type"),
+        ("litellm.UnsupportedParamsError: gpt-5 models don't support temperature=0.5.", None, "temperature", "top_p"),
+        ("Argument not supported on this model: reasoningEffort", None, "reasoning_effort", "user"),
+        ("Model x does not support parameter topP.", None, "top_p", "temperature"),
+        ("`temperature` may only be set to 1 when thinking is enabled.", None, "temperature", "output_config.effort"),
+        ("Invalid JSON payload received. Unknown name \"seed\" at 'generation_config': Cannot find field.", None,
+         "generationConfig.seed", "generationConfig.topK"),
         ("Unsupported parameter: 'text.verbosity'", "text.verbosity", "text.verbosity", "text.format"),
         ("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens'.", None, "max_tokens", "temperature"),
         ("[{'type': 'extra_forbidden', 'loc': ('body', 'parallel_tool_calls'), 'msg': 'Extra inputs are forbidden'}]",
@@ -251,6 +258,15 @@ def test_choices_at_the_root_of_a_schema(tool: dict[str, Any]) -> None:
     body, _ = amended_body(json.dumps({"tools": [tool, "x"]}).encode(), rows_for(said), Losses())
     assert b"anyOf" not in body
     assert b'"properties":{"a":{},"b":{}}' in body
+
+
+@pytest.mark.parametrize("message", ['"x" does not support thinking', "thinking is not supported by this model"])
+def test_models_that_do_not_think(message: str) -> None:
+    body, _ = amended_body(json.dumps(FULL).encode(), rows_for(refused(message)), Losses())
+    value = json.loads(body)
+    assert [name for name in ("reasoning_effort", "reasoning", "output_config.effort") if _at(value, name)] == []
+    assert _at(value, "generationConfig.thinkingConfig") is None
+    assert _at(value, "output_config.format") == {}
 
 
 def test_the_role_developer() -> None:
