@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
+from bridge.codec.demands import Demands
 from bridge.model import HistoryMode
 
 _NO_EVENT = "the protocol has no event for it"
@@ -10,6 +11,9 @@ _NO_FIELD = "the protocol has no field for it"
 _NO_FINISH = "the protocol has no finish reasons; option finish_notice: error"
 _MARKDOWN = "Markdown in the text; option media: drop"
 _TEXT_ONLY = "messages are plain strings; option unsupported_media: text"
+
+DEMANDS = Demands(one_message_per_turn=True)
+"""Of the reference server of generation 1, which reads the calls of a turn in one message."""
 
 CAPABILITIES = Capabilities(
     answers=entries(
@@ -85,4 +89,5 @@ CAPABILITIES = Capabilities(
     # Generation 2 answers an interrupt without saying which one it is.
     names_interrupts=False,
     runs_tools=RunsTools.UNLISTED,
+    demands=DEMANDS,
 )

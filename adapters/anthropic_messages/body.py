@@ -236,7 +236,7 @@ def _record_losses(request: Request, context: Context) -> None:
 
 
 def _tool(tool: Tool) -> dict[str, Any]:
-    """`input_schema` is mandatory; a tool of Anthropic's own goes on as it came."""
+    """`input_schema` is mandatory and describes an object; a tool of Anthropic's own goes on as it came."""
     if tool.kind != FUNCTION:
         return own(tool.extras)
     wire: dict[str, Any] = {"name": tool.name}

@@ -54,7 +54,7 @@ def _set(body: dict[str, Any], request: Request, options: BackOptions, context: 
     """The fields that the request says something about; nothing is invented for the others."""
     sampling = _sampling_of(request.sampling)
     if sampling != _UNSAID:
-        fields = zip((*_SAMPLING, options.max_tokens_field), sampling, strict=True)
+        fields = zip((*_SAMPLING, _limit(request, options)), sampling, strict=True)
         body.update({name: value for name, value in fields if value is not None})
     # An empty list is refused by OpenAI, and so are the two fields about tools without any.
     if request.tools and (tools := supported(request, NAME, context.lost)):
@@ -71,6 +71,12 @@ def _set(body: dict[str, Any], request: Request, options: BackOptions, context: 
         body["reasoning_effort"] = request.reasoning_effort
     if request.user_id is not None and (user := user_of(request, context.lost)) is not None:
         body["user"] = user
+
+
+def _limit(request: Request, options: BackOptions) -> str:
+    """The field that limits the answer: as the option says, else as a client of this dialect spelled it."""
+    spelled: str | None = request.extra(NAME).get("notes", {}).get("limit")
+    return options.max_tokens_field if spelled is None or "max_tokens_field" in options.model_fields_set else spelled
 
 
 def _set_metadata(body: dict[str, Any], request: Request, context: Context) -> None:

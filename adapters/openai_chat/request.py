@@ -98,6 +98,8 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         check_choice(request.tool_choice, request.tools or (), path)
         request.parallel_tool_calls = body.boolean("parallel_tool_calls")
     if not _SAMPLING.isdisjoint(body.value):
+        if body.get("max_completion_tokens") is not None:
+            extras["notes"] = {**extras.get("notes", {}), "limit": "max_completion_tokens"}
         request.sampling = _sampling(body)
     if not _WANTED.isdisjoint(body.value):
         _set_wanted(request, body, extras, FrontOptions.of(context))

@@ -29,6 +29,7 @@ from bridge.codec.contracts import (
     SocketDialect,
 )
 from bridge.codec.decoder import JsonDecoder
+from bridge.codec.demands import Demands, SchemaDemands, SystemPlace
 from bridge.codec.described import DescribedAgent, DescribedDialect
 from bridge.codec.dialect import Decoder, Dialect, Encoder, Framing, Options, require
 from bridge.codec.models import ModelInfo, ModelsDialect
@@ -78,6 +79,7 @@ __all__ = [
     "Context",
     "CountingDialect",
     "Decoder",
+    "Demands",
     "DescribedAgent",
     "DescribedDialect",
     "Dialect",
@@ -113,6 +115,7 @@ __all__ = [
     "ResumableDialect",
     "RunRef",
     "RunsTools",
+    "SchemaDemands",
     "Scope",
     "SessionDialect",
     "SessionRef",
@@ -129,6 +132,7 @@ __all__ = [
     "SubscribeRequest",
     "Support",
     "Surface",
+    "SystemPlace",
     "TaskCall",
     "TaskDialect",
     "TaskPage",

@@ -11,6 +11,7 @@ import hashlib
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from operator import is_
 
 from bridge.codec.demands import NO_RESULT, Demands
@@ -272,7 +273,7 @@ class _History:
         """Add a message, or what is left of it; only its first piece has its fields of other dialects."""
         if pieces or not message.parts:
             is_first = self._pieces.setdefault(id(message), len(self._out)) == len(self._out)
-            self._out.append(_with_parts(message, pieces, is_first=is_first))
+            self._out.append(with_parts(message, pieces, is_first=is_first))
 
     def _results(self, turn: _Turn) -> None:
         source: Message | None = None
@@ -298,14 +299,14 @@ class _History:
     def _result_message(self, source: Message | None, pieces: list[tuple[int, Part]]) -> None:
         if source is None:
             return
-        if source.role == "tool" or len(pieces) == len(source.parts):
+        if source.role == "tool" or (source.role == "user" and len(pieces) == len(source.parts)):
             self._piece(source, pieces)
         else:
             bare = Message("tool", source.parts, places=source.places)
-            self._out.append(_with_parts(bare, pieces, is_first=True))
+            self._out.append(with_parts(bare, pieces, is_first=True))
 
 
-def _with_parts(message: Message, pieces: list[tuple[int, Part]], *, is_first: bool) -> Message:
+def with_parts(message: Message, pieces: list[tuple[int, Part]], *, is_first: bool) -> Message:
     """Return the message with these parts, each with its position in `message`."""
     parts = [part for _, part in pieces]
     if len(parts) == len(message.parts) and all(map(is_, parts, message.parts)):
@@ -328,6 +329,8 @@ def joined(messages: list[Message], *, own: bool) -> list[Message]:
     Calls join the message before them, and what the assistant says after calls or after reasoning joins that. Of a
     client of the backend's dialect (`own`), only what stands between calls and their results is joined.
     """
+    if not any(a.role == b.role == "assistant" for a, b in pairwise(messages)):
+        return messages
     out: list[Message] = []
     fields: dict[int, dict[str, Added]] = {}  # of each message that was made here, by its place, the fields of dialects
     is_thinking = has_calls = False  # of the last message
