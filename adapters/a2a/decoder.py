@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 from bridge.codec import Context, Feature
+from bridge.codec.counts import counts_in
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import arguments_of, dict_of, text_of, whole
@@ -60,13 +61,6 @@ _ANSWER = "answer"
 _WRAPPERS = {"task": "task", "message": "message", "statusUpdate": "status", "artifactUpdate": "artifact"}
 _KINDS = {"task": "task", "message": "message", "status-update": "status", "artifact-update": "artifact"}
 _COUNTS = ("input", "output", "total", "cached", "reasoning")
-_ADK_COUNTS = {
-    "input": "promptTokenCount",
-    "output": "candidatesTokenCount",
-    "total": "totalTokenCount",
-    "cached": "cachedContentTokenCount",
-    "reasoning": "thoughtsTokenCount",
-}
 PARTS_SAID = "said"
 TASK, CALL, QUESTION = "taskId", "call", "question"
 """Keys of what the decoder notes on a question: the task that waits, the call as `[id, name]`, the id of its message.
@@ -508,9 +502,9 @@ class A2ADecoder(JsonDecoder):
         """Those of google-adk are of one model call each, which its event names; those of another bridge of the run."""
         if isinstance(counts := metadata.get(ADK_USAGE), dict):
             key = text_of(metadata.get("adk_event_id"))
-            self._usage["adk " + key] = _usage(counts, _ADK_COUNTS)
+            self._usage["adk " + key] = UsageReported(**counts_in(counts))
         if isinstance(counts := metadata.get(USAGE), dict):
-            self._usage[USAGE] = _usage(counts, {name: name for name in _COUNTS})
+            self._usage[USAGE] = _own_usage(counts)
 
     def _flush_usage(self) -> None:
         own_report = self._usage.get(USAGE)
@@ -598,9 +592,7 @@ def _payload(text: str, parts: list[Part]) -> Any:
     return text or None
 
 
-def _usage(counts: Wire, names: dict[str, str]) -> UsageReported:
-    """Counts come as doubles where a Struct held them."""
-    report = UsageReported()
-    for name, said in names.items():
-        setattr(report, name, whole(counts.get(said)))
-    return report
+def _own_usage(counts: Wire) -> UsageReported:
+    """Counts of another bridge, which come as doubles where a Struct held them."""
+    found: dict[str, Any] = {name: whole(counts.get(name)) for name in _COUNTS}
+    return UsageReported(**found)

@@ -11,7 +11,7 @@ from typing import Any
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import is_number, repaired
+from bridge.codec.jsontext import dict_of, is_number, repaired
 from bridge.codec.openai import failure_of
 from bridge.codec.words import end_of
 from bridge.dialects.openai_chat.audio import TRANSCRIPT, audio_from, joined
@@ -36,7 +36,7 @@ _CHUNK_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage",
 _TOLD_KEYS = _CHUNK_KEYS | {"error"}
 # The same on every chunk of OpenAI: read once, at the head.
 _USUAL_KEYS = _CHUNK_KEYS | {"system_fingerprint", "service_tier"}
-_CHOICE_KEYS = frozenset({"index", "delta", "message", "finish_reason"})
+_CHOICE_KEYS = frozenset({"index", "delta", "message", "finish_reason", "usage"})
 _SHARED_OF_TEXT = frozenset({"logprobs"})
 _SHARED_OF_RUN = frozenset({"service_tier", "system_fingerprint"})
 _USUAL_CHOICE_KEYS = _CHOICE_KEYS | {"logprobs"}
@@ -97,7 +97,7 @@ class ChatDecoder(JsonDecoder):
             for choice in choices:
                 if type(choice) is dict:
                     self._choice(choice)
-        usage = event.get("usage")
+        usage = event.get("usage") or dict_of(event.get("x_groq")).get("usage")
         if type(usage) is dict and usage:
             self._usage(usage)
         if not _USUAL_KEYS.issuperset(event):
@@ -201,6 +201,8 @@ class ChatDecoder(JsonDecoder):
             beside = own(extras)
             empty = not any(any(v.values()) if isinstance(v, dict) else v for v in beside.values())
             self.builder.emit(Raw(NAME, {"index": index, "choice": beside}, repeated=empty))
+        if type(choice.get("usage")) is dict:  # Moonshot
+            self._usage(choice["usage"])
         finish = choice.get("finish_reason")
         if finish and type(finish) is str:
             self._end_choice(index, finish, choice)
