@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 from bridge.codec import Context, Feature
+from bridge.codec.approvals import question_in
 from bridge.codec.counts import counts_in
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
@@ -56,6 +57,8 @@ from bridge.model import (
     UsageReported,
 )
 from bridge.model.events import AWAITS_RESULT
+from bridge.model.parts import Extras
+from bridge.model.text import ASKED
 
 _ANSWER = "answer"
 _WRAPPERS = {"task": "task", "message": "message", "statusUpdate": "status", "artifactUpdate": "artifact"}
@@ -101,6 +104,9 @@ class A2ADecoder(JsonDecoder):
         self.task_id = ""
         self.state: State | None = None
         self.spoken = False
+        self._pieces: list[str] = []
+        self._piece_id = ""
+        self._end_metadata: Wire = {}
         self._last_status: Wire = {}
         self._context = context
         self._lost = context.lost
@@ -141,6 +147,7 @@ class A2ADecoder(JsonDecoder):
             self.builder.emit(Raw(NAME, result))  # an event of another task
             return
         first, self._began = not self._began, True
+        self.spoken = self.spoken and kind in ("message", "")
         match kind:
             case "task":
                 self._task(value, first=first)
@@ -171,6 +178,8 @@ class A2ADecoder(JsonDecoder):
         """Return the events of a whole answer; its task may still be running."""
         self.read(value, None)
         self._check_state(self._last_status)
+        if self.spoken:
+            self._finish(self._end_metadata)
         return self.builder.take()
 
     @property
@@ -218,7 +227,9 @@ class A2ADecoder(JsonDecoder):
             self._say(message)
 
     def _message(self, value: Wire) -> None:
-        """A message is the whole answer, unless it belongs to a task."""
+        """A message is the whole answer, unless it belongs to a task, or the stream continues with others: some agents
+        send one for each piece (microsoft/agent-framework#5868).
+        """
         message = camel_keys(value)
         if role_of(message.get("role")) == "user":
             return
@@ -229,10 +240,12 @@ class A2ADecoder(JsonDecoder):
         )
         metadata = dict_of(message.get("metadata"))
         self._note_usage(metadata)
-        self._say(message)
-        if not told_in_task:
+        if told_in_task:
+            self._say(message)
+        else:
             self.spoken = True
-            self._finish(metadata)
+            self._end_metadata = metadata
+            self._say_piece(message)
 
     # -------------------------------------------------------------- status
 
@@ -344,7 +357,7 @@ class A2ADecoder(JsonDecoder):
                 interrupt_id = f"{self.task_id}:{number}" if number else self.task_id
                 self._interrupt(interrupt_id, reason, text or None, call, notes)
         else:
-            self._interrupt(self.task_id, reason, _payload(text, parts), None, notes)
+            self._interrupt(self.task_id, reason, _payload(text, parts), None, notes, asked=self._has_said(text, parts))
         self._flush_usage()
         self.builder.finish(FinishReason.INTERRUPTED)
         self.builder.end()
@@ -363,11 +376,38 @@ class A2ADecoder(JsonDecoder):
             notes = {**notes, "named": True}
         self.builder.interrupt(Interrupted(interrupt_id, reason, payload, call_id, noted({"notes": notes})))
 
-    def _interrupt(self, interrupt_id: str, reason: str, payload: Any, call: ToolCall | None, notes: Wire) -> None:
+    def _has_said(self, text: str, parts: list[Part]) -> bool:
+        """Return whether the answer before a question is it: the agent says it there, too (google/adk-go#913), or the
+        status has no message.
+        """
+        if not text:
+            return not parts and self._answered
+        artifacts = "".join(each.text for each in self._artifacts.values())
+        return text in self._said or artifacts.endswith(text)
+
+    def _interrupt(
+        self,
+        interrupt_id: str,
+        reason: str,
+        payload: Any,
+        call: ToolCall | None,
+        notes: Wire,
+        *,
+        asked: bool = False,
+    ) -> None:
+        """Ask. A helper call of a framework is the question itself, which is about another call, or none."""
         if call is not None:
             notes = {**notes, CALL: [call.call_id, call.name]}
+        question = question_in(call) if call is not None else None
+        if question is not None:
+            call = question.call
+            reason, payload = question.reason, question.payload
+            if call is not None:
+                call.call_id = call.call_id or str(notes[CALL][0])
+                self._part(call)
         call_id = call.call_id if call is not None else None
-        self.builder.interrupt(Interrupted(interrupt_id, reason, payload, call_id, noted({"notes": notes})))
+        extras: Extras = {**(noted({"notes": notes}) or {}), **({ASKED: {}} if asked else {})}
+        self.builder.interrupt(Interrupted(interrupt_id, reason, payload, call_id, extras))
 
     # -------------------------------------------------------------- artifacts
 
@@ -473,6 +513,24 @@ class A2ADecoder(JsonDecoder):
             elif _same(part) not in self._shown:
                 self._part(part)
 
+    def _say_piece(self, message: Wire) -> None:
+        """Add a message of an answer without a task: under the id of the one before it, it continues its text."""
+        name, parts = text_of(message.get("messageId")), _parts(message)
+        texts = [p for p in parts if isinstance(p, Text)]
+        text = "".join(p.text for p in texts)
+        if text and len(self._pieces) > 1 and text == "".join(self._pieces):
+            return  # the whole once more, after its pieces
+        if name != self._piece_id or not name:
+            self._piece_id = name
+            self.builder.end_flow(_ANSWER)
+        if text:
+            self._pieces.append(text)
+        if len(texts) == len(parts) == 1 and not texts[0].extras:
+            self._answered = True
+            self.builder.flow(_ANSWER, PartKind.TEXT, text)
+        elif parts:
+            self._say(message)
+
     def _text(self, text: str, part: Text | None = None) -> None:
         self._answered = True
         self._said.add(text)
@@ -482,8 +540,8 @@ class A2ADecoder(JsonDecoder):
         """A whole part that is no text; calls and their results come in statuses and in artifacts, each once."""
         match part:
             case ToolCall():
-                if part.call_id in self._calls:
-                    return
+                if part.call_id in self._calls or question_in(part) is not None:
+                    return  # a helper call is told as the question that it is
                 self._calls.add(part.call_id)
             case ToolResult():
                 if part.call_id in self._results:
@@ -517,6 +575,13 @@ class A2ADecoder(JsonDecoder):
             setattr(total, name, sum(counts) if counts else None)
         if any(getattr(total, name) is not None for name in _COUNTS):
             self.builder.usage(total)
+
+    def close(self, failure: Failure | None = None) -> list[Event]:
+        """The stream ended. One message is a whole answer, also of an agent that leaves its stream open."""
+        left_open = failure is not None and failure.code is ErrorCode.BACKEND_TIMEOUT and len(self._pieces) == 1
+        if self.spoken and not self.builder.done and (failure is None or left_open):
+            self._finish(self._end_metadata)
+        return super().close(failure)
 
     def flush(self) -> None:
         self._release()

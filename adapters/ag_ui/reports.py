@@ -9,7 +9,7 @@ from typing import Any
 from bridge.codec.counts import counts_in
 from bridge.codec.jsontext import loads
 from bridge.dialects.ag_ui.wire import OURS, UNNAMED, camel, noted, own
-from bridge.model import Interrupted, Resume, UsageReported, interrupt_text
+from bridge.model import Interrupted, Resume, UsageReported, question_of
 
 # ------------------------------------------------------------------ usage
 
@@ -89,7 +89,7 @@ def write_interrupt(event: Interrupted) -> dict[str, Any]:
         wire.update(payload)
     elif payload is not None:
         ours["payload"] = payload
-        wire["message"] = interrupt_text(event)
+        wire["message"] = question_of(event)
     if ours:
         wire["metadata"] = {**wire.get("metadata", {}), OURS: ours}
     return wire

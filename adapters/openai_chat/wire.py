@@ -17,6 +17,9 @@ NAME = "openai-chat"
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Servers use either; when one delta holds both, the first non-empty one is read."""
 
+BLOCK = "thinking_blocks:"
+"""How signatures begin that LiteLLM sent in `thinking_blocks`, where they go back."""
+
 _EXTRA_CONTENT = "extra_content"
 _THOUGHT_SIGNATURE = "thought_signature"
 
