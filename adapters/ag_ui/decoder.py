@@ -40,13 +40,10 @@ class _Ended:
 
 
 class AGUIDecoder(JsonDecoder):
-    """One per stream, which may hold several runs, one after the other, unless it has a `single_run`: that one ends the
-    answer at once.
-    """
+    """One per stream, which may hold several runs, one after the other."""
 
-    def __init__(self, context: Context, *, single_run: bool = False) -> None:
+    def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._single_run = single_run
         self._context = context
         self._streams = Streams(self.builder)
         self._snapshot: list[Any] | None = None
@@ -261,23 +258,16 @@ class AGUIDecoder(JsonDecoder):
         if self._said_error is not None and not self.builder.answered and not questions:
             end = self._said_error
         extras = noted({"result": event.get("result"), "metadata": attached(event)["metadata"]})
-        self._over(_Ended(end, questions, extras))
+        self._ended = _Ended(end, questions, extras)
 
     def _run_error(self, event: _Event) -> None:
         self._usage(event)
         end = finish_in(event)
         if isinstance(end, FinishReason):  # the bridge's encoder marks an answer emptied by a filter in this way
-            self._over(_Ended(end, [], None))
+            self._ended = _Ended(end, [], None)
         else:
             questions, self._unnamed = self._unnamed, []
-            self._over(_Ended(failure_of(event), questions, None))
-
-    def _over(self, ended: _Ended) -> None:
-        """The run has ended; so does the answer, unless another run may follow."""
-        self._ended = ended
-        if self._single_run:
-            self.flush()
-            self.builder.end()
+            self._ended = _Ended(failure_of(event), questions, None)
 
     def _usage(self, event: _Event) -> None:
         report = read_usage(event.get("usage"))

@@ -23,10 +23,10 @@ from bridge.codec import (
 )
 from bridge.codec.dialect import Encoder as AnyEncoder
 from bridge.codec.jsontext import loads
-from bridge.dialects.ag_ui.decoder import AGUIDecoder
 from bridge.dialects.agent_runs import answers, errors, request
 from bridge.dialects.agent_runs.base import AGUI, CAPABILITIES, MODES, NAME, outer
 from bridge.dialects.agent_runs.calling import Calling
+from bridge.dialects.agent_runs.decoder import RunDecoder
 from bridge.dialects.agent_runs.encoder import Encoder
 from bridge.dialects.agent_runs.options import BackOptions, FrontOptions
 from bridge.errors import Failure
@@ -135,7 +135,7 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
         return Calling(self.encode_request(wanted, context), BackOptions.of(context))
 
     def decoder(self, context: Context) -> Decoder:
-        return AGUIDecoder(outer(context), single_run=True)
+        return RunDecoder(context)
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
         if wire.status >= 400:
