@@ -105,6 +105,7 @@ class A2ADecoder(JsonDecoder):
         self.state: State | None = None
         self.spoken = False
         self._pieces: list[str] = []
+        self._said_length = 0
         self._piece_id = ""
         self._end_metadata: Wire = {}
         self._last_status: Wire = {}
@@ -518,8 +519,9 @@ class A2ADecoder(JsonDecoder):
         name, parts = text_of(message.get("messageId")), _parts(message)
         texts = [p for p in parts if isinstance(p, Text)]
         text = "".join(p.text for p in texts)
-        if text and len(self._pieces) > 1 and text == "".join(self._pieces):
+        if text and len(self._pieces) > 1 and len(text) == self._said_length and text == "".join(self._pieces):
             return  # the whole once more, after its pieces
+        self._said_length += len(text)
         if name != self._piece_id or not name:
             self._piece_id = name
             self.builder.end_flow(_ANSWER)

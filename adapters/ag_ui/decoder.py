@@ -232,8 +232,7 @@ class AGUIDecoder(JsonDecoder):
         the messages of both (ag-ui-protocol/ag-ui#2409).
         """
         if self._ended is not None:
-            self._streams.settle()
-            self.builder.end_messages()
+            self._streams.close()
             self._streams = Streams(self.builder)
             self._ended = self._finish = self._snapshot = None
             self._told = []

@@ -96,6 +96,12 @@ class Streams:
         text = arguments_text(delta)
         (self._builder.unpaired if self.unpaired else self._builder.delta)(key, text)
 
+    def close(self) -> None:
+        """End all messages: another run follows."""
+        self.settle()
+        for message in [*self._busy, *self._idle]:
+            self._builder.end_message(message)
+
     # -------------------------------------------------------------- texts
 
     def announce(self, event: _Event) -> None:

@@ -198,11 +198,6 @@ class Builder:
         message.ended = True
         self._out.append(ev.MessageEnded(message.id, status, reason or message.reason, extras))
 
-    def end_messages(self) -> None:
-        """Ends every message that is open: what follows is another answer."""
-        for key in list(self._messages):
-            self.end_message(key)
-
     def end_reason(self, key: Hashable, reason: FinishReason) -> None:
         """The reason with which message `key` will end (wires that finish each choice apart); the first one counts."""
         message = self._messages.get(key)

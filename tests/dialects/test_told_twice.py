@@ -298,6 +298,12 @@ def test_a_second_run_in_a_stream_continues_the_answer() -> None:
     assert cut.failure.code is ErrorCode.TRUNCATED_STREAM
 
 
+def test_many_runs_and_messages_are_read() -> None:
+    answer = decoded("ag-ui", *([START, *_text("m", "x"), FINISHED] * 300))
+    assert (len(answer.messages), answer.failure) == (300, None)
+    assert decoded("a2a", *[_said("m", "x")] * 2000).text == "x" * 2000
+
+
 def test_what_belongs_to_no_run_is_no_part_of_the_answer() -> None:
     answer = decoded("ag-ui", START, *_text("m", "one"), FINISHED, *_text("n", "late"))
     assert answer.text == "one"
