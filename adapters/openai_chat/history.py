@@ -5,6 +5,7 @@ Order and ids are kept: `bridge.translation.requirements` has arranged calls and
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from bridge.codec import Context, Feature
@@ -12,7 +13,7 @@ from bridge.codec.media import request_feature, result_as_text
 from bridge.codec.openai import audio_format, breakpoint_of, describe_source
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.options import BackOptions
-from bridge.dialects.openai_chat.wire import fields_of_call, own
+from bridge.dialects.openai_chat.wire import BLOCK, fields_of_call, own
 from bridge.errors import Unsupported
 from bridge.model import (
     Data,
@@ -45,12 +46,14 @@ class MessageWriter:
         self._lost = context.lost
         self._options = options
         self._pictures: dict[str, list[Wire]] = {}
+        self._in_tool_turn = False
 
     def write(self, messages: list[Message]) -> list[Wire]:
         """The messages. What a tool's result shows follows in a user's message, after the last result."""
         out: list[Wire] = []
         pictures: list[Wire] = []
-        for index, message in enumerate(messages):
+        for index, (message, in_tool_turn) in enumerate(zip(messages, _tool_turns(messages), strict=True)):
+            self._in_tool_turn = in_tool_turn
             for wire in self._message(message, f"messages[{index}]"):
                 if wire["role"] == "tool":
                     pictures += self._pictures.pop(wire["tool_call_id"], [])
@@ -108,7 +111,7 @@ class MessageWriter:
     def _assistant(self, message: Message, parts: list[tuple[int, Part]]) -> Wire:
         calls = [self._call(p) for _, p in parts if isinstance(p, ToolCall)]
         wire = self._head(message, "assistant")
-        self._add_reasoning(wire, [p for _, p in parts if isinstance(p, Reasoning)], bool(calls))
+        self._add_reasoning(wire, [p for _, p in parts if isinstance(p, Reasoning)])
         spoken = [p for _, p in parts if not isinstance(p, (ToolCall, Reasoning))]
         if "audio" in wire:
             spoken = [p for p in spoken if TRANSCRIPT not in (p.extras or ())]
@@ -123,15 +126,18 @@ class MessageWriter:
             wire["tool_calls"] = calls
         return wire
 
-    def _add_reasoning(self, wire: Wire, parts: list[Reasoning], has_calls: bool) -> None:
-        """DeepSeek answers 400 without it inside a tool loop, others refuse the field: the option decides."""
+    def _add_reasoning(self, wire: Wire, parts: list[Reasoning]) -> None:
+        """DeepSeek answers 400 without it in a turn with calls, others refuse the field: the option decides."""
         wanted = self._options.reasoning_history
-        if any(p.signature or p.redacted for p in parts) and "reasoning_details" not in wire:
+        blocks = [block for p in parts if (block := _thinking_block(p)) is not None]
+        if blocks:
+            wire.setdefault("thinking_blocks", blocks)
+        elif any(p.signature or p.redacted for p in parts) and "reasoning_details" not in wire:
             self._lost.add(Feature.REASONING_HISTORY, "signatures")
         text = "".join(p.text for p in parts)
         if not text:
             return
-        if wanted == "always" or (wanted == "tool_turns" and has_calls):
+        if wanted == "always" or (wanted == "tool_turns" and self._in_tool_turn):
             wire.update(dict.fromkeys(own(parts[0].extras).get("fields", ("reasoning_content",)), text))
         else:
             self._lost.add(Feature.REASONING_HISTORY, f"dropped by option reasoning_history: {wanted}")
@@ -285,3 +291,25 @@ def _shortest(parts: list[Wire]) -> str | list[Wire] | None:
     if len(parts) == 1 and parts[0].keys() == {"type", "text"} and parts[0]["type"] == "text":
         return str(parts[0]["text"])
     return parts
+
+
+def _tool_turns(messages: Iterable[Message]) -> list[bool]:
+    """Return of each message whether its turn, from one message of the user to the next, has a call: DeepSeek wants the
+    reasoning of all messages of such a turn back, the final one included (decolua/9router#1786).
+    """
+    turns: list[list[bool]] = []
+    for message in messages:
+        spoken = message.role == "user" and not all(isinstance(p, ToolResult) for p in message.parts)
+        if spoken or not turns:
+            turns.append([])
+        turns[-1].append(any(isinstance(p, ToolCall) for p in message.parts))
+    return [any(turn) for turn in turns for _ in turn]
+
+
+def _thinking_block(part: Reasoning) -> Wire | None:
+    """Return signed reasoning as the block of LiteLLM that it was; None for any other."""
+    if part.redacted is not None and part.redacted.startswith(BLOCK):
+        return {"type": "redacted_thinking", "data": part.redacted.removeprefix(BLOCK)}
+    if part.signature is None or not part.signature.startswith(BLOCK):
+        return None
+    return {"type": "thinking", "thinking": part.text, "signature": part.signature.removeprefix(BLOCK)}

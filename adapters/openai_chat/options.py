@@ -50,7 +50,7 @@ class BackOptions(Options):
         "max_tokens", description="Field that limits the length of an answer."
     )
     reasoning_history: Literal["tool_turns", "always", "never"] = Field(
-        "tool_turns", description="Earlier reasoning to send: that of messages with tool calls, all, or none."
+        "tool_turns", description="Earlier reasoning to send: that of turns with tool calls, all, or none."
     )
     think_tags: Literal["text", "reasoning"] = Field(
         "text", description="Keep <think>...</think> in the text, or decode it as reasoning."

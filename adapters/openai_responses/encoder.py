@@ -407,8 +407,8 @@ class ResponsesEncoder:
     def _ask(self) -> None:
         """Write questions for a person last, each in a message; one about a call is carried by that call."""
         for event in self._questions:
-            if event.call_id not in self._called:
-                self._tell(self._open(message_item(self._new_id("msg"), {})), interrupt_text(event))
+            if event.call_id not in self._called and (text := interrupt_text(event)):
+                self._tell(self._open(message_item(self._new_id("msg"), {})), text)
 
     def _heartbeat(self, event: ev.Heartbeat) -> None:
         if self._options.keepalive == "comment":

@@ -135,12 +135,14 @@ class RunsTools(StrEnum):
     """Which calls the backends of a dialect run themselves.
 
     NEVER: the client runs every call. UNLISTED: the backend runs calls of tools that the request did not offer. ANY:
-    the backend has run a call if its result is in the same answer.
+    the backend has run a call if its result is in the same answer. BOTH: of tools that were offered as ANY, of others
+    as UNLISTED.
     """
 
     NEVER = "never"
     UNLISTED = "unlisted"
     ANY = "any"
+    BOTH = "both"
 
 
 class CallSignatures(StrEnum):

@@ -258,10 +258,9 @@ def withhold_server_tools(context: StageContext) -> Stage | None:
     show = getattr(context.options, "server_tools", "drop")
     runs, asks = context.back.runs_tools, context.back.answer(Feature.INTERRUPT) is Support.EXACT
     # Without its request, as in `translate`, an answer does not show which tools were offered.
-    runs_others = runs is RunsTools.UNLISTED and asks and bool(context.request.messages)
-    return WithholdServerTools(
-        context.lost, offered, show, holds_offered=runs is RunsTools.ANY, runs_others=runs_others
-    )
+    runs_others = runs in (RunsTools.UNLISTED, RunsTools.BOTH) and asks and bool(context.request.messages)
+    holds_offered = runs in (RunsTools.ANY, RunsTools.BOTH)
+    return WithholdServerTools(context.lost, offered, show, holds_offered=holds_offered, runs_others=runs_others)
 
 
 def _context_as_system(request: Request) -> Request:
