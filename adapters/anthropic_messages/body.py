@@ -10,6 +10,7 @@ from bridge.codec.jsontext import dumps
 from bridge.codec.thinking import OFF
 from bridge.codec.tools import FUNCTION, supported
 from bridge.dialects.anthropic_messages.blocks import ASIDES
+from bridge.dialects.anthropic_messages.client_tools import is_client_tool
 from bridge.dialects.anthropic_messages.history import MessageWriter, shortest
 from bridge.dialects.anthropic_messages.options import BackOptions
 from bridge.dialects.anthropic_messages.wire import NAME, NOTES, VERSION_HEADER, own
@@ -222,7 +223,7 @@ def _record_losses(request: Request, context: Context) -> None:
 
 def _tool(tool: Tool) -> dict[str, Any]:
     """`input_schema` is mandatory and describes an object; a tool of Anthropic's own goes on as it came."""
-    if tool.kind != FUNCTION:
+    if tool.kind != FUNCTION or is_client_tool(own(tool.extras)):
         return own(tool.extras)
     wire: dict[str, Any] = {"name": tool.name}
     if tool.description is not None:

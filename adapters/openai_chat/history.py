@@ -78,11 +78,13 @@ class MessageWriter:
         results = [self._result(p) for p in message.parts if isinstance(p, ToolResult)]
         others: list[tuple[int, Part]] = [(n, p) for n, p in enumerate(message.parts) if not isinstance(p, ToolResult)]
         if message.role == "tool":
+            told = [each for each in others if type(each[1]) is Data]
             for _, part in others:
-                self._lost.add(Feature.TOOL_HISTORY, f"{path}: a {type(part).__name__} that is not a tool result")
+                if type(part) is not Data:
+                    self._lost.add(Feature.TOOL_HISTORY, f"{path}: a {type(part).__name__} that is not a tool result")
             if results:
                 results[0].update(own(message.extras))
-            return results
+            return [*results, self._other(Message("user", []), told, path)] if told else results
         if message.role == "assistant":
             return [*([self._assistant(message, others)] if others or not results else []), *results]
         if results and not others:
