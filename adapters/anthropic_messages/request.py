@@ -45,7 +45,8 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     if not body.need_array("messages"):
         wrong("messages", "at least one message", [])
     reader = MessageReader()
-    messages = read_system(body)
+    notes: dict[str, Any] = {}
+    messages = read_system(body, notes)
     for node in body.objects("messages"):
         messages += reader.read(node)
     if body.get("stop_sequences") is not None:
@@ -62,7 +63,9 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     if reader.asides:
         extras[ASIDES] = reader.asides
     if said := {name: extras.pop(name) for name, known in _TRANSLATED.items() if _is_translated(extras, name, known)}:
-        extras[NOTES] = {"fields": said}
+        notes["fields"] = said
+    if notes:
+        extras[NOTES] = notes
     request = Request(
         messages=messages,
         tools=tools,

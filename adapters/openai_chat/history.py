@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, Feature
+from bridge.codec.caching import control_of
 from bridge.codec.media import request_feature, result_as_text
 from bridge.codec.openai import audio_format, breakpoint_of, describe_source
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
@@ -122,7 +123,7 @@ class MessageWriter:
         refusals = [p for p in spoken if isinstance(p, Refusal)]
         if len(refusals) == 1 and spoken[-1] is refusals[0] and not refusals[0].extras:
             wire["refusal"] = spoken.pop().text  # type: ignore[union-attr]
-        content = _shortest([self._spoken(p) for p in spoken if isinstance(p, Text) or as_text(p)])
+        content = _shortest([self._controlled(p, self._spoken(p)) for p in spoken if isinstance(p, Text) or as_text(p)])
         if not content and not calls and "refusal" not in wire and "audio" not in wire:
             content = ""
         wire["content"] = content
@@ -176,6 +177,10 @@ class MessageWriter:
             ]
         else:
             content = "".join(self._result_text(p, result.call_id) for p in result.parts)
+        marks = [control_of(part.extras) for part in (*result.parts, result)]
+        mark = next(filter(None, reversed(marks)), None)
+        if mark and self._options.prompt_cache == "marks" and isinstance(content, str):
+            content = [{"type": "text", "text": content, **mark}]
         return {"role": "tool", "tool_call_id": result.call_id, "content": content}
 
     def _result_text(self, part: Part, call_id: str) -> str:
@@ -192,8 +197,12 @@ class MessageWriter:
     def _part(self, part: Part, role: str, path: str) -> Wire | None:
         wire = self._unmarked(part, role, path)
         if wire is None or self._options.prompt_cache != "breakpoints":
-            return wire
+            return None if wire is None else self._controlled(part, wire)
         return {**breakpoint_of(part.extras), **wire}
+
+    def _controlled(self, part: Part, wire: Wire) -> Wire:
+        """A part with the mark for the prompt cache that servers beside OpenAI know, if the option is so."""
+        return {**control_of(part.extras), **wire} if self._options.prompt_cache == "marks" else wire
 
     def _unmarked(self, part: Part, role: str, path: str) -> Wire | None:
         match part:

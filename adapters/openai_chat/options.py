@@ -50,11 +50,12 @@ class BackOptions(Options):
     think_tags: Literal["text", "reasoning"] = Field(
         "text", description="Keep <think>...</think> in the text, or decode it as reasoning."
     )
-    prompt_cache: Literal["drop", "breakpoints", "key"] = Field(
+    prompt_cache: Literal["drop", "breakpoints", "marks", "key"] = Field(
         "drop",
-        description="Prompt cache markers of clients of other dialects: omitted, or sent as "
-        "prompt_cache_breakpoint, which only newer models accept; key: omitted, and requests without "
-        "a prompt_cache_key get one derived from their tools and system text.",
+        description="Prompt cache markers of clients of other dialects: omitted, sent as "
+        "prompt_cache_breakpoint, which only newer models accept, or (marks) as cache_control, for servers such as "
+        "OpenRouter and LiteLLM; key: omitted, and requests without a prompt_cache_key get one derived from their "
+        "tools and system text.",
     )
     unsupported_media: Literal["refuse", "text", "parts"] = Field(
         "refuse",

@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 from bridge.errors import BY_STATUS, KEY_REFUSED, BackendError, BridgeError, ErrorCode, Failure
 from bridge.model import Extras, FileRef, Inline, Request, Source, Url, source_of
 
-from .caching import marked, note_lost_marks, seconds_of
+from .caching import CONTROL, marked, note_lost_marks, seconds_of
 from .capabilities import Feature
 from .context import Losses
 from .fastapi import invalid_fields
@@ -291,7 +291,7 @@ SHARED = frozenset({"service_tier", "safety_identifier", "prompt_cache_key", "pr
 """Request fields without a place in the model that every API of OpenAI has, under the name that chat gives them."""
 
 
-COMMON = SHARED | {"logprobs", "logit_bias", "store"}
+COMMON = SHARED | {"logprobs", "logit_bias", "store", CONTROL}
 """Such fields of chat requests that servers of other protocols, made after chat, know by the same names as well."""
 
 
@@ -330,7 +330,9 @@ def breakpoint_of(extras: Extras | None) -> dict[str, Any]:
 def set_cache(body: dict[str, Any], request: Request, option: str, lost: Losses) -> None:
     """Set the key of the prompt cache if the option demands it, and name marks that are not sent as lost."""
     conversation = body["messages"] if "messages" in body else body["input"]
-    note_lost_marks(request, conversation, _BREAKPOINT, lost)
+    tools = [tool for tool in body.get("tools") or () if isinstance(tool, dict)]
+    functions = [tool.get("function") for tool in tools]
+    note_lost_marks(request, [*conversation, *tools, *functions], (_BREAKPOINT, CONTROL), lost)
     if option != "key" or (request.shared or {}).get("prompt_cache_key"):
         return
     fixed = [body.get("tools"), body.get("instructions")]
