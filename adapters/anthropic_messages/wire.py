@@ -6,7 +6,7 @@ import base64
 import re
 from typing import Any
 
-from bridge.codec.caching import CACHE, marked, seconds_of, written_of
+from bridge.codec.caching import CACHE, CONTROL, control_of, with_control, written_of
 from bridge.codec.counts import counts_in, is_count
 from bridge.codec.jsontext import dumps
 from bridge.codec.words import reason_of
@@ -23,11 +23,6 @@ CITATIONS, UNREAD = "citations", "deltas"
 """The key of citations in a part's extras, and of unknown deltas of its block."""
 
 
-_CACHED = "cache_control"
-_SHORT, _LONG = 300, 3600
-"""Seconds for which the API caches."""
-
-
 def own(extras: Extras | None) -> dict[str, Any]:
     """Return this dialect's extras of a part or an event; an empty dict if there are none.
 
@@ -36,19 +31,14 @@ def own(extras: Extras | None) -> dict[str, Any]:
     if not extras:
         return {}
     values = extras.get(NAME) or {}
-    seconds = seconds_of(extras)
-    if seconds is None or _CACHED in values:
-        return values
-    return {**values, _CACHED: {"type": "ephemeral", **({"ttl": "1h"} if seconds > _SHORT else {})}}
+    return values if CONTROL in values else {**values, **control_of(extras)}
 
 
 def noted(values: dict[str, Any]) -> Extras | None:
     """Return `extras` with these values for this dialect, None if there are none."""
     if not values:
         return None
-    extras: Extras = {NAME: values}
-    cached = values.get(_CACHED)
-    return marked(extras, _LONG if cached.get("ttl") == "1h" else _SHORT) if isinstance(cached, dict) else extras
+    return with_control({NAME: values}, values)
 
 
 def given(values: dict[str, Any]) -> dict[str, Any]:

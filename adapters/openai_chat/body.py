@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from bridge.codec import Context, Feature, WireRequest
+from bridge.codec.caching import control_of
 from bridge.codec.jsontext import dumps
 from bridge.codec.openai import SHARED, fits_metadata, set_cache, shared_fields, user_of
 from bridge.codec.tools import supported
@@ -58,7 +59,7 @@ def _set(body: dict[str, Any], request: Request, options: BackOptions, context: 
         body.update({name: value for name, value in fields if value is not None})
     # An empty list is refused by OpenAI, and so are the two fields about tools without any.
     if request.tools and (tools := supported(request, NAME, context.lost)):
-        body["tools"] = [_tool(t) for t in tools]
+        body["tools"] = [_tool(t, options) for t in tools]
         if request.tool_choice is not None:
             body["tool_choice"] = _tool_choice(request.tool_choice, tools)
         if request.parallel_tool_calls is not None:
@@ -102,7 +103,7 @@ def _record_losses(request: Request, context: Context) -> None:
 # ------------------------------------------------------------------ tools
 
 
-def _tool(tool: Tool) -> dict[str, Any]:
+def _tool(tool: Tool, options: BackOptions) -> dict[str, Any]:
     extras = dict(own(tool.extras))
     if "whole" in extras:
         return dict(extras["whole"])
@@ -112,7 +113,8 @@ def _tool(tool: Tool) -> dict[str, Any]:
         if value is not None:
             function[name] = value
     function.update(extras.pop("function", {}))
-    return {"type": "function", "function": function, **extras}
+    mark = control_of(tool.extras) if options.prompt_cache == "marks" else {}
+    return {"type": "function", "function": function, **mark, **extras}
 
 
 def _named(name: str, offered: Mapping[str, Tool]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from bridge.codec import Context, Feature
+from bridge.codec.caching import control_of
 from bridge.codec.media import request_feature, result_as_text
 from bridge.codec.openai import audio_format, breakpoint_of, describe_source
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
@@ -76,11 +77,13 @@ class MessageWriter:
         results = [self._result(p) for p in message.parts if isinstance(p, ToolResult)]
         others: list[tuple[int, Part]] = [(n, p) for n, p in enumerate(message.parts) if not isinstance(p, ToolResult)]
         if message.role == "tool":
+            told = [each for each in others if type(each[1]) is Data]
             for _, part in others:
-                self._lost.add(Feature.TOOL_HISTORY, f"{path}: a {type(part).__name__} that is not a tool result")
+                if type(part) is not Data:
+                    self._lost.add(Feature.TOOL_HISTORY, f"{path}: a {type(part).__name__} that is not a tool result")
             if results:
                 results[0].update(own(message.extras))
-            return results
+            return [*results, self._other(Message("user", []), told, path)] if told else results
         if message.role == "assistant":
             return [*([self._assistant(message, others)] if others or not results else []), *results]
         if results and not others:
@@ -118,7 +121,7 @@ class MessageWriter:
         refusals = [p for p in spoken if isinstance(p, Refusal)]
         if len(refusals) == 1 and spoken[-1] is refusals[0] and not refusals[0].extras:
             wire["refusal"] = spoken.pop().text  # type: ignore[union-attr]
-        content = _shortest([self._spoken(p) for p in spoken if isinstance(p, Text) or as_text(p)])
+        content = _shortest([self._controlled(p, self._spoken(p)) for p in spoken if isinstance(p, Text) or as_text(p)])
         if not content and not calls and "refusal" not in wire and "audio" not in wire:
             content = ""
         wire["content"] = content
@@ -175,6 +178,10 @@ class MessageWriter:
             ]
         else:
             content = "".join(self._result_text(p, result.call_id) for p in result.parts)
+        marks = [control_of(part.extras) for part in (*result.parts, result)]
+        mark = next(filter(None, reversed(marks)), None)
+        if mark and self._options.prompt_cache == "marks" and isinstance(content, str):
+            content = [{"type": "text", "text": content, **mark}]
         return {"role": "tool", "tool_call_id": result.call_id, "content": content}
 
     def _result_text(self, part: Part, call_id: str) -> str:
@@ -191,8 +198,12 @@ class MessageWriter:
     def _part(self, part: Part, role: str, path: str) -> Wire | None:
         wire = self._unmarked(part, role, path)
         if wire is None or self._options.prompt_cache != "breakpoints":
-            return wire
+            return None if wire is None else self._controlled(part, wire)
         return {**breakpoint_of(part.extras), **wire}
+
+    def _controlled(self, part: Part, wire: Wire) -> Wire:
+        """A part with the mark for the prompt cache that servers beside OpenAI know, if the option is so."""
+        return {**control_of(part.extras), **wire} if self._options.prompt_cache == "marks" else wire
 
     def _unmarked(self, part: Part, role: str, path: str) -> Wire | None:
         match part:

@@ -6,6 +6,7 @@ from collections.abc import Set
 from typing import Any
 
 from bridge.codec import Feature, Losses
+from bridge.codec.caching import with_control
 from bridge.codec.counts import NOT_REPORTED, counts_in, is_all_zeros
 from bridge.codec.jsontext import dict_of
 from bridge.codec.openai import with_mark
@@ -38,7 +39,7 @@ def own(extras: Extras | None) -> dict[str, Any]:
 
 def noted(values: dict[str, Any]) -> Extras | None:
     """Return `extras` with these values for this dialect, None if there are none."""
-    return with_mark({NAME: values}, values) if values else None
+    return with_control(with_mark({NAME: values}, values), values) if values else None
 
 
 def noted_call(values: dict[str, Any]) -> Extras | None:

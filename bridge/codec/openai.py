@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 from bridge.errors import KEY_REFUSED, RULES, BackendError, BridgeError, ErrorCode, Failure
 from bridge.model import Extras, FileRef, Inline, Request, Source, Url, source_of
 
-from .caching import marked, note_lost_marks, seconds_of
+from .caching import CONTROL, marked, note_lost_marks, seconds_of
 from .capabilities import Feature
 from .context import Context, Losses
 from .errors import STATUSES, code_in, error_in, is_full_context, status_in, words_in
@@ -252,7 +252,7 @@ SHARED = frozenset({"service_tier", "safety_identifier", "prompt_cache_key", "pr
 """Request fields without a place in the model that every API of OpenAI has, under the name that chat gives them."""
 
 
-COMMON = SHARED | {"logprobs", "logit_bias", "store"}
+COMMON = SHARED | {"logprobs", "logit_bias", "store", CONTROL}
 """Such fields of chat requests that servers of other protocols, made after chat, know by the same names as well."""
 
 
@@ -301,7 +301,9 @@ def set_cache(body: dict[str, Any], request: Request, option: str | None, contex
     if option is None and context.caches and _TAKES_KEYS.fullmatch(context.host):
         option = "key"
     conversation = body["messages"] if "messages" in body else body["input"]
-    note_lost_marks(request, conversation, _BREAKPOINT, lost)
+    tools = [tool for tool in body.get("tools") or () if isinstance(tool, dict)]
+    functions = [tool.get("function") for tool in tools]
+    note_lost_marks(request, [*conversation, *tools, *functions], (_BREAKPOINT, CONTROL), lost)
     if option != "key" or (request.shared or {}).get("prompt_cache_key"):
         return
     fixed = [body.get("tools"), body.get("instructions")]

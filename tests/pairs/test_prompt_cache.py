@@ -130,6 +130,107 @@ async def test_of_chat_clients() -> None:
     assert sent["messages"] == body["messages"]
 
 
+CONTROLLED: list[dict[str, Any]] = [
+    {"role": "system", "content": [text("S", cache_control=LONG)]},
+    {"role": "user", "content": "q", "cache_control": SHORT},
+    {"role": "assistant", "content": "a", "tool_calls": [
+        {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "c1", "content": "r", "cache_control": LONG},
+    {"role": "user", "content": "b"},
+]  # fmt: skip
+FUNCTION = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+
+
+@pytest.mark.parametrize("tool", [
+    {**FUNCTION, "cache_control": SHORT},
+    {"type": "function", "function": {**FUNCTION["function"], "cache_control": SHORT}},  # type: ignore[dict-item]
+])  # fmt: skip
+async def test_marks_of_chat_clients_in_the_words_of_anthropic(tool: dict[str, Any]) -> None:
+    """On parts, messages, results and tools, as OpenRouter and LiteLLM have them: each arrives as it was said."""
+    body = {"model": "m", "tools": [tool], "messages": CONTROLLED}
+    sent, reply = await asked("openai-chat", "anthropic-messages", body)
+    assert sent["system"] == [text("S", cache_control=LONG)]
+    assert sent["messages"][0]["content"] == [text("q", cache_control=SHORT)]
+    (result,) = (b for b in sent["messages"][2]["content"] if b["type"] == "tool_result")
+    assert result["cache_control"] == LONG
+    assert sent["tools"][0]["cache_control"] == SHORT
+    assert "extras" not in reply.headers.get("x-bridge-lost", "")
+    same, reply = await asked("openai-chat", "openai-chat", body)
+    assert (same["messages"], same["tools"]) == (CONTROLLED, [tool])
+    assert "extras" not in reply.headers.get("x-bridge-lost", "")
+
+
+@pytest.mark.parametrize("back", ["openai-responses", "gemini", "ag-ui"])
+async def test_marks_of_chat_clients_are_named_where_they_are_lost(back: str) -> None:
+    _, reply = await asked("openai-chat", back, {"model": "m", "messages": CONTROLLED})
+    assert "extras" in reply.headers["x-bridge-lost"]
+
+
+async def test_too_many_marks_of_a_chat_client() -> None:
+    parts = [text(f"p{n}", cache_control=SHORT) for n in range(6)]
+    body = {"model": "m", "messages": [{"role": "user", "content": parts}]}
+    sent, reply = await asked("openai-chat", "anthropic-messages", body)
+    assert [f["text"] for f in fields_in(sent, "cache_control")] == ["p2", "p3", "p4", "p5"]
+    assert "extras" in reply.headers["x-bridge-lost"]
+
+
+async def test_the_mark_of_a_whole_request() -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "cache_control": SHORT}
+    for back in ("anthropic-messages", "openai-chat"):
+        sent, reply = await asked("openai-chat", back, body)
+        assert sent["cache_control"] == SHORT
+        assert "extras" not in reply.headers.get("x-bridge-lost", "")
+
+
+async def test_marks_of_anthropic_clients_for_chat_servers_that_know_them() -> None:
+    body = messages(text("Be brief.", cache_control=SHORT), text("A book.", cache_control=LONG), text("Hi"))
+    body["tools"] = [TOOL]
+    body["messages"] += [
+        {"role": "assistant", "content": [text("a", cache_control=SHORT),
+            {"type": "tool_use", "id": "c1", "name": "f", "input": {}}]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "c1", "content": "r", "cache_control": LONG}]},
+    ]  # fmt: skip
+    sent, reply = await asked("anthropic-messages", "openai-chat", body, prompt_cache="marks")
+    said = sent["messages"]
+    assert said[0]["content"] == [text("Be brief.", cache_control=SHORT)]
+    assert said[1]["content"] == [text("A book.", cache_control=LONG), text("Hi")]
+    assert said[2]["content"] == [text("a", cache_control=SHORT)]
+    assert said[3]["content"] == [text("r", cache_control=LONG)]
+    assert sent["tools"][0]["cache_control"] == SHORT
+    assert "extras" not in reply.headers.get("x-bridge-lost", "")
+    sent, reply = await asked("anthropic-messages", "openai-chat", body)
+    assert fields_in(sent, "cache_control") == []
+    assert "extras" in reply.headers["x-bridge-lost"]
+
+
+# ---------------------------------------------------------------------- what only Anthropic's servers read
+
+BILLING = "x-anthropic-billing-header: cc_version=2.1; cc_entrypoint=cli; cch={};"
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("back", ["openai-chat", "openai-responses", "gemini", "ag-ui", "anthropic-messages"])
+@pytest.mark.parametrize("listed", [False, True])
+async def test_the_billing_line_of_claude_code_goes_to_anthropic_alone(listed: bool, back: str, alone: bool) -> None:
+    """It differs in each request, and at the begin of the prompt it would keep all of it from the cache."""
+    seen = []
+    for number in "ab":
+        line, rest = BILLING.format(number), [] if alone else ["You are brief."]
+        blocks = [text(each) for each in (line, *rest)]
+        body = {**messages(None, text("Hi")), "system": blocks if listed else "\n".join([line, *rest])}
+        sent, reply = await asked("anthropic-messages", back, body)
+        seen.append(sent)
+        assert "extras" not in reply.headers.get("x-bridge-lost", "")
+        if back == "anthropic-messages":
+            assert sent["system"] == body["system"]
+    if back not in ("anthropic-messages", "ag-ui"):
+        assert seen[0] == seen[1]
+    if back != "anthropic-messages":
+        assert "billing" not in json.dumps(seen)
+        assert ("You are brief." in json.dumps(seen)) is not alone
+
+
 async def test_its_own_pass_as_they_are() -> None:
     body = messages(text("Be brief.", cache_control=SHORT), *(text(f"p{n}", cache_control=LONG) for n in range(5)))
     body["tools"] = [TOOL]
