@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
+from bridge.codec.demands import Demands
 from bridge.dialects.ag_kit.options import FrontOptions
 from bridge.model import HistoryMode
 
@@ -13,6 +14,9 @@ _NO_FIELD = "the protocol has no field for it"
 _NO_FINISH = "the protocol has no finish reasons; option finish_notice: error"
 _MARKDOWN = "Markdown in the text; option media: drop"
 _TEXT_ONLY = "messages are plain strings; option unsupported_media: text"
+
+DEMANDS = Demands(one_message_per_turn=True)
+"""Of the reference server of generation 1, which reads the calls of a turn in one message."""
 
 CAPABILITIES = Capabilities(
     answers=entries(
@@ -88,6 +92,7 @@ CAPABILITIES = Capabilities(
     # Generation 2 answers an interrupt without saying which one it is.
     names_interrupts=False,
     runs_tools=RunsTools.UNLISTED,
+    demands=DEMANDS,
 )
 
 

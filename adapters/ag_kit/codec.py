@@ -18,6 +18,7 @@ from bridge.codec import (
     WireResponse,
     json_response,
 )
+from bridge.codec.demands import NOTHING, Demands
 from bridge.codec.dialect import Decoder as AnyDecoder
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, need_json, read_body, read_json
@@ -79,6 +80,10 @@ class AGKit(Dialect):
         return WireRequest("POST", "/send-message", dict(HEADERS), body=dumps(body))
 
     # ------------------------------------------------------------- as the back
+
+    def demands(self, options: Options) -> Demands:
+        is_second = isinstance(options, BackOptions) and options.generation == 2
+        return NOTHING if is_second else self.capabilities.demands
 
     def encode_request(self, request: Request, context: Context) -> WireRequest:
         if BackOptions.of(context).generation == 2:

@@ -48,9 +48,8 @@ class MessageWriter:
         self._appended_lines: list[str] = []  # to be appended to the last message's content
 
     def write(self, request: Request) -> list[_Wire]:
-        turns = _join_turns(request.messages)
-        self._index_calls(turns)
-        for position, message in turns:
+        self._index_calls(request.messages)
+        for position, message in enumerate(request.messages):
             path = f"messages[{position}]"
             if message.name and message.role != "tool":
                 self._lost.add(Feature.MESSAGE_NAME)
@@ -69,14 +68,14 @@ class MessageWriter:
             self._messages[-1]["content"] = "\n".join([self._messages[-1]["content"], *self._appended_lines])
             self._appended_lines = []
 
-    def _index_calls(self, turns: list[tuple[int, Message]]) -> None:
+    def _index_calls(self, messages: list[Message]) -> None:
         """Collect the calls in the request, their results, and the calls that stay structured."""
         answering: set[str] = set()
-        for _, message in reversed(turns):
+        for message in reversed(messages):
             if not _only_results(message):
                 break
             answering.update(p.call_id for p in message.parts if isinstance(p, ToolResult))
-        for _, message in turns:
+        for message in messages:
             calls = {p.call_id for p in message.parts if isinstance(p, ToolCall)}
             self._request_calls |= calls
             if calls & answering:
@@ -177,34 +176,3 @@ def _call(call: ToolCall) -> _Wire:
 
 def _only_results(message: Message) -> bool:
     return bool(message.parts) and all(isinstance(p, ToolResult) for p in message.parts)
-
-
-def _join_turns(messages: list[Message]) -> list[tuple[int, Message]]:
-    """Return the messages with their positions; calls that follow an assistant message are joined to it.
-
-    Some protocols use one message per call; here one message has all calls of a turn.
-    """
-    turns: list[tuple[int, Message]] = []
-    joined = False
-    for position, message in enumerate(messages):
-        last = turns[-1][1] if turns else None
-        if last is not None and _is_calls(message) and (joined or _is_assistant_turn(last)):
-            if not joined:
-                parts, joined = [*last.parts], True
-                last = Message("assistant", parts, last.id, last.name, last.metadata, last.extras)
-                turns[-1] = (turns[-1][0], last)
-            last.parts += message.parts
-            last.id = last.id or message.id
-        else:
-            turns.append((position, message))
-            joined = False
-    return turns
-
-
-def _is_assistant_turn(message: Message) -> bool:
-    return message.role == "assistant" and not any(isinstance(p, ToolResult) for p in message.parts)
-
-
-def _is_calls(message: Message) -> bool:
-    calls = bool(message.parts) and all(isinstance(p, ToolCall) for p in message.parts)
-    return calls and message.role == "assistant"

@@ -131,7 +131,8 @@ class AGUIEncoder(Encoder):
     def text(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> None:
         part = self._parts[event.part_id]
         if not part.before:
-            if part.hidden or not event.text:
+            # White space before arguments says nothing, and alone it is no JSON, as which clients parse them.
+            if part.hidden or not event.text or (isinstance(event, ev.ArgsDelta) and event.text.isspace()):
                 return
             self._begin(part)
         if event.text:

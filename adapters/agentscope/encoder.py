@@ -292,8 +292,8 @@ class MessagesEncoder(Encoder):
             if event.status is MessageStatus.INCOMPLETE and self._output.message is not None:
                 self._truncated_call = self._output.message
                 self._truncated_call.status, self._truncated_call.ended = "incomplete", True
-            elif not arguments and event.status is MessageStatus.COMPLETED:
-                arguments = "{}"  # readers parse the arguments as JSON, which an empty string is not
+            elif not arguments.strip() and event.status is MessageStatus.COMPLETED:
+                arguments = "{}"  # readers parse the arguments as JSON, which white space is not
             self._write_call(part.started, arguments, end)
             self._waiting[part.started.call_id or ""] = part.started.name or "", arguments
         else:

@@ -149,10 +149,24 @@ class _Reader:
             message.id = name if number == 0 or name is None else f"{name}-{number}"
 
     def _end_step(self, node: Node) -> None:
+        self._leave_out_copies()
         if self._parts:
             self._add("assistant", node)
             self.messages += [Message("tool", [r], name=r.name, places=(node.path, at)) for r, at in self._results]
         self._results = []
+
+    def _leave_out_copies(self) -> None:
+        """Stores keep a call as it was open beside the same with its result; the one with a result counts."""
+        by_call: dict[str, list[tuple[ToolResult, str]]] = {}
+        for entry in self._results:
+            by_call.setdefault(entry[0].call_id, []).append(entry)
+        places: set[str] = set()  # of parts that are left out
+        for entries in by_call.values():
+            waiting = [at for result, at in entries if result.parts == [Text(NO_RESULT)]]
+            places.update(waiting if len(waiting) < len(entries) else waiting[:-1])
+        if places:
+            self._results = [entry for entry in self._results if entry[1] not in places]
+            self._parts = [entry for entry in self._parts if entry[1] not in places]
 
     def _add(self, role: str, node: Node, name: str | None = None) -> None:
         parts, places = [p for p, _ in self._parts], [at for _, at in self._parts]
@@ -194,7 +208,9 @@ class _Reader:
         self._context.lost.add(Feature.EXTRAS, f"parts that models do not read: {kind[:40]}")
 
     def _call(self, node: Node, kind: str, is_last: bool) -> None:
-        call_id, state = node.need_string("toolCallId"), node.need_string("state")
+        call_id = node.need_string("toolCallId")
+        # Chats in a store may lack the state; then a part counts by what it has (vercel/ai#18451).
+        state = node.string("state") or ("output-available" if "output" in node.value else "input-available")
         dynamic = kind == "dynamic-tool"
         name = node.need_string("toolName") if dynamic else kind.removeprefix("tool-")
         value = node.get("input")
@@ -216,6 +232,8 @@ class _Reader:
         if state == "output-error":
             return node.string("errorText") or "", True, None
         approval = node.object("approval")
+        if approval is None and state == "output-denied":
+            return "denied", True, {NAME: {"denied": True}}
         if approval is None:
             return None if is_last and self._resumes else (NO_RESULT, True, None)
         approved, reason = approval.boolean("approved"), approval.string("reason")

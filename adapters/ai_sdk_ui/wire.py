@@ -21,6 +21,7 @@ from bridge.model import (
     unseal,
     url_of,
 )
+from bridge.model.media_types import registered
 
 NAME = "ai-sdk-ui"
 OURS = "dialect_bridge"
@@ -144,7 +145,9 @@ def read_file(wire: Wire) -> Media:
     metadata = metadata_of(wire.get("providerMetadata")) or {}
     ours, native = metadata.get(OURS, {}), {k: v for k, v in metadata.items() if k != OURS}
     source, declared = source_of(text_of(wire.get("url")))
-    mime = text_of(wire.get("mediaType")) or declared or ""
+    mime = text_of(wire.get("mediaType"))
+    if declared and registered(mime or None) is None:  # `image/*` says less than the URL (vercel/ai#20604)
+        mime = declared
     kind = _kind_of(mime)
     if text_of(ours.get("kind")) in _MIMES:
         kind = MediaKind(ours["kind"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bridge.codec import (
     Capabilities,
@@ -94,8 +95,10 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
         return body.encode_request(wanted, context)
 
     def demands(self, options: Options) -> Demands:
-        keeps = isinstance(options, BackOptions) and options.system_inside == "system"
-        return INSIDE_KEPT if keeps else DEMANDS
+        if not isinstance(options, BackOptions):
+            return DEMANDS
+        found = INSIDE_KEPT if options.system_inside == "system" else DEMANDS
+        return replace(found, no_sampling_with_effort=True) if options.effort == "thinking" else found
 
     def decoder(self, context: Context) -> Decoder:
         return MessagesDecoder(context)

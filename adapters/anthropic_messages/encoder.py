@@ -34,8 +34,9 @@ from bridge.dialects.anthropic_messages.wire import (
     wire_id,
     write_usage,
 )
-from bridge.model import Extras, PartKind
+from bridge.model import SHARED, Extras, PartKind
 from bridge.model import events as ev
+from bridge.model.events import STOP_SEQUENCE
 
 # These write nothing in the middle of a message, or nothing that has a place in it.
 _FREE = Encoder.free - {ev.Raw} | {ev.ToolResulted}
@@ -250,6 +251,9 @@ class MessagesEncoder(Encoder):
     def finished(self, event: ev.RunFinished) -> None:
         known = own(event.extras)
         word = stop_word(event.reason, bool(self._calls), known.get("stop_reason"))
+        matched = (event.extras or {}).get(SHARED, {}).get(STOP_SEQUENCE)
+        if isinstance(matched, str) and word == "end_turn":
+            word, known = "stop_sequence", {**known, "stop_sequence": matched}
         if self._usage is None:
             self.lost.add(Feature.USAGE, NOT_REPORTED)
         if self._refusal and word == REFUSAL:

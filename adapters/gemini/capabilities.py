@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, RunsTools, entries
-from bridge.codec.demands import Demands, SystemPlace
+from bridge.codec.demands import Demands, SchemaDemands, SystemPlace
 from bridge.dialects.gemini.wire import NAME
 from bridge.model import HistoryMode
 
@@ -19,7 +19,10 @@ DEMANDS = Demands(
     results_in_order=True,
     system=SystemPlace.FIRST,
     needs_user=True,
+    no_blank_texts=True,
     media_types=True,
+    unique_tools=True,
+    tool_schemas=SchemaDemands(object_root=True),
     most_stops=5,
 )
 """Of Google's API: "the number of function response parts is equal to the number of function call parts of the function
@@ -69,6 +72,7 @@ CAPABILITIES = Capabilities(
         },
         refuse={Feature.FILE_REF: "only files in Google's stores: gs://, files/ and their URLs"},
     ),
+    demands=DEMANDS,
     history=HistoryMode.FULL,
     keeps_history=False,
     eager_start=False,
@@ -78,7 +82,6 @@ CAPABILITIES = Capabilities(
     tool_names="[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}",
     exact_arguments=False,
     runs_tools=RunsTools.NEVER,
-    demands=DEMANDS,
     logprobs=True,
     call_signatures=CallSignatures.IN_PART,
 )

@@ -20,8 +20,11 @@ DEMANDS = Demands(
     results_follow_calls=True,
     one_message_per_turn=True,
     object_arguments=True,
+    message_names=r"[^\s<|\\/>]+",
+    longest_message_name=64,
     media_types=True,
-    tool_schemas=SchemaDemands(whole_root=True),
+    tool_schemas=SchemaDemands(object_root=True, root_properties=True),
+    own_tool_schemas=SchemaDemands(object_root=True, root_properties=True),
     most_stops=4,
     metadata_needs_store=True,
 )
@@ -59,6 +62,7 @@ CAPABILITIES = Capabilities(
             Feature.REASONING_HISTORY: "sent as reasoning_content with tool calls; option reasoning_history",
             Feature.TOOL_ORIGIN: "every call is a function call",
             Feature.THREAD_ID: "the protocol has no threads; every request carries the whole conversation",
+            Feature.METADATA: "OpenAI takes it only with store; metadata of chat clients is sent",
             Feature.CONTEXT: _NO_FIELD,
             Feature.STATE: _NO_FIELD,
         },
@@ -70,6 +74,7 @@ CAPABILITIES = Capabilities(
             Feature.FILE_URL: "file ids and inline data only; option unsupported_media: text, or parts",
         },
     ),
+    demands=DEMANDS,
     history=HistoryMode.FULL,
     keeps_history=False,
     eager_start=False,
@@ -81,8 +86,8 @@ CAPABILITIES = Capabilities(
     separator="\n\n",
     tool_names="[a-zA-Z0-9_-]{1,64}",
     runs_tools=RunsTools.NEVER,
+    vendor="litellm",  # the only server of this API whose reasoning is signed
     caches_marks=True,
-    demands=DEMANDS,
     logprobs=True,
     call_signatures=CallSignatures.IN_CALL,
 )

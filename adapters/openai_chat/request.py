@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, WireRequest
+from bridge.codec.caching import with_control
 from bridge.codec.check import Node, model_in, wrong
 from bridge.codec.jsontext import need_json, read_body
 from bridge.codec.openai import COMMON, SHARED
@@ -98,6 +99,8 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         check_choice(request.tool_choice, request.tools or (), path)
         request.parallel_tool_calls = body.boolean("parallel_tool_calls")
     if not _SAMPLING.isdisjoint(body.value):
+        if body.get("max_completion_tokens") is not None:
+            extras["notes"] = {**extras.get("notes", {}), "limit": "max_completion_tokens"}
         request.sampling = _sampling(body)
     if not _WANTED.isdisjoint(body.value):
         _set_wanted(request, body, extras, FrontOptions.of(context))
@@ -224,7 +227,7 @@ def _function(node: Node, extras: dict[str, Any]) -> Tool:
         node.string("description"),
         parameters.value if parameters else None,
         node.boolean("strict"),
-        noted({**extras, **({"function": inner} if inner else {})}),
+        with_control(noted({**extras, **({"function": inner} if inner else {})}), {**inner, **extras}),
     )
 
 

@@ -22,7 +22,8 @@ _DEMANDS = Demands(
     stored_by=frozenset({"previous_response_id", "conversation"}),
     object_arguments=True,
     media_types=True,
-    tool_schemas=SchemaDemands(whole_root=True),
+    tool_schemas=SchemaDemands(object_root=True, root_properties=True),
+    own_tool_schemas=SchemaDemands(object_root=True, root_properties=True),
     least_output=16,
 )
 """Of OpenAI's API: "No tool output found for function call", "Duplicate function_call_output", "object schema missing
@@ -72,6 +73,7 @@ CAPABILITIES = Capabilities(
             Feature.VIDEO_INLINE: "no content part for it; option unsupported_media: text",
         },
     ),
+    demands=_DEMANDS,
     history=HistoryMode.FULL,
     keeps_history=False,
     eager_start=False,
@@ -81,8 +83,8 @@ CAPABILITIES = Capabilities(
     runs_tools=RunsTools.NEVER,
     caches_marks=True,
     logprobs=True,
+    clients_cache=True,
     vendor="openai",
-    demands=_DEMANDS,
     call_signatures=CallSignatures.IN_REASONING,
 )
 

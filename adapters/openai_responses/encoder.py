@@ -15,6 +15,7 @@ from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.jsontext import dict_of, dumps
 from bridge.codec.logprobs import logprobs_in
 from bridge.codec.wire import fits_line
+from bridge.dialects.openai_responses import client_tools
 from bridge.dialects.openai_responses.capabilities import card
 from bridge.dialects.openai_responses.compaction import Compaction, is_wanted
 from bridge.dialects.openai_responses.declared import declared, input_of
@@ -78,6 +79,7 @@ class ResponsesEncoder(Encoder):
         self._usage: ev.UsageReported | None = None
         self._declared = declared(context.request)
         self._free: list[str] | None = None
+        self._client: tuple[str, ev.PartStarted] | None = None
 
     def ready(self, events: Sequence[Event]) -> Sequence[Event]:
         return events if self._compaction is None else self._compaction(events)
@@ -234,6 +236,9 @@ class ResponsesEncoder(Encoder):
     def _call_started(self, event: ev.PartStarted) -> None:
         notes = own(event.extras)
         known = {} if notes else self._declared.get(event.name or "", {})
+        if kind := known.get("client"):
+            self._free, self._client = [], (kind, event)
+            return
         head, more = (event.call_id or "", event.name or ""), known.get("named") or notes.get("item", {})
         if known.get("free"):
             self._free = []
@@ -243,6 +248,10 @@ class ResponsesEncoder(Encoder):
         self._writing = Writing.of(self._open(value), ARGUMENTS)
 
     def _call_ended(self, notes: Wire) -> None:
+        if self._client is not None:
+            self._client_call(*self._client, "".join(self._free or ()))
+            self._client = self._free = None
+            return
         writing, item = self._writing, self._item
         assert item is not None
         if self._free is not None:
@@ -262,6 +271,20 @@ class ResponsesEncoder(Encoder):
         item.value.update(notes.get("item", {}))
         self._writing = None
         self._close_item()
+
+    def _client_call(self, kind: str, event: ev.PartStarted, arguments: str) -> None:
+        """Write a call of a tool of OpenAI's own, whose item has its arguments; one that does not fit as it came."""
+        wire_id = self._new_id(client_tools.KINDS[kind].prefix)
+        item = client_tools.call_item(kind, wire_id, event.call_id or "", arguments)
+        if item is not None:
+            self._open(item)
+            self._close_item()
+            return
+        value = call_item(self._new_id("fc"), event.call_id or "", event.name or "", {})
+        self._writing = Writing.of(self._open(value), ARGUMENTS)
+        self._free = self._client = None
+        self.text(ev.ArgsDelta("", arguments))
+        self._call_ended({})
 
     # ------------------------------------------------------------------ reasoning
 

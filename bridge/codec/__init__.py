@@ -29,6 +29,7 @@ from bridge.codec.contracts import (
     SocketDialect,
 )
 from bridge.codec.decoder import JsonDecoder
+from bridge.codec.demands import Demands, SchemaDemands, SystemPlace
 from bridge.codec.described import DescribedAgent, DescribedDialect
 from bridge.codec.dialect import Decoder, Dialect, EncoderLike, Framing, Options, require
 from bridge.codec.encoder import Encoder
@@ -79,6 +80,7 @@ __all__ = [
     "Context",
     "CountingDialect",
     "Decoder",
+    "Demands",
     "DescribedAgent",
     "DescribedDialect",
     "Dialect",
@@ -115,6 +117,7 @@ __all__ = [
     "ResumableDialect",
     "RunRef",
     "RunsTools",
+    "SchemaDemands",
     "Scope",
     "SessionDialect",
     "SessionRef",
@@ -131,6 +134,7 @@ __all__ = [
     "SubscribeRequest",
     "Support",
     "Surface",
+    "SystemPlace",
     "TaskCall",
     "TaskDialect",
     "TaskPage",

@@ -29,12 +29,13 @@ class SystemPlace(StrEnum):
 class SchemaDemands:
     """The subset of JSON Schema that the API takes.
 
-    `whole_root`: the root is `type: object` with `properties`. `plain_root`: the root has no `anyOf`, `oneOf`, `allOf`.
-    `closed`: every object has `additionalProperties: false`. `forbidden`: keywords that are refused anywhere.
-    `most_min_items`: the largest `minItems`.
+    `object_root`: the root is `type: object`. `root_properties`: it has `properties`. `plain_root`: it has no `anyOf`,
+    `oneOf`, `allOf`. `closed`: every object has `additionalProperties: false`. `forbidden`: keywords that are refused
+    anywhere. `most_min_items`: the largest `minItems`.
     """
 
-    whole_root: bool = False
+    object_root: bool = False
+    root_properties: bool = False
     plain_root: bool = False
     closed: bool = False
     forbidden: frozenset[str] = frozenset()
@@ -45,7 +46,7 @@ class SchemaDemands:
 class Demands:
     """What one API demands. `own` names the extras that show a client of the same dialect.
 
-    Such a client knows the API: of its requests only the history and the schemas' root are changed.
+    Such a client knows the API: of its requests only the history and what `own_tool_schemas` says are changed.
     """
 
     own: str = ""
@@ -64,14 +65,23 @@ class Demands:
     results."""
     object_arguments: bool = False
     """The arguments of earlier calls are JSON objects."""
+    no_blank_texts: bool = False
+    """A text beside other parts has a visible character."""
     no_trailing_blank: bool = False
     """A last message of the assistant does not end with blanks."""
     system: SystemPlace = SystemPlace.ANYWHERE
     needs_user: bool = False
     """At least one message is not a system message."""
+    message_names: str | None = None
+    """The pattern that a whole name of a person or an agent must match; other characters become `_`."""
+    longest_message_name: int | None = None
     media_types: bool = False
     """Media have registered types, those of images that of their bytes."""
+    unique_tools: bool = False
+    """No two tools have one name."""
     tool_schemas: SchemaDemands | None = None
+    own_tool_schemas: SchemaDemands | None = None
+    """Of tools of clients of the same dialect."""
     output_schemas: SchemaDemands | None = None
     most_stops: int | None = None
     """Stop sequences."""
@@ -80,6 +90,8 @@ class Demands:
     """The smallest limit of an answer, in tokens."""
     temperature_or_top_p: bool = False
     """A request has only one of both."""
+    no_sampling_with_effort: bool = False
+    """A request with a reasoning effort has neither temperature nor top_p."""
     metadata_needs_store: bool = False
     """Metadata is refused without `store: true`."""
 

@@ -2,31 +2,90 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-
-def merge(total: dict[str, Any], delta: dict[str, Any]) -> None:
-    """Adds a delta to what came before, as clients do: strings and lists grow, objects merge, the rest is replaced."""
-    for key, value in delta.items():
-        known: Any = total.get(key)
-        if isinstance(known, dict) and isinstance(value, dict):
-            total[key] = dict(known)
-            merge(total[key], value)
-        elif isinstance(known, list) and isinstance(value, list):
-            total[key] = list(known)
-            for entry in value:
-                _merge_entry(total[key], entry)
-        else:
-            total[key] = known + value if isinstance(known, str) and isinstance(value, str) else value
+from bridge.codec.pieces import Pieces
 
 
-def _merge_entry(entries: list[Any], entry: Any) -> None:
-    """An entry with an `index` continues the one with that index (`reasoning_details`), any other is a new one."""
-    index = entry.get("index") if isinstance(entry, dict) else None
-    for position, known in enumerate(entries if type(index) is int else ()):
-        if isinstance(known, dict) and known.get("index") == index:
-            # The helper of the SDK does not add these two either
-            entries[position] = {**known, **{k: entry[k] for k in ("index", "type") if k in entry}}
-            merge(entries[position], {k: v for k, v in entry.items() if k not in ("index", "type")})
+class Added:
+    """Deltas added up, as clients do: strings and lists grow, objects merge, the rest is replaced.
+
+    What grows is changed in place, so that each delta costs its own size; the deltas themselves are not changed.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: dict[str, Any] | None = None) -> None:
+        self._values: dict[str, Any] = dict(values or {})
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
+
+    def plain(self) -> dict[str, Any]:
+        """The sum as JSON."""
+        return {key: _plain(value) for key, value in self._values.items()}
+
+    def put(self, key: str, value: Any) -> None:
+        """Replace a field."""
+        self._values[key] = value
+
+    def extend(self, key: str, entries: list[Any]) -> None:
+        """Add entries to a list, each as a new one."""
+        known = self._values.get(key)
+        listed = self._values[key] = known if isinstance(known, _Entries) else _Entries(known or ())
+        for entry in entries:
+            listed.add(entry, anew=True)
+
+    def add(self, delta: dict[str, Any]) -> None:
+        values = self._values
+        for key, value in delta.items():
+            known = values.get(key)
+            if isinstance(known, (dict, Added)) and isinstance(value, dict):
+                inner = values[key] = known if isinstance(known, Added) else Added(known)
+                inner.add(value)
+            elif isinstance(known, Pieces) and isinstance(value, str):
+                known.append(value)
+            elif isinstance(known, str) and isinstance(value, str):
+                values[key] = Pieces(known, value)
+            elif isinstance(known, (list, _Entries)) and not isinstance(known, Pieces) and isinstance(value, list):
+                listed = values[key] = known if isinstance(known, _Entries) else _Entries(known)
+                for entry in value:
+                    listed.add(entry)
+            else:
+                values[key] = value
+
+
+class _Entries:
+    """A list of a sum. An entry with an `index` continues the first one with that index (`reasoning_details`)."""
+
+    __slots__ = ("_places", "entries")
+
+    def __init__(self, entries: Iterable[Any]) -> None:
+        self.entries: list[Any] = []
+        self._places: dict[int, int] = {}
+        for entry in entries:
+            self.add(entry, anew=True)
+
+    def add(self, entry: Any, *, anew: bool = False) -> None:
+        index = entry.get("index") if isinstance(entry, dict) else None
+        place = self._places.get(index) if type(index) is int and not anew else None
+        if place is None:
+            if type(index) is int:
+                self._places.setdefault(index, len(self.entries))
+            self.entries.append(entry)
             return
-    entries.append(entry)
+        known = self.entries[place]
+        continued = self.entries[place] = known if isinstance(known, Added) else Added(known)
+        for key, value in entry.items():
+            if key in ("index", "type"):  # the helper of the SDK does not add these two either
+                continued.put(key, value)
+        continued.add({key: value for key, value in entry.items() if key not in ("index", "type")})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Added):
+        return value.plain()
+    if isinstance(value, Pieces):
+        return value.text
+    return [_plain(entry) for entry in value.entries] if isinstance(value, _Entries) else value

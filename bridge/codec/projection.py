@@ -245,10 +245,11 @@ class Projection:
         """Return the questions as texts, each a message of its own; one about a call is expressed by that call."""
         out: list[Event] = []
         for number, question in enumerate(self._questions):
-            if question.call_id not in self._called:
-                name = f"interrupt {number}"
-                text = self._text(name, f"{name} text", interrupt_text(question))
-                out += [ev.MessageStarted(name), *text, ev.MessageEnded(name, MessageStatus.COMPLETED)]
+            name = f"interrupt {number}"
+            text = interrupt_text(question)
+            if text and question.call_id not in self._called:
+                part = self._text(name, f"{name} text", text)
+                out += [ev.MessageStarted(name), *part, ev.MessageEnded(name, MessageStatus.COMPLETED)]
         return out
 
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from bridge.codec import Capabilities, Feature, Losses
 from bridge.errors import UNKNOWN_THREAD, Failure, RequestError
 from bridge.model import Event, Folder, Request, RunStarted
 from bridge.model.fold import Answer
+from bridge.pipeline.amendments import MOST_TRIES, Amendment, amended_request, rows_for
 from bridge.pipeline.attached import LinkedMedia
 from bridge.pipeline.backend import Backend, Call, CallInfo, KnownAnswer
 from bridge.pipeline.continuation import ContinuedText
 from bridge.pipeline.memory import Turn
 from bridge.pipeline.names import tool_names
 from bridge.pipeline.places import name_place
-from bridge.pipeline.signatures import without_signatures
 from bridge.pipeline.stages import StageContext, StageFactory, build
 from bridge.translation import Stage
 from bridge.translation.call_ids import of_calls, with_ids_of
 from bridge.translation.requirements import required
+
+log = logging.getLogger("bridge.run")
 
 
 class BackendAttempt:
@@ -59,6 +62,11 @@ class BackendAttempt:
         names = None if untouched else tool_names(context.request, front, backend.capabilities)
         self.request = context.request if names is None else names.request
         self._untouched = untouched
+        self._model = backend.model_for(request.model)
+        self._amended = 0
+        self._unproved: list[tuple[Amendment, Failure]] = []
+        if not untouched:
+            info.amendments = backend.remembered.rows(self._model)
         self.turn = turn
         self.linked = linked
         self._recorder = _Recorder(turn.amend) if turn is not None else None
@@ -120,15 +128,42 @@ class BackendAttempt:
         recorder, shown, self._recorder, self._shown = self._recorder, self._shown, None, None
         return (recorder.answer, shown.answer) if recorder is not None and shown is not None else None
 
-    async def without_signatures(self, failure: Failure) -> bool:
-        """Make the next call without opaque values, if the backend refused the request because of one."""
-        unread = self.info.raw_body is not None or self.asks_nobody
-        request = None if unread else without_signatures(self.request, failure, self.lost)
-        if request is None:
+    async def amended(self, failure: Failure) -> bool:
+        """Make the next call with an amended request, if the backend refused the last one for what can be changed."""
+        if self._untouched or self.info.raw_body is not None or self.asks_nobody or self._amended >= MOST_TRIES:
             return False
-        self.request = request
-        await self.again()
-        return True
+        request = amended_request(self.request, failure, self.lost)
+        if request is not None:
+            self._amended += 1
+            self.request = request
+            await self.again()
+            return True
+        for row in rows_for(failure, self.info.amendments):
+            call = self._call_with(row)
+            if call is not None:
+                self._amended += 1
+                self._unproved.append((row, failure))
+                log.info("run %s: backend %s is asked once more: %s", self.info.run_id, self.backend.name, row.what)
+                await self.call.close()
+                self.call = call
+                return True
+        return False
+
+    def answered(self) -> None:
+        """Note that the backend took the request: what it was amended by is what its model needs."""
+        for row, failure in self._unproved:
+            self.backend.remembered.add(self._model, row, failure)
+        self._unproved.clear()
+
+    def _call_with(self, row: Amendment) -> Call | None:
+        """Return the next call with one more amendment; None if that changes nothing of the request."""
+        known, self.info.amended = self.info.amendments, []
+        self.info.amendments = (*known, row)
+        call = self._next_call()
+        if row in self.info.amended:
+            return call
+        self.info.amendments = known
+        return None
 
     async def in_new_thread(self, failure: Failure) -> bool:
         """Make the next call with the whole conversation, if the backend does not know the one that it named."""

@@ -12,6 +12,7 @@ from bridge.codec.demands import Demands
 from bridge.codec.naming import ModelNames
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed
+from bridge.pipeline.amendments import Amendment, Remembered
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.retries import Budget, Retry
 
@@ -41,7 +42,9 @@ class CallInfo:
 
     `raw_body` is the client's own body if it must arrive unchanged (passthrough). `owner` is the owner of the
     conversations that may be continued. `shown_thread` is the client's name of the thread, where the backend knows it
-    by another. `names_thread`: the client named the thread itself.
+    by another. `names_thread`: the client named the thread itself. `caches`: it cannot say what is to be cached.
+    `amendments` are the changes of the body that the model is known to need; the backend notes in `amended` which of
+    them changed it.
     """
 
     run_id: str
@@ -53,6 +56,9 @@ class CallInfo:
     owner: str = ""
     shown_thread: str | None = None
     names_thread: bool = True
+    caches: bool = False
+    amendments: tuple[Amendment, ...] = ()
+    amended: list[Amendment] = field(default_factory=list)
 
 
 class Call(Protocol):
@@ -138,6 +144,7 @@ class ConfiguredBackend:
         self.name = name
         self.capabilities = capabilities
         self.demands = capabilities.demands
+        self.remembered = Remembered(name)
         self.names = names or ModelNames()
         self.timeouts = timeouts or Timeouts()
         self.retry = retry or Retry()
@@ -163,6 +170,8 @@ class Backend(Protocol):
     capabilities: Capabilities
     demands: Demands
     """What its API demands of a request."""
+    remembered: Remembered
+    """What its models refused, and what is changed for that."""
     names: ModelNames
     timeouts: Timeouts
     retry: Retry

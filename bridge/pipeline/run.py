@@ -217,6 +217,7 @@ class Run:
             if failure is None or not await self._next(failure):
                 break
         if failure is None:
+            self._attempt.answered()
             self.first = self.first or time.monotonic()
             if self._pass is not None:
                 self._pass.answered()
@@ -270,7 +271,7 @@ class Run:
             await self._attempt.again()
             self._try += 1
             self.retries += 1
-        elif await self._attempt.without_signatures(failure):
+        elif await self._attempt.amended(failure):
             self.retries += 1
         elif may_ask_elsewhere(failure) and await self._fall_back(failure):
             self.backend.budget.called()

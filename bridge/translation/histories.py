@@ -11,12 +11,13 @@ import hashlib
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from operator import is_
 
 from bridge.codec.demands import NO_RESULT, Demands
-from bridge.codec.merging import merge
+from bridge.codec.merging import Added
 from bridge.model import Message, Part, Reasoning, Text, ToolCall, ToolResult
-from bridge.model.parts import LINKED, Extras
+from bridge.model.parts import LINKED
 
 REPEAT = "-repeat-"
 """Between a call id that stood for an earlier call already and the number of the call that has it."""
@@ -272,7 +273,7 @@ class _History:
         """Add a message, or what is left of it; only its first piece has its fields of other dialects."""
         if pieces or not message.parts:
             is_first = self._pieces.setdefault(id(message), len(self._out)) == len(self._out)
-            self._out.append(_with_parts(message, pieces, is_first=is_first))
+            self._out.append(with_parts(message, pieces, is_first=is_first))
 
     def _results(self, turn: _Turn) -> None:
         source: Message | None = None
@@ -298,14 +299,14 @@ class _History:
     def _result_message(self, source: Message | None, pieces: list[tuple[int, Part]]) -> None:
         if source is None:
             return
-        if source.role == "tool" or len(pieces) == len(source.parts):
+        if source.role == "tool" or (source.role == "user" and len(pieces) == len(source.parts)):
             self._piece(source, pieces)
         else:
             bare = Message("tool", source.parts, places=source.places)
-            self._out.append(_with_parts(bare, pieces, is_first=True))
+            self._out.append(with_parts(bare, pieces, is_first=True))
 
 
-def _with_parts(message: Message, pieces: list[tuple[int, Part]], *, is_first: bool) -> Message:
+def with_parts(message: Message, pieces: list[tuple[int, Part]], *, is_first: bool) -> Message:
     """Return the message with these parts, each with its position in `message`."""
     parts = [part for _, part in pieces]
     if len(parts) == len(message.parts) and all(map(is_, parts, message.parts)):
@@ -328,8 +329,10 @@ def joined(messages: list[Message], *, own: bool) -> list[Message]:
     Calls join the message before them, and what the assistant says after calls or after reasoning joins that. Of a
     client of the backend's dialect (`own`), only what stands between calls and their results is joined.
     """
+    if not any(a.role == b.role == "assistant" for a, b in pairwise(messages)):
+        return messages
     out: list[Message] = []
-    is_new = False  # the last message was made here
+    fields: dict[int, dict[str, Added]] = {}  # of each message that was made here, by its place, the fields of dialects
     is_thinking = has_calls = False  # of the last message
     is_turn = False
     for message in messages:
@@ -337,32 +340,25 @@ def joined(messages: list[Message], *, own: bool) -> list[Message]:
         continues = message.role == "assistant" and ToolResult not in kinds
         wanted = has_calls or (bool(kinds) and not own and (is_thinking or _is_calls(kinds)))
         if continues and is_turn and wanted:
-            last = out[-1] if is_new else replace(out[-1], parts=[*out[-1].parts])
+            place = len(out) - 1
+            if place not in fields:
+                out[place] = replace(out[place], parts=[*out[place].parts])
+                fields[place] = {dialect: Added(values) for dialect, values in (out[place].extras or {}).items()}
+            last = out[place]
             last.parts += message.parts
             last.id, last.name = last.id or message.id, last.name or message.name
-            last.extras = _combined(last.extras, message.extras)
-            out[-1], is_new = last, True
+            for dialect, values in (message.extras or {}).items():
+                fields[place].setdefault(dialect, Added()).add(values or {})
             is_thinking = is_thinking and kinds <= {Reasoning}
             has_calls = has_calls or ToolCall in kinds
             continue
         out.append(message)
-        is_new = False
         is_turn = continues and bool(kinds)
         is_thinking, has_calls = is_turn and kinds == {Reasoning}, is_turn and ToolCall in kinds
+    for place, added in fields.items():
+        out[place].extras = {dialect: values.plain() for dialect, values in added.items()} or None
     return messages if len(out) == len(messages) else out
 
 
 def _is_calls(kinds: set[type]) -> bool:
     return ToolCall in kinds and kinds <= {ToolCall, Reasoning}
-
-
-def _combined(first: Extras | None, second: Extras | None) -> Extras | None:
-    """Return the fields of two messages as those of one."""
-    if not first or not second:
-        return first or second
-    out = dict(first)
-    for dialect, values in second.items():
-        total = dict(out.get(dialect) or {})
-        merge(total, values or {})
-        out[dialect] = total
-    return out

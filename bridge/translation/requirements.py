@@ -8,7 +8,9 @@ schemas of the request. The same messages are changed in the same way in every r
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from bridge.codec import Context, Dialect, Feature, Losses, WireRequest
@@ -31,9 +33,11 @@ from bridge.model import (
     as_text,
 )
 from bridge.model.media_types import registered, type_of_base64
-from bridge.translation.histories import arranged, joined
-from bridge.translation.schemas import SchemaWriter
+from bridge.model.parts import LINKED
+from bridge.translation.histories import arranged, joined, with_parts
+from bridge.translation.schemas import SchemaWriter, is_taken
 
+_compiled = cache(re.compile)
 log = logging.getLogger("bridge.run")
 
 _SYSTEM = frozenset({"system", "developer"})
@@ -82,9 +86,10 @@ class _Changes:
 
     def messages(self) -> None:
         demands = self._demands
+        kinds = {type(part) for message in self.request.messages for part in message.parts}
         if demands.system is SystemPlace.ONE or (demands.system is SystemPlace.FIRST and not self.is_own):
             self._system()
-        if demands.results_follow_calls:
+        if demands.results_follow_calls and not LINKED.isdisjoint(kinds):
             extras = self.request.extra(demands.own) if self.is_own else {}
             is_stored = not demands.stored_by.isdisjoint(extras)
             given = self.request.messages
@@ -93,22 +98,29 @@ class _Changes:
                 self._set(changed, Feature.TOOL_HISTORY, messages=messages)
         if demands.needs_user:
             self._user()
-        if demands.one_message_per_turn:
+        if demands.one_message_per_turn and not _OF_TURNS.isdisjoint(kinds):
             messages = joined(self.request.messages, own=self.is_own)
             if messages is not self.request.messages:
                 self._set("calls of a turn stand in one message", messages=messages)
         if not self.is_own:
-            self._parts()
+            if not _CHANGEABLE.isdisjoint(kinds):
+                self._parts()
+            self._names()
+            if demands.no_blank_texts:
+                self._texts()
             if demands.no_trailing_blank:
                 self._end()
 
     def _system(self) -> None:
         """System messages before all others; where only one may stand there, their texts in one."""
         messages = self.request.messages
-        leading = next((n for n, m in enumerate(messages) if m.role not in _SYSTEM), len(messages))
-        inside = any(m.role in _SYSTEM for m in messages[leading:])
         is_one = self._demands.system is SystemPlace.ONE
-        if not inside and not (is_one and leading > 1):
+        leading, is_inside = 0, False
+        for index, message in enumerate(messages):
+            if message.role in _SYSTEM:
+                is_inside = is_inside or leading < index
+                leading += 1
+        if not is_inside and not (is_one and leading > 1):
             return
         system = [m for m in messages if m.role in _SYSTEM]
         if is_one:
@@ -120,7 +132,9 @@ class _Changes:
     def _user(self) -> None:
         """A request of system messages alone: the last one asks."""
         messages = self.request.messages
-        if not messages or any(m.role not in _SYSTEM and _says(m) for m in messages):
+        if not messages or (messages[-1].role not in _SYSTEM and _says(messages[-1])):
+            return
+        if any(m.role not in _SYSTEM and _says(m) for m in messages):
             return
         spoken = [m for m in messages if m.role in _SYSTEM and _says(m)]
         if spoken:
@@ -156,6 +170,37 @@ class _Changes:
             return part if same else replace(part, parts=inner)
         return part
 
+    def _texts(self) -> None:
+        """Texts beside other parts of a message or a result, without those that show nothing."""
+        out: list[Message] | None = None
+        for index, message in enumerate(self.request.messages):
+            if len(message.parts) < 2 and not (message.parts and type(message.parts[0]) is ToolResult):
+                continue
+            pieces = [(n, _with_visible(message.parts[n])) for n in _visible(message.parts)]
+            changed = with_parts(message, pieces, is_first=True)
+            if changed is not message:
+                out = [*self.request.messages] if out is None else out
+                out[index] = changed
+        if out is not None:
+            self._set("texts without a visible character are left out", messages=out)
+
+    def _names(self) -> None:
+        """Names of people and agents."""
+        pattern, longest = self._demands.message_names, self._demands.longest_message_name
+        if pattern is None:
+            return
+        allowed = _compiled(pattern)
+        out: list[Message] | None = None
+        for index, message in enumerate(self.request.messages):
+            name = message.name
+            if not name or (allowed.fullmatch(name) and (longest is None or len(name) <= longest)):
+                continue
+            legal = "".join(c if allowed.fullmatch(c) else "_" for c in name[:longest])
+            out = [*self.request.messages] if out is None else out
+            out[index] = replace(message, name=legal)
+        if out is not None:
+            self._set("names of messages without what the API refuses", Feature.MESSAGE_NAME, messages=out)
+
     def _end(self) -> None:
         """Without blanks at the end of an answer that the model is to continue."""
         last = self.request.messages[-1] if self.request.messages else None
@@ -168,13 +213,11 @@ class _Changes:
     # ------------------------------------------------------------------ tools and schemas
 
     def tools(self) -> None:
-        demands = self._demands.tool_schemas
+        if self._demands.unique_tools and self.request.tools:
+            self._unique_tools(self.request.tools)
+        demands = self._demands.own_tool_schemas if self.is_own else self._demands.tool_schemas
         tools = self.request.tools
         if demands is None or not tools:
-            return
-        if self.is_own:
-            demands = _OF_CLIENTS if demands.whole_root else None
-        if demands is None:
             return
         dropped: dict[str, None] = {}
         changed = [_with_schema(tool, demands, dropped) for tool in tools]
@@ -183,6 +226,14 @@ class _Changes:
         self._set("schemas of tools are made objects with properties", tools=changed)
         if dropped:
             self._lost.add(Feature.TOOLS, f"of schemas: {', '.join(dropped)[:200]}")
+
+    def _unique_tools(self, tools: list[Tool]) -> None:
+        if len({tool.name for tool in tools}) == len(tools):
+            return
+        first = {tool.name: tool for tool in reversed(tools) if tool.kind == FUNCTION}
+        kept = [tool for tool in tools if tool.kind != FUNCTION or first[tool.name] is tool]
+        if len(kept) < len(tools):
+            self._set("of tools with one name the first is sent", Feature.TOOLS, tools=kept)
 
     # ------------------------------------------------------------------ fields
 
@@ -201,12 +252,9 @@ class _Changes:
         written = writer.write(wanted.schema)
         if written == wanted.schema:
             return
-        changed = replace(wanted, schema=written)
-        if writer.dropped:
-            what = f"of the schema: {', '.join(writer.dropped)[:200]}"
-            self._set(what, Feature.RESPONSE_FORMAT, response_format=changed)
-        else:
-            self._set("the objects of the schema are closed", response_format=changed)
+        dropped = ", ".join(writer.dropped)[:200]
+        what = f"of the schema: {dropped}" if dropped else "the objects of the schema are closed"
+        self._set(what, Feature.RESPONSE_FORMAT, response_format=replace(wanted, schema=written))
 
     def _sampling(self) -> None:
         given = self.request.sampling
@@ -215,6 +263,8 @@ class _Changes:
         if least is not None and sampling.max_tokens is not None and sampling.max_tokens < least:
             sampling = replace(sampling, max_tokens=least)
             self._tell(f"the limit of an answer is at least {least} tokens")
+        if self._demands.no_sampling_with_effort and self.request.reasoning_effort not in (None, "none"):
+            sampling = self._with_neither(sampling)
         if self._demands.temperature_or_top_p:
             sampling = self._with_one(sampling)
         if sampling is not given:
@@ -233,6 +283,12 @@ class _Changes:
             stops = stops[: demands.most_stops]
             self._tell(f"only {demands.most_stops} stop sequences are sent")
         return sampling if stops is sampling.stop else replace(sampling, stop=stops or None)
+
+    def _with_neither(self, sampling: Sampling) -> Sampling:
+        if sampling.temperature is None and sampling.top_p is None:
+            return sampling
+        self._tell("temperature and top_p are left out beside a reasoning effort")
+        return replace(sampling, temperature=None, top_p=None)
 
     def _with_one(self, sampling: Sampling) -> Sampling:
         """Only one of temperature and top_p: a value that is the default of every API says nothing."""
@@ -253,11 +309,10 @@ class _Changes:
         self._lost.add(Feature.SAMPLING, what)
 
 
+_OF_TURNS: frozenset[type] = frozenset({ToolCall, Reasoning})
 _CHANGEABLE: frozenset[type] = frozenset({Media, ToolCall, ToolResult})
 _DEFAULT = 1
 """Temperature and top_p of a request without them, at every vendor."""
-_OF_CLIENTS = SchemaDemands(whole_root=True)
-"""What is made of the schemas of a client of the same dialect."""
 
 
 def _as_one(messages: list[Message]) -> Message:
@@ -269,6 +324,19 @@ def _as_one(messages: list[Message]) -> Message:
     return replace(messages[0], parts=parts, extras=None)
 
 
+def _visible(parts: list[Part]) -> list[int]:
+    """Return the positions of the parts but blank texts; all of them if nothing else is there."""
+    kept = [n for n, part in enumerate(parts) if not isinstance(part, Text) or part.text.strip()]
+    return kept or list(range(len(parts)))
+
+
+def _with_visible(part: Part) -> Part:
+    if not isinstance(part, ToolResult):
+        return part
+    kept = _visible(part.parts)
+    return part if len(kept) == len(part.parts) else replace(part, parts=[part.parts[n] for n in kept])
+
+
 def _says(message: Message) -> bool:
     """Return whether a message has more than blank texts and reasoning."""
     return any(
@@ -277,7 +345,7 @@ def _says(message: Message) -> bool:
 
 
 def _with_schema(tool: Tool, demands: SchemaDemands, dropped: dict[str, None]) -> Tool:
-    if tool.kind != FUNCTION or tool.parameters is None:
+    if tool.kind != FUNCTION or tool.parameters is None or is_taken(tool.parameters, demands):
         return tool
     writer = SchemaWriter(demands)
     written = writer.write(tool.parameters)

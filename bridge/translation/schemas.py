@@ -16,10 +16,21 @@ Json = dict[str, Any]
 
 _DEEPEST = 100
 _CHOICES = ("anyOf", "oneOf", "allOf")
+_ROOT = frozenset({"$ref", *_CHOICES})
 _MAPS = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
 """Keywords whose values are objects of schemas, by names that are the user's."""
 _SINGLE = frozenset({"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"})
 _LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
+
+
+def is_taken(schema: Json, demands: SchemaDemands) -> bool:
+    """Return whether the root of a schema is as demanded, where nothing inside is demanded; a cheap look."""
+    return (
+        schema.get("type") == "object"
+        and isinstance(schema.get("properties"), dict)
+        and _ROOT.isdisjoint(schema)
+        and not (demands.closed or demands.forbidden or demands.most_min_items is not None)
+    )
 
 
 class SchemaWriter:
@@ -36,12 +47,12 @@ class SchemaWriter:
     def write(self, schema: Json) -> Json:
         """Return the schema as it is taken; the same object if that is so already."""
         demands = self._demands
-        if (demands.whole_root or demands.plain_root) and "$ref" in schema:
+        if (demands.object_root or demands.plain_root) and "$ref" in schema:
             schema = self._followed(schema, schema)
         if demands.plain_root and not schema.keys().isdisjoint(_CHOICES):
             schema = self._plain(schema)
-        if demands.whole_root:
-            schema = _whole(schema)
+        if demands.object_root:
+            schema = _as_object(schema, demands.root_properties)
         return self._walked(schema, 0) if demands.closed or demands.forbidden else schema
 
     # ------------------------------------------------------------------ the root
@@ -151,12 +162,13 @@ class SchemaWriter:
         return name in self._demands.forbidden
 
 
-def _whole(schema: Json) -> Json:
-    """The schema of an object that names its properties, if there are none as well."""
-    if schema.get("type") == "object" and isinstance(schema.get("properties"), dict):
+def _as_object(schema: Json, has_properties: bool) -> Json:
+    """The schema of an object; with `has_properties`, it names its properties, if there are none as well."""
+    if schema.get("type") != "object":
+        schema = {"type": "object", **{name: value for name, value in schema.items() if name != "type"}}
+    if isinstance(schema.get("properties"), dict) or not (has_properties or "properties" in schema):
         return schema
-    rest = {name: value for name, value in schema.items() if name not in ("type", "properties")}
-    return {"type": "object", "properties": dict_of(schema.get("properties")), **rest}
+    return {"type": "object", "properties": {}, **{k: v for k, v in schema.items() if k not in ("type", "properties")}}
 
 
 def _is_object(schema: Json) -> bool:

@@ -39,6 +39,7 @@ from bridge.framing import sse
 from bridge.model import Event, MessageStarted, Raw, Request, RunFailed, RunFinished
 from bridge.model.closing import PIECES
 from bridge.model.events import CONTENT
+from bridge.pipeline.amendments import amended_body
 from bridge.pipeline.backend import Call, CallInfo, ConfiguredBackend, Timeouts
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.retries import Retry
@@ -242,7 +243,10 @@ class HttpBackend(ConfiguredBackend):
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
         context = self.context(request, info, lost)
-        return HttpCall(self, self.addressed(self.dialect.encode_request(request, context), info), context)
+        wire = self.dialect.encode_request(request, context)
+        if info.amendments and info.raw_body is None:
+            wire.body, info.amended = amended_body(wire.body, info.amendments, lost)
+        return HttpCall(self, self.addressed(wire, info), context)
 
     def context(self, request: Request, info: CallInfo, lost: Losses) -> Context:
         model = self.model_for(request.model)
@@ -255,6 +259,8 @@ class HttpBackend(ConfiguredBackend):
             request,
             lost,
             names_thread=info.names_thread,
+            caches=info.caches,
+            host=self.url.host or "",
         )
 
     def addressed(self, wire: WireRequest, info: CallInfo) -> WireRequest:

@@ -71,6 +71,18 @@ def test_two_calls_of_an_answer_have_two_ids_for_every_client(front: str) -> Non
         assert b"k-repeat-2" in written
 
 
+@pytest.mark.parametrize("arguments", ["", " ", "\n\t"])
+@pytest.mark.parametrize("front", [n for n in FRONTS if n in registry.called() and n not in ("agent-runs", "a2a")])
+def test_arguments_of_white_space_are_an_object_for_every_client(front: str, arguments: str) -> None:
+    function = {"name": "now", "arguments": arguments}
+    call = chunk({"tool_calls": [{"index": 0, "id": "k", "type": "function", "function": function}]})
+    written = translate((call + chunk({}, "tool_calls")).encode() + b"data: [DONE]\n\n", "openai-chat", front)
+    if front == "ai-sdk-ui":  # its clients read the input that follows the pieces
+        assert b'"toolName":"now","input":{}}' in written
+    else:
+        assert [json.loads(c.arguments) for c in fold(decode(written, front)).calls] == [{}]
+
+
 def test_an_id_of_the_conversation_is_not_used_again() -> None:
     history = [user(), calls("k"), result("k")]
     assert ids(through([begins("k")], *history)) == ["k-repeat-2"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +15,20 @@ from hypothesis import strategies as st
 from bridge.codec import Losses, registry
 from bridge.codec.demands import Demands, SchemaDemands, SystemPlace
 from bridge.library import Translator
-from bridge.model import Inline, Media, MediaKind, Message, Request, Sampling, Text, Tool, ToolCall, ToolResult, Url
+from bridge.model import (
+    Inline,
+    Media,
+    MediaKind,
+    Message,
+    Part,
+    Request,
+    Sampling,
+    Text,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Url,
+)
 from bridge.translation.requirements import required
 from bridge.translation.schemas import SchemaWriter
 
@@ -83,12 +98,18 @@ WHOLE: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("front", FRONTS)
-@pytest.mark.parametrize("back", ["openai-chat", "openai-responses", "anthropic-messages"])
+@pytest.mark.parametrize("back", ["openai-chat", "openai-responses"])
 @pytest.mark.parametrize(("given", "wanted"), WHOLE, ids=[json.dumps(given) for given, _ in WHOLE])
 def test_the_schema_of_a_tool_is_an_object_with_properties(
     front: str, back: str, given: dict[str, Any], wanted: dict[str, Any]
 ) -> None:
     assert schema_in(sent(front, back, asked(front, tool=given))[0]) == wanted
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("given", [{"type": "object"}, {"properties": {}}, {"type": None}])
+def test_the_schema_of_a_tool_has_a_type_for_anthropic(front: str, given: dict[str, Any]) -> None:
+    assert schema_in(sent(front, "anthropic-messages", asked(front, tool=given))[0]) == {**given, "type": "object"}
 
 
 A, B = {"type": "string"}, {"type": "integer"}
@@ -115,13 +136,24 @@ def test_choices_at_the_root_are_merged(
     body, lost = sent(front, "anthropic-messages", asked(front, tool={"type": "object", **given}))
     schema = schema_in(body)
     assert schema.keys().isdisjoint({"anyOf", "oneOf", "allOf", "$ref"})
-    assert (schema["type"], schema["properties"], schema.get("required", [])) == ("object", properties, needed)
+    assert (schema["type"], schema.get("properties", {}), schema.get("required", [])) == ("object", properties, needed)
     assert "tools" in lost
 
 
 def test_choices_inside_a_schema_stay() -> None:
     schema = {"type": "object", "properties": {"a": {"anyOf": [A, B]}}}
     assert schema_in(sent("openai-chat", "anthropic-messages", asked("openai-chat", tool=schema))[0]) == schema
+
+
+@pytest.mark.parametrize("back", ["anthropic-messages", "gemini"])
+def test_of_tools_with_one_name_the_first_is_sent(back: str) -> None:
+    body = asked("openai-chat", tool={"type": "object", "properties": {"a": A}})
+    body["tools"].append({"type": "function", "function": {"name": "f", "description": "second"}})
+    body["tools"].append({"type": "function", "function": {"name": "g"}})
+    found, lost = sent("openai-chat", back, body)
+    written = json.dumps(found["tools"])
+    assert (written.count('"f"'), written.count('"g"'), "second" in written) == (1, 1, False)
+    assert "tools" in lost
 
 
 # ---------------------------------------------------------------------- schemas of answers
@@ -167,7 +199,7 @@ _JSON: st.SearchStrategy[Any] = st.recursive(
                          "minItems", "additionalProperties"]), inner, max_size=4),
     max_leaves=20,
 )  # fmt: skip
-_ALL = SchemaDemands(True, True, True, frozenset({"minimum"}), 1)
+_ALL = SchemaDemands(True, True, True, True, frozenset({"minimum"}), 1)
 
 
 @given(st.dictionaries(st.sampled_from(["type", "properties", "anyOf", "allOf", "$ref", "$defs", "required"]), _JSON))
@@ -268,6 +300,23 @@ def test_a_linked_picture_without_a_type_has_none() -> None:
     assert changed == Media(MediaKind.IMAGE, Url("https://x.test/a"))
 
 
+# ---------------------------------------------------------------------- texts
+
+
+@pytest.mark.parametrize("back", ["anthropic-messages", "gemini"])
+def test_a_text_without_a_visible_character_is_left_out_beside_others(back: str) -> None:
+    demands = registry.get(back).capabilities.demands
+    kept: list[Part] = [Text("a"), Media(MediaKind.IMAGE, Inline(PNG), "image/png")]
+    said = [Message("user", [Text(" "), *kept, Text("")], places=("m", "p0", "p1", "p2", "p3")),
+            Message("assistant", [ToolCall("k", "f", "{}")]),
+            Message("tool", [ToolResult("k", [Text(""), *kept])]), Message("user", [Text("")])]  # fmt: skip
+    request = required(Request(said), demands, Losses())
+    assert (request.messages[0].parts, request.messages[0].places) == (kept, ("m", "p1", "p2"))
+    assert request.messages[2].parts == [ToolResult("k", kept)]
+    assert request.messages[3] is said[3]
+    assert len(said[0].parts) == 4
+
+
 # ---------------------------------------------------------------------- fields
 
 
@@ -289,6 +338,14 @@ def test_temperature_and_top_p_are_not_sent_together(
     )
     assert {name: body[name] for name in ("temperature", "top_p") if name in body} == wanted
     assert ("sampling" in losses) is lost
+
+
+def test_neither_is_sent_beside_a_thinking_budget() -> None:
+    body = asked("openai-chat", temperature=0.5, top_p=0.9, reasoning_effort="low", max_tokens=9000)
+    thinks, lost = sent("openai-chat", "anthropic-messages", body, effort="thinking")
+    assert thinks.keys().isdisjoint({"temperature", "top_p"})
+    assert "sampling" in lost
+    assert sent("openai-chat", "anthropic-messages", body)[0]["temperature"] == 0.5
 
 
 def test_a_client_of_the_same_dialect_may_send_both() -> None:
@@ -344,6 +401,17 @@ def test_arguments_of_earlier_calls_are_objects(back: str, arguments: str) -> No
     assert (part is call) is (arguments == '{"a": 1}')
 
 
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [("Ann Lee", "Ann_Lee"), ("<a|b>", "_a_b_"), ("x" * 70, "x" * 64), ("Änn", "Änn"), ("a\\/b", "a__b")],
+)
+def test_names_of_people_without_what_chat_refuses(name: str, wanted: str) -> None:
+    body = {**asked("ag-ui"), "messages": [{"id": "1", "role": "user", "content": "hi", "name": name}]}
+    found, lost = sent("ag-ui", "openai-chat", body)
+    assert found["messages"][0]["name"] == wanted
+    assert ("message_name" in lost) is (name != wanted)
+
+
 def test_a_request_as_demanded_is_the_same_object_for_every_backend() -> None:
     parameters = {"type": "object", "properties": {"a": {}}}
     for name in registry.names():
@@ -357,3 +425,65 @@ def test_what_needs_nothing_is_not_looked_at() -> None:
     assert SystemPlace.ANYWHERE is Demands().system
     request = Request([Message("system", [Text("a")])])
     assert required(request, Demands(), Losses()) is request
+
+
+# ---------------------------------------------------------------------- growth
+
+ALL = Demands(
+    longest_call_id=40, results_follow_calls=True, results_in_order=True, one_message_per_turn=True,
+    object_arguments=True, system=SystemPlace.ONE, needs_user=True, message_names="[a-z]+", media_types=True,
+    unique_tools=True, tool_schemas=_ALL, output_schemas=_ALL, most_stops=4, no_blank_stops=True,
+)  # fmt: skip
+
+
+def _turn(number: int) -> list[Message]:
+    call = ToolCall(f"k{number % 3}", "f", "x")
+    return [Message("assistant", [Text("a")]), Message("assistant", [call]), Message("user", [Text("b")], name="A B")]
+
+
+def _nested(depth: int) -> dict[str, Any]:
+    return {"anyOf": [{"properties": {f"p{n}": {"minimum": 1, "anyOf": [A, B]}}} for n in range(depth)]}
+
+
+SHAPES: dict[str, Callable[[int], Request]] = {
+    "turns": lambda n: Request([m for number in range(n) for m in _turn(number)]),
+    "parts": lambda n: Request([Message("assistant", [ToolCall("k", "f", f"{i}") for i in range(n)])]),
+    "results": lambda n: Request([Message("tool", [ToolResult(f"{i % 5}", []) for i in range(n)])]),
+    "late results": lambda n: Request(
+        [Message("assistant", [ToolCall(f"{i}", "f", "{}")]) for i in range(n)]
+        + [Message("user", [ToolResult(f"{n - i}", []), Text("a")]) for i in range(n)]
+    ),
+    "texts of one assistant": lambda n: Request(
+        [Message("assistant", [ToolCall("k", "f", "{}")], extras={"x": {"y": ["z"]}})]
+        + [Message("assistant", [Text("a")], extras={"x": {"y": ["z"], "t": "t"}}) for _ in range(n)]
+    ),
+    "system messages": lambda n: Request([Message("system", [Text("a")]), Message("user", [Text("b")])] * n),
+    "pictures": lambda n: Request([Message("user", [Media(MediaKind.IMAGE, Inline(PNG), "image/jpg")] * n)]),
+    "tools": lambda n: Request("hi", tools=[Tool(f"f{i % 9}", parameters={"anyOf": [{}]}) for i in range(n)]),
+    "a schema": lambda n: Request("hi", tools=[Tool("f", parameters=_nested(n))]),
+    "stops": lambda n: Request("hi", sampling=Sampling(stop=[" ", "x"] * n)),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_work_grows_with_the_request(shape: str) -> None:
+    """Lines that run, not seconds."""
+
+    def lines(count: int) -> int:
+        request, seen = SHAPES[shape](count), 0
+
+        def trace(frame: Any, event: str, argument: Any) -> Any:
+            nonlocal seen
+            seen += event == "line"
+            return trace
+
+        sys.settrace(trace)
+        try:
+            required(request, ALL, Losses())
+        finally:
+            sys.settrace(None)
+        return seen
+
+    few, many = lines(20), lines(200)
+    assert few > 20
+    assert many <= 11 * few

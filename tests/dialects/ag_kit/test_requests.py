@@ -35,6 +35,7 @@ from bridge.model import (
     Url,
 )
 from bridge.model.dump import dump, load_request
+from bridge.translation.requirements import encoded
 
 from .helpers import CASES, asked, context, sent
 
@@ -277,7 +278,7 @@ def test_the_example_is_a_request() -> None:
 def ask(*messages: Message, options: Any = None, **fields: Any) -> tuple[dict[str, Any], list[str]]:
     request = Request(list(messages), **fields)
     ctx = context(request=request, options=BackOptions(**(options or {})))
-    return json.loads(dialect.encode_request(request, ctx).body), ctx.lost.names
+    return json.loads(encoded(dialect, request, ctx).body), ctx.lost.names
 
 
 def one(text: str, role: str = "user") -> Message:

@@ -109,6 +109,38 @@ def test_an_approval_is_an_answer(approved: bool, reason: str | None) -> None:
     assert (part["state"], part["approval"]) == ("approval-responded", approval)
 
 
+@pytest.mark.parametrize("more", [{}, {"output": {"type": "execution-denied"}}])
+@pytest.mark.parametrize("then", [False, True])
+def test_a_denied_call_without_its_approval_is_told_as_denied(more: dict[str, Any], then: bool) -> None:
+    assert results(asked(chat(call("output-denied", **more), then=then))) == [("denied", True)]
+
+
+def test_a_call_that_is_stored_open_and_with_its_result_is_one_call() -> None:
+    waiting = {**call("input-available"), "input": {}}
+    request = asked(chat(waiting, call("output-available", output="sunny"), call("input-available"), then=True))
+    assert results(request) == [("sunny", False)]
+    made = [p.arguments for m in request.messages for p in m.parts if isinstance(p, ToolCall)]
+    assert made == ['{"city":"Paris"}']
+    assert len(results(asked(chat(waiting, waiting, then=True)))) == 1
+
+
+def test_a_call_without_a_state_counts_by_what_it_has() -> None:
+    part = call("")
+    del part["state"]
+    assert results(asked(chat({**part, "output": "sunny"}, then=True))) == [("sunny", False)]
+    (left,) = results(asked(chat(part, then=True)))
+    assert left[1]
+
+
+@pytest.mark.parametrize("kind", ["image/*", "image"])
+def test_an_open_media_type_is_that_of_the_data_url(kind: str) -> None:
+    part = {"type": "file", "mediaType": kind, "url": "data:image/webp;base64,AAAA"}
+    request = asked({"id": "chat", "messages": [{**HI, "parts": [part]}]})
+    assert [(p.kind, p.mime) for p in request.messages[0].parts if isinstance(p, Media)] == [
+        (MediaKind.IMAGE, "image/webp")
+    ]
+
+
 def test_raw_input_is_the_arguments_of_an_invalid_call() -> None:
     part = {**call("output-error", errorText="bad", rawInput='{"ci'), "input": None}
     (found,) = [p for p in asked(chat(part)).messages[1].parts if isinstance(p, ToolCall)]
