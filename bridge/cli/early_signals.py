@@ -38,8 +38,8 @@ def kept() -> bool:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    # At once, as the default handler: nothing is served yet.
-    os._exit(0)
+    # At once, as the default handlers: nothing is served yet.
+    os._exit(130 if number == signal.SIGINT else 0)
 
 
 def _keep(number: int, frame: FrameType | None) -> None:
