@@ -71,7 +71,6 @@ LARGE_BODY = 1024 * 1024
 _LAST_WORDS = 1.0
 """Seconds that chores have to end when the backend is closed."""
 _STOP_SECONDS = 2.0
-_QUESTION_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
 """Seconds between two checks of the answers that are being read."""
 _VERSION = re.compile(r"(/v\d+)(?:(?:alpha|beta)\d*)?(?=/|$)")
@@ -308,7 +307,7 @@ class HttpBackend(ConfiguredBackend):
     async def _listed(self, dialect: ModelsDialect) -> tuple[WireRequest, WireResponse]:
         wire = dialect.models_request()
         wire.headers = {**wire.headers, **self._headers}
-        return wire, await self.whole_answer(wire, self._question_seconds)
+        return wire, await self.whole_answer(wire, self.timeouts.of_question)
 
     async def check(self) -> None:
         """Asks for its models, which also shows whether the key is taken; else whether its port is open."""
@@ -333,7 +332,7 @@ class HttpBackend(ConfiguredBackend):
         lost = Losses()
         request = required(request, self.demands, lost)
         wire = self.dialect.count_request(request, self.context(request, info, lost))
-        answer = await self.whole_answer(self.addressed(wire, info), self._question_seconds)
+        answer = await self.whole_answer(self.addressed(wire, info), self.timeouts.of_question)
         if answer.status in _NOT_THERE:
             return None
         if answer.status >= 300:
@@ -349,15 +348,14 @@ class HttpBackend(ConfiguredBackend):
                     body = await bounded(response.content.read, self.max_event)
                 return WireResponse(response.status, headers_of(response), body)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            failure = self._unanswered(error)
-            if seconds is not None and limit.expired():
-                failure = Failure(ErrorCode.BACKEND_TIMEOUT, f"The backend did not answer within {seconds:g} s.")
-            raise BackendError.of(self.explained(failure, wire, *outcome_of(error))) from None
+            late = seconds is not None and limit.expired()
+            raise BackendError.of(self._late(seconds, wire) if late else self.unanswered(error, wire)) from None
 
-    @property
-    def _question_seconds(self) -> float:
-        """The time for a question that no model thinks about."""
-        return min(self.timeouts.first_event or _QUESTION_SECONDS, _QUESTION_SECONDS)
+    def _late(self, seconds: float | None, wire: WireRequest) -> Failure:
+        """Return the failure of a question that was not answered in this time."""
+        key = " (timeouts.first_event)" if seconds == self.timeouts.first_event else ""
+        text = f"The backend did not answer within {seconds:g} s{key}."
+        return self.explained(Failure(ErrorCode.BACKEND_TIMEOUT, text), wire, "has not answered", "the timeouts")
 
     def unanswered(self, error: Exception, wire: WireRequest) -> Failure:
         """Return the failure that an error before the head of an answer means, with its cause for the log."""
