@@ -35,8 +35,8 @@ format of their dialect, shown below. `make pages` generates this page from `bri
   gRPC column applies to calls over gRPC.
 - Every response has an `X-Request-Id`, which is also in the log line of the request. Messages never contain a key, a
   request body or a stack trace.
-- `dialect-bridge explain CODE` prints the page of a code, and `dialect-bridge explain` lists all codes. A server with the
-  web page has these pages at `/_page/errors/CODE`.
+- `dialect-bridge explain CODE` prints the page of a code, and `dialect-bridge explain` lists all codes. A server with
+  the web page has these pages at `/_page/errors/CODE`.
 """
 
 _WORDS = "what happened"
