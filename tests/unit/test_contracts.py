@@ -69,9 +69,11 @@ def test_a_surface_that_promises_more_than_the_dialect_is_refused(operation: Ope
 
 
 def test_operations_without_a_contract_are_those_of_every_dialect() -> None:
-    """Health, runs and what the server or a gateway does by itself."""
+    """Health, runs, and what the server or a gateway of nodes does by itself."""
     others = {str(operation) for operation in Operation} - {str(operation) for operation in CONTRACTS}
-    assert others == {"run", "health", "forward", "call", "register"}
+    assert others == {
+        *("run", "health", "forward", "call", "register", "deregister", "discover", "update", "beat"),
+    }
 
 
 def test_a_dialect_is_returned_as_what_it_is() -> None:
