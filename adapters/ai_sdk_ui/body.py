@@ -164,6 +164,9 @@ class _Writer:
                 return with_metadata(wire, metadata_in(part.extras))
             case Data() if native := own(part.extras):
                 return native
+            case Data():
+                self._lost.add(Feature.DATA, "sent as text")
+                return with_metadata(_text(as_text(part)), metadata_in(part.extras))
             case _:
                 return with_metadata(_text(as_text(part)), metadata_in(part.extras))
 
