@@ -10,6 +10,8 @@ from weakref import WeakSet
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
+from bridge.transports.lookups import Resolver
+
 AT_ONCE_SECONDS = 1.0
 """Seconds after the last byte of a request in which a kept connection that closes counts as closed before that."""
 
@@ -69,7 +71,7 @@ class Connector(aiohttp.TCPConnector):
     """
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(limit=0, keepalive_timeout=60, **settings)
+        super().__init__(limit=0, keepalive_timeout=60, resolver=Resolver(), **settings)
         self._known: WeakSet[Any] = WeakSet()
 
     async def connect(self, *args: Any, **more: Any) -> Any:
