@@ -99,9 +99,10 @@ class Secrets:
         self._address = _address_pattern(address)
 
     @classmethod
-    def sent(cls, api_key: str | None, headers: Mapping[str, str], address: str = "") -> Self:
-        """Return the secrets in a key, and in headers whose names indicate one."""
-        return cls([api_key or "", *(value for name, value in headers.items() if _SECRET_NAME.search(name))], address)
+    def sent(cls, api_key: str | None, headers: Mapping[str, str], address: str = "", *more: str) -> Self:
+        """Return the secrets in a key, and in headers whose names indicate one, and `more`."""
+        named = (value for name, value in headers.items() if _SECRET_NAME.search(name))
+        return cls([api_key or "", *named, *more], address)
 
     def hide(self, failure: Failure) -> Failure:
         """Remove secrets from every field of a backend's failure that clients can get to see, and the backend's own

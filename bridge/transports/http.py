@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import aiohttp
+from aiohappyeyeballs import start_connection
 from yarl import URL
 
 from bridge.codec import (
@@ -58,6 +59,8 @@ from bridge.transports.answers import (
     unread,
 )
 from bridge.transports.connections import Connector, LargeBody, Sending, current
+from bridge.transports.lookups import CONFIGURED
+from bridge.transports.proxies import credentials_in, proxy_for
 
 if TYPE_CHECKING:
     from bridge.transports import http1
@@ -124,11 +127,16 @@ class HttpBackend(ConfiguredBackend):
         breaker: Breaker | None = None,
         options: Options | None = None,
         httptools: bool = False,
+        proxy: str | None = None,
     ) -> None:
-        """`httptools`: answers of runs are read by `bridge.transports.http1` instead of aiohttp."""
+        """`httptools`: answers of runs are read by `bridge.transports.http1` instead of aiohttp, if no proxy is used.
+
+        `proxy`: the URL of a proxy, or `none`; without, that of the environment.
+        """
         super().__init__(name, dialect.capabilities, names, timeouts, retry, breaker)
         self.dialect = dialect
         self.url = URL(url)
+        self.proxy = proxy_for(self.url, proxy)
         self.max_event = max_event
         self.options = options if options is not None else dialect.back_options()
         self.demands = dialect.demands(self.options)
@@ -139,7 +147,8 @@ class HttpBackend(ConfiguredBackend):
             **(dialect.auth_headers(api_key) if api_key else {}),
             **{k.lower(): v for k, v in (headers or {}).items()},
         }
-        self.secrets = Secrets.sent(api_key, self._headers, self.url.authority.rpartition("@")[2])
+        address = self.url.authority.rpartition("@")[2]
+        self.secrets = Secrets.sent(api_key, self._headers, address, *credentials_in(self.proxy))
         self._forward = frozenset(h.lower() for h in forward_headers)
         self._addresses: dict[str, URL] = {}
         self._reading: set[aiohttp.ClientResponse] = set()
@@ -147,14 +156,14 @@ class HttpBackend(ConfiguredBackend):
         self._ending: dict[aiohttp.ClientResponse, float] = {}
         self._sweep: asyncio.TimerHandle | None = None
         self._session: aiohttp.ClientSession | None = None
-        self._httptools = httptools
+        self._httptools = httptools and self.proxy is None
         self._client: http1.Client | None = None
 
     async def start(self) -> None:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=Connector(),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.timeouts.connect),
+                timeout=aiohttp.ClientTimeout(total=None, connect=self.timeouts.connect),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         if self._httptools and self._client is None:
@@ -319,12 +328,14 @@ class HttpBackend(ConfiguredBackend):
             raise BackendError.of(self.refusal(answer, wire))
 
     async def _reach(self) -> None:
+        """Open and close a connection to the backend, or to the proxy that leads to it."""
+        to = self.proxy or self.url
         try:
             async with asyncio.timeout(self.timeouts.connect):
-                _, writer = await asyncio.open_connection(self.url.host, self.url.port)
+                sock = await start_connection(await CONFIGURED.find(to.host or "", to.port or 0))
         except (OSError, TimeoutError) as error:
             raise BackendError.of(self._unanswered(error)) from None
-        writer.close()
+        sock.close()
 
     async def count(self, request: Request, info: CallInfo) -> int | None:
         if not isinstance(self.dialect, CountingDialect):
@@ -391,6 +402,7 @@ class HttpBackend(ConfiguredBackend):
                         data=(LargeBody(io.BytesIO(body), sending) if len(body) > LARGE_BODY else body) or None,
                         headers=wire.headers,
                         allow_redirects=False,
+                        proxy=self.proxy,
                     )
                 except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
                     if not sending.repeats():
@@ -407,6 +419,7 @@ class HttpBackend(ConfiguredBackend):
             data=body,
             headers={**wire.headers, **self._headers},
             allow_redirects=False,
+            proxy=self.proxy,
         )
 
     async def refusal_in(self, response: aiohttp.ClientResponse, wire: WireRequest) -> Failure:
