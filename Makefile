@@ -130,10 +130,11 @@ performance: $(VENV)/.dev  ## rewrite docs/performance.md and its charts from th
 growth: $(VENV)/.dev  ## measure how costs grow, for docs/growth.json and docs/scale.md; SECTIONS="streams routes" measures some
 	$(BIN)/python bench/growth.py $(SECTIONS)
 
-# Two processes: a coverage-guided fuzzer for the codecs, and the whole server with a watch on its event loop.
-fuzz: $(VENV)/.fuzz  ## fuzz the codecs, then the server, for TIME seconds (600)
-	$(BIN)/python -m tests.fuzz -max_total_time=$$(($(TIME) / 2))
-	$(BIN)/python -m tests.fuzz.whole $$(($(TIME) / 2))
+# A coverage-guided fuzzer for the codecs, the whole server with a watch on its event loop, and the server's output.
+fuzz: $(VENV)/.fuzz  ## fuzz the codecs, the server, and what it sends, for TIME seconds (600)
+	$(BIN)/python -m tests.fuzz -max_total_time=$$(($(TIME) / 3))
+	$(BIN)/python -m tests.fuzz.whole $$(($(TIME) / 3))
+	$(BIN)/python -m tests.fuzz.output $$(($(TIME) / 3))
 
 fidelity: $(VENV)/.dev  ## regenerate docs/fidelity.md from the declared capabilities
 	$(BIN)/python -m tests.docs.fidelity
@@ -144,8 +145,8 @@ pages: $(VENV)/.dev  ## regenerate the copied parts of pages
 reliability: $(VENV)/.dev  ## measure every fault and rewrite the tables of docs/reliability.md
 	$(BIN)/python -m tests.faults
 
-soak: $(VENV)/.dev  ## run mixed load with faults for TIME seconds (600); checks for leaks of memory, files and tasks
-	$(BIN)/python -m tests.faults.soak $(TIME)
+soak: $(VENV)/.dev  ## run mixed load with faults for TIME seconds (600), which checks for leaks, and models that are silent for so long
+	@$(BIN)/python -m tests.faults.silent $(TIME) & $(BIN)/python -m tests.faults.soak $(TIME); code=$$?; wait $$! && exit $$code
 
 # Release files have the time of their commit, so that the same commit gives the same bytes.
 EPOCH = $(shell git log -1 --format=%ct)

@@ -148,14 +148,16 @@ class _Connection:
         message, task = _message(self._scope), asyncio.current_task()
         request = server.request_factory(message, self._payload, self, self._writer, task)  # type: ignore[arg-type]
         response = await server.request_handler(request)
+        if self._writer.is_closed:
+            return
         with contextlib.suppress(ConnectionError):
             await response.prepare(request)
             await response.write_eof()
 
     def _names_body(self) -> bool:
         """Return whether a header says that there is a body; without one, the first message tells."""
-        names = {name for name, _ in self._scope["headers"]}
-        return not names.isdisjoint((b"content-length", b"transfer-encoding"))
+        headers = dict(self._scope["headers"])
+        return b"transfer-encoding" in headers or headers.get(b"content-length", b"0").strip() != b"0"
 
     async def _read(self) -> None:
         """Feed the body to the request. Returns when the client has left."""

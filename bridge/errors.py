@@ -143,6 +143,19 @@ def shortened(value: str) -> str:
     return value if len(value) <= LONGEST_QUOTE else f"{value[:LONGEST_QUOTE]}..."
 
 
+class Wrong(StrEnum):
+    """What is wrong with a request, where a dialect tells it in a code of its own."""
+
+    EMPTY = "empty"
+    """The body is empty."""
+    ENCODING = "encoding"
+    """The body is not UTF-8."""
+    JSON = "json"
+    """The body is not valid JSON."""
+    MISSING = "missing"
+    """A required field is absent."""
+
+
 @dataclass(slots=True)
 class Failure:
     """One failure as a value.
@@ -150,7 +163,8 @@ class Failure:
     `param` is the position in the request (`messages[2].content`). `status` is an HTTP status that is more precise
     than that of the code (422 of a backend, 405 of the bridge). `backend_code` is the backend's own code, which clients
     may handle (`insufficient_quota`). `headers` are response headers that must reach the client (`retry-after`).
-    `cause` is only for the log: the call that failed, the backend's answer, and what to check.
+    `cause` is only for the log: the call that failed, the backend's answer, and what to check. `wrong` is the kind of
+    an invalid request, for dialects that have codes for kinds.
     """
 
     code: ErrorCode
@@ -161,6 +175,7 @@ class Failure:
     headers: dict[str, str] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
     cause: str = field(default="", compare=False)
+    wrong: Wrong | None = field(default=None, compare=False)
 
     @property
     def http_status(self) -> int:
@@ -195,9 +210,12 @@ class BridgeError(Exception):
         backend_code: str | None = None,
         headers: dict[str, str] | None = None,
         details: dict[str, Any] | None = None,
+        wrong: Wrong | None = None,
     ) -> None:
         super().__init__(message)
-        self.failure = Failure(code or self.default, message, param, status, backend_code, headers or {}, details or {})
+        self.failure = Failure(
+            code or self.default, message, param, status, backend_code, headers or {}, details or {}, wrong=wrong
+        )
 
     @classmethod
     def of(cls, failure: Failure) -> BridgeError:

@@ -49,7 +49,7 @@ class Liveness:
 
     @property
     def due(self) -> bool:
-        """Whether to renew now: a third of a lease has passed, or the last attempt failed."""
+        """True if a renewal is needed now: a third of a lease has passed, or the last attempt failed."""
         return self.due_in <= 0
 
     @property
@@ -90,5 +90,5 @@ class Liveness:
         return NEVER if self._interrupted else LONGEST_OUTAGE
 
     def _is_late(self, now: float) -> bool:
-        """Whether so much time has passed that a lease may have expired that was renewed a third of it earlier."""
+        """Return whether a lease that was renewed a third of its time before ours may have expired meanwhile."""
         return self._last is not None and now - self._last > self._lease * 2 / 3

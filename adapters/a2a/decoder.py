@@ -13,6 +13,8 @@ from itertools import islice
 from typing import Any
 
 from bridge.codec import Context, Feature
+from bridge.codec.approvals import question_in
+from bridge.codec.counts import counts_in
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import arguments_of, dict_of, text_of, whole
@@ -57,18 +59,13 @@ from bridge.model import (
     UsageReported,
 )
 from bridge.model.events import AWAITS_RESULT
+from bridge.model.parts import Extras
+from bridge.model.text import ASKED
 
 _ANSWER = "answer"
 _WRAPPERS = {"task": "task", "message": "message", "statusUpdate": "status", "artifactUpdate": "artifact"}
 _KINDS = {"task": "task", "message": "message", "status-update": "status", "artifact-update": "artifact"}
 _COUNTS = ("input", "output", "total", "cached", "reasoning")
-_ADK_COUNTS = {
-    "input": "promptTokenCount",
-    "output": "candidatesTokenCount",
-    "total": "totalTokenCount",
-    "cached": "cachedContentTokenCount",
-    "reasoning": "thoughtsTokenCount",
-}
 PARTS_SAID = "said"
 TASK, CALL, QUESTION = "taskId", "call", "question"
 """Keys of what the decoder notes on a question: the task that waits, the call as `[id, name]`, the id of its message.
@@ -109,6 +106,10 @@ class A2ADecoder(JsonDecoder):
         self.task_id = ""
         self.state: State | None = None
         self.spoken = False
+        self._pieces: list[str] = []
+        self._said_length = 0
+        self._piece_id = ""
+        self._end_metadata: Wire = {}
         self._last_status: Wire = {}
         self._context = context
         self._lost = context.lost
@@ -149,6 +150,7 @@ class A2ADecoder(JsonDecoder):
             self.builder.emit(Raw(NAME, result))  # an event of another task
             return
         first, self._began = not self._began, True
+        self.spoken = self.spoken and kind in ("message", "")
         match kind:
             case "task":
                 self._task(value, first=first)
@@ -179,6 +181,8 @@ class A2ADecoder(JsonDecoder):
         """Return the events of a whole answer; its task may still be running."""
         self.read(value, None)
         self._check_state(self._last_status)
+        if self.spoken:
+            self._finish(self._end_metadata)
         return self.builder.take()
 
     @property
@@ -226,7 +230,9 @@ class A2ADecoder(JsonDecoder):
             self._say(message)
 
     def _message(self, value: Wire) -> None:
-        """A message is the whole answer, unless it belongs to a task."""
+        """A message is the whole answer, unless it belongs to a task, or the stream continues with others: some agents
+        send one for each piece (microsoft/agent-framework#5868).
+        """
         message = camel_keys(value)
         if role_of(message.get("role")) == "user":
             return
@@ -237,10 +243,12 @@ class A2ADecoder(JsonDecoder):
         )
         metadata = dict_of(message.get("metadata"))
         self._note_usage(metadata)
-        self._say(message)
-        if not told_in_task:
+        if told_in_task:
+            self._say(message)
+        else:
             self.spoken = True
-            self._finish(metadata)
+            self._end_metadata = metadata
+            self._say_piece(message)
 
     # -------------------------------------------------------------- status
 
@@ -352,7 +360,7 @@ class A2ADecoder(JsonDecoder):
                 interrupt_id = f"{self.task_id}:{number}" if number else self.task_id
                 self._interrupt(interrupt_id, reason, text or None, call, notes)
         else:
-            self._interrupt(self.task_id, reason, _payload(text, parts), None, notes)
+            self._interrupt(self.task_id, reason, _payload(text, parts), None, notes, asked=self._has_said(text, parts))
         self._flush_usage()
         self.builder.finish(FinishReason.INTERRUPTED)
         self.builder.end()
@@ -371,11 +379,38 @@ class A2ADecoder(JsonDecoder):
             notes = {**notes, "named": True}
         self.builder.interrupt(Interrupted(interrupt_id, reason, payload, call_id, noted({"notes": notes})))
 
-    def _interrupt(self, interrupt_id: str, reason: str, payload: Any, call: ToolCall | None, notes: Wire) -> None:
+    def _has_said(self, text: str, parts: list[Part]) -> bool:
+        """Return whether the answer before a question is it: the agent says it there, too (google/adk-go#913), or the
+        status has no message.
+        """
+        if not text:
+            return not parts and self._answered
+        artifacts = "".join(each.text for each in self._artifacts.values())
+        return text in self._said or artifacts.endswith(text)
+
+    def _interrupt(
+        self,
+        interrupt_id: str,
+        reason: str,
+        payload: Any,
+        call: ToolCall | None,
+        notes: Wire,
+        *,
+        asked: bool = False,
+    ) -> None:
+        """Ask. A helper call of a framework is the question itself, which is about another call, or none."""
         if call is not None:
             notes = {**notes, CALL: [call.call_id, call.name]}
+        question = question_in(call) if call is not None else None
+        if question is not None:
+            call = question.call
+            reason, payload = question.reason, question.payload
+            if call is not None:
+                call.call_id = call.call_id or str(notes[CALL][0])
+                self._part(call)
         call_id = call.call_id if call is not None else None
-        self.builder.interrupt(Interrupted(interrupt_id, reason, payload, call_id, noted({"notes": notes})))
+        extras: Extras = {**(noted({"notes": notes}) or {}), **({ASKED: {}} if asked else {})}
+        self.builder.interrupt(Interrupted(interrupt_id, reason, payload, call_id, extras))
 
     # -------------------------------------------------------------- artifacts
 
@@ -488,6 +523,25 @@ class A2ADecoder(JsonDecoder):
         whole = len(last) <= _COMPARED and sum(pieces.size for pieces in last) == len(text)
         return whole and text == "".join(pieces.text for pieces in reversed(last))
 
+    def _say_piece(self, message: Wire) -> None:
+        """Add a message of an answer without a task: under the id of the one before it, it continues its text."""
+        name, parts = text_of(message.get("messageId")), _parts(message)
+        texts = [p for p in parts if isinstance(p, Text)]
+        text = "".join(p.text for p in texts)
+        if text and len(self._pieces) > 1 and len(text) == self._said_length and text == "".join(self._pieces):
+            return  # the whole once more, after its pieces
+        self._said_length += len(text)
+        if name != self._piece_id or not name:
+            self._piece_id = name
+            self.builder.end_flow(_ANSWER)
+        if text:
+            self._pieces.append(text)
+        if len(texts) == len(parts) == 1 and not texts[0].extras:
+            self._answered = True
+            self.builder.flow(_ANSWER, PartKind.TEXT, text)
+        elif parts:
+            self._say(message)
+
     def _text(self, text: str, part: Text | None = None) -> None:
         self._answered = True
         self._said.add(text)
@@ -497,8 +551,8 @@ class A2ADecoder(JsonDecoder):
         """A whole part that is no text; calls and their results come in statuses and in artifacts, each once."""
         match part:
             case ToolCall():
-                if part.call_id in self._calls:
-                    return
+                if part.call_id in self._calls or question_in(part) is not None:
+                    return  # a helper call is told as the question that it is
                 self._calls.add(part.call_id)
             case ToolResult():
                 if part.call_id in self._results:
@@ -517,9 +571,9 @@ class A2ADecoder(JsonDecoder):
         """Those of google-adk are of one model call each, which its event names; those of another bridge of the run."""
         if isinstance(counts := metadata.get(ADK_USAGE), dict):
             key = text_of(metadata.get("adk_event_id"))
-            self._usage["adk " + key] = _usage(counts, _ADK_COUNTS)
+            self._usage["adk " + key] = UsageReported(**counts_in(counts))
         if isinstance(counts := metadata.get(USAGE), dict):
-            self._usage[USAGE] = _usage(counts, {name: name for name in _COUNTS})
+            self._usage[USAGE] = _own_usage(counts)
 
     def _flush_usage(self) -> None:
         own_report = self._usage.get(USAGE)
@@ -532,6 +586,13 @@ class A2ADecoder(JsonDecoder):
             setattr(total, name, sum(counts) if counts else None)
         if any(getattr(total, name) is not None for name in _COUNTS):
             self.builder.usage(total)
+
+    def close(self, failure: Failure | None = None) -> list[Event]:
+        """The stream ended. One message is a whole answer, also of an agent that leaves its stream open."""
+        left_open = failure is not None and failure.code is ErrorCode.BACKEND_TIMEOUT and len(self._pieces) == 1
+        if self.spoken and not self.builder.done and (failure is None or left_open):
+            self._finish(self._end_metadata)
+        return super().close(failure)
 
     def flush(self) -> None:
         self._release()
@@ -607,9 +668,7 @@ def _payload(text: str, parts: list[Part]) -> Any:
     return text or None
 
 
-def _usage(counts: Wire, names: dict[str, str]) -> UsageReported:
-    """Counts come as doubles where a Struct held them."""
-    report = UsageReported()
-    for name, said in names.items():
-        setattr(report, name, whole(counts.get(said)))
-    return report
+def _own_usage(counts: Wire) -> UsageReported:
+    """Counts of another bridge, which come as doubles where a Struct held them."""
+    found: dict[str, Any] = {name: whole(counts.get(name)) for name in _COUNTS}
+    return UsageReported(**found)

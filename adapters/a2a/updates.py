@@ -41,9 +41,9 @@ from bridge.model import (
     Text,
     ToolResult,
     Url,
-    interrupt_text,
     json_text,
     question_about,
+    question_of,
     result_text,
 )
 from bridge.model import events as ev
@@ -307,7 +307,7 @@ class Updates:
         return _given({**fields, "call": call})
 
     def _asked(self, event: ev.Interrupted) -> list[Wire]:
-        text = interrupt_text(event)
+        text = question_of(event)
         if event.call_id in self._calls:
             name, args = self._calls[event.call_id]
             call = f"{name}({args if isinstance(args, str) else json_text(args)})"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bridge.codec import Context
@@ -21,7 +21,7 @@ from bridge.dialects.ag_ui.snapshot import answer_from
 from bridge.dialects.ag_ui.streams import Streams
 from bridge.dialects.ag_ui.wire import NAME, OURS, UNNAMED, attached, camel, finish_in, noted, own
 from bridge.errors import Failure
-from bridge.model import Custom, FinishReason, Interrupted, Raw, StateChanged, StateOp, StepEnded, StepStarted
+from bridge.model import Custom, Extras, FinishReason, Interrupted, Raw, StateChanged, StateOp, StepEnded, StepStarted
 
 _Event = dict[str, Any]
 # Events that belong to no stream: an open chunk and a reasoning that awaits its encrypted value stay open.
@@ -30,8 +30,17 @@ _PIECES = frozenset({"delta"})  # texts whose halves the builder combines
 _CHUNKS = frozenset({"TEXT_MESSAGE_CHUNK", "TOOL_CALL_CHUNK", "REASONING_MESSAGE_CHUNK"})
 
 
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """How a run ended, what it asks, and the extras of its end."""
+
+    how: FinishReason | Failure | None
+    questions: list[Interrupted]
+    extras: Extras | None
+
+
 class AGUIDecoder(JsonDecoder):
-    """One per run."""
+    """One per stream, which may hold several runs, one after the other."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -39,6 +48,8 @@ class AGUIDecoder(JsonDecoder):
         self._streams = Streams(self.builder)
         self._snapshot: list[Any] | None = None
         self._finish: FinishReason | Failure | None = None
+        self._ended: _Ended | None = None
+        self._said_error: Failure | None = None
         self._unnamed: list[Interrupted] = []  # told by CUSTOM events; an outcome may tell the same ones with their ids
         self._told: list[Any] = []  # what these CUSTOM events hold, for clients that listen to them
 
@@ -47,6 +58,8 @@ class AGUIDecoder(JsonDecoder):
     def read(self, event: _Event, name: str | None) -> None:
         """Most events are a piece of a text, a call or a reasoning that is open, while nothing waits."""
         streams, kind, text = self._streams, event.get("type"), event.get("delta")
+        if self._ended is not None and kind != "RUN_STARTED":
+            return  # it belongs to no run
         if type(kind) is str and kind in streams.live and not streams.unsettled and type(text) is str:
             field, keys = streams.live[kind]
             stream = event.get(field)
@@ -62,8 +75,14 @@ class AGUIDecoder(JsonDecoder):
         self._streams.unpaired = False
 
     def flush(self) -> None:
+        """A run that has ended does so now: no other one followed in the stream."""
+        ended = self._ended
+        if ended is not None and not isinstance(ended.how, Failure):
+            self.builder.finish(ended.how, ended.extras)
         self._streams.settle()
-        self._ask(self._unnamed)
+        self._ask(self._unnamed if ended is None else ended.questions)
+        if ended is not None and isinstance(ended.how, Failure):
+            self.builder.fail(ended.how)
 
     def _event(self, event: _Event) -> None:
         event = camel(event)
@@ -77,7 +96,7 @@ class AGUIDecoder(JsonDecoder):
         if kind not in _QUIET:
             if kind not in _CHUNKS:
                 streams.end_chunk(event.get("subagentRunId"))
-            if kind not in ("REASONING_END", "THINKING_END"):
+            if kind not in ("REASONING_END", "THINKING_END") and not streams.reopen(event):
                 streams.settle()
         handler = _HANDLERS.get(kind)
         if handler is not None:
@@ -101,7 +120,7 @@ class AGUIDecoder(JsonDecoder):
 
     def _text_end(self, event: _Event) -> None:
         self._finish = finish_in(event) or self._finish
-        self._streams.end_text(text_of(event.get("messageId")), event)
+        self._streams.close_text(text_of(event.get("messageId")), event)
 
     def _call_start(self, event: _Event) -> None:
         if not self._streams.call(event):
@@ -167,11 +186,16 @@ class AGUIDecoder(JsonDecoder):
             self._streams.results_in(messages)
 
     def _wire_raw(self, event: _Event) -> None:
-        """A RAW event that the bridge itself wrote becomes again what it was."""
+        """A RAW event that the bridge itself wrote becomes again what it was.
+
+        An error in one is the failure of a run without an answer (agentscope-ai/agentscope-java#1861).
+        """
         prefix, _, dialect = text_of(event.get("source")).partition("/")
         if prefix == OURS and dialect and dialect != NAME:
             self.builder.emit(Raw(dialect, event.get("event")))
         else:
+            error = error_in(event.get("event"))
+            self._said_error = self._said_error or (None if error is None else failure_of(error))
             self._raw(event)
 
     def _custom(self, event: _Event) -> None:
@@ -204,6 +228,14 @@ class AGUIDecoder(JsonDecoder):
     # -------------------------------------------------------------- the run
 
     def _run_started(self, event: _Event) -> None:
+        """Read the start of the run, or of another one in the same stream, which continues the answer: a client shows
+        the messages of both (ag-ui-protocol/ag-ui#2409).
+        """
+        if self._ended is not None:
+            self._streams.close()
+            self._streams = Streams(self.builder)
+            self._ended = self._finish = self._snapshot = None
+            self._told = []
         self.builder.begin(thread_id=text_of(event.get("threadId")) or None)
         self.builder.start()
 
@@ -218,24 +250,23 @@ class AGUIDecoder(JsonDecoder):
         named = [e for e in interrupts if isinstance(e, dict)] if isinstance(interrupts, list) else []
         if kind == "interrupt" and named:
             self._unnamed = [read_interrupt(entry, self._context.make_id("int")) for entry in named]
-        self._ask(self._unnamed)
+        questions, self._unnamed = self._unnamed, []
         end = finish_in(event) or self._finish
         if kind not in (None, "success", "interrupt"):
             end = end_of(kind, answered=self.builder.answered) or end
-        if isinstance(end, Failure):
-            self.fail(end)
-            return
-        self.builder.finish(end, noted({"result": event.get("result"), "metadata": attached(event)["metadata"]}))
-        self.builder.end()
+        if self._said_error is not None and not self.builder.answered and not questions:
+            end = self._said_error
+        extras = noted({"result": event.get("result"), "metadata": attached(event)["metadata"]})
+        self._ended = _Ended(end, questions, extras)
 
     def _run_error(self, event: _Event) -> None:
         self._usage(event)
         end = finish_in(event)
         if isinstance(end, FinishReason):  # the bridge's encoder marks an answer emptied by a filter in this way
-            self.builder.finish(end)
-            self.builder.end()
+            self._ended = _Ended(end, [], None)
         else:
-            self.fail(failure_of(event))
+            questions, self._unnamed = self._unnamed, []
+            self._ended = _Ended(failure_of(event), questions, None)
 
     def _usage(self, event: _Event) -> None:
         report = read_usage(event.get("usage"))

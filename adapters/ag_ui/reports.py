@@ -6,9 +6,10 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import Any
 
+from bridge.codec.counts import counts_in
 from bridge.codec.jsontext import loads
 from bridge.dialects.ag_ui.wire import OURS, UNNAMED, camel, noted, own
-from bridge.model import Interrupted, Resume, UsageReported, interrupt_text
+from bridge.model import Interrupted, Resume, UsageReported, question_of
 
 # ------------------------------------------------------------------ usage
 
@@ -42,10 +43,8 @@ def read_usage(value: Any) -> UsageReported | None:
     entries = [camel(e) for e in (value if isinstance(value, list) else [value]) if isinstance(e, dict)]
     sums: dict[str, Any] = {}
     for entry in entries:
-        for ours, theirs in _COUNTS:
-            count = entry.get(theirs)
-            if isinstance(count, (int, float)) and not isinstance(count, bool) and 0 <= count < 2**53:
-                sums[ours] = sums.get(ours, 0) + int(count)
+        for name, count in counts_in(entry).items():
+            sums[name] = sums.get(name, 0) + count
     if not sums:
         return None
     clean = [{k: v for k, v in e.items() if v is not None} for e in entries]
@@ -90,7 +89,7 @@ def write_interrupt(event: Interrupted) -> dict[str, Any]:
         wire.update(payload)
     elif payload is not None:
         ours["payload"] = payload
-        wire["message"] = interrupt_text(event)
+        wire["message"] = question_of(event)
     if ours:
         wire["metadata"] = {**wire.get("metadata", {}), OURS: ours}
     return wire

@@ -15,7 +15,7 @@ from bridge.dialects.ag_ui.messages import MessageReader
 from bridge.dialects.ag_ui.options import FrontOptions
 from bridge.dialects.ag_ui.props import read_props
 from bridge.dialects.ag_ui.wire import NAME, camel, noted
-from bridge.errors import RequestError
+from bridge.errors import RequestError, Wrong
 from bridge.model import HistoryMode, Request, Resume, Tool
 
 _FIELDS = frozenset(
@@ -58,7 +58,7 @@ def _body(wire: WireRequest) -> dict[str, Any]:
         return read_body(wire.body)
     except RequestError as error:
         # The one mistake that is not about the shape of a value: there is no JSON at all.
-        if "must be a JSON object" not in error.message and "nested" not in error.message:
+        if error.failure.wrong in (Wrong.EMPTY, Wrong.ENCODING, Wrong.JSON):
             error.failure.status = 400
         raise
 

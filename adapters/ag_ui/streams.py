@@ -15,6 +15,8 @@ from bridge.dialects.ag_ui.wire import arguments_text, attached, camel, is_resul
 from bridge.model import Builder, PartKind, unseal
 
 _Event = dict[str, Any]
+_TEXT = frozenset({"TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT"})
+_REASONING = frozenset({"REASONING_MESSAGE_START", "REASONING_MESSAGE_CONTENT"})
 _FOREIGN = frozenset({"user", "system", "developer"})
 
 
@@ -22,7 +24,7 @@ class Streams:
     """Keys of text parts are their wire ids; those of calls and reasoning are pairs.
 
     `live` contains for events with pieces the field of their id and the open parts; `unsettled` is set while a chunk or
-    an ended reasoning waits for what follows; `texted` and `thought` are set if there was any text and reasoning,
+    an ended text or reasoning waits for what follows; `texted` and `thought` are set if there was text and reasoning,
     `called` contains the calls; `unpaired` is set if the current event may contain halves of surrogate pairs.
     """
 
@@ -60,6 +62,7 @@ class Streams:
         self._chunks: dict[str | None, tuple[str, dict[str, None]]] = {}
         self._last: dict[tuple[str | None, str], str] = {}
         self._ending: str | None = None
+        self._closing: tuple[str, _Event] | None = None
         self._secrets: dict[str, str] = {}
 
     # -------------------------------------------------------------- messages
@@ -93,6 +96,12 @@ class Streams:
         text = arguments_text(delta)
         (self._builder.unpaired if self.unpaired else self._builder.delta)(key, text)
 
+    def close(self) -> None:
+        """End all messages: another run follows."""
+        self.settle()
+        for message in [*self._busy, *self._idle]:
+            self._builder.end_message(message)
+
     # -------------------------------------------------------------- texts
 
     def announce(self, event: _Event) -> None:
@@ -121,6 +130,29 @@ class Streams:
             self._speech.setdefault(speaker, {})[key] = None
             self.texted = True
         self._put(key, delta)
+
+    def close_text(self, key: str, event: _Event) -> None:
+        """The text is over, unless it continues at once: some agents begin and end it around each piece
+        (agno-agi/agno#4620).
+        """
+        self._foreign.discard(key)
+        if key in self._texts:
+            self._closing, self.unsettled = (key, event), True
+
+    def reopen(self, event: _Event) -> bool:
+        """Return whether the event continues the text or reasoning that ended just before, which then did not."""
+        name, kind = event.get("messageId"), event.get("type")
+        if self._closing is not None and name == self._closing[0] and kind in _TEXT:
+            self._closing = None
+        elif self._ending and name == self._ending and kind in _REASONING:
+            self._ending = None
+        else:
+            return False
+        self._note_unsettled()
+        return True
+
+    def _note_unsettled(self) -> None:
+        self.unsettled = bool(self._chunks) or self._ending is not None or self._closing is not None
 
     def end_text(self, key: str, event: _Event | None = None) -> None:
         self._foreign.discard(key)
@@ -258,11 +290,15 @@ class Streams:
         return True
 
     def settle(self) -> None:
-        """Something else came: an ended reasoning is really over."""
+        """Something else came: an ended text or reasoning is really over."""
+        if self._closing is not None:
+            (closed, event), self._closing = self._closing, None
+            self.end_text(closed, event)
+            self._note_unsettled()
         if self._ending is None:
             return
         name, self._ending = self._ending, None
-        self.unsettled = bool(self._chunks)
+        self._note_unsettled()
         value = self._secrets.pop(name, None)
         key = ("reasoning", name)
         self._thoughts.pop(name, None)
@@ -308,7 +344,7 @@ class Streams:
         known = self._chunks.pop(owner if isinstance(owner, str) else None, None)
         if known is None:
             return
-        self.unsettled = bool(self._chunks) or self._ending is not None
+        self._note_unsettled()
         kind, names = known
         end = _ENDS[kind]
         for name in names:

@@ -26,6 +26,7 @@ from bridge.codec.jsontext import loads
 from bridge.dialects.agent_runs import answers, errors, request
 from bridge.dialects.agent_runs.base import AGUI, CAPABILITIES, MODES, NAME, outer
 from bridge.dialects.agent_runs.calling import Calling
+from bridge.dialects.agent_runs.decoder import RunDecoder
 from bridge.dialects.agent_runs.encoder import Encoder
 from bridge.dialects.agent_runs.options import BackOptions, FrontOptions
 from bridge.errors import Failure
@@ -134,7 +135,7 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
         return Calling(self.encode_request(wanted, context), BackOptions.of(context))
 
     def decoder(self, context: Context) -> Decoder:
-        return AGUI.decoder(outer(context))
+        return RunDecoder(context)
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
         if wire.status >= 400:

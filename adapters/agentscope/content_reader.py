@@ -155,7 +155,7 @@ class ContentReader:
         elif delta and is_object and isinstance(data, dict):
             _growing(content).add(data, _NEVER_JOINED if of_tool else ())
         elif of_tool and is_object and isinstance(data, dict):
-            content.merged = {**content.value, **{k: v for k, v in data.items() if v not in (None, "")}}
+            _growing(content).replace({k: v for k, v in data.items() if v not in (None, "")})
         elif data is not None:
             content.merged = data
 

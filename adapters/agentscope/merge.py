@@ -61,6 +61,10 @@ class Merged:
             elif value is not None or not unjoined:
                 values[key] = value
 
+    def replace(self, new: dict[str, Any]) -> None:
+        """Set fields that came again as a whole."""
+        self._values.update(new)
+
     def add_media(self, new: dict[str, Any]) -> None:
         """Apply a delta of media: a URL with a scheme replaces the present one, anything else is appended.
 

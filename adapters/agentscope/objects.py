@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.dialects.agentscope.normalization import number_of
+from bridge.codec.counts import counts_in
 from bridge.model import UsageReported
 
 
@@ -121,25 +121,5 @@ def usage_object(report: UsageReported) -> dict[str, Any] | None:
 
 def usage_report(usage: object) -> UsageReported | None:
     """Return token counts from any spelling; None if there are none."""
-    if not isinstance(usage, dict):
-        return None
-    report = UsageReported(
-        _count(usage, "input_tokens", "prompt_tokens", "inputTokens", "promptTokens"),
-        _count(usage, "output_tokens", "completion_tokens", "outputTokens", "completionTokens"),
-        _count(usage, "total_tokens", "totalTokens"),
-        _count(_details(usage, "input_tokens_details", "prompt_tokens_details"), "cached_tokens"),
-        _count(_details(usage, "output_tokens_details", "completion_tokens_details"), "reasoning_tokens"),
-    )
-    return None if report == UsageReported() else report
-
-
-def _count(values: dict[str, Any], *names: str) -> int | None:
-    for name in names:
-        value = number_of(values.get(name))
-        if value is not None and 0 <= value < 2**53:
-            return int(value)
-    return None
-
-
-def _details(usage: dict[str, Any], *names: str) -> dict[str, Any]:
-    return next((usage[n] for n in names if isinstance(usage.get(n), dict)), {})
+    counts = counts_in(usage)
+    return UsageReported(**counts) if counts else None

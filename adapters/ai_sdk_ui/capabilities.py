@@ -46,6 +46,6 @@ CAPABILITIES = Capabilities(
     eager_start=False,
     client_runs_calls=False,
     exact_results=False,
-    runs_tools=RunsTools.ANY,
+    runs_tools=RunsTools.BOTH,
     call_signatures=CallSignatures.IN_PART,
 )

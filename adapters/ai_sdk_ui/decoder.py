@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from bridge.codec import Context
+from bridge.codec.approvals import Asked, mastra_question
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import read_json, repaired, text_of
+from bridge.codec.jsontext import dict_of, read_json, repaired, text_of
 from bridge.codec.words import end_of
 from bridge.dialects.ai_sdk_ui.errors import failure_in, failure_of
 from bridge.dialects.ai_sdk_ui.usage import Metadata
@@ -263,9 +264,10 @@ class UIMessageDecoder(JsonDecoder):
         if event.get("providerMetadata") == EARLIER:
             self._known.add(text_of(event.get("toolCallId")))
         call_id = self._call(event)
-        if call_id is None or self.builder.part(call_id) is None:
+        part = self.builder.part(call_id)
+        if call_id is None or part is None:
             return
-        value, said = event.get("input"), "".join(self._calls[call_id])
+        value, said = event.get("input"), "" if part.said_nothing else "".join(self._calls[call_id])
         whole = value_text({} if value is None else value)
         if not said or (whole.startswith(said) and event.get("type") == "tool-input-available"):
             rest = whole[len(said) :]  # all of it, or the end that the pieces lack
@@ -309,6 +311,14 @@ class UIMessageDecoder(JsonDecoder):
         more = picked(event, "signature", "approvalDescriptor", "inputSchemaInput", "reason")
         self.builder.interrupt(Interrupted(approval, "tool_call", None, call_id, noted(more)))
 
+    def _framework_question(self, call_id: str, question: Asked, value: Any) -> None:
+        """A question of Mastra about a call, which its own clients read in the data part."""
+        if call_id not in self._asked:
+            self._asked.add(call_id)
+            notes = {"runId": text_of(dict_of(value).get("runId"))}
+            extras = noted({"notes": notes})
+            self.builder.interrupt(Interrupted(call_id, question.reason, question.payload, call_id, extras))
+
     # ------------------------------------------------------------------ whole things
 
     def _file(self, event: Wire) -> None:
@@ -338,6 +348,8 @@ class UIMessageDecoder(JsonDecoder):
                 self.builder.interrupt(
                     Interrupted(fields["id"], reason or None, fields.get("payload"), call_id or None)
                 )
+            case _ if question := mastra_question(name, value, event.get("id")):
+                self._framework_question(*question, value)
             case _:
                 self.builder.emit(Custom(name, value, noted(picked(event, "id", "transient"))))
 

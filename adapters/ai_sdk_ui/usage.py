@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.counts import is_count
+from bridge.codec.counts import counts_in
 from bridge.dialects.ai_sdk_ui.wire import Wire, noted
 from bridge.model import UsageReported
 
@@ -32,19 +32,8 @@ def read_usage(metadata: Wire) -> UsageReported | None:
     found = next((v for k in _KEYS if isinstance(v := metadata.get(k), dict)), None)
     if found is None:
         return None
-    taken, given, total, cached, reasoning = (_count(found, name) for name in _NAMES)
-    if taken is None and given is None:
-        return None
-    return UsageReported(taken, given, total, cached, reasoning)
-
-
-def _count(usage: Wire, name: str) -> int | None:
-    value: Any = usage.get(name)
-    if value is None and name in _DETAILS:
-        group, inner = _DETAILS[name]
-        details = usage.get(group)
-        value = details.get(inner) if isinstance(details, dict) else None
-    return value if is_count(value) else None
+    counts = counts_in(found)
+    return UsageReported(**counts) if "input" in counts or "output" in counts else None
 
 
 class Metadata:

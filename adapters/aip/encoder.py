@@ -138,7 +138,8 @@ class Encoder:
 
     def _ask(self, event: ev.Interrupted) -> None:
         self._lost.add(Feature.INTERRUPT)
-        self._questions.append(interrupt_text(event))
+        if text := interrupt_text(event):
+            self._questions.append(text)
 
     # ------------------------------------------------------------------ the end
 

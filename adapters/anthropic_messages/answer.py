@@ -43,13 +43,14 @@ class _Message:
         self.value: dict[str, Any] = {}
         self._block: dict[str, Any] = {}
         self._pieces: dict[str, list[str]] = {}
+        self._citations: list[Any] = []
 
     def feed(self, event: dict[str, Any]) -> None:
         match event["type"]:
             case "message_start":
                 self.value = event["message"]
             case "content_block_start":
-                self._block, self._pieces = event["content_block"], {}
+                self._block, self._pieces, self._citations = event["content_block"], {}, []
                 self.value["content"].append(self._block)
             case "content_block_delta":
                 self._delta(event["delta"])
@@ -68,7 +69,7 @@ class _Message:
         if "signature" in delta:
             self._block["signature"] = delta["signature"]
         if "citation" in delta:
-            self._block["citations"] = [*(self._block.get("citations") or ()), delta["citation"]]
+            self._citations.append(delta["citation"])
 
     def _end_block(self) -> None:
         """Concatenates the pieces once: appending each to the text before it would take quadratic time."""
@@ -78,7 +79,9 @@ class _Message:
                 self._block["input"] = input_of(text)
             else:
                 self._block[name] = text
-        self._pieces = {}
+        if self._citations:
+            self._block["citations"] = [*(self._block.get("citations") or ()), *self._citations]
+        self._pieces, self._citations = {}, []
 
 
 # ------------------------------------------------------------------ from backends

@@ -38,6 +38,12 @@ BLOCK = "block"
 INSIDE = "inside"
 """Marks a system message that a client of this dialect put among the others."""
 
+BILLING_BLOCKS, BILLING_LINE = "billing_blocks", "billing_line"
+"""The keys, in a request's notes, of what Claude Code says to Anthropic's servers in the system text: blocks with their
+indexes, or the first line of a string. It differs in each request, so that no backend could cache the prompt after it.
+"""
+_BILLING = "x-anthropic-billing-header:"
+
 _PDF, _PLAIN = "application/pdf", "text/plain"
 
 
@@ -121,20 +127,26 @@ def read_part(block: Node) -> Part:
     return reader(block) if reader else Data(block.value, noted({BLOCK: True}))
 
 
-def read_system(body: Node) -> list[Message]:
-    """The `system` field: a string, or text blocks."""
+def read_system(body: Node, notes: dict[str, Any]) -> list[Message]:
+    """The `system` field: a string, or text blocks. What only Anthropic's servers read is put into `notes`."""
     value = body.get("system")
     if value is None or value == "":
         return []
     if isinstance(value, str):
-        return [Message("system", [Text(value)], places=("system",))]
+        if value.startswith(_BILLING):
+            line, newline, value = value.partition("\n")
+            notes[BILLING_LINE] = line + newline
+        return [Message("system", [Text(value)], places=("system",))] if value else []
     if not isinstance(value, list):
         wrong("system", "a string or a list of text blocks", value)
     parts: list[Part] = []
-    for block in body.objects("system"):
+    for index, block in enumerate(body.objects("system")):
         if block.need_string("type") != "text":
             wrong(block.at("type"), "text", block.get("type"))
-        parts.append(_text(block))
+        if block.need_string("text").startswith(_BILLING):
+            notes.setdefault(BILLING_BLOCKS, []).append([index, block.value])
+        else:
+            parts.append(_text(block))
     return [Message("system", parts, places=("system",))] if parts else []
 
 

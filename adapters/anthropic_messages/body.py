@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, Feature, WireRequest
-from bridge.codec.caching import blocks_in, marks_in, note_lost_marks
+from bridge.codec.caching import CONTROL, blocks_in, is_said, marks_in, note_lost_marks
 from bridge.codec.jsontext import dumps
 from bridge.codec.thinking import OFF
 from bridge.codec.tools import FUNCTION, supported
-from bridge.dialects.anthropic_messages.blocks import ASIDES
+from bridge.dialects.anthropic_messages.blocks import ASIDES, BILLING_BLOCKS, BILLING_LINE
+from bridge.dialects.anthropic_messages.client_tools import is_client_tool
 from bridge.dialects.anthropic_messages.history import MessageWriter, shortest
 from bridge.dialects.anthropic_messages.options import BackOptions
 from bridge.dialects.anthropic_messages.wire import NAME, NOTES, VERSION_HEADER, own
@@ -24,7 +25,7 @@ _NOT_COUNTED = ("max_tokens", "stream", "temperature", "top_p", "stop_sequences"
 _EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
 _BUDGETS = {"low": 2048, "medium": 8192, "high": 16384, "xhigh": 24576, "max": 32000}
 _LEAST_BUDGET = 1024
-_CACHED, _MOST_MARKS = "cache_control", 4
+_MOST_MARKS = 4
 _LONG_PREFIX = 4096
 """Bytes of JSON from which on tools and system text are marked; shorter prompts are not cached by any model."""
 _NO_SAMPLING = "2026-10-21"
@@ -50,12 +51,29 @@ def _encoded(request: Request, context: Context) -> tuple[dict[str, Any], dict[s
     options = BackOptions.of(context)
     extras = dict(request.extra(NAME))
     extras.pop(ASIDES, None)
-    extras = {**extras.pop(NOTES, {}).get("fields", {}), **extras}
+    notes = extras.pop(NOTES, {})
+    extras = {**notes.get("fields", {}), **extras}
     body = _body(request, context, options)
     _set_thinking(body, request, context, options, extras)
     _set_marks(body, request, context, options)
+    _restore_billing(body, notes)
     _record_losses(request, context)
     return {**body, **extras}, {"content-type": "application/json", VERSION_HEADER: options.version}
+
+
+def _restore_billing(body: dict[str, Any], notes: dict[str, Any]) -> None:
+    """Put the lines for Anthropic's servers back where the client had them."""
+    if line := notes.get(BILLING_LINE):
+        system = body.get("system", "")
+        if isinstance(system, str):
+            body["system"] = line + system
+        else:
+            body["system"] = [{"type": "text", "text": line}, *system]
+    if blocks := notes.get(BILLING_BLOCKS):
+        listed = _listed(body.get("system") or [])
+        for index, block in blocks:
+            listed.insert(index, block)
+        body["system"] = listed
 
 
 def _body(request: Request, context: Context, options: BackOptions) -> dict[str, Any]:
@@ -74,6 +92,7 @@ def _body(request: Request, context: Context, options: BackOptions) -> dict[str,
         "stop_sequences": sampling.stop,
         "metadata": _metadata(request, context),
         "stream": request.stream,
+        CONTROL: _automatic_mark(request),
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -164,25 +183,47 @@ def _set_display(body: dict[str, Any], request: Request, context: Context, optio
 
 
 def _set_marks(body: dict[str, Any], request: Request, context: Context, options: BackOptions) -> None:
-    """Marks for the prompt cache: at most four, and none that is kept longer than one before it.
+    """Marks for the prompt cache: at most four, and of clients of OpenAI none that is kept longer than one before it.
 
     A client of this dialect knows that: what it says goes through.
     """
     if not marks_in(request):
-        if options.prompt_cache == "auto":
+        if options.prompt_cache == "auto" or (options.prompt_cache is None and context.caches and _is_long(body)):
             _mark_prefixes(body)
         return
     if NAME in (request.extras or {}):
         return
     prompt = [*body.get("tools", ()), *_listed(body.get("system", [])), *body["messages"]]
-    found = [block for block in blocks_in(prompt) if _CACHED in block]
+    found = [block for block in blocks_in(prompt) if CONTROL in block]
     for block in found[:-_MOST_MARKS]:
-        del block[_CACHED]
+        del block[CONTROL]
     kept = found[-_MOST_MARKS:]
-    if any("ttl" in block[_CACHED] for block in kept):
+    if not _says_controls(request) and any("ttl" in block[CONTROL] for block in kept):
         for block in kept:
-            block[_CACHED] = {**block[_CACHED], "ttl": "1h"}
-    note_lost_marks(request, prompt, _CACHED, context.lost)
+            block[CONTROL] = {**block[CONTROL], "ttl": "1h"}
+    note_lost_marks(request, prompt, (CONTROL,), context.lost)
+
+
+def _automatic_mark(request: Request) -> Any:
+    """The mark of the whole request, which clients of OpenRouter know as well."""
+    found = (request.shared or {}).get(CONTROL)
+    return found if isinstance(found, dict) else None
+
+
+def _says_controls(request: Request) -> bool:
+    """Return whether a client of another dialect marks the prompt in this one's words, which are sent as they are."""
+    parts = [part for message in request.messages for part in message.parts]
+    return any(is_said(each.extras) for each in [*(request.tools or ()), *parts])
+
+
+def _is_long(body: dict[str, Any]) -> bool:
+    """Return whether the prompt is long enough to be cached."""
+    size = 0
+    for piece in (body.get("tools"), body.get("system"), *body["messages"]):
+        size += len(dumps(piece))
+        if size >= _LONG_PREFIX:
+            return True
+    return False
 
 
 def _mark_prefixes(body: dict[str, Any]) -> None:
@@ -191,13 +232,18 @@ def _mark_prefixes(body: dict[str, Any]) -> None:
     if fixed in body and len(dumps([body.get("tools"), body.get("system")])) >= _LONG_PREFIX:
         body[fixed] = _marked(body[fixed])
     last = body["messages"][-1]
-    if last["role"] == "user" and last["content"]:
+    if last["role"] == "user" and last["content"] and not _is_empty(_listed(last["content"])[-1]):
         last["content"] = _marked(last["content"])
+
+
+def _is_empty(block: dict[str, Any]) -> bool:
+    """Return whether this is a text without characters, which the API refuses to mark."""
+    return block["type"] == "text" and not block["text"]
 
 
 def _marked(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
     *before, last = _listed(content)
-    return [*before, {**last, _CACHED: {"type": "ephemeral"}}]
+    return [*before, {**last, CONTROL: {"type": "ephemeral"}}]
 
 
 def _listed(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -213,7 +259,7 @@ def _record_losses(request: Request, context: Context) -> None:
         context.lost.add(Feature.SAMPLING, ", ".join(dropped))
     if request.thread_id is not None and request.thread_id not in request.metadata.values():
         context.lost.add(Feature.THREAD_ID)
-    if request.has_fields_of_others(NAME):
+    if request.has_fields_of_others(NAME, (CONTROL,)):
         context.lost.add(Feature.EXTRAS, "fields of other dialects")
 
 
@@ -222,7 +268,7 @@ def _record_losses(request: Request, context: Context) -> None:
 
 def _tool(tool: Tool) -> dict[str, Any]:
     """`input_schema` is mandatory and describes an object; a tool of Anthropic's own goes on as it came."""
-    if tool.kind != FUNCTION:
+    if tool.kind != FUNCTION or is_client_tool(own(tool.extras)):
         return own(tool.extras)
     wire: dict[str, Any] = {"name": tool.name}
     if tool.description is not None:

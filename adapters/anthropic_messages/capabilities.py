@@ -101,6 +101,7 @@ CAPABILITIES = Capabilities(
     tool_names="[a-zA-Z0-9_-]{1,128}",
     runs_tools=RunsTools.NEVER,
     caches_marks=True,
+    clients_cache=True,
     vendor="anthropic",
     wants_signatures=True,
     call_signatures=CallSignatures.IN_REASONING,

@@ -36,9 +36,9 @@ from bridge.dialects.anthropic_messages.wire import (
     wire_id,
     write_usage,
 )
-from bridge.model import Extras, FinishReason, Origin, PartKind, as_markdown, interrupt_text
+from bridge.model import SHARED, Extras, FinishReason, Origin, PartKind, as_markdown, interrupt_text
 from bridge.model import events as ev
-from bridge.model.events import Event
+from bridge.model.events import STOP_SEQUENCE, Event
 
 _LOST: dict[type, Feature] = {
     ev.ToolResulted: Feature.TOOL_RESULT,
@@ -302,10 +302,13 @@ class MessagesEncoder:
             return
         for interrupt in self._questions:
             # A question for a person comes last; one about a call is expressed by that call.
-            if interrupt.call_id not in self._calls:
-                self._text(interrupt_text(interrupt))
+            if interrupt.call_id not in self._calls and (text := interrupt_text(interrupt)):
+                self._text(text)
         known = own(event.extras)
         word = stop_word(event.reason, bool(self._calls), known.get("stop_reason"))
+        matched = (event.extras or {}).get(SHARED, {}).get(STOP_SEQUENCE)
+        if isinstance(matched, str) and word == "end_turn":
+            word, known = "stop_sequence", {**known, "stop_sequence": matched}
         if self._usage is None:
             self._context.lost.add(Feature.USAGE, NOT_REPORTED)
         if self._refusal and word == REFUSAL:

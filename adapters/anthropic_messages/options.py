@@ -50,10 +50,12 @@ class BackOptions(Options):
         "hoist",
         description="System messages in the middle of a conversation: moved to the system field, or kept in place.",
     )
-    prompt_cache: Literal["marks", "auto"] = Field(
-        "marks",
+    prompt_cache: Literal["marks", "auto"] | None = Field(
+        None,
         description="Prompt caching: marks = only what the client marks; auto = in requests without markers also"
-        " long tools and system text, and the conversation so far.",
+        " long tools and system text, and the conversation so far; absent = auto for prompts that are long"
+        " enough to be cached, of clients of all dialects but anthropic-messages and openai-responses, which mark them"
+        " themselves.",
     )
     unsupported_media: Literal["refuse", "text"] = Field(
         "refuse", description="Media that the protocol does not support: refuse the request, or send them as text."

@@ -13,6 +13,7 @@ from bridge.codec.check import Node, body_of, model_in, wrong
 from bridge.codec.thinking import THINKING_FIELDS, set_thinking
 from bridge.codec.tools import check_choice
 from bridge.dialects.anthropic_messages.blocks import ASIDES, MessageReader, read_system
+from bridge.dialects.anthropic_messages.client_tools import client_tool
 from bridge.dialects.anthropic_messages.options import FrontOptions
 from bridge.dialects.anthropic_messages.wire import NAME, NOTES, given, noted
 from bridge.model import HistoryMode, Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
@@ -44,7 +45,8 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     if not body.need_array("messages"):
         wrong("messages", "at least one message", [])
     reader = MessageReader()
-    messages = read_system(body)
+    notes: dict[str, Any] = {}
+    messages = read_system(body, notes)
     for node in body.objects("messages"):
         messages += reader.read(node)
     if body.get("stop_sequences") is not None:
@@ -61,7 +63,9 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     if reader.asides:
         extras[ASIDES] = reader.asides
     if said := {name: extras.pop(name) for name, known in _TRANSLATED.items() if _is_translated(extras, name, known)}:
-        extras[NOTES] = {"fields": said}
+        notes["fields"] = said
+    if notes:
+        extras[NOTES] = notes
     request = Request(
         messages=messages,
         tools=tools,
@@ -113,10 +117,8 @@ def _response_format(body: Node, config: Node | None) -> ResponseFormat | None:
 
 
 def _tools(body: Node) -> list[Tool] | None:
-    """The tools with a schema, and those with a type of their own (`web_search_...`, `bash_...`).
-
-    The schemas of the latter are known to Anthropic's models only: to any other one they would be names without a
-    meaning, so that they stay out, unless the model must use one.
+    """The tools with a schema, and those with a type of their own: `bash_...` and others that the client runs, and
+    those that Anthropic runs (`web_search_...`). The latter stay out for other backends, unless the model must use one.
     """
     return None if body.get("tools") is None else [_tool(node) for node in body.objects("tools")]
 
@@ -124,6 +126,8 @@ def _tools(body: Node) -> list[Tool] | None:
 def _tool(node: Node) -> Tool:
     kind = node.string("type")
     if kind not in (None, "custom"):
+        if (tool := client_tool(node)) is not None:
+            return tool
         return Tool(node.string("name") or kind, extras=noted(node.value), kind=kind, optional=True)
     rest = given(node.rest({"name", "description", "input_schema", "strict"}))
     name, schema = node.need_string("name"), node.need_object("input_schema").value

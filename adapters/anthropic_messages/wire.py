@@ -6,8 +6,8 @@ import base64
 import re
 from typing import Any
 
-from bridge.codec.caching import CACHE, marked, seconds_of, written_of
-from bridge.codec.counts import is_count
+from bridge.codec.caching import CACHE, CONTROL, control_of, with_control, written_of
+from bridge.codec.counts import counts_in, is_count
 from bridge.codec.jsontext import dumps
 from bridge.codec.words import reason_of
 from bridge.model import Extras, FinishReason, UsageReported
@@ -23,11 +23,6 @@ CITATIONS, UNREAD = "citations", "deltas"
 """The key of citations in a part's extras, and of unknown deltas of its block."""
 
 
-_CACHED = "cache_control"
-_SHORT, _LONG = 300, 3600
-"""Seconds for which the API caches."""
-
-
 def own(extras: Extras | None) -> dict[str, Any]:
     """Return this dialect's extras of a part or an event; an empty dict if there are none.
 
@@ -36,19 +31,14 @@ def own(extras: Extras | None) -> dict[str, Any]:
     if not extras:
         return {}
     values = extras.get(NAME) or {}
-    seconds = seconds_of(extras)
-    if seconds is None or _CACHED in values:
-        return values
-    return {**values, _CACHED: {"type": "ephemeral", **({"ttl": "1h"} if seconds > _SHORT else {})}}
+    return values if CONTROL in values else {**values, **control_of(extras)}
 
 
 def noted(values: dict[str, Any]) -> Extras | None:
     """Return `extras` with these values for this dialect, None if there are none."""
     if not values:
         return None
-    extras: Extras = {NAME: values}
-    cached = values.get(_CACHED)
-    return marked(extras, _LONG if cached.get("ttl") == "1h" else _SHORT) if isinstance(cached, dict) else extras
+    return with_control({NAME: values}, values)
 
 
 def given(values: dict[str, Any]) -> dict[str, Any]:
@@ -130,24 +120,24 @@ class UsageReader:
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self._rest: dict[str, Any] = {}
-        self._reported = False
 
     def feed(self, usage: Any, *, at_end: bool) -> None:
-        """`at_end`: the usage of a `message_delta` or a whole message, where zeros are meant."""
+        """`at_end`: the usage of a `message_delta` or a whole message."""
         if not isinstance(usage, dict):
             return
+        if _COUNTS.isdisjoint(usage) and (counts := counts_in(usage)):
+            usage = {**usage, **_spelled(counts)}
         for name, value in usage.items():
             if name in _COUNTS:
                 if is_count(value):
                     self._counts[name] = value
             elif value is not None and at_end:
                 self._rest[name] = value  # other fields of the start are written to the start again
-        self._reported = self._reported or (at_end and is_count(usage.get("input_tokens")))
 
     def report(self) -> UsageReported | None:
         """The totals; None when the wire only had the zeros that its shape demands."""
         counts = self._counts
-        if not self._reported and not any(counts.values()):
+        if not any(counts.values()):
             return None
         read = counts.get("cache_read_input_tokens")
         made = counts.get("cache_creation_input_tokens")
@@ -168,21 +158,28 @@ class UsageReader:
         )
 
 
+def _spelled(counts: dict[str, int]) -> dict[str, int]:
+    """Return counts that a server wrote in the names of another API, whose input contains what was cached."""
+    cached = min(counts.get("cached", 0), counts.get("input", 0))
+    return {
+        "input_tokens": counts.get("input", 0) - cached,
+        "output_tokens": counts.get("output", 0),
+        "cache_read_input_tokens": cached,
+    }
+
+
 _COUNTS = frozenset({"input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"})
 _NO_CACHE = {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0}
 _DELTA_USAGE = {
-    "input_tokens": None,
-    "cache_creation_input_tokens": None,
-    "cache_read_input_tokens": None,
+    "input_tokens": 0,
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0,
     "output_tokens": 0,
     "output_tokens_details": None,
     "server_tool_use": None,
 }
 _START_USAGE = {
     **_DELTA_USAGE,
-    "input_tokens": 0,
-    "cache_creation_input_tokens": 0,
-    "cache_read_input_tokens": 0,
     "cache_creation": _NO_CACHE,
     "inference_geo": None,
     "service_tier": None,
@@ -205,7 +202,8 @@ def merged_usage(start: dict[str, Any], end: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_usage(usage: UsageReported | None) -> dict[str, Any]:
-    """Return the cumulative usage at the end of a message, in full; null means "unknown".
+    """Return the cumulative usage at the end of a message, in full. Unknown counts are zero: clients add
+    them up.
 
     The wire's `input_tokens` does not contain cached tokens; the model's does.
     """

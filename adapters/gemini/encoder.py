@@ -264,8 +264,8 @@ class GeminiEncoder:
             return
         for number, interrupt in enumerate(self._questions):
             # A question for a person comes last; one about a call is expressed by that call.
-            if interrupt.call_id not in self._calls:
-                self._say(0, {"text": self._border(0, f"interrupt {number}") + interrupt_text(interrupt)})
+            if interrupt.call_id not in self._calls and (text := interrupt_text(interrupt)):
+                self._say(0, {"text": self._border(0, f"interrupt {number}") + text})
         known = own(event.extras)
         if self._usage is None:  # SDKs read it unconditionally
             self._context.lost.add(Feature.USAGE, NOT_REPORTED)

@@ -97,8 +97,7 @@ class Reducer:
             if isinstance(schema.get(name), list):
                 self._choices(schema[name], out)
         if isinstance(schema.get("allOf"), list):
-            for each in schema["allOf"]:
-                _join(out, self._schema(each))
+            _join(out, [self._schema(each) for each in schema["allOf"]])
         if isinstance(schema.get("properties"), dict):
             properties = {key: self._schema(each) for key, each in schema["properties"].items()}
             out["properties"] = {**out.get("properties", {}), **properties}
@@ -139,7 +138,7 @@ class Reducer:
             out["nullable"] = True
         written = [self._schema(each) for each in others]
         if len(written) == 1:
-            _join(out, written[0])
+            _join(out, [written[0]])
         elif written:
             out["anyOf"] = written
 
@@ -164,12 +163,19 @@ _READ = frozenset(
 )
 
 
-def _join(out: Json, more: Json) -> None:
-    """Combine both: properties and required fields add up."""
-    for name, value in more.items():
-        if name == "properties":
-            out[name] = {**out.get(name, {}), **value}
-        elif name == "required" and isinstance(value, list):
-            out[name] = list(dict.fromkeys([*out.get(name, []), *value]))
-        else:
-            out.setdefault(name, value)
+def _join(out: Json, schemas: list[Json]) -> None:
+    """Combine all: properties and required fields add up."""
+    properties: Json = dict(out.get("properties", {}))
+    required: dict[Any, None] = dict.fromkeys(out.get("required", ()))
+    for schema in schemas:
+        for name, value in schema.items():
+            if name == "properties":
+                properties.update(value)
+            elif name == "required" and isinstance(value, list):
+                required.update(dict.fromkeys(value))
+            else:
+                out.setdefault(name, value)
+    if properties:
+        out["properties"] = properties
+    if required:
+        out["required"] = list(required)

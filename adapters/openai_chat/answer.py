@@ -12,6 +12,7 @@ from bridge.codec.citations import citations_in
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.media import answer_feature
+from bridge.codec.merging import Added
 from bridge.codec.openai import decode_error, encode_error, failure_of
 from bridge.codec.wire import holds_events, payloads_in
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
@@ -28,7 +29,7 @@ from bridge.dialects.openai_chat.shape import (
     model_of,
     wants_details,
 )
-from bridge.dialects.openai_chat.wire import NAME, fields_of_call, merge, own, write_usage
+from bridge.dialects.openai_chat.wire import NAME, fields_of_call, own, write_usage
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Answer,
@@ -51,6 +52,7 @@ from bridge.model import (
     Text,
     TextDelta,
     ToolCall,
+    ToolResult,
     as_markdown,
     fold,
     interrupt_text,
@@ -79,8 +81,8 @@ class _Choice:
     refusals: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     calls: list[dict[str, Any]] = field(default_factory=list)
-    more: dict[str, Any] = field(default_factory=dict)
-    beside: dict[str, Any] = field(default_factory=dict)
+    more: Added = field(default_factory=Added)
+    beside: Added = field(default_factory=Added)
     reason: FinishReason | None = None
     length: int = 0
 
@@ -96,6 +98,11 @@ def assemble(events: Sequence[Event], context: Context, options: FrontOptions) -
     return json_response(dumps(_Assembler(answer, events, context, options).completion()))
 
 
+def _is_result(message: Message) -> bool:
+    """Return whether a message is the result of a tool; one of the same role may also stream parts."""
+    return message.role == "tool" and len(message.parts) == 1 and isinstance(message.parts[0], ToolResult)
+
+
 class _Assembler:
     """Collects each part of an answer for its field of the completion object."""
 
@@ -104,7 +111,7 @@ class _Assembler:
         self._context = context
         self._options = options
         self._choices: dict[int, _Choice] = {}
-        self._top: dict[str, Any] = {}
+        self._top = Added()
         self._details = wants_details(answer.extras, options)
         self._choice(0)
         for message in answer.messages:
@@ -123,7 +130,7 @@ class _Assembler:
             "choices": [self._wire(self._choices[index]) for index in sorted(self._choices)],
             "usage": write_usage(answer.usage, self._context.lost),
         }
-        for name, value in {**own(answer.extras), **self._top}.items():
+        for name, value in {**own(answer.extras), **self._top.plain()}.items():
             out.setdefault(name, value)
         return out
 
@@ -135,7 +142,7 @@ class _Assembler:
         return choice
 
     def _message(self, message: Message) -> None:
-        if message.role == "tool":
+        if _is_result(message):
             self._context.lost.add(Feature.TOOL_RESULT)
             return
         choice = self._choice(self._answer.choice_of(message))
@@ -164,7 +171,7 @@ class _Assembler:
             found = citations_in(text.extras, self._context.lost, length, choice.length - length)
             said = [{"type": "url_citation", "url_citation": each} for each in found]
         if said:
-            choice.more["annotations"] = [*choice.more.get("annotations", ()), *said]
+            choice.more.extend("annotations", said)
 
     def _part(self, choice: _Choice, message_id: str, part: Part) -> None:
         match part:
@@ -180,7 +187,7 @@ class _Assembler:
                 choice.reasoning.append(part.text)
                 if self._details:
                     details = details_of(number, part.text, part.signature, part.redacted)
-                    choice.more["reasoning_details"] = [*choice.more.get("reasoning_details", ()), *details]
+                    choice.more.extend("reasoning_details", details)
                 elif part.signature or part.redacted:
                     self._context.lost.add(Feature.REASONING_SIGNATURE)
             case ToolCall():
@@ -196,9 +203,9 @@ class _Assembler:
         image = extras.get("image") or (image_of(part) if self._options.media == "images" else None)
         audio = None if "audio" in choice.more else audio_of(part, self._context)
         if image is not None:
-            choice.more["images"] = [*choice.more.get("images", ()), image]
+            choice.more.extend("images", [image])
         elif audio is not None:
-            choice.more["audio"] = audio
+            choice.more.put("audio", audio)
         else:
             kept = self._options.media != "drop"
             if kept:
@@ -226,7 +233,7 @@ class _Assembler:
         """
         messages: dict[str, int] = {}
         parts: dict[str, int] = {}
-        finished = {message.id: iter(message.parts) for message in self._answer.messages if message.role != "tool"}
+        finished = {message.id: iter(message.parts) for message in self._answer.messages if not _is_result(message)}
         for event in events:
             if type(event) not in _COLLECTED:
                 continue
@@ -240,7 +247,7 @@ class _Assembler:
                     self._part(self._choice(index), event.message_id, next(finished[event.message_id]))
                 case TextDelta():
                     if event.extras:
-                        merge(self._choice(parts[event.part_id]).beside, own(event.extras))
+                        self._choice(parts[event.part_id]).beside.add(own(event.extras))
                 case Raw() if event.dialect == NAME and isinstance(event.value, dict):
                     self._raw(event.value)
                 case Raw():
@@ -250,9 +257,9 @@ class _Assembler:
 
     def _raw(self, value: dict[str, Any]) -> None:
         choice = self._choice(value.get("index", 0))
-        merge(choice.more, value.get("delta") or {})
-        merge(choice.beside, value.get("choice") or {})
-        merge(self._top, value.get("chunk") or {})
+        choice.more.add(value.get("delta") or {})
+        choice.beside.add(value.get("choice") or {})
+        self._top.add(value.get("chunk") or {})
 
     def _wire(self, choice: _Choice) -> dict[str, Any]:
         content = "".join(choice.texts)
@@ -272,9 +279,9 @@ class _Assembler:
         reason = self._answer.reason if choice.index == 0 else choice.reason
         return {
             "index": choice.index,
-            "message": {**message, **choice.more},
+            "message": {**message, **choice.more.plain()},
             "logprobs": None,
-            **choice.beside,
+            **choice.beside.plain(),
             "finish_reason": finish_word(reason, bool(choice.calls)),
         }
 

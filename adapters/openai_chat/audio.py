@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from bridge.codec.merging import Added
 from bridge.codec.openai import audio_type
-from bridge.dialects.openai_chat.wire import merge, noted
+from bridge.dialects.openai_chat.wire import noted
 from bridge.model import Inline, Media, MediaKind
 
 TRANSCRIPT = "openai-chat transcript"
@@ -15,9 +16,10 @@ TRANSCRIPT = "openai-chat transcript"
 
 def joined(pieces: list[dict[str, Any]]) -> dict[str, Any]:
     """The `audio` object that these pieces add up to."""
-    total: dict[str, Any] = {}
+    added = Added()
     for piece in pieces:
-        merge(total, {k: v for k, v in piece.items() if k != "data"})
+        added.add({k: v for k, v in piece.items() if k != "data"})
+    total = added.plain()
     data = [piece["data"] for piece in pieces if isinstance(piece.get("data"), str)]
     return {**total, "data": _one("".join(data), data)} if data else total
 

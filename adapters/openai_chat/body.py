@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
 
 from bridge.codec import Context, Feature, WireRequest
+from bridge.codec.caching import control_of
 from bridge.codec.jsontext import dumps
 from bridge.codec.openai import SHARED, fits_metadata, set_cache, shared_fields, user_of
 from bridge.codec.tools import supported
@@ -42,7 +44,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
     if request.shared:
         body.update(shared_fields(request, NAME))
     _record_losses(request, context)
-    set_cache(body, request, options.prompt_cache, context.lost)
+    set_cache(body, request, options.prompt_cache, context)
     body.update(extras)
     accept = "text/event-stream" if request.stream else "application/json"
     headers = {"content-type": "application/json", "accept": accept}
@@ -57,7 +59,7 @@ def _set(body: dict[str, Any], request: Request, options: BackOptions, context: 
         body.update({name: value for name, value in fields if value is not None})
     # An empty list is refused by OpenAI, and so are the two fields about tools without any.
     if request.tools and (tools := supported(request, NAME, context.lost)):
-        body["tools"] = [_tool(t) for t in tools]
+        body["tools"] = [_tool(t, options) for t in tools]
         if request.tool_choice is not None:
             body["tool_choice"] = _tool_choice(request.tool_choice, tools)
         if request.parallel_tool_calls is not None:
@@ -101,7 +103,7 @@ def _record_losses(request: Request, context: Context) -> None:
 # ------------------------------------------------------------------ tools
 
 
-def _tool(tool: Tool) -> dict[str, Any]:
+def _tool(tool: Tool, options: BackOptions) -> dict[str, Any]:
     extras = dict(own(tool.extras))
     if "whole" in extras:
         return dict(extras["whole"])
@@ -111,12 +113,13 @@ def _tool(tool: Tool) -> dict[str, Any]:
         if value is not None:
             function[name] = value
     function.update(extras.pop("function", {}))
-    return {"type": "function", "function": function, **extras}
+    mark = control_of(tool.extras) if options.prompt_cache == "marks" else {}
+    return {"type": "function", "function": function, **mark, **extras}
 
 
-def _named(name: str, tools: list[Tool]) -> dict[str, Any]:
+def _named(name: str, offered: Mapping[str, Tool]) -> dict[str, Any]:
     """The reference to one tool, which differs by its kind."""
-    whole = next((own(t.extras).get("whole") for t in tools if t.name == name), None)
+    whole = own(offered[name].extras).get("whole") if name in offered else None
     kind = whole["type"] if isinstance(whole, dict) else "function"
     return {"type": kind, kind: {"name": name}} if kind in ("function", "custom") else {"type": kind}
 
@@ -124,9 +127,10 @@ def _named(name: str, tools: list[Tool]) -> dict[str, Any]:
 def _tool_choice(choice: ToolChoice, tools: list[Tool]) -> str | dict[str, Any]:
     if not choice.names or choice.mode is ToolMode.NONE:
         return str(choice.mode)
+    offered = {tool.name: tool for tool in reversed(tools)}  # of several with one name the first counts
     if choice.mode is ToolMode.REQUIRED and len(choice.names) == 1:
-        return _named(choice.names[0], tools)
-    allowed = {"mode": str(choice.mode), "tools": [_named(name, tools) for name in choice.names]}
+        return _named(choice.names[0], offered)
+    allowed = {"mode": str(choice.mode), "tools": [_named(name, offered) for name in choice.names]}
     return {"type": "allowed_tools", "allowed_tools": allowed}
 
 

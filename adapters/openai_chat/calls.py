@@ -13,6 +13,7 @@ from typing import Any
 from bridge.codec.jsontext import is_number, is_object, text_of
 from bridge.dialects.openai_chat.wire import noted_call, without_empty
 from bridge.model import Builder, PartKind, json_text
+from bridge.model.builder import NO_IDS
 
 _CALL_KEYS = frozenset({"index", "id", "type", "function"})
 _FUNCTION_KEYS = frozenset({"name", "arguments"})
@@ -94,6 +95,11 @@ class Calls:
         self.open: dict[_Call, None] = {}
         self._grown: dict[_Call, None] = {}  # those that may be whole since they were looked at last
 
+    @property
+    def any(self) -> bool:
+        """True if there was a call."""
+        return self._count > 0
+
     def feed(self, fragments: list[Any]) -> None:
         """The `tool_calls` of one delta."""
         for position, fragment in enumerate(fragments):
@@ -113,8 +119,9 @@ class Calls:
 
     def close(self) -> None:
         """The answer is over: nothing more can come for any call."""
+        cut = self._builder.cutting and not self._builder.finishing
         for call in list(self.open):
-            if not call.opened and (call.call_id or call.pieces):
+            if not call.opened and (call.call_id or call.pieces) and not cut:
                 self._begin(call)
             self._end(call)
 
@@ -130,6 +137,9 @@ class Calls:
         if not isinstance(function, dict):
             function = {}
         call_id, name = text_of(fragment.get("id")), text_of(function.get("name"))
+        if call_id in NO_IDS:
+            call_id = ""
+            name = "" if name in NO_IDS else name
         arguments = _arguments(function.get("arguments"))
         call = self._find(fragment.get("index"), call_id, name, arguments, position)
         if call is None:
@@ -160,6 +170,8 @@ class Calls:
         number = _number(index)
         if number is not None:
             call = self._by_index.get(number) or self._begun_without_index(call_id, name)
+            if call is None and not (call_id or name):
+                call = self._unfinished(arguments)
             if call is None or self._is_another(call, call_id, name, arguments):
                 call = self._new()
             call.indexed = True
@@ -183,6 +195,15 @@ class Calls:
         if last is None or last.indexed:
             return None
         return last if (call_id in last.ids if call_id else not name) else None
+
+    def _unfinished(self, arguments: str) -> _Call | None:
+        """Return the last call if its arguments are not complete: some servers count each piece of them
+        (vllm-project/vllm#37070).
+        """
+        last = self._last
+        if last is None or last not in self.open or not last.opened:
+            return None
+        return last if not arguments or not last.whole else None
 
     @staticmethod
     def _is_another(call: _Call, call_id: str, name: str, arguments: str) -> bool:

@@ -86,6 +86,7 @@ CAPABILITIES = Capabilities(
     separator="\n\n",
     tool_names="[a-zA-Z0-9_-]{1,64}",
     runs_tools=RunsTools.NEVER,
+    vendor="litellm",  # the only server of this API whose reasoning is signed
     caches_marks=True,
     logprobs=True,
     call_signatures=CallSignatures.IN_CALL,

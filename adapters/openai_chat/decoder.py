@@ -12,7 +12,7 @@ from bridge.codec import Context
 from bridge.codec.citations import with_citations
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import is_number, repaired
+from bridge.codec.jsontext import dict_of, is_number, repaired, text_of
 from bridge.codec.openai import failure_of
 from bridge.codec.words import end_of
 from bridge.dialects.openai_chat.audio import TRANSCRIPT, audio_from, joined
@@ -20,6 +20,7 @@ from bridge.dialects.openai_chat.calls import Calls
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.think import ThinkSplitter
 from bridge.dialects.openai_chat.wire import (
+    BLOCK,
     HALVES,
     NAME,
     REASONING_FIELDS,
@@ -30,14 +31,15 @@ from bridge.dialects.openai_chat.wire import (
     without_empty,
 )
 from bridge.errors import Failure
-from bridge.model import Event, Extras, FinishReason, Media, MediaKind, PartKind, Raw, source_of
+from bridge.model import SHARED, Event, Extras, FinishReason, Media, MediaKind, PartKind, Raw, Reasoning, source_of
+from bridge.model.events import STOP_SEQUENCE
 from bridge.model.surrogates import repair
 
 _CHUNK_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation"})
 _TOLD_KEYS = _CHUNK_KEYS | {"error"}
 # The same on every chunk of OpenAI: read once, at the head.
 _USUAL_KEYS = _CHUNK_KEYS | {"system_fingerprint", "service_tier"}
-_CHOICE_KEYS = frozenset({"index", "delta", "message", "finish_reason"})
+_CHOICE_KEYS = frozenset({"index", "delta", "message", "finish_reason", "usage"})
 _SHARED_OF_TEXT = frozenset({"logprobs"})
 _SHARED_OF_RUN = frozenset({"service_tier", "system_fingerprint"})
 _USUAL_CHOICE_KEYS = _CHOICE_KEYS | {"logprobs"}
@@ -49,10 +51,16 @@ _DELTA_KEYS = frozenset(
 _PARTS = {"text": PartKind.TEXT, "output_text": PartKind.TEXT, "thinking": PartKind.REASONING}
 
 
+_STOPS = ("stop_reason", "matched_stop", "stopping_word")
+"""Fields of a choice with the stop sequence that ended it: vLLM (vllm-project/vllm#45807), SGLang
+(sgl-project/sglang#33153), llama.cpp.
+"""
+
+
 class _Lane:
     """The state of one choice."""
 
-    __slots__ = ("annotations", "audio", "calls", "finished", "think")
+    __slots__ = ("annotations", "audio", "calls", "finished", "stop", "think")
 
     def __init__(self, calls: Calls, think: ThinkSplitter | None) -> None:
         self.calls = calls
@@ -60,6 +68,7 @@ class _Lane:
         self.annotations: list[Any] = []
         self.audio: list[dict[str, Any]] = []
         self.finished: FinishReason | None = None
+        self.stop: str | None = None
 
 
 class ChatDecoder(JsonDecoder):
@@ -69,10 +78,12 @@ class ChatDecoder(JsonDecoder):
         super().__init__(context)
         audio = context.request.extra(NAME).get("audio") if context.request else None
         self._audio_format = audio.get("format") if isinstance(audio, dict) else None
+        self._request = context.request
         self._split_think = options.think_tags == "reasoning"
         self._streamed = streamed
         self._put = self.builder.flow
         self._lanes: dict[int, _Lane] = {}
+        self._by_message: set[int] = set()  # the choices whose pieces are messages
         self._started = False
         self._bad_end: Failure | None = None
         self._plain: tuple[str, int] | None = None
@@ -99,7 +110,7 @@ class ChatDecoder(JsonDecoder):
             for choice in choices:
                 if type(choice) is dict:
                     self._choice(choice)
-        usage = event.get("usage")
+        usage = event.get("usage") or dict_of(event.get("x_groq")).get("usage")
         if type(usage) is dict and usage:
             self._usage(usage)
         if not _USUAL_KEYS.issuperset(event):
@@ -161,13 +172,14 @@ class ChatDecoder(JsonDecoder):
 
     def _rest(self, chunk: dict[str, Any], choices: Any) -> None:
         """Read errors, which may be beside choices (capture openrouter-error-midstream), and unknown fields."""
-        error = error_in(chunk)
-        if error is not None:
-            self.fail(failure_of(error))
-            return
-        if choices is None:
-            return  # pings and other objects that are no chunks
+        if "error" in chunk or choices is None:
+            error = error_in(chunk)
+            if error is not None:
+                self.fail(failure_of(error))
+                return
         changed = {k: v for k, v in _unknown(chunk).items() if k not in _USUAL_KEYS and self._run_fields.get(k) != v}
+        if choices is None and changed.keys() <= {"type"}:
+            return  # pings, which say nothing
         if changed and self._started:
             self._run_fields.update(changed)
             self.builder.emit(Raw(NAME, {"chunk": changed}))
@@ -180,7 +192,7 @@ class ChatDecoder(JsonDecoder):
             index = 0
         delta = choice.get("delta")
         if type(delta) is not dict:
-            delta = choice.get("message")
+            delta = self._message(index, choice.get("message"))
         extras = None
         if choice.get("logprobs") is not None or not _USUAL_CHOICE_KEYS.issuperset(choice):
             extras = _choice_extras(choice)
@@ -203,9 +215,23 @@ class ChatDecoder(JsonDecoder):
             beside = own(extras)
             empty = not any(any(v.values()) if isinstance(v, dict) else v for v in beside.values())
             self.builder.emit(Raw(NAME, {"index": index, "choice": beside}, repeated=empty))
+        if type(choice.get("usage")) is dict:  # Moonshot
+            self._usage(choice["usage"])
         finish = choice.get("finish_reason")
         if finish and type(finish) is str:
             self._end_choice(index, finish, choice)
+
+    def _message(self, index: int, message: Any) -> Any:
+        """Return what is new in a `message` in place of a delta: all of it, unless it repeats deltas before it."""
+        if type(message) is not dict or not self._streamed:
+            return message
+        lane = self._lanes.get(index)
+        if lane is None:
+            self._by_message.add(index)
+        elif index not in self._by_message:
+            told = {"content", "refusal", *REASONING_FIELDS, *(("tool_calls",) if lane.calls.any else ())}
+            return {name: value for name, value in message.items() if name not in told}
+        return message
 
     def _open(self, index: int) -> _Lane:
         lane = self._lanes.get(index)
@@ -219,6 +245,9 @@ class ChatDecoder(JsonDecoder):
 
     def _delta(self, index: int, delta: dict[str, Any], extras: Extras | None) -> Extras | None:
         """Read a delta with more than plain text, in the required order. Return unknown fields."""
+        blocks = delta.get("thinking_blocks")
+        if type(blocks) is list and self._thinking(index, blocks, delta):
+            delta = {name: value for name, value in delta.items() if name not in REASONING_FIELDS}
         for name in REASONING_FIELDS:
             reasoning = delta.get(name)
             if type(reasoning) is str and reasoning:
@@ -245,6 +274,34 @@ class ChatDecoder(JsonDecoder):
         self._calls(index, delta)
         self._raw(index, without_empty(rest))
         return extras
+
+    def _thinking(self, index: int, blocks: list[Any], delta: dict[str, Any]) -> bool:
+        """Read LiteLLM's signed reasoning (open-webui/open-webui#29860): what was said of it in other fields, or in
+        these blocks, then the signature of each. Return whether the other fields are read.
+        """
+        found = [block for block in blocks if isinstance(block, dict)]
+        said = next((each for name in REASONING_FIELDS if (each := text_of(delta.get(name)))), "")
+        repeats = said in ("", "".join(text_of(block.get("thinking")) for block in found))
+        if not repeats:
+            self._flow(index, PartKind.REASONING, said)
+        for block in found:
+            text, signature = text_of(block.get("thinking")) if repeats else "", text_of(block.get("signature"))
+            if text:
+                self._flow(index, PartKind.REASONING, text)
+            if signature:
+                self._sign(index, BLOCK + signature)
+            elif data := text_of(block.get("data")):
+                self._open(index)
+                self.builder.add(index, Reasoning("", redacted=BLOCK + data))
+        return True
+
+    def _sign(self, index: int, signature: str) -> None:
+        self._open(index)
+        flowing = self.builder.flowing(index)
+        if flowing is not None and flowing.kind is PartKind.REASONING:
+            self.builder.end_flow(index, signature=signature)
+        else:
+            self.builder.add(index, Reasoning("", signature))
 
     def _flow(self, index: int, kind: PartKind, text: str, extras: Extras | None = None) -> None:
         lane = self._open(index)
@@ -348,7 +405,13 @@ class ChatDecoder(JsonDecoder):
             self._bad_end = end if error is None else failure_of(error)  # an error beside the choices says more
         elif end is not None and (lane := self._open(index)).finished is None:
             lane.finished = end
+            lane.stop = self._stop_in(choice) if end is FinishReason.STOP else None
             self.builder.end_reason(index, end)
+
+    def _stop_in(self, choice: dict[str, Any]) -> str | None:
+        """Return the stop sequence that ended the choice, which the request asked for. A number is a token."""
+        wanted = (self._request.sampling.stop or ()) if self._request is not None else ()
+        return next((value for name in _STOPS if isinstance(value := choice.get(name), str) and value in wanted), None)
 
     def end_mark(self) -> None:
         if not self.builder.done:
@@ -363,8 +426,9 @@ class ChatDecoder(JsonDecoder):
         """A run ends as its first choice does."""
         if not self._started:
             self._begin()
-        first = self._lanes[min(self._lanes)].finished if self._lanes else None
-        self.builder.finish(first or FinishReason.STOP)
+        lane = self._lanes[min(self._lanes)] if self._lanes else None
+        extras: Extras | None = {SHARED: {STOP_SEQUENCE: lane.stop}} if lane is not None and lane.stop else None
+        self.builder.finish((lane.finished if lane is not None else None) or FinishReason.STOP, extras)
 
     def flush(self) -> None:
         """Gives out what was kept back: half a tag, calls without a name, the audio as one medium."""

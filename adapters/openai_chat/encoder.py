@@ -390,8 +390,8 @@ class ChatEncoder:
     def _ask(self, choice: _Choice) -> None:
         """Write questions for a person last, in texts of their own; one about a call is carried by that call."""
         for number, event in enumerate(self._questions):
-            if event.call_id not in choice.called:
-                self._tell(0, f"interrupt {number}", interrupt_text(event))
+            if event.call_id not in choice.called and (text := interrupt_text(event)):
+                self._tell(0, f"interrupt {number}", text)
 
     def _raw(self, event: Raw) -> None:
         if event.dialect != NAME or not isinstance(event.value, dict):

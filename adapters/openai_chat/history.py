@@ -5,14 +5,16 @@ Order and ids are kept: `bridge.translation.requirements` has arranged calls and
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from bridge.codec import Context, Feature
+from bridge.codec.caching import control_of
 from bridge.codec.media import request_feature, result_as_text
 from bridge.codec.openai import audio_format, breakpoint_of, describe_source
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.options import BackOptions
-from bridge.dialects.openai_chat.wire import fields_of_call, own
+from bridge.dialects.openai_chat.wire import BLOCK, fields_of_call, own
 from bridge.errors import Unsupported
 from bridge.model import (
     Data,
@@ -45,12 +47,14 @@ class MessageWriter:
         self._lost = context.lost
         self._options = options
         self._pictures: dict[str, list[Wire]] = {}
+        self._in_tool_turn = False
 
     def write(self, messages: list[Message]) -> list[Wire]:
         """The messages. What a tool's result shows follows in a user's message, after the last result."""
         out: list[Wire] = []
         pictures: list[Wire] = []
-        for index, message in enumerate(messages):
+        for index, (message, in_tool_turn) in enumerate(zip(messages, _tool_turns(messages), strict=True)):
+            self._in_tool_turn = in_tool_turn
             for wire in self._message(message, f"messages[{index}]"):
                 if wire["role"] == "tool":
                     pictures += self._pictures.pop(wire["tool_call_id"], [])
@@ -73,11 +77,13 @@ class MessageWriter:
         results = [self._result(p) for p in message.parts if isinstance(p, ToolResult)]
         others: list[tuple[int, Part]] = [(n, p) for n, p in enumerate(message.parts) if not isinstance(p, ToolResult)]
         if message.role == "tool":
+            told = [each for each in others if type(each[1]) is Data]
             for _, part in others:
-                self._lost.add(Feature.TOOL_HISTORY, f"{path}: a {type(part).__name__} that is not a tool result")
+                if type(part) is not Data:
+                    self._lost.add(Feature.TOOL_HISTORY, f"{path}: a {type(part).__name__} that is not a tool result")
             if results:
                 results[0].update(own(message.extras))
-            return results
+            return [*results, self._other(Message("user", []), told, path)] if told else results
         if message.role == "assistant":
             return [*([self._assistant(message, others)] if others or not results else []), *results]
         if results and not others:
@@ -108,14 +114,14 @@ class MessageWriter:
     def _assistant(self, message: Message, parts: list[tuple[int, Part]]) -> Wire:
         calls = [self._call(p) for _, p in parts if isinstance(p, ToolCall)]
         wire = self._head(message, "assistant")
-        self._add_reasoning(wire, [p for _, p in parts if isinstance(p, Reasoning)], bool(calls))
+        self._add_reasoning(wire, [p for _, p in parts if isinstance(p, Reasoning)])
         spoken = [p for _, p in parts if not isinstance(p, (ToolCall, Reasoning))]
         if "audio" in wire:
             spoken = [p for p in spoken if TRANSCRIPT not in (p.extras or ())]
         refusals = [p for p in spoken if isinstance(p, Refusal)]
         if len(refusals) == 1 and spoken[-1] is refusals[0] and not refusals[0].extras:
             wire["refusal"] = spoken.pop().text  # type: ignore[union-attr]
-        content = _shortest([self._spoken(p) for p in spoken if isinstance(p, Text) or as_text(p)])
+        content = _shortest([self._controlled(p, self._spoken(p)) for p in spoken if isinstance(p, Text) or as_text(p)])
         if not content and not calls and "refusal" not in wire and "audio" not in wire:
             content = ""
         wire["content"] = content
@@ -123,15 +129,18 @@ class MessageWriter:
             wire["tool_calls"] = calls
         return wire
 
-    def _add_reasoning(self, wire: Wire, parts: list[Reasoning], has_calls: bool) -> None:
-        """DeepSeek answers 400 without it inside a tool loop, others refuse the field: the option decides."""
+    def _add_reasoning(self, wire: Wire, parts: list[Reasoning]) -> None:
+        """DeepSeek answers 400 without it in a turn with calls, others refuse the field: the option decides."""
         wanted = self._options.reasoning_history
-        if any(p.signature or p.redacted for p in parts) and "reasoning_details" not in wire:
+        blocks = [block for p in parts if (block := _thinking_block(p)) is not None]
+        if blocks:
+            wire.setdefault("thinking_blocks", blocks)
+        elif any(p.signature or p.redacted for p in parts) and "reasoning_details" not in wire:
             self._lost.add(Feature.REASONING_HISTORY, "signatures")
         text = "".join(p.text for p in parts)
         if not text:
             return
-        if wanted == "always" or (wanted == "tool_turns" and has_calls):
+        if wanted == "always" or (wanted == "tool_turns" and self._in_tool_turn):
             wire.update(dict.fromkeys(own(parts[0].extras).get("fields", ("reasoning_content",)), text))
         else:
             self._lost.add(Feature.REASONING_HISTORY, f"dropped by option reasoning_history: {wanted}")
@@ -169,6 +178,10 @@ class MessageWriter:
             ]
         else:
             content = "".join(self._result_text(p, result.call_id) for p in result.parts)
+        marks = [control_of(part.extras) for part in (*result.parts, result)]
+        mark = next(filter(None, reversed(marks)), None)
+        if mark and self._options.prompt_cache == "marks" and isinstance(content, str):
+            content = [{"type": "text", "text": content, **mark}]
         return {"role": "tool", "tool_call_id": result.call_id, "content": content}
 
     def _result_text(self, part: Part, call_id: str) -> str:
@@ -185,8 +198,12 @@ class MessageWriter:
     def _part(self, part: Part, role: str, path: str) -> Wire | None:
         wire = self._unmarked(part, role, path)
         if wire is None or self._options.prompt_cache != "breakpoints":
-            return wire
+            return None if wire is None else self._controlled(part, wire)
         return {**breakpoint_of(part.extras), **wire}
+
+    def _controlled(self, part: Part, wire: Wire) -> Wire:
+        """A part with the mark for the prompt cache that servers beside OpenAI know, if the option is so."""
+        return {**control_of(part.extras), **wire} if self._options.prompt_cache == "marks" else wire
 
     def _unmarked(self, part: Part, role: str, path: str) -> Wire | None:
         match part:
@@ -285,3 +302,25 @@ def _shortest(parts: list[Wire]) -> str | list[Wire] | None:
     if len(parts) == 1 and parts[0].keys() == {"type", "text"} and parts[0]["type"] == "text":
         return str(parts[0]["text"])
     return parts
+
+
+def _tool_turns(messages: Iterable[Message]) -> list[bool]:
+    """Return of each message whether its turn, from one message of the user to the next, has a call: DeepSeek wants the
+    reasoning of all messages of such a turn back, the final one included (decolua/9router#1786).
+    """
+    turns: list[list[bool]] = []
+    for message in messages:
+        spoken = message.role == "user" and not all(isinstance(p, ToolResult) for p in message.parts)
+        if spoken or not turns:
+            turns.append([])
+        turns[-1].append(any(isinstance(p, ToolCall) for p in message.parts))
+    return [any(turn) for turn in turns for _ in turn]
+
+
+def _thinking_block(part: Reasoning) -> Wire | None:
+    """Return signed reasoning as the block of LiteLLM that it was; None for any other."""
+    if part.redacted is not None and part.redacted.startswith(BLOCK):
+        return {"type": "redacted_thinking", "data": part.redacted.removeprefix(BLOCK)}
+    if part.signature is None or not part.signature.startswith(BLOCK):
+        return None
+    return {"type": "thinking", "thinking": part.text, "signature": part.signature.removeprefix(BLOCK)}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from bridge.codec.caching import CONTROL, with_control
 from bridge.codec.check import Node, wrong
 from bridge.codec.openai import audio_type, bytes_or_url
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
-from bridge.dialects.openai_chat.wire import REASONING_FIELDS, noted, noted_call, own
+from bridge.dialects.openai_chat.wire import NAME, REASONING_FIELDS, noted, noted_call, own
 from bridge.model import (
     Data,
     FileRef,
@@ -49,10 +50,10 @@ class MessageReader:
         if node.value.get("content") is None:
             wrong(node.at("content"), "a string or a list of parts", None, missing="content" not in node.value)
         rest = node.rest(_USUAL)
-        parts = read_content(node)
+        parts = _marked_by(rest, read_content(node))
         if role != "user":
             _marked_odd(parts)
-        return Message(role, parts, None, node.string("name"), extras=noted(rest) if rest else None)
+        return Message(role, parts, None, node.string("name"), extras={NAME: rest} if rest else None)
 
     def _assistant(self, node: Node) -> Message:
         known = {"role", "content", "name", "refusal", "tool_calls", "function_call"}
@@ -72,7 +73,14 @@ class MessageReader:
         calls: list[Part] = [self._call(call) for call in node.objects("tool_calls")]
         if node.get("function_call") is not None:
             calls.append(self._function_call(node.need_object("function_call")))
-        return Message("assistant", parts + calls, None, node.string("name"), extras=noted(node.rest(known)))
+        rest = node.rest(known)
+        return Message(
+            "assistant",
+            _marked_by(rest, parts + calls),
+            None,
+            node.string("name"),
+            extras={NAME: rest} if rest else None,
+        )
 
     def _call(self, node: Node) -> ToolCall:
         call_id = node.need_string("id")
@@ -107,9 +115,10 @@ class MessageReader:
             self._open.pop(call_id, None)
         result = ToolResult(call_id, _marked_odd(read_content(node)), name)
         rest = node.rest({"role", "content", "tool_call_id", "id"})
+        result.extras = with_control(None, rest)
         if role == "function":
             del rest["name"]  # a tool message has none, but those of some clients do
-        return Message("tool", [result], extras=noted(rest))
+        return Message("tool", [result], extras={NAME: rest} if rest else None)
 
     def _answered(self, node: Node) -> str:
         """The id of the call that a tool message answers. Some clients write it as `id`, others name only the function,
@@ -209,6 +218,14 @@ def _by_url(node: Node, field: str, kind: MediaKind) -> Media:
 
 def _file_url(node: Node) -> Part:
     return _marked(_by_url(node, "file_url", MediaKind.FILE))
+
+
+def _marked_by(fields: dict[str, Any], parts: list[Part]) -> list[Part]:
+    """The parts of a message; a mark for the prompt cache on the message is one on its last part."""
+    last = next((part for part in reversed(parts) if not isinstance(part, Reasoning)), None)
+    if CONTROL in fields and last is not None:
+        last.extras = with_control(last.extras, fields)
+    return parts
 
 
 def _marked_odd(parts: list[Part]) -> list[Part]:

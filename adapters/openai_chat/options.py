@@ -50,16 +50,18 @@ class BackOptions(Options):
         "max_tokens", description="Field that limits the length of an answer."
     )
     reasoning_history: Literal["tool_turns", "always", "never"] = Field(
-        "tool_turns", description="Earlier reasoning to send: that of messages with tool calls, all, or none."
+        "tool_turns", description="Earlier reasoning to send: that of turns with tool calls, all, or none."
     )
     think_tags: Literal["text", "reasoning"] = Field(
         "text", description="Keep <think>...</think> in the text, or decode it as reasoning."
     )
-    prompt_cache: Literal["drop", "breakpoints", "key"] = Field(
-        "drop",
-        description="Prompt cache markers of clients of other dialects: omitted, or sent as "
-        "prompt_cache_breakpoint, which only newer models accept; key: omitted, and requests without "
-        "a prompt_cache_key get one derived from their tools and system text.",
+    prompt_cache: Literal["drop", "breakpoints", "marks", "key"] | None = Field(
+        None,
+        description="Prompt cache markers of clients of other dialects: omitted, sent as "
+        "prompt_cache_breakpoint, which only newer models accept, or (marks) as cache_control, for servers such as "
+        "OpenRouter and LiteLLM; key: omitted, and requests without a prompt_cache_key get one derived from their "
+        "tools and system text; absent = key towards api.openai.com for clients of all dialects but "
+        "anthropic-messages and openai-responses, else drop.",
     )
     unsupported_media: Literal["refuse", "text", "parts"] = Field(
         "refuse",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, WireRequest
+from bridge.codec.caching import with_control
 from bridge.codec.check import Node, model_in, wrong
 from bridge.codec.jsontext import need_json, read_body
 from bridge.codec.openai import COMMON, SHARED
@@ -226,7 +227,7 @@ def _function(node: Node, extras: dict[str, Any]) -> Tool:
         node.string("description"),
         parameters.value if parameters else None,
         node.boolean("strict"),
-        noted({**extras, **({"function": inner} if inner else {})}),
+        with_control(noted({**extras, **({"function": inner} if inner else {})}), {**inner, **extras}),
     )
 
 

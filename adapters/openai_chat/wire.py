@@ -6,8 +6,9 @@ from collections.abc import Set
 from typing import Any
 
 from bridge.codec import Feature, Losses
-from bridge.codec.counts import NOT_REPORTED, is_all_zeros
-from bridge.codec.jsontext import dict_of, whole
+from bridge.codec.caching import with_control
+from bridge.codec.counts import NOT_REPORTED, counts_in, is_all_zeros
+from bridge.codec.jsontext import dict_of
 from bridge.codec.openai import with_mark
 from bridge.codec.signed_parts import GOOGLE, signature_of, signed
 from bridge.model import SHARED, Extras, UsageReported
@@ -20,6 +21,9 @@ NOTES = "notes"
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Servers use either; when one delta holds both, the first non-empty one is read."""
+
+BLOCK = "thinking_blocks:"
+"""How signatures begin that LiteLLM sent in `thinking_blocks`, where they go back."""
 
 _EXTRA_CONTENT = "extra_content"
 _THOUGHT_SIGNATURE = "thought_signature"
@@ -35,7 +39,7 @@ def own(extras: Extras | None) -> dict[str, Any]:
 
 def noted(values: dict[str, Any]) -> Extras | None:
     """Return `extras` with these values for this dialect, None if there are none."""
-    return with_mark({NAME: values}, values) if values else None
+    return with_control(with_mark({NAME: values}, values), values) if values else None
 
 
 def noted_call(values: dict[str, Any]) -> Extras | None:
@@ -91,23 +95,10 @@ def read_usage(value: dict[str, Any]) -> UsageReported | None:
 
     Fields that the model does not have (audio tokens, cost, ...) are kept, so that a chat client gets them back.
     """
-    taken, given = whole(value.get("prompt_tokens")), whole(value.get("completion_tokens"))
-    total = whole(value.get("total_tokens"))
-    if not (taken or given or total) and is_all_zeros(value):
+    if is_all_zeros(value):
         return None
-    rest: dict[str, Any] = {}
-    cached = reasoning = None
-    if not _COUNTS.issuperset(value):
-        cached = _count(value.get("prompt_tokens_details"), "cached_tokens")
-        if cached is None:
-            cached = whole(value.get("prompt_cache_hit_tokens"))  # DeepSeek, capture deepseek-reasoning
-        reasoning = _count(value.get("completion_tokens_details"), "reasoning_tokens")
-        rest = without_empty({k: v for k, v in value.items() if k not in _COUNTS})
-    return UsageReported(taken, given, total, cached, reasoning, noted(rest) if rest else None)
-
-
-def _count(value: Any, name: str) -> int | None:
-    return whole(value.get(name)) if isinstance(value, dict) else None
+    rest = without_empty({k: v for k, v in value.items() if k not in _COUNTS})
+    return UsageReported(**counts_in(value), extras=noted(rest))
 
 
 def write_usage(usage: UsageReported | None, lost: Losses) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def body_of(request: Request, context: Context) -> dict[str, Any]:
     if "verbosity" in shared:
         body["text"] = {**dict_of(body.get("text")), "verbosity": shared.pop("verbosity")}
     body.update(shared)
-    set_cache(body, request, options.prompt_cache, context.lost)
+    set_cache(body, request, options.prompt_cache, context)
     extras = dict(request.extra(NAME))
     body["input"] = _with_tools(body["input"], extras.pop(ADDITIONAL_TOOLS, ()))
     for name in ("text", "reasoning"):

@@ -81,6 +81,7 @@ CAPABILITIES = Capabilities(
     runs_tools=RunsTools.NEVER,
     caches_marks=True,
     logprobs=True,
+    clients_cache=True,
     vendor="openai",
     call_signatures=CallSignatures.IN_REASONING,
 )

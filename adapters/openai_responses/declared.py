@@ -5,7 +5,8 @@ functions whose names begin with its name. Calls of both are sent to clients in 
 and results in the history are read back the same way. Backends of this dialect get all of it unchanged.
 
 Notes on such a tool, in `extras`: `whole` (the tool as it came), `within` (another one of the list, or an item, holds
-it), `free` (its input is free text), `named` (fields of its calls: `name`, `namespace`).
+it), `free` (its input is free text), `named` (fields of its calls: `name`, `namespace`), `client` (its type, of a tool
+of OpenAI's own that clients run).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from bridge.codec.check import Node
 from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.tools import FUNCTION
+from bridge.dialects.openai_responses.client_tools import is_run_by_client
 from bridge.dialects.openai_responses.wire import dicts_in, noted, own
 from bridge.model import Request, Tool
 
@@ -68,7 +70,7 @@ def held(tool: Tool) -> Tool:
 def without_hosted(item: Wire) -> Wire:
     """An item that declares tools, without those that the provider runs."""
     tools = dicts_in(item.get("tools"))
-    return {**item, "tools": [tool for tool in tools if tool.get("type") in _RUN_BY_CLIENTS]}
+    return {**item, "tools": [t for t in tools if t.get("type") in _RUN_BY_CLIENTS or is_run_by_client(t)]}
 
 
 def flat(namespace: str | None, name: str) -> str:
@@ -80,7 +82,7 @@ def declared(request: Request | None) -> dict[str, Wire]:
     """The notes on the tools of a request whose calls clients know in another form, by name."""
     tools = (request.tools if request else None) or ()
     noted_of = {tool.name: own(tool.extras) for tool in tools}
-    return {name: notes for name, notes in noted_of.items() if notes.get("free") or notes.get("named")}
+    return {name: notes for name, notes in noted_of.items() if any(map(notes.get, ("free", "named", "client")))}
 
 
 def arguments_of(text: str) -> str:

@@ -139,7 +139,7 @@ class ResponsesDecoder(JsonDecoder):
 
     def _added(self, event: Wire) -> None:
         value = dict_of(event.get("item"))
-        if not value:
+        if not value or self._items.is_open(value, event.get("output_index")):
             return
         self._items.add(value, event.get("output_index"))
         if not is_known(value) or value["type"] == "image_generation_call":
@@ -196,7 +196,7 @@ class ResponsesDecoder(JsonDecoder):
         item = self._items.find(event)
         if item is None or item.kind != "message":
             # Text without its item: a server that leaves out what comes before it
-            item = self._items.add({"type": "message", "id": event.get("item_id")}, event.get("output_index"))
+            item = self._items.imply("message", event.get("item_id"), event.get("output_index"))
         if item.over:
             return None
         return self._items.text(item, event.get("content_index"), kind, text, event.get("logprobs"))
@@ -234,7 +234,7 @@ class ResponsesDecoder(JsonDecoder):
             return
         item = self._items.find(event)
         if item is None or item.kind != "reasoning":
-            item = self._items.add({"type": "reasoning", "id": event.get("item_id")}, event.get("output_index"))
+            item = self._items.imply("reasoning", event.get("item_id"), event.get("output_index"))
         if not item.over:
             self._learn(event, self._items.thought(item, form, event.get(index), text))
 

@@ -17,6 +17,7 @@ from bridge.codec.logprobs import logprobs_in
 from bridge.codec.media import answer_feature
 from bridge.codec.sequencer import Sequencer
 from bridge.codec.wire import fits_line
+from bridge.dialects.openai_responses import client_tools
 from bridge.dialects.openai_responses.compaction import Compaction, is_wanted
 from bridge.dialects.openai_responses.declared import declared, input_of
 from bridge.dialects.openai_responses.errors import stream_error
@@ -80,6 +81,7 @@ class ResponsesEncoder:
         self._questions: list[ev.Interrupted] = []
         self._declared = declared(context.request)
         self._free: list[str] | None = None
+        self._client: tuple[str, ev.PartStarted] | None = None
 
     # ------------------------------------------------------------------ the contract
 
@@ -247,6 +249,9 @@ class ResponsesEncoder:
         notes = own(event.extras)
         self._called.add(event.call_id)
         known = {} if notes else self._declared.get(event.name or "", {})
+        if kind := known.get("client"):
+            self._free, self._client = [], (kind, event)
+            return
         head, more = (event.call_id or "", event.name or ""), known.get("named") or notes.get("item", {})
         if known.get("free"):
             self._free = []
@@ -256,6 +261,10 @@ class ResponsesEncoder:
         self._writing = Writing.of(self._open(value), ARGUMENTS)
 
     def _call_ended(self, notes: Wire) -> None:
+        if self._client is not None:
+            self._client_call(*self._client, "".join(self._free or ()))
+            self._client = self._free = None
+            return
         writing, item = self._writing, self._item
         assert item is not None
         if self._free is not None:
@@ -275,6 +284,20 @@ class ResponsesEncoder:
         item.value.update(notes.get("item", {}))
         self._writing = None
         self._close_item()
+
+    def _client_call(self, kind: str, event: ev.PartStarted, arguments: str) -> None:
+        """Write a call of a tool of OpenAI's own, whose item has its arguments; one that does not fit as it came."""
+        wire_id = self._new_id(client_tools.KINDS[kind].prefix)
+        item = client_tools.call_item(kind, wire_id, event.call_id or "", arguments)
+        if item is not None:
+            self._open(item)
+            self._close_item()
+            return
+        value = call_item(self._new_id("fc"), event.call_id or "", event.name or "", {})
+        self._writing = Writing.of(self._open(value), ARGUMENTS)
+        self._free = self._client = None
+        self._delta(ev.ArgsDelta("", arguments))
+        self._call_ended({})
 
     # ------------------------------------------------------------------ reasoning
 
@@ -407,8 +430,8 @@ class ResponsesEncoder:
     def _ask(self) -> None:
         """Write questions for a person last, each in a message; one about a call is carried by that call."""
         for event in self._questions:
-            if event.call_id not in self._called:
-                self._tell(self._open(message_item(self._new_id("msg"), {})), interrupt_text(event))
+            if event.call_id not in self._called and (text := interrupt_text(event)):
+                self._tell(self._open(message_item(self._new_id("msg"), {})), text)
 
     def _heartbeat(self, event: ev.Heartbeat) -> None:
         if self._options.keepalive == "comment":

@@ -100,6 +100,8 @@ class ItemWriter:
         return {**head, **_verbatim(call)}
 
     def _result(self, result: ToolResult, path: str) -> Item:
+        if whole := own(result.extras).get("whole"):
+            return dict(whole)
         if result.is_error:
             self._lost.add(Feature.TOOL_HISTORY, "the mark that a result is an error")
         output: str | list[Item] = result_text(result.parts)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from bridge.codec.check import Node, wrong
-from bridge.codec.jsontext import text_of
+from bridge.codec.jsontext import dict_of, text_of
 from bridge.codec.openai import audio_type, bytes_or_url
 from bridge.dialects.openai_responses import compaction
+from bridge.dialects.openai_responses.client_tools import read_call, read_output
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, arguments_of, flat
 from bridge.dialects.openai_responses.wire import CONTENT, NAME, PARAGRAPH, SUMMARY, noted, own
 from bridge.model import (
@@ -35,6 +36,7 @@ from bridge.model import (
 Refer = Callable[[Node], Message]
 """Gives the message that an `item_reference` means. Raises `RequestError`."""
 
+FOUND = "tool_search_output"
 ROLES = ("system", "developer", "user", "assistant")
 _CALL_KEYS = frozenset({"type", "id", "call_id", "name", "arguments"})
 _OUTPUT_KEYS = frozenset({"type", "id", "call_id", "output"})
@@ -46,11 +48,12 @@ class ItemReader:
 
     `before` are the messages that the request goes on from. `refer` gives the messages that an item points at; None =
     such items are left to the backend. `declaring` are the items that declare tools and say nothing, each with the
-    count of the items after it.
+    count of the items after it; `found` are the results of searches for tools.
     """
 
     def __init__(self, before: Sequence[Message] = (), refer: Refer | None = None) -> None:
         self.declaring: list[tuple[int, Node]] = []
+        self.found: list[Node] = []
         self._refer = refer
         self._names: dict[str, str] = {}
         for message in before:
@@ -82,7 +85,11 @@ class ItemReader:
         return message
 
     def _note(self, message: Message) -> None:
-        self._names.update((p.call_id, p.name) for p in message.parts if isinstance(p, ToolCall))
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                self._names[part.call_id] = part.name
+            elif isinstance(part, ToolResult) and dict_of(own(part.extras).get("whole")).get("type") == FOUND:
+                self.found.append(Node(own(part.extras)["whole"], "input"))
 
     def _item(self, node: Node) -> Message:
         kind = node.string("type")
@@ -107,8 +114,21 @@ class ItemReader:
                 return Message("user", [Text(compaction.INSTRUCTION)], extras=noted(**{compaction.TRIGGER: True}))
         if kind in compaction.KINDS:
             return _compaction(node)
+        if (call := read_call(node.value)) is not None:
+            call_id, name, arguments = call
+            self._names[call_id] = name
+            return Message("assistant", [ToolCall(call_id, name, arguments, extras=noted(whole=node.value))])
+        if (output := read_output(node.value)) is not None:
+            return self._output(node, *output)
         role = "tool" if kind.endswith("_output") else "assistant"
         return Message(role, [Data(node.value, noted(whole=True))])
+
+    def _output(self, node: Node, call_id: str, parts: list[Part], is_error: bool) -> Message:
+        """The result of a tool that the client ran; a search for tools has found some."""
+        if node.value["type"] == FOUND:
+            self.found.append(node)
+        extras = noted(whole=node.value)
+        return Message("tool", [ToolResult(call_id, parts, self._names.get(call_id), is_error, extras)])
 
     def _message(self, node: Node) -> Message:
         role = node.need_one_of("role", ROLES)

@@ -56,11 +56,12 @@ class BackOptions(Options):
     instructions: Literal["field", "message"] = Field(
         "field", description="Place of the first system message of other dialects: instructions, or the input."
     )
-    prompt_cache: Literal["drop", "breakpoints", "key"] = Field(
-        "drop",
+    prompt_cache: Literal["drop", "breakpoints", "key"] | None = Field(
+        None,
         description="Prompt cache markers of clients of other dialects: omitted, or sent as "
         "prompt_cache_breakpoint, which only newer models accept; key: omitted, and requests without "
-        "a prompt_cache_key get one derived from their tools and system text.",
+        "a prompt_cache_key get one derived from their tools and system text; absent = key towards api.openai.com for "
+        "clients of all dialects but anthropic-messages and openai-responses, else drop.",
     )
     unsupported_media: Literal["refuse", "text"] = Field(
         "refuse", description="Media that the protocol does not support: refuse the request, or send them as text."

@@ -76,6 +76,7 @@ class Items:
         self._by_id: dict[str, Item] = {}
         self._by_index: dict[int, Item] = {}
         self._by_place: dict[tuple[int | None, str], Item] = {}  # the last one of its kind there
+        self._implied: dict[str, Item] = {}  # by kind, items of which only pieces came, and neither id nor place
         self.unpaired = False
 
     # ------------------------------------------------------------------ which one
@@ -95,9 +96,24 @@ class Items:
         found = self._by_id.get(text_of(value.get("id")))
         if found is not None:
             return found
+        if (implied := self._implied.pop(text_of(value.get("type")), None)) is not None and not implied.over:
+            return implied
         return self._by_place.get((index, text_of(value.get("type")))) if index is None or type(index) is int else None
 
+    def is_open(self, value: Wire, index: Any) -> bool:
+        """Return whether this item has begun already, at this place, and is not over: some servers say so twice."""
+        found = self._by_id.get(text_of(value.get("id")))
+        return found is not None and not found.over and found.index == index
+
     # ------------------------------------------------------------------ life
+
+    def imply(self, kind: str, item_id: Any, index: Any) -> Item:
+        """Return the item of a piece that came before it, or without it (openai/codex#12798)."""
+        open_one = self._implied.get(kind)
+        if open_one is not None and not open_one.over and not item_id and type(index) is not int:
+            return open_one
+        item = self._implied[kind] = self.add({"type": kind, "id": item_id}, index)
+        return item
 
     def add(self, value: Wire, index: Any) -> Item:
         """A new item."""
@@ -194,8 +210,14 @@ class Items:
         item.annotations.setdefault(key, []).append(annotation)
 
     def whole_arguments(self, item: Item, text: str) -> None:
-        if text and (item.number, "call", 0) not in item.said:
+        if text and self._lacks_arguments(item):
             self.arguments(item, text)
+
+    def _lacks_arguments(self, item: Item) -> bool:
+        """Return whether no piece of the arguments came, except a placeholder."""
+        key = (item.number, "call", 0)
+        part = self._builder.part(key)
+        return key not in item.said or (part is not None and part.said_nothing)
 
     def arguments(self, item: Item, text: str) -> Key:
         """A piece of a call's arguments; the key of that part. It is kept back as long as the call has no name."""
@@ -240,7 +262,7 @@ class Items:
             self._open_call(item)
             for piece in item.held:
                 self._put(key, piece)
-        if key not in item.said:
+        if self._lacks_arguments(item):
             self._put(key, text_of(item.value.get("arguments")))
         more = rest(item.value, _CALL)
         if item.value.get("status") == "incomplete":

@@ -137,12 +137,19 @@ def _tools(body: Node, reader: ItemReader, extras: dict[str, Any], options: Fron
     optional = options.hosted_tools == "offer"
     tools = read_tools(body, optional=optional)
     extras.pop(ADDITIONAL_TOOLS, None)
-    if not reader.declaring:
+    if not reader.declaring and not reader.found:
         return tools
     declared = [tool for _, node in reader.declaring for tool in read_tools(node, optional=optional) or ()]
-    left = without_hosted if options.hosted_tools == "drop" else dict
-    extras[ADDITIONAL_TOOLS] = [[after, left(node.value)] for after, node in reader.declaring]
-    return [*(tools or ()), *map(held, declared)]
+    if reader.declaring:
+        left = without_hosted if options.hosted_tools == "drop" else dict
+        extras[ADDITIONAL_TOOLS] = [[after, left(node.value)] for after, node in reader.declaring]
+    tools = [*(tools or ()), *map(held, declared)]
+    names = {tool.name for tool in tools}
+    for tool in (tool for node in reader.found for tool in read_tools(node, optional=True) or ()):
+        if tool.name not in names:  # a search may find a tool again
+            names.add(tool.name)
+            tools.append(held(tool))
+    return tools or None
 
 
 def _check_choice(choice: ToolChoice | None, tools: list[Tool], extras: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from bridge.codec.check import Node, wrong
 from bridge.codec.tools import FUNCTION
+from bridge.dialects.openai_responses.client_tools import client_tool, is_run_by_client
 from bridge.dialects.openai_responses.declared import free, members
 from bridge.dialects.openai_responses.wire import dicts_in, noted, own
 from bridge.model import ResponseFormat, Tool, ToolChoice, ToolMode
@@ -28,7 +29,7 @@ def read_tools(body: Node, *, optional: bool) -> list[Tool] | None:
 
 
 def _tools(node: Node, optional: bool) -> list[Tool]:
-    """Functions, tools with free text as input, and those in namespaces, all of which clients run; other kinds
+    """Functions, tools with free text as input, those in namespaces and OpenAI's own that clients run; other kinds
     (`web_search`, `mcp`) exist only in this dialect.
     """
     match kind := node.need_string("type"):
@@ -36,6 +37,8 @@ def _tools(node: Node, optional: bool) -> list[Tool]:
             return [_function(node)]
         case "custom":
             return [free(node)]
+        case _ if is_run_by_client(node.value):
+            return [client_tool(node)]
         case "namespace" if inside := read_tools(node, optional=optional):
             return members(node, inside)
     name, description = node.get("name"), node.get("description")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec.caching import CACHE, written_of
-from bridge.codec.counts import is_all_zeros
+from bridge.codec.counts import counts_in, is_all_zeros
 from bridge.codec.jsontext import dict_of, whole
 from bridge.codec.openai import with_mark
 from bridge.errors import ErrorCode, Failure
@@ -62,15 +62,12 @@ _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 def read_usage(value: Any) -> UsageReported | None:
     """Return a usage object with counts, None for anything else; fields that the model does not have are kept."""
     usage = dict_of(value)
-    taken, given, total = (whole(usage.get(name)) for name in _COUNTS)
-    if not (taken or given or total) and is_all_zeros(usage):
+    if is_all_zeros(usage):
         return None
-    cached = whole(dict_of(usage.get("input_tokens_details")).get("cached_tokens"))
-    thought = whole(dict_of(usage.get("output_tokens_details")).get("reasoning_tokens"))
     extras = noted(usage=rest(usage, frozenset(_COUNTS)))
     if written := whole(dict_of(usage.get("input_tokens_details")).get("cache_write_tokens")):
         extras = {**(extras or {}), CACHE: {"written": written}}
-    return UsageReported(taken, given, total, cached, thought, extras)
+    return UsageReported(**counts_in(usage), extras=extras)
 
 
 def write_usage(usage: UsageReported) -> dict[str, Any]:

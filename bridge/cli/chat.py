@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 
+from bridge.cli.key import given_key
 from bridge.cli.progress import Progress
 from bridge.codec import Dialect, SessionDialect, registry
 from bridge.engine import LIBRARY
@@ -46,7 +46,7 @@ from bridge.pipeline import Backend, BackendAttempt, CallInfo, Run
 def chat(args: argparse.Namespace) -> int:
     """One turn, or a conversation read from stdin line by line. Exit code 1 when an answer failed."""
     dialect = registry.get(args.dialect)
-    backend = _backend(dialect, args.url, args.api_key or os.environ.get("BRIDGE_API_KEY"))
+    backend = _backend(dialect, args.url, given_key(args))
     conversation = _Conversation(backend, args.model)
     text = " ".join(args.text)
     with asyncio.Runner() as runner:

@@ -30,7 +30,7 @@ def hold() -> None:
 
 
 def kept() -> bool:
-    """Whether SIGHUP came meanwhile. True once."""
+    """Return whether SIGHUP came meanwhile. True once."""
     global _held
     held, _held = _held, False
     return held

@@ -89,7 +89,12 @@ class SilentCount:
 
 def kept(text: str) -> int:
     """Return a descriptor from which workers read this text; no other process can."""
-    with tempfile.TemporaryFile() as file:
-        file.write(text.encode())
-        file.flush()
-        return os.dup(file.fileno())
+    if hasattr(os, "memfd_create"):
+        # In memory: the folder of temporary files may be full or gone.
+        file = os.memfd_create("dialect-bridge")
+        os.write(file, text.encode())
+        return file
+    with tempfile.TemporaryFile() as temporary:
+        temporary.write(text.encode())
+        temporary.flush()
+        return os.dup(temporary.fileno())

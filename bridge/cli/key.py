@@ -6,9 +6,11 @@ import argparse
 import getpass
 import hashlib
 import json
+import os
 import secrets
 import sys
 
+from bridge.config.invisible import invisible_in
 from bridge.errors import ConfigError
 
 _BYTES = 32
@@ -35,4 +37,14 @@ def _given() -> str:
     text = getpass.getpass("Key: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
     if not text or text != text.strip() or not text.isprintable():
         raise ConfigError("stdin: expected a key, one line of printable characters without spaces at its ends")
+    if mistake := invisible_in(text):
+        raise ConfigError(f"stdin: the key {mistake}")
+    return text
+
+
+def given_key(args: argparse.Namespace) -> str | None:
+    """Return the key of `--api-key` or of the environment. Raises `ConfigError` for one that cannot be sent."""
+    text: str | None = args.api_key or os.environ.get("BRIDGE_API_KEY")
+    if text and (mistake := invisible_in(text)):
+        raise ConfigError(f"--api-key (or BRIDGE_API_KEY): the key {mistake}")
     return text

@@ -85,10 +85,13 @@ class _Formatter(logging.Formatter):
 
 
 class TextFormatter(_Formatter):
-    """`time level message key=value ...` in one line, with escaped control characters, followed by tracebacks."""
+    """`time level message key=value ...` in one line, with escaped control characters, followed by tracebacks.
+
+    Lines of libraries name their logger before the message.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        line = f"{self._stamp.of(record.created)} {record.levelname} {record.getMessage()}"
+        line = f"{self._stamp.of(record.created)} {record.levelname} {_library(record)}{record.getMessage()}"
         facts = _facts(record)
         if facts:
             line = f"{line} {_locations(tuple(facts)) % tuple(facts.values())}"
@@ -111,10 +114,18 @@ class JsonFormatter(_Formatter):
             "message": record.getMessage(),
             **_facts(record),
         }
+        if _library(record):
+            entry["logger"] = record.name
         if record.exc_info:
             trace = self.formatException if self._tracebacks else _brief
             entry["exception"] = trace(record.exc_info)
         return json.dumps(entry, ensure_ascii=False, default=str)
+
+
+def _library(record: logging.LogRecord) -> str:
+    """Return the name of the logger and a colon for a line that is not of the bridge, else nothing."""
+    name = record.name
+    return f"{name}: " if name and name.partition(".")[0] != "bridge" else ""
 
 
 def _facts(record: logging.LogRecord) -> Mapping[str, object]:

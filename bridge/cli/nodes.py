@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 
+from bridge.cli.key import given_key
 from bridge.codec import SessionDialect, WireResponse, registry
 from bridge.codec.redact import printable
 from bridge.codec.sessions import RegisteredNode
@@ -49,7 +49,7 @@ async def _ask(dialect: SessionDialect, args: argparse.Namespace) -> list[Regist
 
     settings = replace(dialect.channel(dialect.back_options()), ca=args.ca, cert=args.cert, key=args.cert_key)
     wire = dialect.nodes_request(args.domain)
-    shown = metadata_of(dialect, args.api_key or os.environ.get("BRIDGE_API_KEY"))
+    shown = metadata_of(dialect, given_key(args))
     async with open_channel(args.address, settings) as channel:
         try:
             body = await call_unary(channel, dialect, wire.path, wire.body, _SECONDS, shown)

@@ -23,6 +23,7 @@ from urllib.parse import quote
 from bridge.cli import early_signals, logs
 from bridge.cli.demo import configuration
 from bridge.cli.handover import Handover
+from bridge.cli.health_file import write_health_file
 from bridge.codec import Operation, QueuedRunsDialect, WireRequest
 from bridge.config import Config, load, read, share_of
 from bridge.engine import Bridge, Route
@@ -78,6 +79,8 @@ def _serve(args: argparse.Namespace, bridge: Bridge, handed: Handover | None = N
     def ready(port: int) -> None:
         nonlocal listening
         listening = True
+        if handed is None:
+            write_health_file(bridge.config, port)
         if handed is None or handed.announces:
             # One of several processes prints this, as soon as it listens.
             _announce(bridge, port)
@@ -89,11 +92,14 @@ def _serve(args: argparse.Namespace, bridge: Bridge, handed: Handover | None = N
         elif early_signals.kept():
             signal.raise_signal(signal.SIGHUP)
 
+    def changed(bridge: Bridge, port: int) -> None:
+        write_health_file(bridge.config, port)
+
     sockets = handed.open_sockets() if handed is not None else None
     reload = None if handed is not None else lambda: _bridge(args, _source(args))
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(run(bridge, sockets, ready=ready, reload=reload, parent=handed))
+            runner.run(run(bridge, sockets, ready=ready, reload=reload, changed=changed, parent=handed))
     except ConfigError as error:
         raise bridge.config.located(error) from None
     except OSError as error:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 from bridge.cli import early_signals
 from bridge.cli.handover import Handover, SilentCount, kept
+from bridge.cli.health_file import write_health_file
 from bridge.config import Config
 from bridge.errors import ConfigError
 from bridge.liveness import Liveness
@@ -133,7 +134,7 @@ class WorkerProcess:
 
     @property
     def is_silent(self) -> bool:
-        """Whether connections to this worker wait: it does not serve yet, or does not answer."""
+        """True if connections to this worker wait: it does not serve yet, or does not answer."""
         silence = asyncio.get_running_loop().time() - self._heard_at
         return not self._leaving.is_set() and (not self._serves or silence > _UNHEARD)
 
@@ -265,6 +266,7 @@ class Parent:
             self._events.put_nowait(signal.SIGHUP)
         self._crew = Crew(text, config, self._command)
         self._crew.start(announces=True)
+        write_health_file(config, config.server.port)
         watching = loop.create_task(self._watch())
         try:
             failed = await self._until_stopped()
@@ -319,6 +321,7 @@ class Parent:
         try:
             if good := await following.is_up():
                 log.info("the new configuration is active; open requests finish with the old one")
+                write_health_file(config, config.server.port)
             else:
                 log.error("the configuration is not changed: its workers do not start")
         finally:

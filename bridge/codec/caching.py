@@ -6,7 +6,7 @@ their extras; and so do reports of usage the tokens that were written to the cac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from bridge.codec.capabilities import Feature
@@ -15,7 +15,14 @@ from bridge.model import Extras, Request, ToolResult
 
 CACHE = "cache"
 
-_SECONDS = "seconds"
+CONTROL = "cache_control"
+"""The field of a mark at Anthropic: `{"type": "ephemeral", "ttl": "5m" | "1h"}`. OpenRouter, LiteLLM and others have it
+in chat completions as well.
+"""
+
+_SECONDS, _SAID = "seconds", "said"
+_SHORT, _LONG = 300, 3600
+"""Seconds for which Anthropic caches."""
 
 
 def marked(extras: Extras | None, seconds: int) -> Extras:
@@ -23,9 +30,31 @@ def marked(extras: Extras | None, seconds: int) -> Extras:
     return {**(extras or {}), CACHE: {_SECONDS: seconds}}
 
 
+def with_control(extras: Extras | None, fields: Mapping[str, Any]) -> Extras | None:
+    """Return `extras` with the mark that the `cache_control` among these fields is, in the client's own words."""
+    found = fields.get(CONTROL)
+    if not isinstance(found, dict):
+        return extras
+    return {**(extras or {}), CACHE: {_SECONDS: _LONG if found.get("ttl") == "1h" else _SHORT, _SAID: found}}
+
+
+def control_of(extras: Extras | None) -> dict[str, Any]:
+    """Return the field `cache_control` of what is marked; empty for others."""
+    mark = (extras or {}).get(CACHE, {})
+    if _SECONDS not in mark:
+        return {}
+    ttl = {"ttl": "1h"} if mark[_SECONDS] > _SHORT else {}
+    return {CONTROL: mark.get(_SAID) or {"type": "ephemeral", **ttl}}
+
+
 def seconds_of(extras: Extras | None) -> int | None:
     """Return the lifetime of a mark; None if it has none."""
     return (extras or {}).get(CACHE, {}).get(_SECONDS)
+
+
+def is_said(extras: Extras | None) -> bool:
+    """Return whether a client marked this in Anthropic's words."""
+    return _SAID in (extras or {}).get(CACHE, {})
 
 
 def written_of(extras: Extras | None) -> int | None:
@@ -47,9 +76,11 @@ def marks_in(request: Request) -> int:
     return marks
 
 
-def note_lost_marks(request: Request, items: Iterable[Any], field: str, lost: Losses) -> None:
-    """Name marks of a request as lost that its `items` on the wire do not have, where they are fields of this name."""
-    if (marks := marks_in(request)) and sum(field in block for block in blocks_in(items)) < marks:
+def note_lost_marks(request: Request, items: Iterable[Any], fields: Collection[str], lost: Losses) -> None:
+    """Name marks of a request as lost that its `items` on the wire do not have, where they are one of these fields."""
+    if not (marks := marks_in(request)):
+        return
+    if sum(any(field in block for field in fields) for block in blocks_in(items)) < marks:
         lost.add(Feature.EXTRAS, "prompt cache markers")
 
 

@@ -135,12 +135,14 @@ class RunsTools(StrEnum):
     """Which calls the backends of a dialect run themselves.
 
     NEVER: the client runs every call. UNLISTED: the backend runs calls of tools that the request did not offer. ANY:
-    the backend has run a call if its result is in the same answer.
+    the backend has run a call if its result is in the same answer. BOTH: of tools that were offered as ANY, of others
+    as UNLISTED.
     """
 
     NEVER = "never"
     UNLISTED = "unlisted"
     ANY = "any"
+    BOTH = "both"
 
 
 class CallSignatures(StrEnum):
@@ -211,6 +213,8 @@ class Capabilities:
     """Requests can mark what their backends cache."""
     logprobs: bool = False
     """Requests can ask for the log probabilities of the answer's tokens, and answers carry them."""
+    clients_cache: bool = False
+    """Its clients decide what is cached. For others, the codec of the backend does, where it can (`Context.caches`)."""
     vendor: str = ""
     """The vendor that makes and checks the signatures and encrypted reasoning of this wire; empty: it carries any."""
     wants_signatures: bool = False

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Self
 
 from bridge.codec.jsontext import kind_of, need_json, read_body
 from bridge.codec.wire import WireRequest
-from bridge.errors import RequestError
+from bridge.errors import RequestError, Wrong
 
 
 class Node:
@@ -182,7 +182,7 @@ def wrong(path: str, expected: str, got: Any, *, missing: bool = False) -> NoRet
     """Raises the one error for a field that is not what it should be. Long values are not repeated."""
     where = path or "body"
     if missing:
-        raise RequestError(f"{where}: required, expected {expected}.", param=path or None)
+        raise RequestError(f"{where}: required, expected {expected}.", param=path or None, wrong=Wrong.MISSING)
     got_kind = kind_of(got)
     if isinstance(got, (str, int, float)) and not isinstance(got, bool) and len(str(got)) <= 40:
         got_kind = repr(got)

@@ -6,7 +6,7 @@ from typing import Any, TypeGuard
 
 from bridge.errors import BackendError, ErrorCode
 
-from .jsontext import is_number, read_json
+from .jsontext import is_number, read_json, whole
 from .wire import WireResponse
 
 NOT_REPORTED = "zeros; the backend reported no usage"
@@ -25,6 +25,67 @@ def is_all_zeros(usage: dict[str, Any]) -> bool:
     """
     inner = (v for value in usage.values() for v in (value.values() if isinstance(value, dict) else (value,)))
     return not any(is_number(v) and v for v in inner)
+
+
+_NAMES: dict[str, tuple[str, ...]] = {
+    "input": (
+        "prompt_tokens", "input_tokens", "inputTokens", "promptTokens", "promptTokenCount", "prompt_token_count",
+        "inputTokenCount", "input_token_count", "prompt_eval_count",
+    ),
+    "output": (
+        "completion_tokens", "output_tokens", "outputTokens", "completionTokens", "candidatesTokenCount",
+        "candidates_token_count", "outputTokenCount", "output_token_count", "eval_count",
+    ),
+    "total": ("total_tokens", "totalTokens", "totalTokenCount", "total_token_count"),
+    "cached": (
+        "prompt_cache_hit_tokens", "cached_tokens", "cachedTokens", "cachedInputTokens", "cached_input_tokens",
+        "cachedContentTokenCount", "cached_content_token_count", "cache_read_input_tokens", "num_cached_tokens",
+    ),
+    "reasoning": ("reasoning_tokens", "reasoningTokens", "thoughtsTokenCount", "thoughts_token_count"),
+}  # fmt: skip
+"""The counts of a usage, and their names: OpenAI's, Anthropic's, Gemini's, the AI SDK's, Ollama's, DeepSeek's
+(`prompt_cache_hit_tokens`, capture deepseek-reasoning), Moonshot's (`cached_tokens`), and both spellings of each.
+"""
+_GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "cached": (
+        ("prompt_tokens_details", "input_tokens_details", "promptTokensDetails", "inputTokenDetails",
+         "inputTokensDetails"),
+        ("cached_tokens", "cachedTokens", "cacheReadTokens", "cache_read_tokens"),
+    ),
+    "reasoning": (
+        ("completion_tokens_details", "output_tokens_details", "completionTokensDetails", "outputTokenDetails",
+         "outputTokensDetails"),
+        ("reasoning_tokens", "reasoningTokens", "thinking_tokens"),
+    ),
+}  # fmt: skip
+"""The counts that APIs also have in an inner object: the names of the object, and of the count in it."""
+
+
+def counts_in(usage: Any) -> dict[str, Any]:
+    """Return the counts of a usage object of any server: `input`, `output`, `total`, `cached` and `reasoning`, as far
+    as they are reported. Numbers below zero and other values are left out.
+    """
+    if not isinstance(usage, dict):
+        return {}
+    found: dict[str, Any] = {}
+    for count, (groups, names) in _GROUPS.items():
+        inner: dict[str, Any] = next((usage[group] for group in groups if isinstance(usage.get(group), dict)), {})
+        _note(found, count, inner, names)
+    for count, names in _NAMES.items():
+        if count not in found:
+            _note(found, count, usage, names)
+    return found
+
+
+def _note(found: dict[str, Any], count: str, values: dict[str, Any], names: tuple[str, ...]) -> None:
+    for name in names:
+        given = values.get(name)
+        if isinstance(given, str) and given.isascii() and given.isdecimal() and len(given) < 16:
+            given = int(given)
+        value = whole(given)
+        if value is not None and value >= 0:
+            found[count] = value
+            return
 
 
 def input_tokens_in(wire: WireResponse) -> int:

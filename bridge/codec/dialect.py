@@ -46,7 +46,7 @@ class Options(BaseModel):
 
     @property
     def keeps_alive(self) -> bool:
-        """Whether clients of a route get something on an idle stream."""
+        """False if clients of a route get nothing on an idle stream."""
         return getattr(self, "keepalive", None) != "off"
 
     @property

@@ -207,7 +207,8 @@ def error_in(value: Any, *, refused: bool = False) -> Wire | None:
     names its type, or has content, is an error only if it says so outright.
     """
     if isinstance(value, list):
-        found = next((each for entry in value[:_MOST] if (each := error_in(entry)) is not None), None)
+        entries = [entry for entry in value[:_MOST] if isinstance(entry, dict)]
+        found = next((each for entry in entries if (each := error_in(entry)) is not None), None)
         return found or ({"message": text} if refused and (text := invalid_fields(value)) else None)
     if not isinstance(value, dict):
         return None

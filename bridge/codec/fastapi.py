@@ -9,13 +9,14 @@ import re
 from typing import Any
 
 from bridge.codec.jsontext import text_of
-from bridge.errors import ErrorCode, Failure
+from bridge.errors import ErrorCode, Failure, Wrong
 
 from .errors import error_in
 from .jsontext import dumps
 from .redact import LONGEST_WORD, masked
 from .wire import WireResponse, json_response
 
+_KINDS: dict[Wrong | None, str] = {Wrong.JSON: "json_invalid", Wrong.MISSING: "missing"}
 _INVALID = frozenset({ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED})
 
 
@@ -30,9 +31,7 @@ def _kind(failure: Failure) -> str:
     """Return Pydantic's error type if there is one, else the bridge's code."""
     if failure.code is not ErrorCode.INVALID_REQUEST:
         return str(failure.code)
-    if "not valid JSON" in failure.message:
-        return "json_invalid"
-    return "missing" if ": required," in failure.message else "value_error"
+    return _KINDS.get(failure.wrong, "value_error")
 
 
 _BETWEEN = re.compile(r"[.\[\]]+")

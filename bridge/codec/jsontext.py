@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 import orjson
 
 from bridge.codec.wire import WireRequest
-from bridge.errors import ErrorCode, RequestError, shortened
+from bridge.errors import ErrorCode, RequestError, Wrong, shortened
 from bridge.model.surrogates import repair
 from bridge.model.text import json_text
 
@@ -147,7 +147,7 @@ def read_body(body: bytes) -> dict[str, Any]:
     Raises `RequestError` with the position of a JSON error, or the kind of the value if it is not an object.
     """
     if not body.strip():
-        raise RequestError("The request body is empty; a JSON object is expected.")
+        raise RequestError("The request body is empty; a JSON object is expected.", wrong=Wrong.EMPTY)
     try:
         value = orjson.loads(body)
     except ValueError as error:
@@ -184,13 +184,13 @@ def _read_slowly(body: bytes, error: ValueError) -> Any:
     except _TooDeep:
         raise RequestError(f"The request body is nested deeper than {MAX_DEPTH} levels.") from None
     except UnicodeDecodeError:
-        raise RequestError("The request body is not UTF-8.") from None
+        raise RequestError("The request body is not UTF-8.", wrong=Wrong.ENCODING) from None
     except ValueError:
         position = getattr(error, "pos", None)
         where = f" at character {position}" if position is not None else ""
         reason = str(error).partition(":")[0]
         raise RequestError(
-            f"The request body is not valid JSON{where}: {reason}.", code=ErrorCode.INVALID_REQUEST
+            f"The request body is not valid JSON{where}: {reason}.", code=ErrorCode.INVALID_REQUEST, wrong=Wrong.JSON
         ) from None
 
 

@@ -14,9 +14,9 @@ from typing import Any, TypeGuard
 from bridge.errors import KEY_REFUSED, RULES, BackendError, BridgeError, ErrorCode, Failure
 from bridge.model import Extras, FileRef, Inline, Request, Source, Url, source_of
 
-from .caching import marked, note_lost_marks, seconds_of
+from .caching import CONTROL, marked, note_lost_marks, seconds_of
 from .capabilities import Feature
-from .context import Losses
+from .context import Context, Losses
 from .errors import STATUSES, code_in, error_in, is_full_context, status_in, words_in
 from .jsontext import dumps, read_json, whole
 from .models import ModelInfo, ModelsDialect, described
@@ -252,7 +252,7 @@ SHARED = frozenset({"service_tier", "safety_identifier", "prompt_cache_key", "pr
 """Request fields without a place in the model that every API of OpenAI has, under the name that chat gives them."""
 
 
-COMMON = SHARED | {"logprobs", "logit_bias", "store"}
+COMMON = SHARED | {"logprobs", "logit_bias", "store", CONTROL}
 """Such fields of chat requests that servers of other protocols, made after chat, know by the same names as well."""
 
 
@@ -288,14 +288,28 @@ def breakpoint_of(extras: Extras | None) -> dict[str, Any]:
     return {_BREAKPOINT: {"mode": "explicit", **({"ttl": lifetime} if seconds > _LIFETIMES["30m"] else {})}}
 
 
-def set_cache(body: dict[str, Any], request: Request, option: str, lost: Losses) -> None:
-    """Set the key of the prompt cache if the option demands it, and name marks that are not sent as lost."""
+_TAKES_KEYS = re.compile(r"(?:[a-z]+\.)?api\.openai\.com")
+"""Hosts that are known to take `prompt_cache_key`; other servers may refuse a field that they do not know."""
+
+
+def set_cache(body: dict[str, Any], request: Request, option: str | None, context: Context) -> None:
+    """Set the key of the prompt cache if the option demands it, and name marks that are not sent as lost.
+
+    Without an option, the key is set where the host takes it and the client cannot decide what is cached.
+    """
+    lost = context.lost
+    if option is None and context.caches and _TAKES_KEYS.fullmatch(context.host):
+        option = "key"
     conversation = body["messages"] if "messages" in body else body["input"]
-    note_lost_marks(request, conversation, _BREAKPOINT, lost)
+    tools = [tool for tool in body.get("tools") or () if isinstance(tool, dict)]
+    functions = [tool.get("function") for tool in tools]
+    note_lost_marks(request, [*conversation, *tools, *functions], (_BREAKPOINT, CONTROL), lost)
     if option != "key" or (request.shared or {}).get("prompt_cache_key"):
         return
     fixed = [body.get("tools"), body.get("instructions")]
     fixed += [m for m in conversation if m.get("role") in ("system", "developer")]
+    if not any(fixed):
+        return
     body.setdefault("prompt_cache_key", hashlib.sha256(dumps(fixed)).hexdigest()[:32])
 
 

@@ -192,7 +192,8 @@ def _tell_interrupts(items: list[Item], answer: Answer, capabilities: Capabiliti
         for interrupt in answer.interrupts:
             if interrupt.call_id not in called or capabilities.answer(Feature.TOOL_CALL) is not Support.EXACT:
                 separator = capabilities.separator if any(item[0] == "text" for item in items) else ""
-                _append(items, ("text", separator + interrupt_text(interrupt)))
+                if text := interrupt_text(interrupt):
+                    _append(items, ("text", separator + text))
 
 
 def _support(part: Part, capabilities: Capabilities) -> Support:

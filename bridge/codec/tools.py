@@ -50,10 +50,11 @@ def supported(request: Request, dialect: str, lost: Losses) -> list[Tool]:
     `Unsupported` for any other, and if the tool choice requires one that is left out.
     """
     tools: list[Tool] = []
+    wanted = _wanted(request)
     for index, tool in enumerate(request.tools or ()):
         if tool.kind == FUNCTION or dialect in (tool.extras or {}):
             tools.append(tool)
-        elif tool.optional and not _wanted(tool, request):
+        elif tool.optional and tool.name not in wanted:
             lost.add(Feature.TOOLS, f"{shortened(tool.kind)}, a type that this backend does not have")
         else:
             raise Unsupported(
@@ -64,13 +65,14 @@ def supported(request: Request, dialect: str, lost: Losses) -> list[Tool]:
     return tools
 
 
-def _wanted(tool: Tool, request: Request) -> bool:
-    """Return whether the model must use this tool."""
-    choice = request.tool_choice
+def _wanted(request: Request) -> set[str]:
+    """Return the names of the tools that the model must use."""
+    choice, tools = request.tool_choice, request.tools or ()
     if choice is None or choice.mode is ToolMode.NONE:
-        return False
-    alone = choice.mode is ToolMode.REQUIRED and all(t.kind != FUNCTION for t in request.tools or ())
-    return alone or tool.name in choice.names
+        return set()
+    if choice.mode is ToolMode.REQUIRED and all(tool.kind != FUNCTION for tool in tools):
+        return {tool.name for tool in tools}
+    return set(choice.names)
 
 
 class ToolHostDialect(Dialect):

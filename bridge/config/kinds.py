@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from bridge.codec import Options, Scope, registry
 from bridge.codec.dialect import Dialect
+from bridge.config.invisible import invisible_in
 from bridge.config.problems import Path, at, expected, unknown, wrong
 from bridge.errors import ConfigError
 
@@ -186,6 +187,8 @@ def _secret(value: SecretStr) -> SecretStr:
         raise wrong("must not be empty")
     if _CONTROL.search(text):
         raise wrong("must be one line of printable characters")
+    if mistake := invisible_in(text):
+        raise wrong(mistake)
     return value
 
 
@@ -206,6 +209,8 @@ def _url(value: str) -> str:
         raise expected(_AN_URL)
     if "@" in parts.netloc:
         raise wrong("expected a URL without a user name or password; write the key as api_key")
+    if mistake := invisible_in(value):
+        raise wrong(mistake)
     return value
 
 
@@ -232,6 +237,8 @@ def _store_url(*schemes: str) -> AfterValidator:
             raise expected(f"a URL that begins with {' or '.join(f'{scheme}:' for scheme in schemes)}")
         if value.startswith("sqlite:") and not value.startswith("sqlite:///"):
             raise expected("sqlite:/// and the path of a file; an absolute path has a fourth slash")
+        if mistake := invisible_in(value):
+            raise wrong(mistake)
         return value
 
     return AfterValidator(check)
@@ -330,6 +337,8 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
             raise at((name,), wrong("is set by the bridge and cannot be configured"), text)
         if _CONTROL.search(text):
             raise at((name,), wrong("must be one line of printable characters"), text)
+        if mistake := invisible_in(text.strip(" ")):
+            raise at((name,), wrong(mistake), text)
     return value
 
 

@@ -102,11 +102,14 @@ def _variable(name: str, default: str | None, env: Mapping[str, str]) -> str:
 
 
 def _file(name: str) -> str:
-    """Return the file's text without trailing line breaks; the name is relative to the working directory."""
+    """Return the file's text without trailing line breaks and a byte order mark.
+
+    The name is relative to the working directory.
+    """
     if not name:
         raise _Failed(_FORMS)
     try:
-        return FilePath(name).read_text(encoding="utf-8").rstrip("\r\n")
+        return FilePath(name).read_text(encoding="utf-8-sig").rstrip("\r\n")
     except OSError as error:
         raise _Failed(f"the file {name} cannot be read: {error.strerror or type(error).__name__}") from None
     except ValueError:

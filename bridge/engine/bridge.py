@@ -427,7 +427,7 @@ class Bridge:
         """
         if self._open is None:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
-        order = _Asked(route, request, LIBRARY, caller or Caller(), uuid.uuid4().hex, time.time(), Losses())
+        order = _Asked(route, request, route.capabilities, caller or Caller(), uuid.uuid4().hex, time.time(), Losses())
         *others, last = order.order(route.group_for(request))
         for backend in others:
             try:
@@ -567,6 +567,7 @@ class _Asked:
             raw_body,
             caller.owner,
             names_thread=self.request.thread_id is not None,
+            caches=not self.capabilities.clients_cache,
         )
 
 

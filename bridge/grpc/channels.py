@@ -13,6 +13,8 @@ from bridge.codec.sessions import Channel, without_scheme
 from bridge.errors import BackendError, ConfigError, Failure
 
 _STATUS = "grpc-status"
+_PING_TIMEOUT = 60_000
+"""Milliseconds that a client has to answer a ping; one that is busy is not gone."""
 _NOT_CONNECTED = {
     "failed to connect to all addresses": "the connection failed",
     "DNS resolution failed": "its host name cannot be resolved",
@@ -25,6 +27,17 @@ def channel_options(settings: Channel) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", settings.max_message),
         ("grpc.max_send_message_length", settings.max_message),
+    ]
+
+
+def ping_options(seconds: float | None) -> list[tuple[str, int]]:
+    """The arguments of a server that sends pings on connections with open calls that are silent for so long."""
+    if seconds is None:
+        return []
+    return [
+        ("grpc.keepalive_time_ms", max(1, round(seconds * 1000))),
+        ("grpc.keepalive_timeout_ms", _PING_TIMEOUT),
+        ("grpc.http2.max_pings_without_data", 0),  # no limit
     ]
 
 

@@ -57,7 +57,7 @@ from bridge.model.parts import (
 )
 from bridge.model.pretty import pretty
 from bridge.model.request import HistoryMode, Request, ResponseFormat, Resume, Sampling, Tool, ToolChoice, ToolMode
-from bridge.model.text import as_markdown, as_text, interrupt_text, json_text, question_about, result_text
+from bridge.model.text import as_markdown, as_text, interrupt_text, json_text, question_about, question_of, result_text
 
 __all__ = [
     "SHARED",
@@ -125,6 +125,7 @@ __all__ = [
     "mime_of",
     "pretty",
     "question_about",
+    "question_of",
     "result_text",
     "seal",
     "source_of",

@@ -20,7 +20,7 @@ from typing import Any
 from bridge.errors import ErrorCode, Failure
 from bridge.model import events as ev
 from bridge.model.events import Event, FinishReason, MessageStatus, PartKind
-from bridge.model.open_part import OpenMessage, OpenPart
+from bridge.model.open_part import PLACEHOLDER, OpenMessage, OpenPart
 from bridge.model.parts import Extras, Origin, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 
 # Reading a member off its enumeration costs as much as making half an event.
@@ -35,6 +35,12 @@ _STATUSES: dict[FinishReason | None, MessageStatus] = {
     FinishReason.LENGTH: MessageStatus.INCOMPLETE,
     FinishReason.CANCELED: MessageStatus.CANCELED,
 }
+
+
+NO_IDS = frozenset({"", "null", "None", "undefined", "nil"})
+"""What servers write in place of an id that they do not have (karthink/gptel#935)."""
+_NAMELESS = Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent a tool call without a name.")
+"""No client can run such a call, and APIs of models refuse it in a history."""
 
 
 class _Closed(list[Event]):
@@ -65,6 +71,7 @@ class Builder:
         "_ids",
         "_interrupted",
         "_last",
+        "_made_ids",
         "_make_id",
         "_messages",
         "_out",
@@ -92,6 +99,7 @@ class Builder:
         # Calls without a result: the choices in which each was made, and how many there are in each choice.
         self._pending: OrderedDict[str, set[int]] = OrderedDict()
         self._unanswered: dict[int, int] = {}
+        self._made_ids: dict[str | None, str] = {}
         self._usage: ev.UsageReported | None = None
         self._interrupted = False
         self._emitted = False
@@ -125,6 +133,11 @@ class Builder:
         if extras:
             head.extras = {**(head.extras or {}), **extras}
 
+    @property
+    def begun(self) -> bool:
+        """True once an event was made."""
+        return self._started
+
     def start(self) -> None:
         """Emits `RunStarted` now, if it was not yet."""
         if not self._started and not self.done:
@@ -157,7 +170,7 @@ class Builder:
         if known is not None and not known.ended:
             return known.id
         self.start()
-        chosen = message_id or self._make_id("msg")
+        chosen = message_id if message_id and message_id not in NO_IDS else self._make_id("msg")
         while chosen in self._ids:
             chosen = self._make_id("msg")
         self._ids.add(chosen)
@@ -213,7 +226,7 @@ class Builder:
     ) -> OpenPart:
         """Opens the part `key` in message `message` (opened too when it is not); a known open key is returned as it is.
 
-        A tool call without a call id gets one; without a name its name is empty.
+        A tool call without a call id, or with one of `NO_IDS`, gets one; one without a name fails the run.
         """
         known = self._parts.get(key)
         if known is not None:
@@ -228,9 +241,16 @@ class Builder:
         return self._parts.get(key)
 
     def delta(self, key: Hashable, text: str, extras: Extras | None = None) -> None:
-        """A piece of the open part `key`; a part that is not open and an empty piece are ignored."""
+        """A piece of the open part `key`; a part that is not open and an empty piece are ignored.
+
+        The arguments `{}` of a call are held back until more comes, which takes their place, or the call ends.
+        """
         part = self._parts.get(key)
-        if part is not None and text:
+        if part is None or not text:
+            return
+        if text == PLACEHOLDER and part.fresh:
+            part.hold_placeholder()
+        else:
             self._out.append(part.make(part.id, text, extras))
 
     def unpaired(self, key: Hashable, text: str, extras: Extras | None = None) -> None:
@@ -327,6 +347,8 @@ class Builder:
     ) -> None:
         """A tool ran on the backend's side; its call is no longer one that the client must answer."""
         self.answered = True
+        if call_id in NO_IDS:
+            call_id = self._made_ids.get(call_id, call_id)
         for choice in self._pending.pop(call_id, ()):
             self._unanswered[choice] -= 1
         self.emit(ev.ToolResulted(call_id, parts, name, is_error, message_id, extras))
@@ -451,7 +473,11 @@ class Builder:
             message = self._messages[message_key]
         elif message_key in self._flows:
             self.end_flow(message_key)
-        chosen = part_id if part_id and part_id not in self._ids else f"{message.id}-{message.parts}"
+        chosen = (
+            part_id
+            if part_id and part_id not in self._ids and part_id not in NO_IDS
+            else f"{message.id}-{message.parts}"
+        )
         while chosen in self._ids:
             # The wire itself used a name that is made here, such as `m-1` for the first part of `m`.
             message.parts += 1
@@ -459,8 +485,12 @@ class Builder:
         self._ids.add(chosen)
         message.parts += 1
         if kind is _TOOL_CALL:
-            call_id = call_id or self._make_id("call")
-            name = name or ""
+            if call_id is None or call_id in NO_IDS:
+                wire_id, call_id = call_id, self._make_id("call")
+                self._made_ids[wire_id] = call_id
+            if not name:
+                self.fail(_NAMELESS)
+                name = ""
             choices = self._pending.setdefault(call_id, set())
             if message.choice not in choices:
                 choices.add(message.choice)
@@ -476,6 +506,7 @@ class Builder:
         self._end(part)
 
     def _fill(self, part: OpenPart, text: str) -> None:
+        """Add the whole text of a part."""
         if text:
             self._out.append(part.make(part.id, text, None))
 

@@ -205,6 +205,8 @@ class StateChanged:
 APPROVALS: Final = frozenset({"approval", "confirmation", "tool_call"})
 """Reasons of interrupts that ask for a yes or a no."""
 
+STOP_SEQUENCE: Final = "stop_sequence"
+"""The key, among the shared extras of `RunFinished`, of the stop sequence that ended the answer."""
 AWAITS_RESULT: Final = "tool_result"
 """The reason of an interrupt that only waits for the result of its call. Clients are shown the call, not a question."""
 

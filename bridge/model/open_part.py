@@ -32,35 +32,83 @@ class OpenMessage:
     open: dict[Hashable, None] = field(default_factory=dict)
 
 
+PLACEHOLDER = "{}"
+"""The arguments that some servers send before the real ones: the empty input with which a block of Claude begins."""
+
+
+def without_placeholder(arguments: str) -> str:
+    """Return whole arguments without a placeholder before them."""
+    rest = arguments[len(PLACEHOLDER) :].lstrip() if arguments.startswith(PLACEHOLDER) else ""
+    return rest if rest.startswith("{") else arguments
+
+
 @dataclass(slots=True)
 class OpenPart:
-    """A part that is or was open. `make` builds its deltas; it is swapped while half a surrogate pair is held."""
+    """A part that is or was open. `make` builds its deltas; it is swapped while something is held back: half a
+    surrogate pair, or the first arguments of a call if they may be a placeholder.
+
+    `fresh` is true for a call without arguments so far, `said_nothing` as well while there is only a placeholder.
+    """
 
     id: str
     kind: PartKind
     message: OpenMessage
     call_id: str | None = None
     ended: bool = False
+    fresh: bool = False
     make: _Maker = field(init=False)
     _held: str = ""
+    _placeholder: bool = False
 
     def __post_init__(self) -> None:
+        self.fresh = self.kind is PartKind.TOOL_CALL
+        self.make = self._first if self.fresh else _MAKERS[self.kind]
+
+    @property
+    def said_nothing(self) -> bool:
+        return self.fresh or self._placeholder
+
+    def hold_placeholder(self) -> None:
+        """The first arguments are `{}`: the next piece shows whether they are all."""
+        self.fresh, self._placeholder = False, True
+        self.make = self._second
+
+    def _first(self, part_id: str, text: str, extras: Extras | None) -> Event:
+        self.fresh = False
         self.make = _MAKERS[self.kind]
+        return self.make(part_id, without_placeholder(text), extras)
+
+    def _second(self, part_id: str, text: str, extras: Extras | None) -> Event:
+        """A piece after `{}`, which takes its place unless it is blank."""
+        if not text.isspace():
+            self._placeholder = False
+            self.make = _MAKERS[self.kind]
+        return _MAKERS[self.kind](part_id, text, extras)
 
     def unpaired(self, text: str, extras: Extras | None) -> Event | None:
         """The delta of a piece that may hold lone surrogates: a half that ends it waits for the next piece.
 
         While a half is held, `make` is swapped, so that the ordinary path pays nothing for this.
         """
+        if self.fresh and text == PLACEHOLDER:
+            self.hold_placeholder()
+            return None
+        if self.fresh:
+            text = without_placeholder(text)
         text = self._held + text
-        self._held, self.make = "", _MAKERS[self.kind]
+        self.fresh = False
+        self._placeholder = self._placeholder and text.isspace()
+        self._held, self.make = "", self._second if self._placeholder else _MAKERS[self.kind]
         if begins_pair(text):
             self._held, text = text[-1], text[:-1]
             self.make = self._resumed
         return self._delta(text, extras) if text else None
 
     def rest(self) -> Event | None:
-        """The delta of a half to which no other one came, which is no character."""
+        """The delta of what was held back, and is the end: the arguments `{}`, or a half, which is no character."""
+        if self._placeholder:
+            self._placeholder = False
+            return _MAKERS[self.kind](self.id, PLACEHOLDER, None)
         if not self._held:
             return None
         self._held = ""

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from bridge.model.events import APPROVALS, Interrupted
+from bridge.model.events import APPROVALS, AWAITS_RESULT, Interrupted
 from bridge.model.parts import (
     Data,
     FileRef,
@@ -31,6 +31,12 @@ from bridge.model.parts import (
 )
 from bridge.model.surrogates import repair
 
+ASKED = "asked"
+"""The key in the extras of an interrupt whose question is a text of the answer already."""
+_FOR_PROGRAMS = frozenset({"responseSchema", "response_schema", "resumeSchema", "expiresAt", "expires_at"})
+"""Fields of an interrupt's payload that no person reads (AG-UI, Mastra)."""
+_DEFINED = frozenset({"tool_call", AWAITS_RESULT, "input_required", "auth_required"})
+"""Reasons that protocols define (AG-UI, A2A) and that are no words."""
 _MOST_SHOWN = 4 * 2**20
 """The characters of base64 up to which a picture is shown within a text."""
 
@@ -88,7 +94,15 @@ def result_text(parts: list[Part]) -> str:
 
 
 def interrupt_text(event: Interrupted) -> str:
-    """Return an interrupt as a question to a person: its payload's text, with the call it describes, else all of it."""
+    """Return an interrupt as a text of the answer; empty if the answer contains the question already."""
+    return "" if ASKED in (event.extras or {}) else question_of(event)
+
+
+def question_of(event: Interrupted) -> str:
+    """Return an interrupt as a question to a person: its payload's text, with the call it describes, else all of it.
+
+    Reasons that protocols define, and fields for programs, are not shown.
+    """
     payload = event.payload
     if isinstance(payload, str) and payload.strip():
         return payload
@@ -105,10 +119,10 @@ def interrupt_text(event: Interrupted) -> str:
             return question_about(calls, question)
         if suspended:
             return question_about(calls, json_text(suspended[0]))
-        payload = "\n\n".join(calls) or payload
+        payload = "\n\n".join(calls) or {k: v for k, v in payload.items() if k not in _FOR_PROGRAMS}
     if payload in (None, "", {}, []) and event.reason in APPROVALS:
         return "The agent asks for approval."
-    lines = [event.reason] if event.reason else []
+    lines = [event.reason] if event.reason and event.reason not in _DEFINED else []
     if payload not in (None, "", {}, []):
         lines.append(payload if isinstance(payload, str) else json_text(payload))
     return ": ".join(lines) or "The agent waits for an answer."

@@ -184,8 +184,8 @@ def open_calls(stored: list[Message], new: list[Message]) -> list[ToolCall]:
         for result in results_in(message):
             if waiting.pop(result.call_id, None) is None and result.call_id not in theirs:
                 place = message.places[0] if message.places else None
-                text = f"There is no open tool call {shortened(result.call_id)!r} in this conversation."
-                raise RequestError(f"{place}: t{text[1:]}" if place else text, param=place)
+                call = f"no open tool call {shortened(result.call_id)!r} in this conversation."
+                raise RequestError(f"{place}: there is {call}" if place else f"There is {call}", param=place)
     return [c for c in waiting.values() if c.call_id not in theirs]
 
 

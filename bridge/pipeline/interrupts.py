@@ -196,7 +196,7 @@ def _formed(open_interrupts: Sequence[Interrupted], answers: list[Resume]) -> li
         schema, actions = payload.get("responseSchema"), payload.get("action_requests")
         if isinstance(actions, list):
             answer = replace(answer, decision="resolved", payload=_decisions(answer, len(actions)))
-        elif isinstance(schema, dict) and (answer.decision == "resolved" or _refuses(answer)):
+        elif isinstance(schema, dict) and (answer.decision == "resolved" or _refuses(answer) or _is_closed(schema)):
             formed = _form(answer, schema)
             if formed is not answer.payload:  # the schema has a no of its own, which the agent can go on from
                 answer = replace(answer, decision="resolved", payload=formed)
@@ -207,6 +207,11 @@ def _formed(open_interrupts: Sequence[Interrupted], answers: list[Resume]) -> li
 def _notes(asked: Interrupted) -> Extras:
     """What the backend's dialect noted on its question under "notes", which comes back to it with the answer."""
     return {name: {"notes": fields["notes"]} for name, fields in (asked.extras or {}).items() if "notes" in fields}
+
+
+def _is_closed(schema: dict[str, Any]) -> bool:
+    """Return whether an agent takes nothing else than this form, so that a question that is left is a no in it."""
+    return schema.get("additionalProperties") is False and len(_fields(schema)) == 1
 
 
 def _decisions(answer: Resume, count: int) -> Any:
@@ -240,6 +245,8 @@ def _form(answer: Resume, schema: dict[str, Any]) -> Any:
     ((name, field_schema),) = fields.items()
     if isinstance(payload, dict) and name in payload:
         value = _value_for(replace(answer, payload=payload[name]), field_schema)
+        if _is_closed(schema) and not payload.keys() <= schema["properties"].keys():
+            payload = {key: each for key, each in payload.items() if key in schema["properties"]}
         return payload if value is payload[name] else {**payload, name: value}
     value = _value_for(answer, field_schema)
     if not _takes(field_schema, value):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +80,9 @@ class Rounds(WrappedCall):
         if self._ask_again:
             await self._next()
         return self._heard(await self.inner.read())
+
+    def pass_deltas(self, take: Callable[[list[Event]], bool]) -> None:
+        """Nothing: every event is changed or counted here."""
 
     def fail(self, failure: Failure) -> list[Event]:
         if self._waiting or self._ask_again:

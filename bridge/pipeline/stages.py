@@ -258,10 +258,9 @@ def withhold_server_tools(context: StageContext) -> Stage | None:
     show = getattr(context.options, "server_tools", "drop")
     runs, asks = context.back.runs_tools, context.back.answer(Feature.INTERRUPT) is Support.EXACT
     # Without its request, as in `translate`, an answer does not show which tools were offered.
-    runs_others = runs is RunsTools.UNLISTED and asks and bool(context.request.messages)
-    return WithholdServerTools(
-        context.lost, offered, show, holds_offered=runs is RunsTools.ANY, runs_others=runs_others
-    )
+    runs_others = runs in (RunsTools.UNLISTED, RunsTools.BOTH) and asks and bool(context.request.messages)
+    holds_offered = runs in (RunsTools.ANY, RunsTools.BOTH)
+    return WithholdServerTools(context.lost, offered, show, holds_offered=holds_offered, runs_others=runs_others)
 
 
 def _context_as_system(request: Request) -> Request:
@@ -275,6 +274,7 @@ class EstimateUsage:
     """Reports the tokens of a finished run whose backend reported none, estimated from its texts (`estimate_usage`)."""
 
     at_rest = False
+    observes = True
 
     def __init__(self, context: StageContext) -> None:
         self._request = context.request
@@ -333,8 +333,8 @@ def load(target: str) -> StageFactory:
 def _named_module(name: str) -> ModuleType:
     """Import a module that the configuration names: from the working directory, else as any other.
 
-    Only such names are looked for there, else a file in a folder that somebody happens to stand in could take the place
-    of a library. What the module imports itself is found there, too, after everything that is installed.
+    Only such names are looked for there: any other file of the working directory could take the place of a library.
+    What the module imports itself is found there, too, after everything that is installed.
     """
     package, here = name.partition(".")[0], os.getcwd()
     spec = PathFinder.find_spec(package, [here]) if package not in sys.modules else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from bridge.codec import Context, FrameLike, WireRequest, WireResponse
@@ -53,6 +54,12 @@ class WrappedCall:
 
     async def read(self) -> list[Event]:
         return await self.inner.read()
+
+    def pass_deltas(self, take: Callable[[list[Event]], bool]) -> None:
+        """As of `inner`. A subclass that must see or change deltas replaces this."""
+        pass_deltas = getattr(self.inner, "pass_deltas", None)
+        if pass_deltas is not None:
+            pass_deltas(take)
 
     def fail(self, failure: Failure) -> list[Event]:
         return self.inner.fail(failure)

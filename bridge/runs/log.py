@@ -104,7 +104,7 @@ class LogReader:
         return found
 
     def _waits(self) -> bool:
-        """Whether to try the store again that has just failed."""
+        """Return whether to try the store again that has just failed."""
         now = asyncio.get_running_loop().time()
         if self._away_since is None:
             self._away_since = now

@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
 from bridge.codec import Operation
@@ -116,7 +116,8 @@ class Browsers:
         if not (self._any or self._named or self._admits_null):
             return
         preflight = is_preflight(http)
-        headers.add("vary", f"Origin, {_PREFLIGHT}" if preflight else "Origin")
+        varying = [headers[hdrs.VARY]] if hdrs.VARY in headers else []
+        headers[hdrs.VARY] = ", ".join([*varying, "Origin", *([_PREFLIGHT] if preflight else [])])
         origin = http.get(_READER)
         if origin is None:
             return

@@ -1,6 +1,7 @@
 """The frames of a client's WebSocket, read ahead of aiohttp: it holds unfinished messages, and does not say how large.
 
-RFC 6455, section 5.2 has the layout of a frame. Section 5.1 has clients mask theirs, which aiohttp does not check.
+RFC 6455, section 5.2 has the layout of a frame. By RFC 6455, section 5.1 clients mask theirs, which aiohttp does not
+check.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def visit_of(http: web.Request, query_key: str = "") -> Visit:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request, and what grants it what: nothing (None) for those who may do everything."""
+    """The sender of a request, and the grants of its key or token; None = it may do everything."""
 
     user: str
     grants: Sequence[Grant] | None = None

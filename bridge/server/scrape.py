@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 
 from aiohttp import web
 
@@ -59,6 +59,10 @@ class Scrape:
     @property
     def driven(self) -> int:
         return len(self._bridge.runs.tasks) if self._bridge.has_runs else 0
+
+    @property
+    def backends(self) -> Collection[str]:
+        return {*self._bridge.config.backends, *(back.name for route in self._bridge.routes for back in route.backends)}
 
     @property
     def left_alone(self) -> Mapping[str, bool]:

@@ -238,17 +238,19 @@ async def serve(
     *,
     ready: Callable[[int], None] | None = None,
     reload: Callable[[], Bridge] | None = None,
+    changed: Callable[[Bridge, int], None] | None = None,
     parent: Parent | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains. `ready` is called with the port when it is open.
 
-    On SIGHUP, `reload` returns the new bridge; if it raises `ConfigError`, nothing changes. With `sockets` this is one
+    On SIGHUP, `reload` returns the new bridge; if it raises `ConfigError`, nothing changes, else `changed` is called
+    with that bridge and its port. With `sockets` this is one
     of several workers, whose `parent` reloads: SIGUSR1 then lets open requests finish, without a limit. Raises
     `OSError` if the port cannot be opened.
     """
     server = bridge.config.server
     own = listening.bind(server.host, server.port) if sockets is None else []
-    life = _Life(Served(bridge, sockets or own, parent=parent), reload, parent)
+    life = _Life(Served(bridge, sockets or own, parent=parent), reload, changed, parent)
     # Opening thousands of streams with the default thresholds spends a third of its time in the collector.
     gc.set_threshold(50_000, 20, 100)
     try:
@@ -266,9 +268,16 @@ async def _beat(parent: Parent) -> None:
 class _Life:
     """A serving process, controlled by signals."""
 
-    def __init__(self, now: Served, reload: Callable[[], Bridge] | None, parent: Parent | None) -> None:
+    def __init__(
+        self,
+        now: Served,
+        reload: Callable[[], Bridge] | None,
+        changed: Callable[[Bridge, int], None] | None,
+        parent: Parent | None,
+    ) -> None:
         self.now = now
         self._reload = reload
+        self._changed = changed
         self._reloading = MergedWork(self._change)
         self._parent = parent
         self._signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
@@ -334,6 +343,8 @@ class _Life:
         if before.sockets is not following.sockets:
             listening.close(before.sockets)
         log.info("the new configuration is active; open requests finish with the old one")
+        if self._changed is not None:
+            self._changed(following.bridge, following.port)
 
     async def _following(self, bridge: Bridge) -> Served:
         """The bridge, served. Raises what keeps it from that; nothing is left of it then."""

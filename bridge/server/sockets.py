@@ -42,7 +42,7 @@ def bind(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
 
 
 def claim(host: str, port: int) -> None:
-    """Raise `OSError` (EADDRINUSE) if anybody listens there, also those who share the port.
+    """Raise `OSError` (EADDRINUSE) if another process listens there, also one that shares the port.
 
     A socket that is to be shared does not find that out: two servers would each get a part of the connections.
     """
@@ -55,7 +55,7 @@ def claim(host: str, port: int) -> None:
 
 
 def listen_on(sockets: list[socket.socket]) -> None:
-    """Accept connections, which wait until somebody takes them; from now on `claim` fails for others."""
+    """Accept connections, which wait until a server takes them; from now on `claim` fails for others."""
     for sock in sockets:
         sock.listen(BACKLOG)
 

@@ -61,10 +61,11 @@ class StreamedResponse(web.StreamResponse):
             await super().write(data)
         elif not self._is_empty:
             self._check(len(data))
+            rest = memoryview(data)
             if data and self._missing == 0:
-                self._last, data = bytes(data[-1:]), data[:-1]
-            for start in range(0, len(data), _PIECE):
-                await self._taken_in_time(data[start : start + _PIECE])
+                self._last, rest = bytes(data[-1:]), rest[:-1]
+            for start in range(0, len(rest), _PIECE):
+                await self._taken_in_time(rest[start : start + _PIECE])
 
     async def write_eof(self, data: bytes = b"") -> None:
         """End the body, and wait until the client has taken all of it."""
@@ -87,7 +88,7 @@ class StreamedResponse(web.StreamResponse):
             raise _not_read(http) from None
         self.ended = True
 
-    async def _taken_in_time(self, data: bytes | bytearray | memoryview) -> None:
+    async def _taken_in_time(self, data: memoryview) -> None:
         assert self._http is not None, "a response is prepared before it is written"
         try:
             async with asyncio.timeout(self._slow_reader):

@@ -178,10 +178,19 @@ class ConversationStore(Protocol):
         """
 
 
+class StoreFull(BridgeError):
+    """The engine can read, but has no space to write."""
+
+
+_FULL = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "53100", "DiskFullError"})
+"""What SQLite and PostgreSQL call it."""
+
+
 def unavailable(engine: str, reason: str, store: str = "history") -> BridgeError:
     """Return the error for any failure of an engine. `reason` is a code or a class name, never the engine's text."""
     message = f"the {store} store is not available ({engine}: {reason})"
-    return BridgeError(message, code=ErrorCode.STORE_UNAVAILABLE, headers={"retry-after": "1"})
+    kind = StoreFull if reason in _FULL else BridgeError
+    return kind(message, code=ErrorCode.STORE_UNAVAILABLE, headers={"retry-after": "1"})
 
 
 def key(owner: str, scope: str, thread_id: str) -> tuple[str, str, str]:

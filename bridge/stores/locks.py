@@ -6,6 +6,9 @@ ticket can be renewed until another process deletes it, and a process deletes th
 takes the lock, if its own renewals have gone well (`bridge.liveness`). So at most one ticket holds a lock at any time,
 whatever the clocks say.
 
+Where the database has no space for a ticket, the run goes on without one, so that its client gets the answer. The
+version of the conversation then refuses the later of two commits.
+
 Within a process, the holder hands the lock to the next ticket directly. The database is polled, with one query for all
 queues, only while another process holds a lock.
 
@@ -27,7 +30,7 @@ from bridge.errors import BridgeError
 from bridge.liveness import Liveness
 from bridge.model.parts import Message
 from bridge.stores import rows
-from bridge.stores.base import Conversation, HeldConversation, unavailable
+from bridge.stores.base import Conversation, HeldConversation, StoreFull, unavailable
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +60,10 @@ class Tickets(Protocol):
         """Delete this ticket and expired ones. Return the first ticket of the queue; it may be None without `own`."""
 
     async def commit(self, key: Key, ticket: int, own: Sequence[int], change: rows.Change) -> int | None:
-        """Do the work of `ConversationStore.commit` and `leave` in one transaction."""
+        """Do the work of `ConversationStore.commit` and `leave` in one transaction.
+
+        Raises `StoreConflict` for a ticket that another process has deleted. 0 is none.
+        """
 
     async def first(self, key: Key, own: Sequence[int]) -> int | None:
         """Delete expired tickets. Return the first ticket of the queue."""
@@ -174,6 +180,11 @@ class ConversationLocks:
                 queue.places[waiter.ticket] = waiter
                 if read is not None:
                     self._let_in(waiter, read)
+        except StoreFull:
+            # Nobody can take a ticket then, and no two runs of a conversation can both be stored: the version decides.
+            _log.warning("no space for the lock of a conversation: its run goes on without one")
+            self._let_in(waiter)
+            return
         except Exception as error:
             self._refuse(waiter, error)
             return

@@ -105,6 +105,7 @@ _CLEAN = f"""WITH line AS (SELECT ticket, expires FROM history_turns WHERE {_KEY
         AND (t.ticket = $6 OR line.expires <= {_NOW} - $7::double precision AND t.ticket <> ALL($4::bigint[]))
         RETURNING t.ticket)
     SELECT min(ticket) FROM line WHERE ticket NOT IN (SELECT ticket FROM gone)"""
+_HAS = "SELECT ticket FROM history_turns WHERE ticket = $1"
 _ENTER = (
     f"INSERT INTO history_turns (owner, scope, thread_id, expires) VALUES ($1, $2, $3, {_NOW} + $4) RETURNING ticket"
 )
@@ -349,6 +350,9 @@ class _Tickets:
     async def commit(self, key: Key, ticket: int, own: Sequence[int], change: rows.Change) -> int | None:
         async def work(db: _Connection) -> tuple[rows.Outcome, int | None]:
             async with db.transaction():
+                await db.execute(_LINE, "\t".join(key), False)
+                if ticket and await db.fetchval(_HAS, ticket) is None:
+                    raise StoreConflict  # another process has taken the lock, and may have read the conversation
                 outcome = await _commit(db, key, change, self._bounds, self._grace)
                 return outcome, await self._clean(db, key, own, ticket, lasting=True)
 

@@ -45,6 +45,7 @@ _SHRINK = "UPDATE history_conversations SET dropped = ?, messages = ?, size = ? 
 _EVICT = f"""DELETE FROM history_conversations AS c WHERE id IN (SELECT id FROM history_conversations WHERE owner = ?
     ORDER BY updated_at DESC, id DESC LIMIT -1 OFFSET ?) AND NOT {_LIVE}"""
 _ENTER = "INSERT INTO history_turns (owner, scope, thread_id, expires) VALUES (?, ?, ?, ?)"
+_HAS = "SELECT 1 FROM history_turns WHERE ticket = ?"
 _LEAVE = "DELETE FROM history_turns WHERE ticket = ?"
 _FIRST = f"SELECT ticket, expires FROM history_turns WHERE {_KEY} ORDER BY ticket LIMIT 1"
 _RENEW = "UPDATE history_turns SET expires = ? WHERE ticket = ?"
@@ -253,6 +254,8 @@ class _Tickets:
 
     async def commit(self, key: Key, ticket: int, own: Sequence[int], change: rows.Change) -> int | None:
         def work(db: sqlite3.Connection) -> tuple[rows.Outcome, int | None]:
+            if ticket and not db.execute(_HAS, (ticket,)).fetchone():
+                raise StoreConflict  # another process has taken the lock, and may have read the conversation
             return commit(db, key, change, self._bounds, self._grace), self._leave(db, key, ticket, own)
 
         outcome, first = await self._file.write(work)

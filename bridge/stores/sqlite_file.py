@@ -364,7 +364,7 @@ def _patience(jobs: list[_Job]) -> float:
 
 
 def is_busy(error: BaseException) -> bool:
-    """Whether another process had the file for longer than this one waited."""
+    """Return whether another process had the file for longer than this one waited."""
     return reason_of(error).startswith("SQLITE_BUSY")
 
 

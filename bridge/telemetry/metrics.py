@@ -11,11 +11,12 @@ before that package is imported, so this module is imported late.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -26,6 +27,9 @@ from bridge.pipeline import Run
 from bridge.pipeline.pace import Pace
 from bridge.telemetry import SHARED_METRICS
 from bridge.telemetry.series import Distribution, Number, PlainCounter, PlainHistogram
+from bridge.telemetry.shared import NoSeries, count_in_files, count_in_memory
+
+log = logging.getLogger("bridge.metrics")
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -54,32 +58,65 @@ class Watched(Protocol):
     def left_alone(self) -> Mapping[str, bool]:
         """Backends that have a breaker, and whether it is open."""
 
+    @property
+    def backends(self) -> Collection[str]:
+        """The names of all backends."""
+
 
 Counters = Counter | Gauge | PlainCounter
 Histograms = Histogram | PlainHistogram
 
 
 @cache
-def _of(metric: Counters, *labels: str) -> Counter | Gauge | Number:
+def _of(metric: Counters, *labels: str) -> Counter | Gauge | Number | NoSeries:
     """A series, looked up once: `labels()` is half the price of counting. There are as few as the labels allow."""
-    return metric.labels(*labels)
+    try:
+        return metric.labels(*labels)
+    except OSError as error:
+        return _missing(error)
 
 
 @cache
-def _times(metric: Histograms, *labels: str) -> Histogram | Distribution:
+def _times(metric: Histograms, *labels: str) -> Histogram | Distribution | NoSeries:
     """As `_of`, of a histogram."""
-    return metric.labels(*labels)
+    try:
+        return metric.labels(*labels)
+    except OSError as error:
+        return _missing(error)
+
+
+def _missing(error: OSError) -> NoSeries:
+    """What is counted decides over no request: a series that cannot be kept is left out."""
+    log.warning("metrics are incomplete: the folder %s: %s", os.environ.get(SHARED_METRICS), error.strerror)
+    return NoSeries()
+
+
+class _Known:
+    """The metrics of a registry without the series of backends that are not in the configuration any more."""
+
+    def __init__(self, registry: CollectorRegistry, backends: Collection[str]) -> None:
+        self._registry = registry
+        self._backends = backends
+
+    def collect(self) -> Iterator[Any]:
+        for metric in self._registry.collect():
+            metric.samples = [s for s in metric.samples if self._has(s.labels.get("back", ""))]
+            yield metric
+
+    def _has(self, back: str) -> bool:
+        # A run that has not chosen among several backends has the names of all.
+        return not back or all(name in self._backends for name in back.split(","))
 
 
 class Metrics:
     """All metrics of one process. Requests and runs are counted separately: a run may continue without its client, and
-    be read by several.
+    be read by several. With `shared`, other processes write to the same metrics; raises `OSError` if that cannot be.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, shared: bool) -> None:
         self._registry = registry = CollectorRegistry()
-        self.shared = SHARED_METRICS in os.environ
-        """True if other processes write to the same metrics."""
+        self.shared = shared
+        self._breakers: set[str] = set()
 
         self.labels: dict[str, Sequence[str]] = {}
         """The names of the labels of each metric."""
@@ -114,6 +151,10 @@ class Metrics:
             "longest_silence", "longest wait for a read of a backend's stream, one value per stream"
         )
         self.tokens_in = counter("tokens_in", "input tokens that backends reported")
+        self.tokens_in_cached = counter("tokens_in_cached", "input tokens that backends read from their prompt caches")
+        self.tokens_in_uncached = counter(
+            "tokens_in_uncached", "input tokens that backends did not read from a prompt cache, or not by their reports"
+        )
         self.tokens_out = counter("tokens_out", "output tokens that backends reported")
         self.retries = counter("retries", "attempts after the first one, before content")
         self.refusals = counter(
@@ -158,6 +199,9 @@ class Metrics:
             _times(self.first_token_seconds, *way).observe(run.first - run.started)
         if (usage := reader.usage) is not None:
             _of(self.tokens_in, *way).inc(usage.input or 0)
+            cached = min(usage.cached or 0, usage.input or 0)
+            _of(self.tokens_in_cached, *way).inc(cached)
+            _of(self.tokens_in_uncached, *way).inc((usage.input or 0) - cached)
             _of(self.tokens_out, *way).inc(usage.output or 0)
         if run.retries:
             _of(self.retries, *way).inc(run.retries)
@@ -192,19 +236,35 @@ class Metrics:
         """Reads the state of the servers of this process into its gauges."""
         self.queue_waiting.set(sum(server.waiting for server in self.watched))
         self.runs_driven.set(sum(server.driven for server in self.watched))
-        for server in self.watched:
-            for name, is_open in server.left_alone.items():
-                self.breaker_open.labels(name).set(int(is_open))
+        breakers = {name: is_open for server in self.watched for name, is_open in server.left_alone.items()}
+        for name in self._breakers - breakers.keys():
+            # Other processes may still have it: where several count, it is none that is open here.
+            cast(Gauge, _of(self.breaker_open, name)).set(0)
+        for name, is_open in breakers.items():
+            cast(Gauge, _of(self.breaker_open, name)).set(int(is_open))
+        self._breakers = set(breakers)
 
     def text(self) -> bytes:
         """All metrics, of all processes that share the folder, in Prometheus's text format."""
         self.sample()
-        if not self.shared:
-            return generate_latest(self._registry)
-        _forget_dead(os.environ[SHARED_METRICS])
+        return self._text(self._every() if self.shared else self._registry)
+
+    def _text(self, registry: CollectorRegistry) -> bytes:
+        if not self.watched:
+            return generate_latest(registry)
+        known = frozenset().union(*(server.backends for server in self.watched))
+        return generate_latest(_Known(registry, known))
+
+    def _every(self) -> CollectorRegistry:
+        """Return the metrics of all processes; those of this one alone if the folder has been removed."""
         every = CollectorRegistry()
-        MultiProcessCollector(every)  # type: ignore[no-untyped-call]
-        return generate_latest(every)
+        try:
+            _forget_dead(os.environ[SHARED_METRICS])
+            MultiProcessCollector(every)  # type: ignore[no-untyped-call]
+        except (OSError, ValueError) as error:
+            log.warning("the metrics are those of one process: the folder %s: %s", os.environ[SHARED_METRICS], error)
+            return self._registry
+        return every
 
 
 def _forget_dead(folder: str) -> None:
@@ -223,4 +283,12 @@ def _forget_dead(folder: str) -> None:
 @cache
 def metrics() -> Metrics:
     """Return the metrics of this process, which continue after a change of the configuration."""
-    return Metrics()
+    if SHARED_METRICS not in os.environ:
+        return Metrics(shared=False)
+    count_in_files()
+    try:
+        return Metrics(shared=True)
+    except OSError as error:
+        log.warning("the metrics of this process are missing: the folder %s: %s", os.environ[SHARED_METRICS], error)
+    count_in_memory()
+    return Metrics(shared=False)

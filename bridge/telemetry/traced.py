@@ -67,11 +67,11 @@ class TracedBackend(WrappedBackend):
             failed(span, str(error.code))
             span.end()
             raise
-        return _TracedCall(call, span)
+        return _TracedCall(call, span) if span.is_recording() else call
 
 
 class _TracedCall(WrappedCall):
-    """A call that notes in its span how it went."""
+    """A call that notes in its span how it went. Deltas need not pass here: they come after the first content."""
 
     def __init__(self, call: Call, span: Span) -> None:
         super().__init__(call)

@@ -13,11 +13,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import is_
-from typing import Any
 
 from bridge.codec.demands import NO_RESULT, Demands
+from bridge.codec.merging import Added
 from bridge.model import Message, Part, Reasoning, Text, ToolCall, ToolResult
-from bridge.model.parts import LINKED, Extras
+from bridge.model.parts import LINKED
 
 _COPY = "-copy-"
 """Between a call id that stands for an earlier call already and the number of the call that has it. Answers have
@@ -336,8 +336,7 @@ def joined(messages: list[Message], *, own: bool) -> list[Message]:
     if not any(a.role == b.role == "assistant" for a, b in pairwise(messages)):
         return messages
     out: list[Message] = []
-    made: list[tuple[Message, list[Extras]]] = []  # what was joined here, with the fields of all that it was made of
-    is_new = False  # the last message was made here
+    fields: dict[int, dict[str, Added]] = {}  # of each message that was made here, by its place, the fields of dialects
     is_thinking = has_calls = False  # of the last message
     is_turn = False
     for message in messages:
@@ -345,43 +344,25 @@ def joined(messages: list[Message], *, own: bool) -> list[Message]:
         continues = message.role == "assistant" and ToolResult not in kinds
         wanted = has_calls or (bool(kinds) and not own and (is_thinking or _is_calls(kinds)))
         if continues and is_turn and wanted:
-            if not is_new:
-                out[-1] = replace(out[-1], parts=[*out[-1].parts])
-                made.append((out[-1], [out[-1].extras or {}]))
-            last, is_new = out[-1], True
+            place = len(out) - 1
+            if place not in fields:
+                out[place] = replace(out[place], parts=[*out[place].parts])
+                fields[place] = {dialect: Added(values) for dialect, values in (out[place].extras or {}).items()}
+            last = out[place]
             last.parts += message.parts
             last.id, last.name = last.id or message.id, last.name or message.name
-            made[-1][1].append(message.extras or {})
+            for dialect, values in (message.extras or {}).items():
+                fields[place].setdefault(dialect, Added()).add(values or {})
             is_thinking = is_thinking and kinds <= {Reasoning}
             has_calls = has_calls or ToolCall in kinds
             continue
         out.append(message)
-        is_new = False
         is_turn = continues and bool(kinds)
         is_thinking, has_calls = is_turn and kinds == {Reasoning}, is_turn and ToolCall in kinds
-    for message, extras in made:
-        message.extras = _added(extras)
-    return out if made else messages
+    for place, added in fields.items():
+        out[place].extras = {dialect: values.plain() for dialect, values in added.items()} or None
+    return messages if len(out) == len(messages) else out
 
 
 def _is_calls(kinds: set[type]) -> bool:
     return ToolCall in kinds and kinds <= {ToolCall, Reasoning}
-
-
-def _added(extras: list[Extras]) -> Extras | None:
-    """Return the fields of several messages as those of one: texts and lists add up, other values are the last ones."""
-    values: dict[str, dict[str, list[Any]]] = {}
-    for of_message in extras:
-        for dialect, fields in of_message.items():
-            known = values.setdefault(dialect, {})
-            for name, value in (fields or {}).items():
-                known.setdefault(name, []).append(value)
-    return {d: {name: _sum(found) for name, found in fields.items()} for d, fields in values.items()} or None
-
-
-def _sum(values: list[Any]) -> Any:
-    if len(values) > 1 and all(isinstance(value, str) for value in values):
-        return "".join(values)
-    if len(values) > 1 and all(isinstance(value, list) for value in values):
-        return [entry for value in values for entry in value]
-    return values[-1]

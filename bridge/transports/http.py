@@ -259,6 +259,8 @@ class HttpBackend(ConfiguredBackend):
             request,
             lost,
             names_thread=info.names_thread,
+            caches=info.caches,
+            host=self.url.host or "",
         )
 
     def addressed(self, wire: WireRequest, info: CallInfo) -> WireRequest:

@@ -9,12 +9,14 @@ import re
 import shlex
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from bridge.cli.health_file import VARIABLE
 from bridge.cli.parser import _arguments
 from bridge.config import load
 from bridge.engine.assembly import assemble, store_for
@@ -119,7 +121,34 @@ def test_the_image_copies_what_is_there_and_starts_what_there_is() -> None:
     (command,) = re.findall(r"^CMD (\[.*\])$", text, re.MULTILINE)
     _arguments(yaml.safe_load(command))
     assert re.search(r"^USER [1-9]\d+$", text, re.MULTILINE), "a number, so that clusters can tell it is not root"
-    assert "/healthz" in text
+    (check,) = re.findall(r"^HEALTHCHECK .*\\\n +CMD (\[.*\])$", text, re.MULTILINE)
+    assert VARIABLE in yaml.safe_load(check)[-1], "it asks the address that the server has written down"
+    assert re.search(rf"^ENV .*\b{VARIABLE}=/tmp/", text, re.MULTILINE)
+    assert "127.0.0.1" not in text
+
+
+def test_an_arbitrary_user_of_group_0_can_write_the_data() -> None:
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert re.search(r"chown \w+:0 /data && chmod g=u /data", text)
+
+
+def test_the_image_has_one_name_and_the_version_of_the_package() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    files = (ROOT / "Dockerfile", *DEPLOY.rglob("*.yaml"))
+    named = {
+        name
+        for file in files
+        for name in re.findall(r"(?:image:|build -t|8080:8080) (dialect-bridge\S*)", file.read_text(encoding="utf-8"))
+    }
+    assert named == {f"dialect-bridge:{version}"}
+
+
+def test_one_late_answer_takes_no_pod_out_of_service() -> None:
+    (deployment,) = (d for d in documents(DEPLOY / "kubernetes" / "bridge.yaml") if d["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    probe = container["readinessProbe"]
+    assert probe["failureThreshold"] >= 3
+    assert probe["timeoutSeconds"] >= 2
 
 
 def test_the_image_has_byte_code_of_the_standard_library() -> None:

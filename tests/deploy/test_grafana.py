@@ -20,7 +20,7 @@ _HISTOGRAM = ("_bucket", "_sum", "_count")
 
 def metrics() -> dict[str, set[str]]:
     """Every series that can be read, with its labels."""
-    source = Metrics()
+    source = Metrics(shared=False)
     text = source.text().decode()
     known: dict[str, set[str]] = {}
     labels = {name: set(names) for name, names in source.labels.items()}

@@ -36,7 +36,7 @@ _SPAN = re.compile(r"(<!-- metrics -->\n).*?(<!-- /metrics -->)", re.DOTALL)
 
 
 def table() -> str:
-    source = Metrics()
+    source = Metrics(shared=False)
     labels = source.labels
     rows = ["| metric | labels | what |", "|---|---|---|"]
     for family in text_string_to_metric_families(source.text().decode()):

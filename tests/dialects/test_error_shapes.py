@@ -251,6 +251,16 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("refused", [True, False])
+def test_deep_and_long_values_are_read(refused: bool) -> None:
+    deep: Any = {"error": "x"}
+    for _ in range(900):
+        deep = [deep]
+    long = {"error": {"message": [{"msg": "x"}] * 100_000}}
+    for value, is_error in ((deep, False), ([{}] * 100_000, False), ({"errors": [deep] * 1000}, True), (long, True)):
+        assert (error_in(value, refused=refused) is not None) is is_error
+
+
 @given(JSON, st.booleans())
 def test_any_value_is_read(value: Any, refused: bool) -> None:
     error = error_in(value, refused=refused)

@@ -85,7 +85,8 @@ WIRES: dict[str, tuple[list[str], list[str], list[str]]] = {
          '{"usageMetadata":{"promptTokenCount":7}}', _PARTS % ('{"functionCall":{"name":"f"}}', "")],
     ),
     "ag-ui": (
-        ['{"type":"RUN_STARTED","threadId":"t","runId":"r"}', '{"type":"TEXT_MESSAGE_START","messageId":"a"}'],
+        ['{"type":"RUN_STARTED","threadId":"t","runId":"r"}', '{"type":"TEXT_MESSAGE_START","messageId":"a"}',
+         '{"type":"TOOL_CALL_START","toolCallId":"c","toolCallName":"f"}'],
         [
             '{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":<text>}',
             '{"type":"TEXT_MESSAGE_CONTENT","timestamp":<n>,"messageId":"b","delta":<text>}',

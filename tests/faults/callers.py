@@ -23,12 +23,12 @@ BACK = "openai-chat"
 
 
 @asynccontextmanager
-async def agent_over(back: str, url: str, **section: Any) -> AsyncIterator[str]:
+async def agent_over(back: str, url: str, keepalive: str = "15s", **section: Any) -> AsyncIterator[str]:
     """A bridge that is an agent over this backend; gives its address."""
     address = f"127.0.0.1:{free_port()}"
     config = setup("openai-chat", back, url, **section)
     route = {"dialect": FRONT, "listen": address, "agent_id": "bridge", "backend": "it", "options": {"stream": "delta"}}
-    async with serving({**config, "routes": [route]}):
+    async with serving({**config, "routes": [route], "server": {"keepalive": keepalive}}):
         yield address
 
 

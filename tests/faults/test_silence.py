@@ -16,10 +16,12 @@ import pytest
 from bridge.codec import WireRequest, registry
 from bridge.testing.pairs import frames_of
 from tests.dialects.a2a.back import OLD_CARD, rpc
+from tests.faults import silent
+from tests.faults.callers import agent_over, call
 from tests.faults.faults import Said
 from tests.faults.measure import back_of, queued, setup
 from tests.faults.wire import LIMIT, SPEAKING, Read, asking, connect, parsed, raw, read
-from tests.server.harness import Exchange, FakeBackend, fake_backend, serving
+from tests.server.harness import Exchange, FakeBackend, fake_backend, free_port, serving
 
 WORDS = "Hello w☀"
 SIGNS = {"anthropic-messages": b"event: ping", "gemini": b'"parts":[{"text":""}]'}
@@ -205,6 +207,39 @@ async def test_a_passthrough_route_sends_signs_and_the_backends_own_frames(thoug
             assert client.body.replace(pings, b"") == frames
 
 
+async def test_sessions_over_grpc_are_sent_pings(thought: asyncio.Event) -> None:
+    """AIP has no message that says nothing: HTTP/2 has a frame for it."""
+    pings = asyncio.Semaphore(0)
+
+    async def pump(source: asyncio.StreamReader, target: asyncio.StreamWriter, counts: bool) -> None:
+        while data := await source.read(2**16):
+            if counts and data[3:4] == b"\x06" and data[4:5] == b"\0":  # a frame of type PING, no acknowledgment
+                pings.release()
+            target.write(data)
+
+    front = "anthropic-messages"
+    async with (
+        thinking(front, thought) as backend,
+        agent_over(back_of(front), backend.url, keepalive="100ms") as address,
+    ):
+
+        async def between(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            there, back = await asyncio.open_connection(*address.split(":"))
+            await asyncio.gather(pump(reader, back, False), pump(there, writer, True), return_exceptions=True)
+            back.close()
+            writer.close()
+
+        server = await asyncio.start_server(between, "127.0.0.1", free_port())
+        asked = asyncio.ensure_future(call(f"127.0.0.1:{server.sockets[0].getsockname()[1]}"))
+        async with asyncio.timeout(LIMIT):
+            for _ in range(5):
+                await pings.acquire()
+        thought.set()
+        answer = await asked
+        server.close()
+    assert (answer.verdict, answer.text) == ("whole", WORDS)
+
+
 async def test_events_that_a_client_is_not_shown_are_silence_for_it() -> None:
     """A model that reasons for a long time, over a route that shows no reasoning."""
     heard = asyncio.Event()
@@ -228,6 +263,14 @@ async def test_events_that_a_client_is_not_shown_are_silence_for_it() -> None:
             heard.set()
             answer = await client.rest()
     assert (answer.verdict, answer.text) == ("whole", WORDS)
+
+
+async def test_a_proxy_that_cuts_silent_connections_does_not_cut_these() -> None:
+    """What `make soak` measures with nginx and ten minutes; an answer that is not streamed needs a patient proxy."""
+    results = await silent.measured(8.0, nginx=False)
+    assert {(seen.front, seen.case.name): seen.verdict for seen in results} == {
+        (front, case.name): case.expected for front in silent.FRONTS for case in silent.CASES
+    }
 
 
 # ---------------------------------------------------------------------- official clients

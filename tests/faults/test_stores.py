@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from bridge.codec import registry
+from bridge.stores.sqlite_file import Connection
 from bridge.testing import FakeBackend
 from tests.faults.measure import setup
 from tests.faults.wire import SPEAKING, Read, ask, read
@@ -64,6 +66,39 @@ async def test_a_disk_that_is_full_is_told_and_loses_nothing(
         assert (await says(base, front, "two")).verdict == "whole"
     assert asked(backend)[0] == "one"
     assert asked(backend)[-1] == "two"
+
+
+@pytest.mark.parametrize("front", [front for front in KEEPING if front != "agent-runs"])
+async def test_a_disk_without_a_single_block_still_gives_the_answer(
+    front: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not even the lock of the conversation can be written, for one that is stored and for a new one."""
+    async with fake_backend("openai-chat") as backend, serving(kept(front, backend, tmp_path)) as base:
+        backend.says("Hello ")
+        assert (await says(base, front, "one")).verdict == "whole"
+        with monkeypatch.context() as patched:
+            patched.setattr(Connection, "__enter__", _full(Connection.__enter__))
+            assert (await says(base, front, "lost")).verdict == "whole"
+            assert asked(backend)[0] == "one", "what is stored can be read"
+            dialect = registry.get(front)
+            saw = await ask(base, dialect, "/it", text="another", run="run-another", thread="t2")
+            assert read(dialect, saw).verdict == "whole"
+        assert "the conversation was not stored" in caplog.text
+        assert (await says(base, front, "two")).verdict == "whole"
+    assert asked(backend)[0] == "one"
+    assert asked(backend)[-1] == "two"
+    assert "lost" not in asked(backend)
+
+
+def _full(begin: Callable[[Connection], sqlite3.Connection]) -> Callable[[Connection], sqlite3.Connection]:
+    def full(connection: Connection) -> sqlite3.Connection:
+        if connection._begin == "BEGIN IMMEDIATE":
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorname = "SQLITE_FULL"
+            raise error
+        return begin(connection)
+
+    return full
 
 
 def _limit(connection: sqlite3.Connection, pages: int) -> None:

@@ -21,6 +21,7 @@ from starlette.routing import Mount, Route
 
 from bridge import Bridge, asgi
 from bridge.errors import BackendError, ConfigError, ErrorCode
+from bridge.server.writing import StreamedResponse
 from tests.server.harness import Exchange, ask, fake_backend, post
 
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
@@ -276,3 +277,70 @@ async def test_a_client_that_does_not_read_is_cut_off() -> None:
     async with made.lifespan(), asyncio.timeout(10):
         await made(scope, receiving({**HELLO, "stream": True}), send)
     assert sent[-1]["more_body"]
+
+
+@pytest.mark.parametrize("length", [None, b"0"])
+@pytest.mark.parametrize("page", [{b"origin": b"https://a.example"}, {b"sec-fetch-site": b"same-origin"}, {}])
+async def test_a_page_may_send_a_get_without_a_body(length: bytes | None, page: dict[bytes, bytes]) -> None:
+    """Even where the ASGI server says only in its first message that there is none."""
+    made = asgi.app(bridge(routes=[{**CHAT, "dialect": "ag-kit", "path": "/kit"}]))
+    headers = [(b"host", b"127.0.0.1"), *page.items(), *([(b"content-length", length)] if length else [])]
+    scope = {"type": "http", "method": "GET", "path": "/kit/healthz", "headers": headers}
+    post_scope = {**scope, "method": "POST", "path": "/kit/send-message"}
+    async with made.lifespan():
+        started, *_ = await run_by_hand(made, scope, {"type": "http.request"})
+        refused, *_ = await run_by_hand(made, post_scope, {"type": "http.request"})
+        typed, *_ = await run_by_hand(made, post_scope, {"type": "http.request", "body": b"{}"})
+    assert started["status"] == 200
+    assert refused["status"] in (400, 422)
+    assert (typed["status"] == 415) is bool(page)
+
+
+async def test_a_request_whose_client_leaves_before_its_body_is_not_served() -> None:
+    made = asgi.app(bridge())
+    scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": [(b"host", b"127.0.0.1")]}
+    async with made.lifespan():
+        assert await run_by_hand(made, scope, {"type": "http.disconnect"}) == []
+
+
+async def test_an_answer_that_fails_after_its_head_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the ASGI server closes the connection."""
+
+    async def fails(self: Any, *rest: Any) -> Any:
+        raise ValueError("wrong")
+
+    monkeypatch.setattr(StreamedResponse, "write_eof", fails)
+    made = asgi.app(bridge())
+    headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": headers}
+    body = {"type": "http.request", "body": orjson.dumps({**HELLO, "stream": True})}
+    async with made.lifespan():
+        started, *rest = await run_by_hand(made, scope, body)
+    assert started["status"] == 200
+    assert all(each["type"] == "http.response.body" and each["more_body"] for each in rest)
+
+
+@pytest.mark.parametrize("over", ["tcp", "unix"])
+async def test_a_proxy_in_front_of_the_asgi_server_names_the_user(over: str, tmp_path: Path) -> None:
+    """As docs/library.md says: without uvicorn's own reading of X-Forwarded-For, and by a word for a unix socket."""
+    trusted = ["127.0.0.1"] if over == "tcp" else ["unix"]
+    made = asgi.app(bridge(server={"auth": {"trusted_header": "X-User", "trusted_proxies": trusted}}))
+    config = uvicorn.Config(made, log_level="warning", proxy_headers=False)
+    server = uvicorn.Server(config)
+    kind = socket.AF_INET if over == "tcp" else socket.AF_UNIX
+    with socket.socket(kind) as sock:
+        sock.bind(("127.0.0.1", 0) if over == "tcp" else str(tmp_path / "socket"))
+        task = asyncio.create_task(server.serve([sock]))
+        while not server.started:
+            await asyncio.sleep(0.01)
+        connector = aiohttp.TCPConnector() if over == "tcp" else aiohttp.UnixConnector(str(tmp_path / "socket"))
+        host = f"127.0.0.1:{sock.getsockname()[1]}" if over == "tcp" else "localhost"
+        headers = {"x-user": "ann", "x-forwarded-for": "203.0.113.7"}
+        async with (
+            aiohttp.ClientSession(connector=connector) as session,
+            session.post(f"http://{host}/v1/chat/completions", json=HELLO, headers=headers) as reply,
+        ):
+            status = reply.status
+        server.should_exit = True
+        await task
+    assert status == 200

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 from contextlib import closing
 from typing import Any
 
 import pytest
 
+from bridge import asgi
 from bridge.config import parse
 from bridge.config.schema.server import Server
+from bridge.engine import Bridge
 from bridge.errors import ConfigError
 from bridge.server import make_app
 from tests.server.harness import Reply, ask, fake_backend, post, serving
+from tests.server.test_asgi import served
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
 EVIL = "https://evil.example"
@@ -38,6 +42,9 @@ KEPT = [
 ]
 
 
+STORES = {"history": "sqlite:///:memory:"}
+
+
 def config(url: str | None = None, **server: Any) -> dict[str, Any]:
     backend = {"dialect": "openai-chat", "url": url} if url else {"dialect": "demo"}
     routes = [{"dialect": dialect, "path": path, "backend": "it"} for dialect, (path, _) in FRONTS.items()]
@@ -45,7 +52,7 @@ def config(url: str | None = None, **server: Any) -> dict[str, Any]:
         "server": server,
         "backends": {"it": backend},
         "routes": routes,
-        "stores": {"history": "sqlite:///:memory:"},
+        "stores": STORES,
     }
 
 
@@ -115,7 +122,7 @@ def test_hosts_that_are_known_by_default() -> None:
     assert Server().known_hosts == local
     assert Server(host="127.0.0.2").known_hosts == local | {"127.0.0.2"}
     assert Server(auth="none", public_url="https://Bridge.example/x").known_hosts == local | {"bridge.example"}
-    assert Server(host="0.0.0.0", auth="none").known_hosts is None
+    assert Server(host="0.0.0.0", auth="none").known_hosts == local | {"0.0.0.0"}
     assert Server(auth={"keys": [{"name": "a", "key": "k"}]}).known_hosts is None
     assert Server(hosts=["a", "*"]).known_hosts is None
 
@@ -127,10 +134,49 @@ def test_hosts_that_are_none(host: str) -> None:
 
 
 def test_an_application_in_another_server_knows_no_address_of_its_own() -> None:
-    from bridge.engine import Bridge
     from bridge.server.app import STATE
 
-    assert make_app(Bridge.from_config(config()))[STATE].browsers.hosts is None
+    def browsers(**server: Any) -> Any:
+        return make_app(Bridge.from_config(config(**server)))[STATE].browsers
+
+    assert browsers().may_have_address
+    assert not browsers(hosts=["a.example"]).may_have_address
+    assert browsers(auth={"keys": [{"name": "a", "key": "k"}]}).hosts is None
+
+
+OPEN_HOSTS = {
+    "localhost": 200, "127.0.0.1:8080": 200, "192.168.1.5": 200, "[fe80::1]:80": 200, "bridge": 200, "bridge:8080": 200,
+    "ours.example": 200, "bridge.default.svc.cluster.local": 200, "api.internal": 200,
+    "evil.example": 421, "localhost.evil.example": 421, "127.0.0.1.evil.example": 421, "192.168.1": 421, "": 421,
+    "local.example:80": 421, "a:b": 421, "fe80::1": 421,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["on every address", "over ASGI"])
+async def test_where_anyone_may_call_no_name_that_others_can_register_leads_here(way: str) -> None:
+    """Addresses do, and names for private use: a container calls another one by its name."""
+    section: dict[str, Any] = {"auth": "none", "public_url": "https://ours.example"}
+    async with fake_backend("openai-chat") as backend, contextlib.AsyncExitStack() as stack:
+        backend.says("done")
+        if way == "over ASGI":
+            sections = {**config(backend.url, **section), "stores": {**STORES, "runs": "sqlite:///:memory:"}}
+            base = await stack.enter_async_context(served(asgi.app(Bridge.from_config(sections))))
+        else:
+            base = await stack.enter_async_context(serving(config(backend.url, host="0.0.0.0", **section)))
+        seen = {
+            host: (await post(f"{base}/v1/chat/completions", CHAT, host=host, origin=f"http://{host}")).status
+            for host in OPEN_HOSTS
+            if host
+        }
+        assert (await ask("GET", f"{base}/healthz", headers={"host": "evil.example"})).status == 200
+    assert seen == {host: status for host, status in OPEN_HOSTS.items() if host}
+
+
+async def test_a_server_with_keys_is_called_by_any_name() -> None:
+    auth = {"keys": [{"name": "a", "key": "k"}]}
+    made = asgi.app(Bridge.from_config({**config(auth=auth), "stores": {**STORES, "runs": "sqlite:///:memory:"}}))
+    async with served(made) as base:
+        assert (await post(f"{base}/v1/chat/completions", CHAT, host="any.example", x_api_key="k")).status == 200
 
 
 # ---------------------------------------------------------------------- origins
@@ -242,13 +288,17 @@ async def test_preflights_and_caches() -> None:
         assert (await post(url, CHAT, origin=MINE)).headers["vary"] == "Origin"
 
 
-async def test_pages_of_unnamed_origins_get_no_cookies_of_a_proxy() -> None:
-    auth = {"trusted_header": "X-User", "trusted_proxies": ["127.0.0.1"]}
-    async with serving(config(auth=auth, cors={"origins": ["*", MINE]})) as base:
+@pytest.mark.parametrize("auth", [None, {"trusted_header": "X-User", "trusted_proxies": ["127.0.0.1"]}])
+async def test_pages_of_unnamed_origins_get_no_credentials(auth: Any) -> None:
+    """Cookies, certificates and passwords of a proxy in front are the visitor's."""
+    async with serving(config(**({"auth": auth} if auth else {}), cors={"origins": ["*", MINE]})) as base:
         url = f"{base}/v1/chat/completions"
         mine, other = [await post(url, CHAT, origin=origin, x_user="ann") for origin in (MINE, EVIL)]
         assert mine.headers["access-control-allow-credentials"] == "true"
         assert "access-control-allow-credentials" not in other.headers
+        assert other.headers["access-control-allow-origin"] == EVIL
+        null = await post(url, CHAT, origin="null", x_user="ann")
+        assert "access-control-allow-credentials" not in null.headers
 
 
 async def test_one_origin_only() -> None:

@@ -36,6 +36,12 @@ async def refused(port: int) -> bool:
     return False
 
 
+async def is_ready(served: Server) -> bool:
+    """Return whether all workers serve; connections are accepted before, and wait."""
+    async with aiohttp.ClientSession() as session, session.get(f"{served.url}/readyz") as answer:
+        return answer.status == 200
+
+
 @contextlib.asynccontextmanager
 async def draining(
     tmp_path: Path, workers: int, *, reloaded: bool = False
@@ -45,7 +51,7 @@ async def draining(
         held = Held(backend)
         config = written(tmp_path / "it.yaml", backend.url, "one", drain="60s")
         with serve(tmp_path, config, "--workers", str(workers), ready=None) as served:
-            await until(lambda: listeners(served.port) == workers, lambda: served.err)
+            await until(lambda: is_ready(served), lambda: served.err)
             stream = asyncio.create_task(ask(served, stream=True))
             await held.begun.get()
             if reloaded:

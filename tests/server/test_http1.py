@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import re
 import socket
 import ssl
 import zlib
@@ -13,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import aiohttp
+import orjson
 import pytest
 import trustme
 from yarl import URL
@@ -562,7 +564,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
     return seen
 
 
-async def streamed(section: dict[str, Any], words: list[str] = WORDS) -> bytes:
+async def streamed(section: dict[str, Any], **asked: Any) -> bytes:
     """The body of a stream whose every word is sent when the client has the one before."""
     came: asyncio.Queue[bytes] = asyncio.Queue()
 
@@ -577,7 +579,7 @@ async def streamed(section: dict[str, Any], words: list[str] = WORDS) -> bytes:
         aiohttp.ClientSession() as session,
     ):
         backend.plays(one_by_one(arrived))
-        async with session.post(f"{base}/v1/chat/completions", json=ASK) as response:
+        async with session.post(f"{base}/v1/chat/completions", json={**ASK, **asked}) as response:
             async for piece in response.content.iter_any():
                 came.put_nowait(piece)
                 body += piece
@@ -588,8 +590,38 @@ async def test_deltas_wake_no_task(reads: list[Run]) -> None:
     there = await streamed({"server": {"http_client": "httptools"}})
     assert len(reads) <= 3  # the start, the end, and nothing for the words between
     reads.clear()
-    assert await streamed({"server": {"http_client": "aiohttp"}}) == there
+    assert untimed(await streamed({"server": {"http_client": "aiohttp"}})) == untimed(there)
     assert len(reads) > len(WORDS)
+
+
+def untimed(body: bytes) -> bytes:
+    return re.sub(rb'"created":\d+', b"", body)
+
+
+@pytest.mark.parametrize("sample", [0, 1])
+async def test_traces_leave_deltas_alone(reads: list[Run], sample: int) -> None:
+    """Also of a run that is traced: its span needs the first content and the end."""
+    traces = {"endpoint": "http://127.0.0.1:9", "sample": sample}
+    there = await streamed({"server": {"http_client": "httptools", "traces": traces}})
+    assert all(word.encode() in there for word in WORDS)
+    assert len(reads) <= 3
+
+
+async def test_estimated_usage_counts_deltas_as_they_pass(reads: list[Run]) -> None:
+    route = {"dialect": "openai-chat", "path": "/v1", "backend": "it", "estimate_usage": True}
+    asked = {"stream_options": {"include_usage": True}}
+    there = await streamed({"server": {"http_client": "httptools"}, "routes": [route]}, **asked)
+    assert len(reads) <= 3
+    told = await streamed({"server": {"http_client": "aiohttp"}, "routes": [route]}, **asked)
+    assert usage_in(there) == usage_in(told)
+    assert usage_in(there)[0] > 0
+
+
+def usage_in(body: bytes) -> list[Any]:
+    """The output tokens of each chunk that reports any."""
+    chunks = [line.removeprefix(b"data: ") for line in body.splitlines() if line.startswith(b"data: {")]
+    usages = [orjson.loads(data).get("usage") for data in chunks]
+    return [usage["completion_tokens"] for usage in usages if usage]
 
 
 def stage(events: list[Any]) -> list[Any]:

@@ -21,7 +21,7 @@ import pytest
 from multidict import CIMultiDict
 from pydantic import SecretStr
 
-from bridge.codec import Endpoint, Operation, Options, registry
+from bridge.codec import Endpoint, Operation, Options, Scope, registry
 from bridge.config import Auth, Jwt
 from bridge.engine import Bridge, Caller
 from bridge.errors import BridgeError, ErrorCode
@@ -129,9 +129,36 @@ async def test_from_any_other_address_the_header_is_refused(address: str | None)
     error = await refusal(identity, visit(address, x_user="alice", x_api_key="k1"))
     assert (error.code, error.message) == (
         ErrorCode.UNAUTHORIZED,
-        "The header x-user is not accepted from this address.",
+        "The header x-user is not accepted from this address (server.auth.trusted_proxies).",
     )
     assert await identity.user(visit(address, x_api_key="k1"), "/toy") == "web"
+
+
+async def test_a_connection_without_an_address_is_trusted_by_its_word_only() -> None:
+    """A unix socket has none, and neither have connections of which an ASGI server says nothing."""
+    for address in (None, ""):
+        identity = auth(trusted_header="X-User", trusted_proxies=["unix"])
+        assert await identity.user(visit(address, x_user="alice"), "/toy") == "alice"
+        assert (await refusal(identity, visit("127.0.0.1", x_user="alice"))).code is ErrorCode.UNAUTHORIZED
+        local = auth(trusted_header="X-User", trusted_proxies=["127.0.0.1", "::1"])
+        assert (await refusal(local, visit(address, x_user="alice"))).code is ErrorCode.UNAUTHORIZED
+
+
+async def test_a_token_is_verified_once_for_a_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    identity = auth(jwt={"secret": SECRET})
+    verified = 0
+    bearer = Tokens.bearer
+
+    async def noted(self: Tokens, sent: str) -> Any:
+        nonlocal verified
+        verified += 1
+        return await bearer(self, sent)
+
+    monkeypatch.setattr(Tokens, "bearer", noted)
+    caller = await identity.caller(visit(authorization=f"Bearer {signed()}"))
+    for mount in ("/one", "/two"):
+        caller.check([mount], Scope.PAGE)
+    assert (caller.user, verified) == ("alice", 1)
 
 
 async def test_a_header_that_came_twice_names_nobody() -> None:

@@ -55,3 +55,65 @@ async def test_a_large_request_reaches_the_backend_whole() -> None:
             reply = await post(f"{base}/v1/chat/completions", body)
         assert (reply.status, b'"error"' in reply.body) == (200, False)
         assert backend.seen[0].json["messages"][0]["content"] == parts
+
+
+@pytest.mark.parametrize(("size", "beside"), [(10, False), (LARGE, True)])
+async def test_a_large_request_is_encoded_in_a_thread(size: int, beside: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    dialect = registry.get("anthropic-messages")
+    threads: list[bool] = []
+    encode = type(dialect).encode_request
+
+    def noted(self: Any, request: Any, context: Any) -> Any:
+        threads.append(threading.current_thread() is not threading.main_thread())
+        return encode(self, request, context)
+
+    monkeypatch.setattr(type(dialect), "encode_request", noted)
+    async with fake_backend("anthropic-messages") as backend:
+        backend.says("Hello.")
+        section = {"dialect": "anthropic-messages", "url": backend.url}
+        async with serving({**CONFIG, "backends": {"it": section}}) as base:
+            body = {"model": "m", "messages": [{"role": "user", "content": "text" + " " * size}]}
+            assert (await post(f"{base}/v1/chat/completions", body)).status == 200
+            # What cannot be said to the backend is refused as elsewhere.
+            logit = await post(f"{base}/v1/chat/completions", {**body, "logit_bias": "x"})
+            assert logit.status == 400
+    assert threads == [beside]
+
+
+async def test_a_request_that_the_backend_cannot_be_told_is_refused_whatever_its_size() -> None:
+    async with fake_backend("anthropic-messages") as backend:
+        section = {"dialect": "anthropic-messages", "url": backend.url}
+        async with serving({**CONFIG, "backends": {"it": section}}) as base:
+            seen = []
+            for size in (10, LARGE):
+                audio = {"type": "input_audio", "input_audio": {"data": "A" * 4 * size, "format": "wav"}}
+                body = {"model": "m", "messages": [{"role": "user", "content": [audio]}]}
+                reply = await post(f"{base}/v1/chat/completions", body)
+                seen.append((reply.status, reply.json["error"]["param"]))
+    assert seen[0] == seen[1]
+    assert seen[0][0] == 400
+
+
+@pytest.mark.parametrize(("count", "beside"), [(10, False), (20_000, True)])
+@pytest.mark.parametrize("durable", [False, True])
+async def test_an_answer_of_many_events_is_put_together_in_a_thread(
+    count: int, beside: bool, durable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dialect = registry.get("anthropic-messages")
+    threads: list[bool] = []
+    assemble = type(dialect).assemble
+
+    def noted(self: Any, events: Any, context: Any) -> Any:
+        threads.append(threading.current_thread() is not threading.main_thread())
+        return assemble(self, events, context)
+
+    monkeypatch.setattr(type(dialect), "assemble", noted)
+    async with fake_backend() as backend:
+        backend.streams(b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n' * count, b"data: [DONE]\n\n")
+        route = {"dialect": "anthropic-messages", "path": "/v1", "backend": "it", "durable": durable}
+        section = {"dialect": "openai-chat", "url": backend.url}
+        async with serving({"backends": {"it": section}, "routes": [route]}) as base:
+            body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+            reply = await post(f"{base}/v1/messages", body)
+    assert reply.json["content"][0]["text"] == "x" * count
+    assert threads == [beside]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -248,19 +249,27 @@ async def test_a_durable_route_obeys(tmp_path: Any) -> None:
 # ---------------------------------------------------------------------- how long
 
 
-@pytest.mark.parametrize("line", [b"x-long: " + b"a" * 20_000, b"\r\n".join(b"x-%d: a" % n for n in range(5000))])
+@pytest.mark.parametrize("line", [b"x-long: " + b"a" * 40_000, b"\r\n".join(b"x-%d: a" % n for n in range(5000))])
 async def test_a_head_that_is_too_long_is_refused_and_not_logged(line: bytes, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    async with serving(config()) as base:
+    setup = config()
+    setup["server"]["metrics"] = {"public": True}
+    async with serving(setup) as base:
         port = int(base.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n" + line + b"\r\n\r\n")
         answer = await asyncio.wait_for(reader.read(), 40)
         writer.close()
-        assert answer.startswith(b"HTTP/1.0 400 ")
+        assert answer.startswith(b"HTTP/1.0 431 ")
         assert "aaaa" not in caplog.text
         assert "Traceback" not in caplog.text
-        assert "invalid request" in caplog.text
+        limit = b"32768 bytes" if b"x-long" in line else b"128 headers"
+        assert limit in answer
+        (refused,) = [record for record in caplog.records if record.name == "bridge.access"]
+        assert limit.decode() in refused.getMessage()
+        assert refused.facts["peer"] == "127.0.0.1"
+        counted = (await ask("GET", f"{base}/metrics")).body.decode()
+        assert re.search(r'bridge_refusals_total\{reason="too_large"\} [1-9]', counted)
         assert (await ask("GET", f"{base}/healthz")).status == 200
 
 

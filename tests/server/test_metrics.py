@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import sys
 import time
 from pathlib import Path
@@ -14,13 +16,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bridge.config import parse
 from bridge.errors import ConfigError
+from bridge.telemetry.shared import AllocatedDict
 from tests.docs.helpers import listeners, run, serve
 from tests.server.harness import Exchange, ask, fake_backend, post, serving
 
 CHUNK = b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
 END = (
     b'data: {"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
-    b'data: {"id":"x","choices":[],"usage":{"prompt_tokens":11,"completion_tokens":7,"total_tokens":18}}\n\n'
+    b'data: {"id":"x","choices":[],"usage":{"prompt_tokens":11,"completion_tokens":7,"total_tokens":18,'
+    b'"prompt_tokens_details":{"cached_tokens":4}}}\n\n'
     b"data: [DONE]\n\n"
 )
 Labels = frozenset[tuple[str, str]]
@@ -90,6 +94,8 @@ async def test_a_stream_is_counted_with_its_times_and_tokens() -> None:
     assert of(metrics, "bridge_read_interval_seconds_count", **way) == 1
     assert of(metrics, "bridge_longest_silence_seconds_count", **way) == 1
     assert of(metrics, "bridge_tokens_in_total", **way) == 11
+    assert of(metrics, "bridge_tokens_in_cached_total", **way) == 4
+    assert of(metrics, "bridge_tokens_in_uncached_total", **way) == 7
     assert of(metrics, "bridge_tokens_out_total", **way) == 7
     assert of(metrics, "bridge_streams_open", route="/m-stream") == 0
     assert of(metrics, "bridge_errors_total", route="/m-stream") == 0
@@ -174,6 +180,34 @@ async def test_a_backend_that_is_left_alone_is_seen() -> None:
             assert of(await read(base), "bridge_breaker_open", back="broken") == 0
             await post(f"{base}/m-breaker/chat/completions", chat())
             assert of(await read(base), "bridge_breaker_open", back="broken") == 1
+
+
+async def test_the_series_of_a_removed_backend_end() -> None:
+    def setup(name: str, url: str) -> dict[str, Any]:
+        back = {"dialect": "openai-chat", "url": url, "breaker": {"failures": 1, "open_for": "1h"}}
+        return {**config("/m-removed"), "backends": {name: back}, "routes": [
+            {"dialect": "openai-chat", "path": "/m-removed", "backend": name}]}  # fmt: skip
+
+    def named(metrics: dict[str, dict[Labels, float]], back: str) -> set[str]:
+        return {name for name, series in metrics.items() for labels in series if ("back", back) in labels}
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(500, b"{}")
+
+    async with fake_backend() as backend:
+        backend.plays(script)
+        async with serving(setup("leaves", backend.url)) as base:
+            await post(f"{base}/m-removed/chat/completions", chat())
+            metrics = await read(base)
+            assert of(metrics, "bridge_breaker_open", back="leaves") == 1
+            assert "bridge_requests_total" in named(metrics, "leaves")
+        async with serving(setup("comes", backend.url)) as base:
+            await post(f"{base}/m-removed/chat/completions", chat())
+            metrics = await read(base)
+            assert named(metrics, "leaves") == set()
+            assert "bridge_requests_total" in named(metrics, "comes")
+        async with serving(setup("leaves", backend.url)) as base:
+            assert of(await read(base), "bridge_breaker_open", back="leaves") == 0
 
 
 async def test_losses_by_feature_and_nothing_that_a_client_can_name() -> None:
@@ -280,6 +314,62 @@ def test_whichever_worker_is_asked_tells_of_all(tmp_path: Path) -> None:
     assert of(metrics, "bridge_requests_total", **way, status="200") == 20
     assert of(metrics, "bridge_runs_total", **way, outcome="stop") == 20
     assert of(metrics, "bridge_streams_open") == 0
+
+
+SHARED = "PROMETHEUS_MULTIPROC_DIR"
+
+
+def test_a_folder_that_is_removed_while_processes_count(tmp_path: Path) -> None:
+    """Files that are open go on; the first of a kind makes the folder again."""
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    code = (
+        "import shutil, sys; from bridge.telemetry.metrics import metrics; m = metrics();"
+        f"shutil.rmtree({str(folder)!r}); m.request('/r', 'f', 'b', 200, 'stop', 0.1);"
+        f"sys.stdout.write(m.text().decode()); shutil.rmtree({str(folder)!r}, ignore_errors=True);"
+        "m.request('/s', 'f', 'b', 200, 'stop', 0.1);"
+        "sys.stdout.write(m.text().decode())"
+    )
+    done = run(sys.executable, "-c", code, **{SHARED: str(folder)})
+    assert done.returncode == 0, done.stderr
+    assert 'route="/s"' in done.stdout.decode()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    """The process counts for itself."""
+    (tmp_path / "file").touch()
+    code = (
+        "import sys; from bridge.telemetry.metrics import metrics; m = metrics();"
+        "m.request('/r', 'f', 'b', 200, 'stop', 0.1); sys.stdout.write(m.text().decode())"
+    )
+    done = run(sys.executable, "-c", code, **{SHARED: str(tmp_path / "file" / "metrics")})
+    assert done.returncode == 0, done.stderr
+    metrics = parsed(done.stdout.decode())
+    assert of(metrics, "bridge_requests_total", route="/r") == 1
+    assert b"the metrics of this process are missing" in done.stderr
+
+
+def test_a_file_of_numbers_takes_its_blocks_before_it_writes_into_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hole in the file would end the process on a full disk."""
+    numbers = AllocatedDict(str(tmp_path / "counter_1.db"))
+    for number in range(3000):
+        numbers.write_value(f"series {number}", float(number), 0.0)
+        assert os.stat(tmp_path / "counter_1.db").st_blocks * 512 >= numbers._capacity
+    assert numbers.read_value("series 7") == (7.0, 0.0)
+
+    def full(file: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    more = f"a key that does not fit {'x' * numbers._capacity}"
+    with pytest.raises(OSError, match="No space"):
+        numbers.write_value(more, 1.0, 0.0)
+    assert numbers.read_value("series 7") == (7.0, 0.0)
+    numbers.close()
+    with pytest.raises(OSError, match="No space"):
+        AllocatedDict(str(tmp_path / "counter_2.db"))
 
 
 def test_the_state_of_a_process_that_died_counts_no_more_and_what_it_counted_does(tmp_path: Path) -> None:

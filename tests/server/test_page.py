@@ -527,6 +527,16 @@ async def test_a_trace_has_one_reader_and_there_are_few() -> None:
         assert (more.status, more.json["error"]["code"]) == (503, "overloaded")
 
 
+async def test_one_user_cannot_take_all_traces() -> None:
+    async with serving(demo(auth=KEYS, page=True)) as base, contextlib.AsyncExitStack() as stack:
+        job = bearer("key-of-job")
+        for _ in range(2):
+            await stack.enter_async_context(watching(base, made(), **job))
+        more = await get(f"{base}/_page/trace/{made()}", **job)
+        assert (more.status, more.json["error"]["code"]) == (429, "rate_limited")
+        await stack.enter_async_context(watching(base, made(), **bearer("key-of-web")))
+
+
 async def test_what_is_told_of_a_run_is_bounded() -> None:
     async with fake_backend("openai-chat") as backend:
         backend.says(*["x" * 2**18 for _ in range(16)])

@@ -122,7 +122,7 @@ async def test_redirects_are_not_followed(web: aioresponses, backend: HttpBacken
     [
         (aiohttp.ServerDisconnectedError(), ErrorCode.BACKEND_UNAVAILABLE, "closed the connection"),
         (ConnectionResetError(), ErrorCode.BACKEND_UNAVAILABLE, "closed the connection"),
-        (aiohttp.ServerTimeoutError(), ErrorCode.BACKEND_TIMEOUT, "in time"),
+        (aiohttp.ServerTimeoutError(), ErrorCode.BACKEND_TIMEOUT, "within 5 s (timeouts.connect)"),
         (aiohttp.ClientPayloadError(), ErrorCode.BACKEND_UNAVAILABLE, "failed"),
         (OSError("10.0.0.7 refused"), ErrorCode.BACKEND_UNAVAILABLE, "failed"),
     ],

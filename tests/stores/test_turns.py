@@ -208,6 +208,22 @@ async def test_who_stood_still_is_overtaken_and_loses_nothing_of_others(
         await tickets(engine, 1)
 
 
+async def test_who_was_overtaken_does_not_commit_before_the_holder(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, other = engine.history(lease=0.6), engine.history(lease=0.6)
+    async with slow.turn("o", "s", "t") as late:
+        monkeypatch.setattr(slow._turns._tickets, "renew", never)  # type: ignore[attr-defined]
+        await engine.execute("UPDATE history_turns SET expires = 0")
+        async with other.turn("o", "s", "t") as holder:
+            with pytest.raises(StoreConflict):
+                await late.commit([Message("user", [Text("late")])])
+            await holder.commit([Message("user", [Text("in turn")])])
+    conversation = await other.load("o", "s", "t")
+    assert conversation is not None
+    assert [part.text for m in conversation.messages for part in m.parts if isinstance(part, Text)] == ["in turn"]
+
+
 async def never(tickets: Sequence[int]) -> list[int]:
     return list(tickets)
 

@@ -204,11 +204,61 @@ class TestExplicitParts:
         assert fold(events).calls == [ToolCall("c1", "f", "{}", Origin.MCP, "s"), ToolCall("c2", "g", "[]")]
         assert of(RunFinished, events)[0].reason is FinishReason.TOOL_CALLS
 
-    def test_a_call_without_id_and_name_gets_them(self) -> None:
+    @pytest.mark.parametrize("no_id", [None, "", "null", "None", "undefined"])
+    def test_a_call_without_id_gets_one_and_so_does_its_result(self, no_id: str | None) -> None:
         builder = make()
-        part = builder.open_part(0, "m", PartKind.TOOL_CALL)
+        part = builder.open_part(0, "m", PartKind.TOOL_CALL, call_id=no_id, name="f")
         assert part.call_id == "call2"
-        assert fold(ended(builder)).calls == [ToolCall("call2", "", "")]
+        if no_id is not None:
+            builder.result(no_id, [Text("r")])
+        answer = fold(ended(builder))
+        assert answer.calls == [ToolCall("call2", "f", "")]
+        assert answer.reason is (FinishReason.TOOL_CALLS if no_id is None else FinishReason.STOP)
+
+    def test_a_call_that_never_gets_a_name_fails_the_run(self) -> None:
+        builder = make()
+        builder.flow("m", PartKind.TEXT, "a")
+        builder.open_part(0, "m", PartKind.TOOL_CALL, call_id="c")
+        builder.delta(0, "{}")
+        answer = fold(ended(builder))
+        assert (answer.text, answer.calls) == ("a", [])
+        assert answer.failure is not None
+        assert answer.failure.code is ErrorCode.BACKEND_PROTOCOL
+
+    @pytest.mark.parametrize(
+        ("pieces", "arguments"),
+        [
+            (["{}"], "{}"),
+            (["{}", " "], " {}"),
+            (["{}", '{"a":', "1}"], '{"a":1}'),
+            (["{}", "{}"], "{}"),
+            (["{}", "{}", '{"a":1}'], '{}{"a":1}'),
+            (['{}{"a":1}'], '{"a":1}'),
+            (["{} {", '"a":1}'], '{"a":1}'),
+            (['{"a":', "{}", "}"], '{"a":{}}'),
+            (["{}\n"], "{}\n"),
+            (['{"a":1}', "{}"], '{"a":1}{}'),
+            ([], ""),
+        ],
+    )
+    @pytest.mark.parametrize("way", ["delta", "unpaired"])
+    def test_empty_arguments_before_the_real_ones_are_a_placeholder(
+        self, pieces: list[str], arguments: str, way: str
+    ) -> None:
+        builder = make()
+        builder.open_part(0, "m", PartKind.TOOL_CALL, call_id="c", name="f")
+        for piece in pieces:
+            getattr(builder, way)(0, piece)
+        assert fold(ended(builder)).calls == [ToolCall("c", "f", arguments)]
+
+    @pytest.mark.parametrize(
+        ("text", "arguments"),
+        [("{}", "{}"), ('{}{"a":1}', '{"a":1}'), ('{} {"a":1}', '{"a":1}'), ("{} ", "{} "), ("{}x", "{}x"), ("", "")],
+    )
+    def test_a_placeholder_before_whole_arguments_is_left_out(self, text: str, arguments: str) -> None:
+        builder = make()
+        builder.add("m", ToolCall("c", "f", text))
+        assert fold(ended(builder)).calls == [ToolCall("c", "f", arguments)]
 
     def test_an_open_key_is_opened_once(self) -> None:
         builder = make()

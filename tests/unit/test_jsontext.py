@@ -20,7 +20,7 @@ from bridge.codec.jsontext import (
     read_json,
     repaired,
 )
-from bridge.errors import ErrorCode, RequestError
+from bridge.errors import ErrorCode, RequestError, Wrong
 from bridge.model import json_text
 from tests.strategies import json_objects, json_values
 
@@ -193,3 +193,20 @@ class TestFitToBeHandedOn:
 def test_numbers_that_can_be_counted_with() -> None:
     assert all(is_number(v) for v in (0, 1, -0.5))
     assert not any(is_number(v) for v in (True, "1", None, 1e300, [1]))
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        (b"", Wrong.EMPTY),
+        (b" ", Wrong.EMPTY),
+        (b'{"a": "\xff"}', Wrong.ENCODING),
+        (b"{", Wrong.JSON),
+        (b"[]", None),
+        (b'{"a":' + b"[" * 600 + b"]" * 600 + b"}", None),
+    ],
+)
+def test_an_error_about_a_body_has_a_kind(body: bytes, wrong: Wrong | None) -> None:
+    with pytest.raises(RequestError) as caught:
+        read_body(body)
+    assert caught.value.failure.wrong is wrong

@@ -33,6 +33,20 @@ def test_a_line_without_facts_is_its_message(facts: dict[str, object] | None) ->
     assert line(TextFormatter(), facts).endswith(" INFO run one")
 
 
+@pytest.mark.parametrize("name", ["asyncpg.pool", "opentelemetry.exporter.otlp", "bridges"])
+def test_a_line_of_a_library_names_its_logger(name: str) -> None:
+    record = logging.LogRecord(name, logging.WARNING, "", 0, "lost", None, None)
+    assert TextFormatter().format(record).endswith(f" WARNING {name}: lost")
+    assert json.loads(JsonFormatter().format(record))["logger"] == name
+
+
+@pytest.mark.parametrize("name", ["bridge", "bridge.server"])
+def test_a_line_of_the_bridge_does_not(name: str) -> None:
+    record = logging.LogRecord(name, logging.WARNING, "", 0, "lost", None, None)
+    assert TextFormatter().format(record).endswith(" WARNING lost")
+    assert "logger" not in json.loads(JsonFormatter().format(record))
+
+
 def test_a_json_line_holds_the_facts_beside_its_message() -> None:
     said = json.loads(line(JsonFormatter(), FACTS))
     assert said == {**FACTS, "of%": [1, 2], "time": said["time"], "level": "info", "message": "run one"}
@@ -116,5 +130,5 @@ def test_tracebacks_of_libraries_need_level_debug(level: str, shown: bool) -> No
         f"set_up({level!r}, 'text')\ntry: 1 / 0\nexcept ZeroDivisionError: logging.getLogger('asyncpg').exception('oh')"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr
-    assert "ERROR oh" in said
+    assert "ERROR asyncpg: oh" in said
     assert ("Traceback" in said) is shown

@@ -123,6 +123,15 @@ def test_headers_pass_by_name_and_value(value: str, passes: bool) -> None:
     assert set(passed_on(sent, ANTHROPIC)) == (both if passes else set())
 
 
+@pytest.mark.parametrize("name", ["retry-after", "retry-after-ms"])
+@pytest.mark.parametrize("names", [OPENAI, ANTHROPIC])
+def test_a_negative_time_to_wait_is_left_out(name: str, names: frozenset[str]) -> None:
+    sent = {name: "-5", "x-ratelimit-remaining-tokens": "-5", "anthropic-ratelimit-tokens-remaining": "-5"}
+    passed = passed_on(sent, names)
+    assert name not in passed
+    assert list(passed.values()) == ["-5"]  # so much is overdrawn
+
+
 @pytest.mark.parametrize(
     ("address", "said", "shown"),
     [

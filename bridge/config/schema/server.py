@@ -83,9 +83,9 @@ class Limits(Concurrency):
     )
     bodies: OrOff[Size] = Field(
         default=256 * 2**20,
-        description="total size of request bodies being read, of waiting WebSocket messages, and of what requests load "
-        "(conversations, stored responses and runs, files, media from URLs; each counts twice until its request ends), "
-        "in each worker; the first 64 KiB of each do not count; further ones are refused",
+        description="total size of request bodies being read, of WebSocket messages that arrive or wait, and of what "
+        "requests load (conversations, stored responses and runs, files, media from URLs; each counts twice until its "
+        "request ends), in each worker; the first 64 KiB of each do not count; further ones are refused",
     )
     sockets: Positive = Field(
         default=100, description="open WebSocket connections, in each worker; further ones are refused"
@@ -279,14 +279,18 @@ class Health(Section):
 
 
 class Server(Section):
-    host: BareHost = Field(default="127.0.0.1", description="address to listen on")
+    host: BareHost = Field(
+        default="127.0.0.1",
+        description="address to listen on; :: = all of IPv4 and IPv6, 0.0.0.0 = all of IPv4, localhost = both families",
+    )
     port: Port = Field(default=8080, description="port to listen on; 0 = any free port")
     workers: Positive = Field(default=1, description="processes sharing the port")
     hosts: tuple[HostName, ...] | None = Field(
         default=None,
         min_length=1,
-        description='host names that requests may use, without port; "*" = any; absent = on loopback without auth'
-        " localhost, 127.0.0.1, [::1], host and the host of public_url, else any",
+        description='host names that requests may use, without port; "*" = any; absent = any with auth; without it '
+        "localhost, 127.0.0.1, [::1], host and the host of public_url, and if host is not loopback also IP addresses "
+        "and names without a dot or below local, internal or localhost",
     )
     max_body: Size = Field(default=32 * 2**20, description="maximum size of a request body")
     http_client: HttpClient | None = Field(
@@ -302,11 +306,12 @@ class Server(Section):
     )
     keepalive: DurationOrOff = Field(
         default=15.0,
-        description="silence of a stream after which its client is sent a comment, or what else its dialect ignores, "
-        "also before the first content; off = never",
+        description="silence of a stream after which its client is sent a comment, or what else its dialect ignores "
+        "(over gRPC a ping), also before the first content; off = never",
     )
     body_time: Duration = Field(
-        default=30.0, description="time for a request body to arrive, and for the first request of a connection"
+        default=30.0,
+        description="time for a request body or WebSocket message to arrive, and for the first request of a connection",
     )
     slow_reader: DurationOrOff = Field(
         default=60.0,

@@ -57,7 +57,7 @@ def _server(
     guard = Guard(identity, {name: route.path for name, route in by_agent.items()}, refusals)
     server = GrpcServer(
         address, dialect, dialect.agent_registry(address, agents), settings[0], host, registrations, guard,
-        Activity(address, lambda: bridge.metrics),
+        Activity(address, lambda: bridge.metrics), bridge.config.server.keepalive,
     )  # fmt: skip
     for name, route in by_agent.items():
         _give_tools(route, found[name], server, bridge.tracing)

@@ -34,7 +34,15 @@ from bridge.codec.sessions import (
     Visitor,
 )
 from bridge.errors import BackendError, ConfigError, ErrorCode, Failure, log_unexpected
-from bridge.grpc.channels import add_port, call_unary, channel_options, failure_of, metadata_of, open_channel
+from bridge.grpc.channels import (
+    add_port,
+    call_unary,
+    channel_options,
+    failure_of,
+    metadata_of,
+    open_channel,
+    ping_options,
+)
 from bridge.grpc.registration import stay
 from bridge.grpc.server.activity import TOOL_ERROR, Activity, CallRecord
 from bridge.grpc.server.guard import Guard, peer_address
@@ -76,8 +84,12 @@ class GrpcServer:
         registrations: Sequence[Registration] = (),
         guard: Guard | None = None,
         activity: Activity | None = None,
+        keepalive: float | None = None,
     ) -> None:
-        """`guard` authenticates callers, if there is one. `activity` counts calls; they are logged in any case."""
+        """`guard` authenticates callers, if there is one. `activity` counts calls; they are logged in any case.
+
+        `keepalive`: seconds of silence after which the connection of a session is sent a ping.
+        """
         self.address = address
         self._dialect = dialect
         self._registry = agent_registry
@@ -86,6 +98,7 @@ class GrpcServer:
         self._registrations = list(registrations)
         self._guard = guard
         self._activity = activity or Activity(address)
+        self._keepalive = keepalive
         self._endpoints = {endpoint.path: endpoint for endpoint in dialect.surface}
         self._handlers = _Handlers(self._endpoints, self)
         self._nodes = Nodes(settings)
@@ -102,7 +115,7 @@ class GrpcServer:
 
     async def start(self) -> None:
         """Raises `OSError` when the address cannot be had, or a file of the certificates cannot be read."""
-        options = [*channel_options(self._settings), ("grpc.so_reuseport", 0)]
+        options = [*channel_options(self._settings), *ping_options(self._keepalive), ("grpc.so_reuseport", 0)]
         server = grpc.aio.server(options=options)
         server.add_generic_rpc_handlers((self._handlers,))
         try:
@@ -181,7 +194,7 @@ class GrpcServer:
     async def _clean(self) -> None:
         """Remove nodes without a heartbeat.
 
-        Not while this process itself did not run: it has heard no heartbeat then, whoever sent one.
+        Not while this process itself did not run: it has heard no heartbeat then, even of nodes that sent one.
         """
         life = Liveness(_CHECKS * self._registry.check_every)
         while True:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from bridge.codec import Dialect, Losses, WireRequest
@@ -85,6 +85,9 @@ class WatchedCall(WrappedCall):
             self._trace.say("whole", text=_text(call.whole.body), read=self._trace.reads)
         self._heard(events)
         return events
+
+    def pass_deltas(self, take: Callable[[list[Event]], bool]) -> None:
+        """Nothing: every event is shown."""
 
     def fail(self, failure: Failure) -> list[Event]:
         events = self.inner.fail(failure)

@@ -105,10 +105,14 @@ async def test_the_agent_card_is_public_and_names_the_keys() -> None:
         assert reply.json["supportedInterfaces"][0]["url"] == f"{base}/a2a"
 
 
-async def test_the_agent_card_is_cached() -> None:
-    async with serving({**DEMO, "routes": [route()]}) as base:
+@pytest.mark.parametrize(("public_url", "shared"), [("https://agents.example", True), (None, False)])
+async def test_the_agent_card_is_cached(public_url: str | None, shared: bool) -> None:
+    """For others only if its address is not that of the caller."""
+    server = {"public_url": public_url, "auth": "none"} if public_url else {}
+    async with serving({**DEMO, "routes": [route()], "server": server}) as base:
         first = await ask("GET", f"{base}/a2a{CARD}")
-        assert first.headers["cache-control"] == "public, max-age=60"
+        assert first.headers["cache-control"] == f"{'public' if shared else 'private'}, max-age=60"
+        assert ("Host" in first.headers["vary"]) is not shared
         for tag in (first.headers["etag"], f'W/{first.headers["etag"]}, "other"', "*"):
             again = await ask("GET", f"{base}/a2a{CARD}", headers={"if-none-match": tag})
             assert (again.status, again.body, again.headers["etag"]) == (304, b"", first.headers["etag"])

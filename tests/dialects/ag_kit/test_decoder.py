@@ -87,9 +87,10 @@ def test_what_the_langgraph_adapter_does_with_parallel_calls() -> None:
 
 def test_starts_that_are_repeated_or_nameless() -> None:
     assert calls(start("a"), start("a"), args("a", "{}"), end("a"), start("a"), end("a")) == [("a", "f", "{}")]
-    nameless = calls(start(None, None), args(None, "{}"), end(None), start("", "g"), end(""))
-    assert [(n, a) for _, n, a in nameless] == [("", "{}"), ("g", "")]
-    assert len({i for i, _, _ in nameless}) == 2
+    unnamed = calls(start(None, "f"), args(None, "{}"), end(None), start("", "g"), end(""))
+    assert [(n, a) for _, n, a in unnamed] == [("f", "{}"), ("g", "")]
+    assert len({i for i, _, _ in unnamed}) == 2
+    assert calls(start("a", None), args("a", "{}"), end("a")) == []
     unended = calls(start(None), args(None, "{}"), start(None, "g"), args(None, "[]"), end(None))
     assert [(n, a) for _, n, a in unended] == [("f", "{}"), ("g", "[]")]
     assert calls(start(7), args(7, {"a": 1}), end(7)) == [("7", "f", '{"a":1}')]

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.codec import Feature, Operation, Support, WireResponse
 from bridge.dialects.ag_kit import AGKit, dialect
-from bridge.errors import ErrorCode, Failure
+from bridge.errors import ErrorCode, Failure, Wrong
 from bridge.model import HistoryMode, fold, verify
 
 from .helpers import context
@@ -28,13 +28,18 @@ def told(failure: Failure) -> tuple[int, Any]:
     ("failure", "status", "item"),
     [
         (
-            Failure(ErrorCode.INVALID_REQUEST, "messages[0].role: required, expected a string.", "messages[0].role"),
+            Failure(
+                ErrorCode.INVALID_REQUEST,
+                "messages[0].role: required, expected a string.",
+                "messages[0].role",
+                wrong=Wrong.MISSING,
+            ),
             422,
             {"type": "missing", "loc": ["body", "messages", 0, "role"]},
         ),
         (Failure(ErrorCode.UNSUPPORTED, "no", "n"), 422, {"type": "unsupported", "loc": ["body", "n"]}),
         (
-            Failure(ErrorCode.INVALID_REQUEST, "The request body is not valid JSON: x."),
+            Failure(ErrorCode.INVALID_REQUEST, "The request body is not valid JSON: x.", wrong=Wrong.JSON),
             422,
             {"type": "json_invalid", "loc": ["body"]},
         ),

@@ -51,11 +51,14 @@ def piece(key: str, delta: Any) -> dict[str, Any]:
 
 
 def test_what_was_never_opened_is_opened() -> None:
-    answer = heard(
-        text("m", "a"), piece("c", "{}"), {"type": "REASONING_MESSAGE_CONTENT", "messageId": "r", "delta": "b"}
-    )
-    assert answer.parts() == [Text("a"), ToolCall("c", "", "{}"), Reasoning("b")]
-    assert answer.reason is FinishReason.TOOL_CALLS
+    answer = heard(text("m", "a"), {"type": "REASONING_MESSAGE_CONTENT", "messageId": "r", "delta": "b"})
+    assert answer.parts() == [Text("a"), Reasoning("b")]
+
+
+def test_arguments_of_a_call_that_never_began_are_an_error() -> None:
+    failure = heard(text("m", "a"), piece("c", "{}")).failure
+    assert failure is not None
+    assert failure.code is ErrorCode.BACKEND_PROTOCOL
 
 
 def test_open_things_are_closed_at_the_end() -> None:

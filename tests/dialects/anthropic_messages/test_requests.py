@@ -347,7 +347,7 @@ def test_other_dialects_see_neither_half_of_a_server_tool() -> None:
 
     context = back()
     sent_on = json.loads(registry.get("openai-chat").encode_request(wanted, context).body)
-    assert [t["function"]["name"] for t in sent_on["tools"]] == ["f"]
+    assert [t["function"]["name"] for t in sent_on["tools"]] == ["f", "bash"]
     assert {"extras", "tools"} <= set(context.lost.names)
 
 

@@ -119,7 +119,6 @@ def function(name: Any = None, arguments: Any = None) -> dict[str, Any]:
             [{"id": "a", "function": function("f", "{}")}, {"id": "a", "function": function("f", "")}],
             [("a", "f", "{}")],
         ),
-        ([{"index": 0, "id": "a"}, {"index": 0, "function": function(None, "{}")}], [("a", "", "{}")]),
         ([{}, {"index": True}], []),
     ],
     ids=[
@@ -137,7 +136,6 @@ def function(name: Any = None, arguments: Any = None) -> dict[str, Any]:
         "function-null",
         "no-usable-id",
         "known-id-again",
-        "no-name-ever",
         "nothing",
     ],
 )
@@ -187,6 +185,38 @@ def test_call_fragments(fragments: list[Any], expected: list[tuple[str, str, str
 )
 def test_call_fragments_with_and_without_index(fragments: list[Any], expected: list[tuple[str, str, str]]) -> None:
     assert calls(*[call(**f) for f in fragments]) == expected
+
+
+@pytest.mark.parametrize("no_id", [None, "", "null", "None", "undefined"])
+@pytest.mark.parametrize("index", [0, None])
+def test_later_fragments_without_an_id_belong_to_the_open_call(index: int | None, no_id: str | None) -> None:
+    place = {} if index is None else {"index": index}
+    later = [{**place, "id": no_id, "function": function(no_id, piece)} for piece in ('{"a":', '"x"}')]
+    first = {**place, "id": "c", "function": function("f", "")}
+    assert calls(*[call(**f) for f in (first, *later)]) == [("c", "f", '{"a":"x"}')]
+
+
+def test_the_tail_of_arguments_under_a_new_index_belongs_to_the_open_call() -> None:
+    first = {"index": 0, "id": "a", "function": function("f", '{"a":"x"')}
+    tail = {"index": 1, "function": function(None, "}")}
+    second = {"index": 1, "id": "b", "function": function("g", "{}")}
+    assert calls(call(**first), call(**tail)) == [("a", "f", '{"a":"x"}')]
+    assert calls(call(**first), call(**tail), call(**second)) == [("a", "f", '{"a":"x"}'), ("b", "g", "{}")]
+
+
+@pytest.mark.parametrize(
+    "fragments",
+    [
+        [{"index": 0, "function": function(None, '{"a":1}')}],
+        [{"index": 0, "id": "a"}, {"index": 0, "function": function(None, "{}")}],
+        [{"index": 0, "id": "a", "function": function("f", "{}")}, {"index": 1, "function": function(None, "{}")}],
+    ],
+    ids=["no-id", "an-id", "after-a-whole-call"],
+)
+def test_a_call_that_never_gets_a_name_is_a_protocol_error(fragments: list[Any]) -> None:
+    failure = read(*[call(**f) for f in fragments]).failure
+    assert failure is not None
+    assert failure.code is ErrorCode.BACKEND_PROTOCOL
 
 
 def test_two_whole_calls_without_ids_in_one_chunk() -> None:
