@@ -36,7 +36,7 @@ CAPABILITIES = Capabilities(
         REQUEST_FEATURES,
         text={Feature.DATA: "JSON as a text part"},
         drop={
-            Feature.REASONING_HISTORY: "sent as reasoning_content with tool calls; option reasoning_history",
+            Feature.REASONING_HISTORY: "sent as reasoning_content in turns with tool calls; option reasoning_history",
             Feature.TOOL_ORIGIN: "every call is a function call",
             Feature.THREAD_ID: "the protocol has no threads; every request carries the whole conversation",
             Feature.CONTEXT: _NO_FIELD,
