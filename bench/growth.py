@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """How costs grow: `make growth`, or `python bench/growth.py codecs stores` for some of it; `tables` measures nothing.
 
-Writes docs/growth.json, in which what was not measured now stays as it was, and the tables of docs/scale.md. The status is 1
-if a measured shape of an answer or a request costs more CPU time for each megabyte than the budget (`growth_shapes.py`).
+Writes docs/growth.json, in which what was not measured now stays as it was, and the tables of docs/scale.md. The status
+is 1 if a measured shape of an answer or a request costs more CPU time for each megabyte than the budget of
+`growth_shapes.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What an answer of a backend costs as any part of it grows: pieces of recorded answers, repeated and changed.
 
-Each kind of frame that a dialect's recordings have is repeated within its answer, alone and with the frames after it. The
-copies are the same, or have other ids, other numbers or fields of other names; lists and objects within one frame grow
-as well. `amplified` makes such answers; `measure` reads them and writes what they mean for clients of every dialect.
+Each kind of frame that a dialect's recordings have is repeated within its answer, alone and with the frame after it.
+The copies are the same, or have other ids, other numbers or fields of other names; lists and objects within one frame
+grow as well. `amplified` makes such answers, `read` and `write` translate them.
 """
 
 from __future__ import annotations

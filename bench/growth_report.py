@@ -51,6 +51,25 @@ def codecs(data: dict[str, Any]) -> str:
     return table(head, rows)
 
 
+def shapes(data: dict[str, Any]) -> str:
+    """A row for each shape and side: what a megabyte costs most, and the most that its cost grows."""
+    rows = []
+    for what, role in dict.fromkeys((r["what"], r["role"]) for r in data["shapes"]):
+        found = [r for r in data["shapes"] if (r["what"], r["role"]) == (what, role)]
+        worst = max(found, key=lambda r: r["ms_per_mb"])
+        dearest = f"{worst['ms_per_mb']} ({worst['dialect']})"
+        rows.append((f"`{what}`", role, _size(worst["n"]), dearest, max(r["growth"] for r in found)))
+    return table(("what", "side", "n", "ms per MB, most expensive dialect", "most for 8n / n"), rows)
+
+
+def recorded(data: dict[str, Any]) -> str:
+    rows = []
+    for each in data["recorded"]:
+        worst = max(each["worst"], key=lambda r: r["ms_per_mb"])
+        rows.append((each["dialect"], each["shapes"], worst["ms_per_mb"], max(r["growth"] for r in each["worst"])))
+    return table(("backend", "shapes", "ms per MB, most expensive shape", "most for 8n / n"), rows)
+
+
 def stores(data: dict[str, Any]) -> str:
     rows = []
     for row in data["stores"]:
@@ -113,6 +132,8 @@ def simulated(data: dict[str, Any]) -> str:
 
 TABLES: Tables = {
     "codecs": codecs,
+    "shapes": shapes,
+    "recorded": recorded,
     "stores": stores,
     "streams": streams,
     "routes": routes,

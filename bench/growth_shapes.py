@@ -119,8 +119,8 @@ def _requests(name: str) -> Iterator[dict[str, Any]]:
 
 
 def _recorded(name: str) -> dict[str, Any]:
-    """The shapes that cost most of those that the recordings of a dialect make: read, and written for clients of the same
-    dialect, which get all of it, and of chat.
+    """The shapes that cost most of those that the recordings of a dialect make: read, and written for clients of the
+    same dialect, which get all of it, and of chat.
     """
     fronts = {"openai-chat", name} & set(registry.served())
     found = []

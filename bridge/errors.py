@@ -103,9 +103,6 @@ RULES: dict[ErrorCode, Rule] = {
     ErrorCode.INTERNAL: Rule(500, "INTERNAL", False),
 }
 
-ERROR_PAGES = "https://github.com/dialect-bridge/dialect-bridge/blob/main/docs/errors/"
-"""Address of the pages about the codes, `<code>.md` each."""
-
 BY_STATUS: Mapping[int, ErrorCode] = {
     400: ErrorCode.INVALID_REQUEST,
     401: ErrorCode.BACKEND_AUTH,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from bridge.errors import BackendError, ConfigError, ErrorCode, RequestError
@@ -66,22 +66,24 @@ class Speech:
     """
 
     def __init__(
-        self, url: str, *, api_key: str | None = None, model: str = "whisper-1", timeout: float = 60.0
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        model: str = "whisper-1",
+        timeout: float = 60.0,
+        proxy: str | None = None,
     ) -> None:
+        """`proxy` is the URL of the proxy that leads there; None = it is called directly."""
         try:
-            from openai import AsyncOpenAI, Omit, Timeout
+            from openai import Omit
         except ImportError:
             raise ConfigError("speech: needs the extra speech: pip install 'dialect-bridge[speech]'") from None
         self._model = model
         self._timeout = timeout
-        self._new_client = partial(
-            AsyncOpenAI,
-            base_url=url,
-            api_key=api_key or "none",
-            timeout=Timeout(timeout, connect=_CONNECT),
-            # Clients try again by themselves, and counts multiply.
-            max_retries=0,
-        )
+        self._base_url = url
+        self._api_key = api_key or "none"
+        self._proxy = proxy
         self._client: AsyncOpenAI | None = None
         # Missing settings would come from the package's own environment variables, which belong to another service.
         foreign = ("OpenAI-Organization", "OpenAI-Project", *(() if api_key else ("Authorization",)))
@@ -89,8 +91,21 @@ class Speech:
 
     def open(self) -> None:
         """Connects to nothing yet."""
-        if self._client is None:
-            self._client = self._new_client()
+        if self._client is not None:
+            return
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
+
+        self._client = AsyncOpenAI(
+            base_url=self._base_url,
+            api_key=self._api_key,
+            timeout=Timeout(self._timeout, connect=_CONNECT),
+            # Clients try again by themselves, and counts multiply.
+            max_retries=0,
+            # Without the environment: which proxy it means is decided once, for everything that the bridge calls.
+            http_client=DefaultAsyncHttpxClient(
+                proxy=self._proxy, trust_env=False, verify=ssl.create_default_context()
+            ),
+        )
 
     async def close(self) -> None:
         client, self._client = self._client, None

@@ -39,6 +39,7 @@ ALLOWED = {
     "agentscope/request.py content.value": "once for each content of a request",
     "agentscope/request.py part.extras": "once for each part of a request",
     "agentscope_service/request.py last['output']": "once, for a request",
+    "anthropic_messages/answer.py self._block['citations']": "once for each block, at its end",
     "anthropic_messages/body.py block[_CACHED]": "once for each block, with two fields",
     "gemini/errors.py failure.headers": "once, for a refusal",
     "gemini/schema.py schema['anyOf']": "once for each schema",

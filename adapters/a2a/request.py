@@ -206,8 +206,8 @@ def _check_source(source: Source, content: str, address: str) -> None:
 
 def _id(node: Node, name: str) -> str | None:
     value = node.string(name)
-    if value is not None and len(value) > LONGEST_ID:
-        raise RequestError(f"{node.at(name)}: expected at most {LONGEST_ID} characters.", param=node.at(name))
+    if value is not None and len(value.encode("utf-8", "replace")) > LONGEST_ID:
+        raise RequestError(f"{node.at(name)}: expected at most {LONGEST_ID} bytes of UTF-8.", param=node.at(name))
     return value
 
 

@@ -82,6 +82,8 @@ class MessageWriter:
         """The wire messages that one message becomes: reasoning before it, results after it."""
         results = [self._result(p, message) for p in message.parts if isinstance(p, ToolResult)]
         thoughts = [self._reasoning(p, message) for p in message.parts if isinstance(p, Reasoning)]
+        if any(isinstance(part, Data) for part in message.parts):
+            self._lost.add(Feature.DATA, "sent as text")
         parts: list[Part] = [p for p in message.parts if not isinstance(p, (ToolResult, Reasoning))]
         if thoughts and not self._options.reasoning_history:
             self._lost.add(Feature.REASONING_HISTORY, "dropped by option reasoning_history")

@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any
 
 from bridge.codec import Context, Feature, WireRequest, json_request
-from bridge.codec.jsontext import dumps
+from bridge.codec.jsontext import dumps, text_of
 from bridge.dialects.ai_sdk_ui.fields import write_fields
 from bridge.dialects.ai_sdk_ui.options import BackOptions
 from bridge.dialects.ai_sdk_ui.request import NO_RESULT
@@ -68,10 +68,26 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
         body["system"] = writer.system
     if writer.resume:
         body["resume"] = [_answer(r) for r in writer.resume]
+    for answer in request.resume:
+        if run_id := _mastra_run(answer):
+            body.update(runId=run_id, resumeData=_resume_data(answer))
     if request.has_fields_of_others(NAME):
         context.lost.add(Feature.EXTRAS, "fields of other dialects")
     body.update((k, v) for k, v in request.extra(NAME).items() if k != "notes" and k not in body)
     return json_request("", dumps(body), {"accept": "text/event-stream"})
+
+
+def _mastra_run(answer: Resume) -> str:
+    """Return the run of Mastra that waits for this answer; empty for questions of others."""
+    notes = (answer.extras or {}).get(NAME, {}).get("notes")
+    return text_of(notes.get("runId")) if isinstance(notes, dict) else ""
+
+
+def _resume_data(answer: Resume) -> Any:
+    """Return the answer as `handleChatStream` takes it."""
+    if answer.decision != "resolved":
+        return {"approved": False}
+    return {"approved": True} if answer.payload is None else answer.payload
 
 
 def _answer(answer: Resume) -> Wire:
@@ -84,7 +100,7 @@ class _Writer:
 
     def __init__(self, request: Request, context: Context, options: BackOptions) -> None:
         self.system = "\n\n".join(result_text(m.parts) for m in request.messages if m.role in ("system", "developer"))
-        self.resume = list(request.resume)
+        self.resume = [each for each in request.resume if not _mastra_run(each)]
         self._request = request
         self._lost = context.lost
         self._thread = context.thread_id or request.thread_id or ""
@@ -164,6 +180,9 @@ class _Writer:
                 return with_metadata(wire, metadata_in(part.extras))
             case Data() if native := own(part.extras):
                 return native
+            case Data():
+                self._lost.add(Feature.DATA, "sent as text")
+                return with_metadata(_text(as_text(part)), metadata_in(part.extras))
             case _:
                 return with_metadata(_text(as_text(part)), metadata_in(part.extras))
 

@@ -156,7 +156,7 @@ class UIMessageDecoder(JsonDecoder):
     def _finish(self, event: Wire) -> None:
         self._merge(event)
         word = event.get("finishReason")
-        end = end_of(word, answered=True)
+        end = end_of(word, answered=self.builder.answered)
         if self._failure is None and word == "error":
             self._failure = failure_in("")
         elif self._failure is None and word == "interrupted":

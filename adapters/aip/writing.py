@@ -123,7 +123,10 @@ def _one(part: Part, place: str, texts: list[str], items: list[ContentItem], con
             texts.append(part.text)
         case Reasoning():
             context.lost.add(Feature.REASONING_HISTORY)
-        case ToolCall() | Data():
+        case Data():
+            context.lost.add(Feature.DATA, "sent as text")
+            texts.append(as_text(part))
+        case ToolCall():
             texts.append(as_text(part))
         case ToolResult():
             for number, inner in enumerate(part.parts):

@@ -93,7 +93,8 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
 
 
 def _is_translated(extras: dict[str, Any], name: str, known: frozenset[str]) -> bool:
-    return name in extras and known.issuperset(given(extras[name]))
+    value = extras.get(name)
+    return isinstance(value, dict) and known.issuperset(given(value))
 
 
 def _thread_id(metadata: Node, wire: WireRequest) -> str | None:

@@ -36,6 +36,7 @@ from bridge.errors import Failure
 from bridge.model import Event, FinishReason, PartKind, Raw, TextDelta, ToolCall, UsageReported
 
 _FIELDS = frozenset({"text"})
+_NOT_BLOCKED = (None, "", "BLOCK_REASON_UNSPECIFIED")
 _CANDIDATE = frozenset({"content", "finishReason", "index"})
 _TEXT = ("candidates", 0, "content", "parts", 0, "text")
 
@@ -97,7 +98,7 @@ class GeminiDecoder(JsonDecoder):
             if isinstance(candidate, dict) and not self.builder.done:
                 self._candidate(candidate)
         feedback = event.get("promptFeedback")
-        if isinstance(feedback, dict) and feedback.get("blockReason"):
+        if isinstance(feedback, dict) and feedback.get("blockReason") not in _NOT_BLOCKED:
             self._blocked = feedback
         self._learn(event)
 

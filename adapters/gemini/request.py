@@ -157,7 +157,7 @@ def _logprobs(config: Spelled) -> int | None:
 
 
 def _summary(config: Spelled) -> str | None:
-    """Whether thoughts are wanted, where the client says so."""
+    """Return the wish for readable thoughts, or against them; None if the client says neither."""
     thinking = config.object("thinkingConfig")
     wanted = thinking.boolean("includeThoughts") if thinking else None
     return None if wanted is None else READABLE if wanted else HIDDEN

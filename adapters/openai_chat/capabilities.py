@@ -59,7 +59,7 @@ CAPABILITIES = Capabilities(
         REQUEST_FEATURES,
         text={Feature.DATA: "JSON as a text part"},
         drop={
-            Feature.REASONING_HISTORY: "sent as reasoning_content with tool calls; option reasoning_history",
+            Feature.REASONING_HISTORY: "sent as reasoning_content in turns with tool calls; option reasoning_history",
             Feature.TOOL_ORIGIN: "every call is a function call",
             Feature.THREAD_ID: "the protocol has no threads; every request carries the whole conversation",
             Feature.METADATA: "OpenAI takes it only with store; metadata of chat clients is sent",

@@ -151,7 +151,7 @@ class MessageWriter:
             return {"type": "refusal", "refusal": part.text, **own(part.extras)}
         if (wire := _verbatim(part)) is not None:
             return wire
-        if isinstance(part, Media):
+        if isinstance(part, (Data, Media)):
             self._lost.add(request_feature(part), "in an assistant's message, sent as text")
         return {"type": "text", "text": as_text(part), **(_beside(part) if isinstance(part, Text) else {})}
 

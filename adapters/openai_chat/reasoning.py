@@ -11,6 +11,7 @@ from typing import Any
 
 from bridge.codec.check import Node
 from bridge.codec.thinking import HIDDEN, OFF, READABLE, THINKING_FIELDS, effort_of, set_thinking
+from bridge.errors import RequestError
 from bridge.model import Request
 
 _KNOWN = {
@@ -26,8 +27,20 @@ FIELDS = frozenset({*_KNOWN, *_WORDS})
 """Fields of requests that are read here."""
 
 
-def set_reasoning(request: Request, body: Node) -> None:
-    """Set the effort, and whether the client wants to read the reasoning. Raises `RequestError`."""
+def set_reasoning(request: Request, body: Node) -> bool:
+    """Set the effort, and whether the client wants to read the reasoning. Return False if a field has another type than
+    these servers know: such fields are for the backend to judge.
+    """
+    effort = request.reasoning_effort
+    try:
+        _read(request, body)
+    except RequestError:
+        request.reasoning_effort, request.reasoning_summary = effort, None
+        return False
+    return True
+
+
+def _read(request: Request, body: Node) -> None:
     shown = body.boolean("include_reasoning")
     if shown is not None:
         request.reasoning_summary = READABLE if shown else HIDDEN

@@ -109,10 +109,9 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
 
 def _set_wanted(request: Request, body: Node, extras: dict[str, Any], options: FrontOptions) -> None:
     """What of the answer is asked for: reasoning and log probabilities. A chat backend gets the client's own words."""
-    set_reasoning(request, body)
+    said = translated(extras) if set_reasoning(request, body) else {}
     returns = options.reasoning_field == "reasoning_details"
     request.encrypted_reasoning = returns and request.wants_reasoning
-    said = translated(extras)
     if body.boolean("logprobs"):
         request.logprobs = body.integer("top_logprobs") or 0
         said.update((name, extras.pop(name)) for name in _LOGPROBS if name in extras)

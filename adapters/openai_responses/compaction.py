@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bridge.codec.jsontext import dict_of
@@ -123,8 +124,8 @@ class Compaction:
         item = {"id": self._make_id("cmp"), "type": ITEM, "encrypted_content": pack(summary)}
         message = self._make_id("msg")
         content = ev.ContentAdded(message, Data(item, noted(whole=item)))
-        event.reason = FinishReason.STOP
-        return [ev.MessageStarted(message), content, ev.MessageEnded(message), event]
+        ended = replace(event, reason=FinishReason.STOP)
+        return [ev.MessageStarted(message), content, ev.MessageEnded(message), ended]
 
 
 def _is_about(event: dict[str, Any]) -> bool:

@@ -160,7 +160,7 @@ class ItemWriter:
         more = own(part.extras).get("part", {})
         if isinstance(part, Refusal):
             return {"type": "refusal", "refusal": part.text, **more}
-        if isinstance(part, Media):
+        if isinstance(part, (Data, Media)):
             self._lost.add(request_feature(part), "in an assistant's message, sent as text")
         return {"type": "output_text", "text": as_text(part), **(more if isinstance(part, Text) else {})}
 

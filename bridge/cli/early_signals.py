@@ -1,7 +1,8 @@
 """Signals to a server that is starting, before its event loop handles them.
 
 Without a handler SIGHUP ends a process, and the first process of a container ignores SIGTERM. Here SIGTERM and SIGINT
-end the process, and SIGHUP is kept: the server reloads when it has started, as the file may have changed meanwhile.
+end the process, and SIGHUP is kept: the server reloads when it has started, as the file may have changed since it was
+read.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def kept() -> bool:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    # At once, as the default handler: nothing is served yet.
-    os._exit(0)
+    # At once, as the default handlers: nothing is served yet.
+    os._exit(130 if number == signal.SIGINT else 0)
 
 
 def _keep(number: int, frame: FrameType | None) -> None:

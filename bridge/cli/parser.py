@@ -129,6 +129,14 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument("--output", default="config.yaml", metavar="FILE", help="default: config.yaml")
     init.add_argument("--force", action="store_true", help="replace the file if there is one")
 
+    explain = _command(
+        commands,
+        "bridge.cli.errors.explain",
+        "explain an error code, or list all",
+        "dialect-bridge explain backend_auth",
+    )
+    explain.add_argument("code", nargs="?", metavar="CODE", help="a code of a log line; default: list all codes")
+
     check = _command(commands, "bridge.cli.look.check", "validate a configuration", "dialect-bridge check config.yaml")
     _config_argument(check)
 

@@ -49,6 +49,7 @@ def serve(args: argparse.Namespace) -> int:
     if handed is not None:
         config = _config(args, handed.read_config())
         return _serve(args, Bridge.of(share_of(config, handed.number)), handed)
+    early_signals.kept()  # the file is read now
     text = _source(args)
     bridge = _bridge(args, text)
     server = bridge.config.server

@@ -306,6 +306,8 @@ class Parent:
 
     async def _change(self) -> None:
         """From the crew of the old configuration to that of the new one, or not at all."""
+        # Not while the first one starts: both together would take twice as long.
+        await self._crew.is_up()
         try:
             text, config = await in_daemon_thread(self._load)
             following = Crew(text, config, self._command, self._crew)

@@ -20,7 +20,7 @@ Wire = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question: reason and payload of its interrupt, and the call that waits for the answer, if it is told."""
+    """A question: reason and payload of its interrupt, and the call that waits for the answer, if it is known."""
 
     reason: str
     payload: Wire

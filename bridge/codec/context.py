@@ -15,16 +15,22 @@ from bridge.model.events import Raw
 from bridge.model.parts import Message
 from bridge.model.request import Request
 
+MOST_DETAILS = 5
+"""Details of one feature that are kept: a log line names them all."""
+
 
 @dataclass(slots=True)
 class Losses:
     """The features that this translation lost, in the order in which they were lost."""
 
-    _names: dict[Feature, str] = field(default_factory=dict)
+    _names: dict[Feature, dict[str, None]] = field(default_factory=dict)
+    """The details of each feature, as keys."""
 
     def add(self, feature: Feature, detail: str = "") -> None:
-        """Record a loss; for each feature the first detail counts."""
-        self._names.setdefault(feature, detail)
+        """Record a loss. The first `MOST_DETAILS` different details of a feature are kept."""
+        details = self._names.setdefault(feature, {})
+        if detail and len(details) < MOST_DETAILS:
+            details[detail] = None
 
     def add_raw(self, event: Raw) -> None:
         """Record the loss of a raw event, unless other events carry the same."""
@@ -37,11 +43,11 @@ class Losses:
 
     def copy(self) -> Losses:
         """Return a copy."""
-        return Losses(dict(self._names))
+        return Losses({feature: dict(details) for feature, details in self._names.items()})
 
     def rewind(self, to: Losses) -> None:
         """Remove what was lost since `to` was copied, because that translation was discarded."""
-        self._names = dict(to._names)
+        self._names = to.copy()._names
 
     def __bool__(self) -> bool:
         return bool(self._names)
@@ -53,8 +59,8 @@ class Losses:
 
     @property
     def details(self) -> dict[str, str]:
-        """Feature name -> details of what was lost, where known."""
-        return {str(f): d for f, d in self._names.items()}
+        """Feature name -> details of what was lost, where known; several are separated by `; `."""
+        return {str(feature): "; ".join(details) for feature, details in self._names.items()}
 
 
 @dataclass(slots=True)

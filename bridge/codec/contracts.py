@@ -9,7 +9,7 @@ from typing import ClassVar
 from bridge.codec.agent_tasks import AgentTasksDialect
 from bridge.codec.context import Context
 from bridge.codec.described import DescribedDialect
-from bridge.codec.dialect import Dialect, Options, require
+from bridge.codec.dialect import Dialect, Options
 from bridge.codec.models import ModelsDialect
 from bridge.codec.queued_runs import QueuedRunsDialect
 from bridge.codec.sessions import SessionDialect
@@ -18,6 +18,7 @@ from bridge.codec.stored_responses import StoredAnswersDialect
 from bridge.codec.surface import Operation
 from bridge.codec.tasks import TaskDialect
 from bridge.codec.wire import WireRequest, WireResponse
+from bridge.errors import ConfigError
 from bridge.model.request import Request
 
 
@@ -86,28 +87,34 @@ class SocketDialect(StoredAnswersDialect):
         raise NotImplementedError
 
 
-CONTRACTS: Mapping[Operation, type[Dialect]] = MappingProxyType({
-    Operation.ATTACH: QueuedRunsDialect,
-    Operation.COUNT: CountingDialect,
-    Operation.DELETE: StoredAnswersDialect,
-    Operation.DESCRIBE: DescribedDialect,
-    Operation.FETCH: QueuedRunsDialect,
-    Operation.HISTORY: QueuedRunsDialect,
-    Operation.ITEMS: StoredAnswersDialect,
-    Operation.MODELS: ModelsDialect,
-    Operation.RETRIEVE: StoredAnswersDialect,
-    Operation.SESSION: SessionDialect,
-    Operation.SIGN: QueuedRunsDialect,
-    Operation.SOCKET: SocketDialect,
-    Operation.STATUS: TaskDialect,
-    Operation.STOP: SingleRunDialect,
-    Operation.TASKS: AgentTasksDialect,
-    Operation.TRANSCRIBE: QueuedRunsDialect,
+CONTRACTS: Mapping[Operation, tuple[type[Dialect], ...]] = MappingProxyType({
+    Operation.ATTACH: (QueuedRunsDialect,),
+    Operation.CANCEL: (QueuedRunsDialect, StoredAnswersDialect),
+    Operation.COUNT: (CountingDialect,),
+    Operation.DELETE: (StoredAnswersDialect,),
+    Operation.DESCRIBE: (DescribedDialect,),
+    Operation.FETCH: (QueuedRunsDialect,),
+    Operation.HISTORY: (QueuedRunsDialect,),
+    Operation.ITEMS: (StoredAnswersDialect,),
+    Operation.MODELS: (ModelsDialect,),
+    Operation.RETRIEVE: (StoredAnswersDialect,),
+    Operation.SESSION: (SessionDialect,),
+    Operation.SIGN: (QueuedRunsDialect,),
+    Operation.SOCKET: (SocketDialect,),
+    Operation.START: (QueuedRunsDialect, TaskDialect),
+    Operation.STATUS: (TaskDialect,),
+    Operation.STOP: (SingleRunDialect,),
+    Operation.SUBSCRIBE: (QueuedRunsDialect, ResumableDialect, SessionDialect),
+    Operation.TASKS: (AgentTasksDialect,),
+    Operation.TRANSCRIBE: (QueuedRunsDialect,),
 })  # fmt: skip
+"""The contracts of which a dialect with this operation needs one."""
 
 
 def check_surface(dialect: Dialect) -> None:
-    """Check that a dialect inherits the contracts that its surface needs. Raises `ConfigError` if one is missing."""
+    """Check that a dialect inherits a contract for each operation of its surface. Raises `ConfigError` if not."""
     for endpoint in dialect.surface:
-        if endpoint.operation in CONTRACTS:
-            require(dialect, CONTRACTS[endpoint.operation])
+        needed = CONTRACTS.get(endpoint.operation)
+        if needed is not None and not isinstance(dialect, needed):
+            words = " or ".join(f"a {contract.__name__}" for contract in needed)
+            raise ConfigError(f"dialect {dialect.name!r}: its operation {endpoint.operation} needs {words}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from bridge.codec.capabilities import Feature
 from bridge.codec.context import Losses
-from bridge.model import FileRef, Media, Part, Url, result_text
+from bridge.model import Data, FileRef, Media, Part, Url, result_text
 
 
 def answer_feature(part: Part) -> Feature:
@@ -15,7 +15,9 @@ def answer_feature(part: Part) -> Feature:
 
 
 def request_feature(media: Part) -> Feature:
-    """Return the feature of requests for a medium."""
+    """Return the feature of requests for a medium or for data."""
+    if isinstance(media, Data):
+        return Feature.DATA
     assert isinstance(media, Media)
     if isinstance(media.source, FileRef):
         return Feature.FILE_REF

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
-from bridge.errors import ERROR_PAGES, Failure
+from bridge.errors import Failure
 
 LONGEST = 2000
 """The most characters of a message that are kept."""
@@ -48,13 +48,13 @@ def masked(text: str, longest: int = LONGEST, *, addresses: bool = False) -> str
 
 
 def explained(failure: Failure) -> str:
-    """Return a failure for a log line: code, message, cause, and the page of the documentation about its code.
+    """Return a failure for a log line: code, message and cause. `dialect-bridge explain CODE` says more about the code.
 
     Nothing that the message quotes from a client's body is in it.
     """
     message = _QUOTED.sub("a string", masked(failure.message))
     cause = f" {_sentence(masked(failure.cause))}" if failure.cause else ""
-    return f"{failure.code}: {_sentence(message)}{cause} See {ERROR_PAGES}{failure.code}.md"
+    return f"{failure.code}: {_sentence(message)}{cause}"
 
 
 def _sentence(text: str) -> str:
@@ -99,9 +99,10 @@ class Secrets:
         self._address = _address_pattern(address)
 
     @classmethod
-    def sent(cls, api_key: str | None, headers: Mapping[str, str], address: str = "") -> Self:
-        """Return the secrets in a key, and in headers whose names indicate one."""
-        return cls([api_key or "", *(value for name, value in headers.items() if _SECRET_NAME.search(name))], address)
+    def sent(cls, api_key: str | None, headers: Mapping[str, str], address: str = "", *more: str) -> Self:
+        """Return the secrets in a key, and in headers whose names indicate one, and `more`."""
+        named = (value for name, value in headers.items() if _SECRET_NAME.search(name))
+        return cls([api_key or "", *named, *more], address)
 
     def hide(self, failure: Failure) -> Failure:
         """Remove secrets from every field of a backend's failure that clients can get to see, and the backend's own

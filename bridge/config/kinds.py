@@ -214,6 +214,20 @@ def _url(value: str) -> str:
     return value
 
 
+def _proxy(value: SecretStr) -> SecretStr:
+    """Check the URL of a proxy, which may hold a password, or `none`."""
+    text = value.get_secret_value()
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.path in ("", "/")
+        good = good and not (parts.query or parts.fragment) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        good = False
+    if text != "none" and (not good or _CONTROL.search(text) or " " in text):
+        raise wrong("expected the URL of an HTTP proxy, such as http://proxy.example:3128, or none")
+    return value
+
+
 def _address(value: str) -> str:
     """Check a gRPC address, `host:port`; an IPv6 address is in brackets."""
     host, colon, port = value.rpartition(":")
@@ -388,6 +402,7 @@ BareHost = Annotated[Text, AfterValidator(_bare_host)]
 OptionalText = Annotated[Text | None, BeforeValidator(_empty_is_none)]
 Secret = Annotated[SecretStr, AfterValidator(_secret)]
 OptionalSecret = Annotated[Secret | None, BeforeValidator(_empty_is_none)]
+OptionalProxy = Annotated[Annotated[SecretStr, AfterValidator(_proxy)] | None, BeforeValidator(_empty_is_none)]
 Digest = Annotated[str, AfterValidator(_digest)]
 Url = Annotated[str, AfterValidator(_url)]
 BackendUrl = Annotated[str, AfterValidator(_backend_url)]

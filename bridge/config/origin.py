@@ -13,7 +13,7 @@ from bridge.errors import ConfigError
 
 # Values below these keys may be secrets: messages name their kind, never the value.
 _SECRET = re.compile(r"(.*[_-])?(key|secret|token|password)|headers|auth|stores", re.IGNORECASE)
-_URL = re.compile(r"(.*_)?url", re.IGNORECASE)
+_URL = re.compile(r"(.*_)?(?:url|proxy)", re.IGNORECASE)
 _HOLDS_MORE = re.compile(r"[@?]")  # a URL with credentials or a query
 # ... but these are names, even below `auth`.
 _NAMES = ("name", "routes", "operations", "not_before", "expires")

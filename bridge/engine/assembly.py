@@ -104,7 +104,8 @@ def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient) -> Ba
         "options": section.options,
     }
     if not isinstance(dialect, SessionDialect):
-        settings |= {"max_event": section.max_event, "httptools": http_client == "httptools"}
+        proxy = section.proxy.get_secret_value() if section.proxy is not None else None
+        settings |= {"max_event": section.max_event, "httptools": http_client == "httptools", "proxy": proxy}
     return backend_class(dialect)(name, dialect, url, **settings)
 
 
@@ -248,4 +249,12 @@ def speech_for(config: cfg.Config) -> Speech | None:
     if config.speech is None:
         return None
     key = config.speech.api_key
-    return Speech(config.speech.url, api_key=key.get_secret_value() if key else None, model=config.speech.model)
+    from bridge.transports.proxies import proxy_for
+
+    proxy = proxy_for(config.speech.url)
+    return Speech(
+        config.speech.url,
+        api_key=key.get_secret_value() if key else None,
+        model=config.speech.model,
+        proxy=str(proxy) if proxy is not None else None,
+    )

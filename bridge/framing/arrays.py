@@ -78,13 +78,14 @@ class Splitter:
                     self._check_end(chunk[start:position])
                     start = position
             elif mark in _CLOSING:
+                if self._depth <= 1:
+                    self._complete(chunk[start:at], out)
+                    self._depth, self._ended, start = 0, True, position
+                    continue
                 self._depth -= 1
                 if self._depth == 1:
                     self._complete(chunk[start:position], out)
                     start = position
-                elif self._depth < 1:
-                    self._complete(chunk[start:at], out)
-                    self._depth, self._ended, start = 0, True, position
         self._keep(chunk[start:])
 
     def close(self) -> list[FrameLike]:

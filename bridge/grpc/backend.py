@@ -195,7 +195,7 @@ class GrpcBackend(ConfiguredBackend):
             return []
         wire = self.dialect.models_request()
         try:
-            body = await self.ask(wire.path, wire.body, self.timeouts.first_event or 60.0, {})
+            body = await self.ask(wire.path, wire.body, self.timeouts.of_question, {})
         except BackendError as error:
             if error.failure.backend_code == grpc.StatusCode.UNIMPLEMENTED.name:
                 return []

@@ -39,8 +39,6 @@ _STATUSES: dict[FinishReason | None, MessageStatus] = {
 
 NO_IDS = frozenset({"", "null", "None", "undefined", "nil"})
 """What servers write in place of an id that they do not have (karthink/gptel#935)."""
-_NAMELESS = Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent a tool call without a name.")
-"""No client can run such a call, and APIs of models refuse it in a history."""
 
 
 class _Closed(list[Event]):
@@ -489,7 +487,8 @@ class Builder:
                 wire_id, call_id = call_id, self._make_id("call")
                 self._made_ids[wire_id] = call_id
             if not name:
-                self.fail(_NAMELESS)
+                # No client can run such a call, and APIs of models refuse it in a history
+                self.fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent a tool call without a name."))
                 name = ""
             choices = self._pending.setdefault(call_id, set())
             if message.choice not in choices:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bridge.errors import ErrorCode, Failure
 from bridge.model import events as ev
-from bridge.model.events import TERMINAL, Event, MessageStatus
+from bridge.model.events import TERMINAL, Event, FinishReason, MessageStatus
 
 PIECES: frozenset[type] = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ArgsDelta, ev.Heartbeat})
 """Events that open nothing and end nothing."""
@@ -38,15 +38,16 @@ class OpenParts:
         """The events that end the run with this failure, to be fed in their turn; `head` is for a run without one."""
         if self.ended:
             return []
-        status = MessageStatus.CANCELED if failure.code is ErrorCode.CANCELED else MessageStatus.FAILED
-        closers = _closers(self._parts, self._messages, status)
-        return [*(() if self.started else (head,)), *closers, ev.RunFailed(failure)]
+        end = ev.RunFailed(failure)
+        return [*(() if self.started else (head,)), *_closers(self._parts, self._messages, _status(end)), end]
 
-    def closers_after(self, events: list[Event]) -> list[Event]:
-        """The events that close what is open once these, which hold no terminal event, were fed. Feeds nothing."""
+    def closers_after(self, events: list[Event], end: Event) -> list[Event]:
+        """The events that close what is open once these, which hold no terminal event, were fed: as `end`, the terminal
+        event, says how. Feeds nothing.
+        """
         parts, messages = dict(self._parts), dict(self._messages)
         _walk(events, parts, messages)
-        return _closers(parts, messages, MessageStatus.COMPLETED)
+        return _closers(parts, messages, _status(end))
 
 
 def _walk(events: list[Event], parts: dict[str, None], messages: dict[str, None]) -> bool:
@@ -65,6 +66,14 @@ def _walk(events: list[Event], parts: dict[str, None], messages: dict[str, None]
         elif kind is ev.RunStarted:
             started = True
     return started
+
+
+def _status(end: Event) -> MessageStatus:
+    """How what is open at the end of a run ends."""
+    if isinstance(end, ev.RunFailed):
+        return MessageStatus.CANCELED if end.error.code is ErrorCode.CANCELED else MessageStatus.FAILED
+    canceled = isinstance(end, ev.RunFinished) and end.reason is FinishReason.CANCELED
+    return MessageStatus.CANCELED if canceled else MessageStatus.COMPLETED
 
 
 def _closers(parts: dict[str, None], messages: dict[str, None], status: MessageStatus) -> list[Event]:

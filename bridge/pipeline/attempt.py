@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from bridge.codec import Capabilities, Feature, Losses
 from bridge.errors import UNKNOWN_THREAD, Failure, RequestError
@@ -201,7 +202,7 @@ class _ShowThread:
 
     def __call__(self, events: list[Event]) -> list[Event]:
         if events and isinstance(events[0], RunStarted):
-            events[0].thread_id = self._thread_id
+            return [replace(events[0], thread_id=self._thread_id), *events[1:]]
         return events
 
 

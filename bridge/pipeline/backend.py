@@ -16,6 +16,8 @@ from bridge.pipeline.amendments import Amendment, Remembered
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.retries import Budget, Retry
 
+_QUESTION = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
@@ -29,6 +31,11 @@ class Timeouts:
     first_event: float | None = 300.0
     idle: float | None = 300.0
     total: float | None = 1800.0
+
+    @property
+    def of_question(self) -> float:
+        """Return the time for a question that no model thinks about, such as for a list of models."""
+        return min(self.first_event or _QUESTION, _QUESTION)
 
     def unreached(self) -> Failure:
         """Return the failure of a backend that could not be reached within `connect`."""

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 
 from bridge.codec import PushTarget
 from bridge.errors import RequestError
-from bridge.stores.base import Conversation, ConversationStore
+from bridge.stores.base import Conversation, ConversationStore, derived_id
 
 MOST = 10
 """Targets of one task."""
@@ -21,7 +21,7 @@ class PushTargets:
 
     def __init__(self, history: ConversationStore, owner: str, scope: str, task_id: str) -> None:
         self._history = history
-        self._place = f"{owner}\0push", scope, task_id
+        self._place = derived_id(owner, after="\0push"), scope, task_id
 
     async def load(self) -> list[PushTarget]:
         """Return all targets, the oldest first."""

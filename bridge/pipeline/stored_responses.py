@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from bridge.codec import StoredAnswer, StoredResponses
-from bridge.stores.base import Conversation, ConversationStore, StoreConflict
+from bridge.stores.base import Conversation, ConversationStore, StoreConflict, derived_id
 
 _BODY, _RUN, _ENDED = "body", "run", "ended"
 
@@ -28,7 +28,7 @@ class Answers:
     def __init__(self, history: ConversationStore, owner: str, scope: str, look: Look | None = None) -> None:
         self._history = history
         self._poll = look
-        self._owner = f"{owner}\0answers"
+        self._owner = derived_id(owner, after="\0answers")
         self._scope = scope
 
     async def stored_responses(self, ids: Iterable[str]) -> StoredResponses:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from bridge.stores.base import ConversationStore
+from bridge.stores.base import ConversationStore, derived_id
 
 _HEAD, _LATEST = "tasks", "latest"
 
@@ -18,7 +18,7 @@ class TaskIndex:
 
     def __init__(self, history: ConversationStore, owner: str, scope: str) -> None:
         self._history = history
-        self._owner = f"{owner}\0tasks"
+        self._owner = derived_id(owner, after="\0tasks")
         self._scope = scope
 
     async def latest(self) -> str | None:
@@ -40,5 +40,5 @@ class TaskIndex:
     @asynccontextmanager
     async def continuing(self, task_id: str) -> AsyncIterator[None]:
         """Hold the task while a message or a cancellation changes it, so that no other one acts on the same state."""
-        async with self._history.turn(self._owner, self._scope, f"{_HEAD}/{task_id}"):
+        async with self._history.turn(self._owner, self._scope, derived_id(task_id, before=f"{_HEAD}/")):
             yield

@@ -17,8 +17,11 @@ import aiohttp
 import orjson
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
+from yarl import URL
 
 from bridge.errors import BackendError, ErrorCode
+from bridge.transports.lookups import Resolver
+from bridge.transports.proxies import proxy_for
 
 log = logging.getLogger("bridge.server")
 
@@ -113,8 +116,13 @@ class KeySet:
 
     async def _read(self) -> list[dict[str, Any]]:
         if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=_TIMEOUT, cookie_jar=aiohttp.DummyCookieJar())
-        async with self._session.get(self._url, allow_redirects=False) as response:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(resolver=Resolver()),
+                timeout=_TIMEOUT,
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        proxy = proxy_for(URL(self._url))
+        async with self._session.get(self._url, allow_redirects=False, proxy=proxy) as response:
             if response.status != 200:
                 raise ValueError(f"status {response.status}")
             body = bytearray()

@@ -6,6 +6,7 @@ other way round. A store saves and finds conversations; `bridge.pipeline` compar
 
 from __future__ import annotations
 
+import hashlib
 import re
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -210,6 +211,17 @@ def stored_id(text: str, what: str) -> str:
 def fits(text: str) -> bool:
     """Return whether `stored_id` accepts the text."""
     return len(_escaped(text).encode()) <= MAX_KEY
+
+
+def derived_id(name: str, *, before: str = "", after: str = "") -> str:
+    """Return an id that is made of another one. A name that would be too long with it is replaced by its digest.
+
+    So every name that a store takes has derived ids. NUL separates them from names: no name of a user contains it.
+    """
+    whole = f"{before}{name}{after}"
+    if fits(whole):
+        return whole
+    return f"{before}{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()}\0long{after}"
 
 
 def _escaped(text: str) -> str:

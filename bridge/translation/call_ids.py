@@ -22,9 +22,11 @@ from bridge.model import (
     ToolResult,
     ToolResulted,
 )
-from bridge.translation.histories import REPEAT, CallIds
+from bridge.translation.histories import CallIds
 from bridge.translation.reader import Stage
 
+REPEAT = "-repeat-"
+"""Between the id that a backend gave a call and the number of the call that has it."""
 _OURS = re.compile(rf"(.+){REPEAT}\d{{1,9}}", re.DOTALL | re.ASCII)
 
 
@@ -53,7 +55,7 @@ class UniqueCallIds:
                 return event
             if self._ids is None:
                 made, finished = _calls_in(self._messages)
-                self._ids = CallIds(made, used=finished)
+                self._ids = CallIds(made, used=finished, mark=REPEAT)
             call_id = self._ids.id_for(event.call_id)
             self._names.setdefault(event.call_id, deque()).append(call_id)
             return event if call_id == event.call_id else replace(event, call_id=call_id)

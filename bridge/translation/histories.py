@@ -19,9 +19,10 @@ from bridge.codec.merging import Added
 from bridge.model import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from bridge.model.parts import LINKED
 
-REPEAT = "-repeat-"
-"""Between a call id that stood for an earlier call already and the number of the call that has it."""
-
+_COPY = "-copy-"
+"""Between a call id that stands for an earlier call already and the number of the call that has it. Answers have
+another mark (`bridge.translation.call_ids`), so that their ids do not change those of earlier calls.
+"""
 
 _Result = tuple[Message, int, ToolResult]
 """A result with its message and its position there."""
@@ -57,8 +58,11 @@ _Step = tuple[Message, int, Part | _Call | None] | _Turn
 class CallIds:
     """Gives each call an id of its own; the first call with an id keeps it. The same calls get the same ids."""
 
-    def __init__(self, taken: set[str], longest: int | None = None, used: Collection[str] = ()) -> None:
-        """`taken` are ids that no other call may get; `used`, those that no call may get."""
+    def __init__(
+        self, taken: set[str], longest: int | None = None, used: Collection[str] = (), mark: str = _COPY
+    ) -> None:
+        """`taken` are ids that no other call may get; `used`, those that no call may get. `mark` precedes numbers."""
+        self._mark = mark
         self._taken = taken
         self._longest = longest
         self._used = set(used)
@@ -71,7 +75,7 @@ class CallIds:
             number = self._last.get(call_id, 1)
             while chosen in self._used or chosen in self._taken or not chosen:
                 number += 1
-                chosen = self._fitted(f"{call_id or 'call'}{REPEAT}{number}")
+                chosen = self._fitted(f"{call_id or 'call'}{self._mark}{number}")
             self._last[call_id] = number
         self._used.add(chosen)
         return chosen

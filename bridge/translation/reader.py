@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
 from bridge.model import Event, RunFailed, RunFinished, RunStarted, UsageReported
@@ -104,7 +105,7 @@ class Reader:
         self._open.feed(events)
         self.has_content = self.has_content or not CONTENT.isdisjoint(map(type, events))
         if type(events[-1]) in TERMINAL:
-            self._end(events)
+            return self._end(events)
         return events
 
     def close(self, failure: Failure | None = None) -> list[Event]:
@@ -130,18 +131,20 @@ class Reader:
         index = next((n for n, event in enumerate(events) if type(event) in TERMINAL), None)
         if index is not None:
             events, end = events[:index], events[index]
-        return [*events, *self._open.closers_after(events), end]
+        return [*events, *self._open.closers_after(events, end), end]
 
-    def _end(self, events: list[Event]) -> None:
+    def _end(self, events: list[Event]) -> list[Event]:
+        """Note the end of the run; return its events, the last one with its time."""
         self.ended = True
         last = events[-1]
         if isinstance(last, RunFailed):
             self.failure = last.error
         elif isinstance(last, RunFinished):
             self.finish_reason = str(last.reason)
-        if self._clock is not None:
-            # A codec has no clock; this is the first place that knows of the end.
-            last.ended_at = last.ended_at or self._clock()  # type: ignore[union-attr]
         for event in events[-3:-1]:
             if isinstance(event, UsageReported):
                 self.usage = event
+        if self._clock is None or not isinstance(last, (RunFailed, RunFinished)) or last.ended_at:
+            return events
+        # A codec has no clock; this is the first place that knows of the end.
+        return [*events[:-1], replace(last, ended_at=self._clock())]

@@ -326,7 +326,8 @@ def _as_one(messages: list[Message]) -> Message:
 
 def _visible(parts: list[Part]) -> list[int]:
     """Return the positions of the parts but blank texts; all of them if nothing else is there."""
-    kept = [n for n, part in enumerate(parts) if not isinstance(part, Text) or part.text.strip()]
+    # A text with fields of its own may be empty: Gemini signs such a part.
+    kept = [n for n, part in enumerate(parts) if not isinstance(part, Text) or part.text.strip() or part.extras]
     return kept or list(range(len(parts)))
 
 

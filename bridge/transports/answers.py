@@ -96,6 +96,10 @@ def _has_long_head(error: BaseException | None) -> bool:
 def failure_of(error: Exception) -> Failure:
     """Return the failure for an error before an answer began: its kind, never an address that may hold secrets."""
     match error:
+        case aiohttp.ClientHttpProxyError():
+            reason = f"the proxy answered with status {error.status}"
+        case aiohttp.ClientProxyConnectionError():
+            reason = "the proxy could not be reached"
         case aiohttp.ClientConnectorDNSError() | socket.gaierror():
             reason = "its host name cannot be resolved"
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError() | ssl.SSLError():
@@ -125,6 +129,8 @@ def failure_of(error: Exception) -> Failure:
 def outcome_of(error: Exception) -> tuple[str, str]:
     """Return an error before an answer began in words for the log, and what to check in the configuration."""
     match error:
+        case aiohttp.ClientHttpProxyError() | aiohttp.ClientProxyConnectionError():
+            advice = "the proxy"
         case aiohttp.ClientConnectorDNSError() | socket.gaierror():
             advice = "the host name in the url"
         case aiohttp.ClientConnectorCertificateError() | ssl.SSLCertVerificationError():

@@ -10,6 +10,7 @@ from weakref import WeakSet
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
+from bridge.transports.lookups import Resolver
 from bridge.transports.probes import probed_socket
 
 AT_ONCE_SECONDS = 1.0
@@ -71,7 +72,7 @@ class Connector(aiohttp.TCPConnector):
     """
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(limit=0, keepalive_timeout=60, socket_factory=probed_socket, **settings)
+        super().__init__(limit=0, keepalive_timeout=60, resolver=Resolver(), socket_factory=probed_socket, **settings)
         self._known: WeakSet[Any] = WeakSet()
 
     async def connect(self, *args: Any, **more: Any) -> Any:

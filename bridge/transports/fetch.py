@@ -1,8 +1,9 @@
 """Calls to URLs that clients chose, at hosts that the configuration names and no others; and media fetched so.
 
 Such URLs are untrusted. Only allowed hosts are called, at addresses of the public internet, checked when connecting (a
-name that is resolved twice can change in between). No redirects, no cookies, no proxy from the environment, none of the
-bridge's keys; limits of size and time.
+name that is resolved twice can change in between). No redirects, no cookies, none of the
+bridge's keys; limits of size and time. Where the environment names a proxy, that resolves the names: then what can be
+resolved here is checked, and nothing else.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from typing import Any
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
 from bridge.codec import Capabilities, Feature, Support
 from bridge.errors import ErrorCode, RequestError
 from bridge.model import Inline, Media, Part, Request, ToolResult, Url
+from bridge.transports.lookups import Lookups, Resolver
+from bridge.transports.proxies import proxy_for
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -33,6 +35,8 @@ MOST = 20 * 2**20
 TIME = 15.0
 """Seconds for all media of one request together."""
 _PIECE = 2**16
+_MOST_LOOKUPS = 32
+"""Names that clients chose that are looked up at once."""
 _NAT64 = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
 
 
@@ -73,17 +77,23 @@ class OutsideClient:
         self._keep_alive = keep_alive
         self._hosts = [host.lower() for host in hosts]
         self._permit = permit or is_public
-        self._resolver = resolver
-        self._session: aiohttp.ClientSession | None = None
+        self._resolver = resolver or Resolver(Lookups(_MOST_LOOKUPS))
+        self._checked = _Checked(self._resolver, self._permit)
+        self._direct: aiohttp.ClientSession | None = None
+        self._proxied: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
+        self._direct = self._session(self._checked)
+        self._proxied = self._session(Resolver())
+
+    def _session(self, resolver: AbstractResolver) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
             limit=self._connections,
-            resolver=_Checked(self._resolver or ThreadedResolver(), self._permit),
+            resolver=resolver,
             use_dns_cache=False,
             force_close=not self._keep_alive,
         )
-        self._session = aiohttp.ClientSession(
+        return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
@@ -92,9 +102,10 @@ class OutsideClient:
         )
 
     async def close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        for session in (self._direct, self._proxied):
+            if session is not None:
+                await session.close()
+        self._direct = self._proxied = None
 
     def allows(self, url: str) -> bool:
         """Return whether the URL is one of http or https, without a user, at a host that is allowed."""
@@ -124,13 +135,18 @@ class OutsideClient:
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Give the response. Raises `CallFailed` where none comes, and for one that breaks off inside the block."""
-        assert self._session is not None, "start() comes before calls"
+        assert self._direct is not None, "start() comes before calls"
+        assert self._proxied is not None
         try:
             address = URL(url)
             if (literal := _literal(address.host or "")) is not None and not self._permit(literal):
                 raise _Refused
-            async with self._session.request(
-                method, address, headers=headers, data=body, allow_redirects=False
+            proxy = proxy_for(address)
+            if proxy is not None and literal is None:
+                await self._check_if_known(address)
+            session = self._direct if proxy is None else self._proxied
+            async with session.request(
+                method, address, headers=headers, data=body, allow_redirects=False, proxy=proxy
             ) as response:
                 yield response
         except _Refused:
@@ -139,6 +155,15 @@ class OutsideClient:
             if _caused_by_refusal(error):
                 raise CallFailed("its address is not public", refused=True) from None
             raise CallFailed("its server could not be reached") from None
+
+    async def _check_if_known(self, address: URL) -> None:
+        """Raise `_Refused` for a host name that is known here, and has an address that must not be called."""
+        try:
+            await self._checked.resolve(address.host or "", address.port or 0, socket.AF_UNSPEC)
+        except _Refused:
+            raise
+        except OSError:
+            """Where only the proxy leads out, often only the proxy knows the names."""
 
 
 class CallFailed(Exception):

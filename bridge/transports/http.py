@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import aiohttp
+from aiohappyeyeballs import start_connection
 from yarl import URL
 
 from bridge.codec import (
@@ -58,6 +59,8 @@ from bridge.transports.answers import (
     unread,
 )
 from bridge.transports.connections import Connector, LargeBody, Sending, current
+from bridge.transports.lookups import CONFIGURED
+from bridge.transports.proxies import credentials_in, proxy_for
 
 if TYPE_CHECKING:
     from bridge.transports import http1
@@ -71,7 +74,6 @@ LARGE_BODY = 1024 * 1024
 _LAST_WORDS = 1.0
 """Seconds that chores have to end when the backend is closed."""
 _STOP_SECONDS = 2.0
-_QUESTION_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
 """Seconds between two checks of the answers that are being read."""
 _VERSION = re.compile(r"(/v\d+)(?:(?:alpha|beta)\d*)?(?=/|$)")
@@ -125,11 +127,16 @@ class HttpBackend(ConfiguredBackend):
         breaker: Breaker | None = None,
         options: Options | None = None,
         httptools: bool = False,
+        proxy: str | None = None,
     ) -> None:
-        """`httptools`: answers of runs are read by `bridge.transports.http1` instead of aiohttp."""
+        """`httptools`: answers of runs are read by `bridge.transports.http1` instead of aiohttp, if no proxy is used.
+
+        `proxy`: the URL of a proxy, or `none`; without, that of the environment.
+        """
         super().__init__(name, dialect.capabilities, names, timeouts, retry, breaker)
         self.dialect = dialect
         self.url = URL(url)
+        self.proxy = proxy_for(self.url, proxy)
         self.max_event = max_event
         self.options = options if options is not None else dialect.back_options()
         self.demands = dialect.demands(self.options)
@@ -140,7 +147,8 @@ class HttpBackend(ConfiguredBackend):
             **(dialect.auth_headers(api_key) if api_key else {}),
             **{k.lower(): v for k, v in (headers or {}).items()},
         }
-        self.secrets = Secrets.sent(api_key, self._headers, self.url.authority.rpartition("@")[2])
+        address = self.url.authority.rpartition("@")[2]
+        self.secrets = Secrets.sent(api_key, self._headers, address, *credentials_in(self.proxy))
         self._forward = frozenset(h.lower() for h in forward_headers)
         self._addresses: dict[str, URL] = {}
         self._reading: set[aiohttp.ClientResponse] = set()
@@ -148,14 +156,14 @@ class HttpBackend(ConfiguredBackend):
         self._ending: dict[aiohttp.ClientResponse, float] = {}
         self._sweep: asyncio.TimerHandle | None = None
         self._session: aiohttp.ClientSession | None = None
-        self._httptools = httptools
+        self._httptools = httptools and self.proxy is None
         self._client: http1.Client | None = None
 
     async def start(self) -> None:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=Connector(),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.timeouts.connect),
+                timeout=aiohttp.ClientTimeout(total=None, connect=self.timeouts.connect),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         if self._httptools and self._client is None:
@@ -308,7 +316,7 @@ class HttpBackend(ConfiguredBackend):
     async def _listed(self, dialect: ModelsDialect) -> tuple[WireRequest, WireResponse]:
         wire = dialect.models_request()
         wire.headers = {**wire.headers, **self._headers}
-        return wire, await self.whole_answer(wire, self._question_seconds)
+        return wire, await self.whole_answer(wire, self.timeouts.of_question)
 
     async def check(self) -> None:
         """Asks for its models, which also shows whether the key is taken; else whether its port is open."""
@@ -320,12 +328,14 @@ class HttpBackend(ConfiguredBackend):
             raise BackendError.of(self.refusal(answer, wire))
 
     async def _reach(self) -> None:
+        """Open and close a connection to the backend, or to the proxy that leads to it."""
+        to = self.proxy or self.url
         try:
             async with asyncio.timeout(self.timeouts.connect):
-                _, writer = await asyncio.open_connection(self.url.host, self.url.port)
+                sock = await start_connection(await CONFIGURED.find(to.host or "", to.port or 0))
         except (OSError, TimeoutError) as error:
             raise BackendError.of(self._unanswered(error)) from None
-        writer.close()
+        sock.close()
 
     async def count(self, request: Request, info: CallInfo) -> int | None:
         if not isinstance(self.dialect, CountingDialect):
@@ -333,7 +343,7 @@ class HttpBackend(ConfiguredBackend):
         lost = Losses()
         request = required(request, self.demands, lost)
         wire = self.dialect.count_request(request, self.context(request, info, lost))
-        answer = await self.whole_answer(self.addressed(wire, info), self._question_seconds)
+        answer = await self.whole_answer(self.addressed(wire, info), self.timeouts.of_question)
         if answer.status in _NOT_THERE:
             return None
         if answer.status >= 300:
@@ -349,15 +359,14 @@ class HttpBackend(ConfiguredBackend):
                     body = await bounded(response.content.read, self.max_event)
                 return WireResponse(response.status, headers_of(response), body)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            failure = self._unanswered(error)
-            if seconds is not None and limit.expired():
-                failure = Failure(ErrorCode.BACKEND_TIMEOUT, f"The backend did not answer within {seconds:g} s.")
-            raise BackendError.of(self.explained(failure, wire, *outcome_of(error))) from None
+            late = seconds is not None and limit.expired()
+            raise BackendError.of(self._late(seconds, wire) if late else self.unanswered(error, wire)) from None
 
-    @property
-    def _question_seconds(self) -> float:
-        """The time for a question that no model thinks about."""
-        return min(self.timeouts.first_event or _QUESTION_SECONDS, _QUESTION_SECONDS)
+    def _late(self, seconds: float | None, wire: WireRequest) -> Failure:
+        """Return the failure of a question that was not answered in this time."""
+        key = " (timeouts.first_event)" if seconds == self.timeouts.first_event else ""
+        text = f"The backend did not answer within {seconds:g} s{key}."
+        return self.explained(Failure(ErrorCode.BACKEND_TIMEOUT, text), wire, "has not answered", "the timeouts")
 
     def unanswered(self, error: Exception, wire: WireRequest) -> Failure:
         """Return the failure that an error before the head of an answer means, with its cause for the log."""
@@ -393,6 +402,7 @@ class HttpBackend(ConfiguredBackend):
                         data=(LargeBody(io.BytesIO(body), sending) if len(body) > LARGE_BODY else body) or None,
                         headers=wire.headers,
                         allow_redirects=False,
+                        proxy=self.proxy,
                     )
                 except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
                     if not sending.repeats():
@@ -409,6 +419,7 @@ class HttpBackend(ConfiguredBackend):
             data=body,
             headers={**wire.headers, **self._headers},
             allow_redirects=False,
+            proxy=self.proxy,
         )
 
     async def refusal_in(self, response: aiohttp.ClientResponse, wire: WireRequest) -> Failure:

@@ -2,7 +2,7 @@
 
 It exists for one gain: bytes are passed on in the callback that receives them, without waking a task for each, which
 aiohttp's public interface cannot do. That saves about a third of the CPU time of a paced token. Everything else about
-HTTP is left to aiohttp: proxies, side requests, uploads, mocks. It sends one request at a time on a
+HTTP is left to aiohttp: backends behind a proxy, side requests, uploads, mocks. It sends one request at a time on a
 connection, keeps connections for the next request, and follows no redirects.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-import socket
 import ssl
 import time
 import zlib
@@ -26,6 +25,7 @@ from yarl import URL
 from bridge.errors import shortened
 from bridge.transports.answers import AT_ONCE, DRAIN_SECONDS, InvalidAnswer, InvalidCompression, LongHead
 from bridge.transports.connections import Sending
+from bridge.transports.lookups import CONFIGURED
 from bridge.transports.probes import probe
 
 KEEP_SECONDS = 60.0
@@ -86,7 +86,7 @@ class Client:
         host, port, secure = key
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._connect_timeout):
-            addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addresses = await CONFIGURED.find(host, port)
             sock = probe(await start_connection(addresses, happy_eyeballs_delay=_NEXT_ADDRESS))
             tls = _tls() if secure else None
             try:

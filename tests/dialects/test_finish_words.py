@@ -247,6 +247,22 @@ def test_a_word_without_a_reason_is_a_failure_only_without_an_answer() -> None:
     assert end_of("null", answered=False) is None
 
 
+@pytest.mark.parametrize("word", ["other", "unknown", "OTHER"])
+def test_an_empty_answer_without_a_reason_is_no_success(word: str) -> None:
+    bodies = {
+        "openai-chat": lines({"choices": [{"index": 0, "delta": {}, "finish_reason": word}]}),
+        "gemini": lines({"candidates": [{"content": {"parts": []}, "finishReason": word}]}),
+        "ai-sdk-ui": lines({"type": "start"}, {"type": "finish", "finishReason": word}),
+        "anthropic-messages": lines(
+            {"type": "message_start", "message": {"id": "m", "content": []}},
+            {"type": "message_delta", "delta": {"stop_reason": word}},
+            {"type": "message_stop"},
+        ),
+    }
+    for dialect, body in bodies.items():
+        assert decoded(dialect, body).failure is not None, dialect
+
+
 def test_no_word_occurs_in_two_rows_and_each_row_has_a_source() -> None:
     found = [word for word, _ in ends()]
     assert len(set(found)) == len(found)

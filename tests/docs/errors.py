@@ -9,20 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
-
-import griffe
 
 from bridge.codec import Dialect, registry
 from bridge.errors import RULES, ErrorCode, Failure
 from bridge.model import Event, RunFailed, RunStarted
+from bridge.server.page import errors
 from bridge.testing.wires import encode
 from tests.docs.tables import ROOT, dialects
 
 PAGE = ROOT / "docs" / "errors.md"
 PAGES = {code: ROOT / "docs" / "errors" / f"{code}.md" for code in ErrorCode}
-STEPS = ROOT / "bridge" / "server" / "page" / "files" / "steps.json"
 
 HEAD = """\
 # Errors
@@ -38,6 +35,8 @@ format of their dialect, shown below. `make pages` generates this page from `bri
   gRPC column applies to calls over gRPC.
 - Every response has an `X-Request-Id`, which is also in the log line of the request. Messages never contain a key, a
   request body or a stack trace.
+- `dialect-bridge explain CODE` prints the page of a code, and `dialect-bridge explain` lists all codes. A server with
+  the web page has these pages at `/_page/errors/CODE`.
 """
 
 _WORDS = "what happened"
@@ -51,13 +50,7 @@ def page() -> str:
 
 def page_of(code: ErrorCode) -> str:
     """The page of one code."""
-    rule = RULES[code]
-    again = "The same request may succeed later." if rule.retry else "Repeating the request does not help."
-    steps = "\n".join(f"- {step}" for step in json.loads(STEPS.read_text(encoding="utf-8"))[code]["en"])
-    return (
-        f"# {code}\n\n{meanings()[code]}\n\nHTTP {rule.http}, gRPC `{rule.grpc}`. {again}\n\n"
-        f"## What to check\n\n{steps}\n\n[Errors](../errors.md) shows this error in each dialect.\n"
-    )
+    return f"{errors.page_of(code, links=True)}\n[Errors](../errors.md) shows this error in each dialect.\n"
 
 
 def _codes() -> str:
@@ -65,18 +58,11 @@ def _codes() -> str:
         "| code | means | HTTP | gRPC | may be repeated |",
         "|---|---|---|---|---|",
     ]
-    said = meanings()
+    said = errors.meanings()
     for code, rule in RULES.items():
         again = "yes" if rule.retry else "no"
         lines.append(f"| [`{code}`](errors/{code}.md) | {said[code]} | {rule.http} | `{rule.grpc}` | {again} |")
     return "\n".join(lines)
-
-
-@cache
-def meanings() -> dict[ErrorCode, str]:
-    """The docstring of each code, which Python itself forgets."""
-    found = griffe.load("bridge.errors", search_paths=[ROOT])["ErrorCode"].members
-    return {code: " ".join(found[code.name].docstring.value.split()) for code in ErrorCode}
 
 
 @dataclass(frozen=True)

@@ -54,11 +54,13 @@ def broken(path: Path, text: str) -> list[str]:
 
 
 def index_page() -> str:
-    """README.md with absolute links, to the repository that pyproject.toml names."""
+    """README.md with absolute links, to the repository that pyproject.toml names; without one, links are text."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    source = project["urls"]["Source"]
+    source = project["urls"].get("Source")
 
     def absolute(match: re.Match[str]) -> str:
+        if source is None:
+            return "" if match[1] else match[2]
         kind = "raw" if match[1] else "blob"
         return f"{match[1]}[{match[2]}]({source}/{kind}/v{project['version']}/{match[3]})"
 

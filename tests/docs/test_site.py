@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -119,7 +120,9 @@ def test_the_site_holds_every_public_name(site: Path) -> None:
 
 def test_links_beside_the_documentation_lead_to_the_repository(site: Path) -> None:
     page = (site / "cookbook.html").read_text(encoding="utf-8")
-    assert 'href="https://github.com/dialect-bridge/dialect-bridge/blob/main/examples/configs"' in page
+    source = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"].get("Source")
+    assert (f'href="{source}/blob/main/examples/configs"' in page) is (source is not None)
+    assert "../examples/configs" not in page
     assert 'href="zh/cookbook.html"' in page
 
 

@@ -21,7 +21,7 @@ from tests.faults.callers import agent_over, call
 from tests.faults.faults import Said
 from tests.faults.measure import back_of, queued, setup
 from tests.faults.wire import LIMIT, SPEAKING, Read, asking, connect, parsed, raw, read
-from tests.server.harness import Exchange, FakeBackend, fake_backend, free_port, serving
+from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, free_port, serving
 
 WORDS = "Hello w☀"
 SIGNS = {"anthropic-messages": b"event: ping", "gemini": b'"parts":[{"text":""}]'}
@@ -265,6 +265,29 @@ async def test_events_that_a_client_is_not_shown_are_silence_for_it() -> None:
     assert (answer.verdict, answer.text) == ("whole", WORDS)
 
 
+@pytest.mark.parametrize("how", ["before the head", "refuses"])
+async def test_so_begins_a_stream_that_is_one_json_array(how: str, thought: asyncio.Event) -> None:
+    """Gemini's for clients that do not ask for events: it stays one valid array."""
+    gemini = registry.get("gemini")
+    async with (
+        thinking("gemini", thought, how) as backend,
+        serving({**setup("gemini", back_of("gemini"), backend.url), **SOON}) as base,
+    ):
+        wire = asking(gemini)
+        wire.path = wire.path.partition("?")[0]
+        reader, writer = await connect(base)
+        writer.write(raw(wire, "/it"))
+        async with asyncio.timeout(LIMIT):
+            data = await reader.readuntil(SIGNS["gemini"])
+            thought.set()
+            data += await reader.read()
+        writer.close()
+    chunks = orjson.loads(parsed(data).body)
+    texts = [part["text"] for c in chunks for each in c.get("candidates", ()) for part in each["content"]["parts"]]
+    assert "".join(texts) == ("" if how == "refuses" else WORDS)
+    assert ("error" in chunks[-1]) is (how == "refuses")
+
+
 async def test_a_proxy_that_cuts_silent_connections_does_not_cut_these() -> None:
     """What `make soak` measures with nginx and ten minutes; an answer that is not streamed needs a patient proxy."""
     results = await silent.measured(8.0, nginx=False)
@@ -439,6 +462,19 @@ class _Slow(Exchange):
             await asyncio.sleep(2)
             data, self._slow = rest[1:], ""
         await super().raw(data)
+
+
+async def test_a_question_that_is_not_answered_names_its_limit() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.left()
+
+    async with fake_backend() as backend:
+        backend.plays(script)
+        config = setup("openai-chat", "openai-chat", backend.url, timeouts={"first_event": "200ms"})
+        async with serving(config) as base:
+            reply = await ask("GET", f"{base}/it/models")
+    assert reply.status == 504
+    assert "did not answer within 0.2 s (timeouts.first_event)" in reply.json["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bridge.errors import RequestError
 from bridge.library import Translator
 
 CHAT, RESPONSES, MESSAGES, GEMINI = "openai-chat", "openai-responses", "anthropic-messages", "gemini"
@@ -221,3 +222,42 @@ def test_both_names_of_a_messages_clients_format_mean_the_same(field: dict[str, 
         assert lost == []
     body, lost = sent(MESSAGES, MESSAGES, field)
     assert {name: body[name] for name in ("output_format", "output_config") if name in body} == field
+
+
+@pytest.mark.parametrize(
+    ("front", "fields", "place"),
+    [
+        (MESSAGES, {"thinking": "x"}, "thinking"),
+        (MESSAGES, {"thinking": {"type": "adaptive", "display": 1}}, "thinking.display"),
+        (MESSAGES, {"output_format": []}, "output_format"),
+        (MESSAGES, {"output_config": 1}, "output_config"),
+        (GEMINI, {"generationConfig": {"responseLogprobs": "x"}}, "generationConfig.responseLogprobs"),
+        (GEMINI, google(includeThoughts=1), "generationConfig.thinkingConfig.includeThoughts"),
+        (RESPONSES, {"include": 1}, "include"),
+        (RESPONSES, {"reasoning": {"summary": 1}}, "reasoning.summary"),
+        (CHAT, {"logprobs": 1}, "logprobs"),
+    ],
+)
+def test_a_wrong_wish_is_an_error_that_names_its_place(front: str, fields: dict[str, Any], place: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        sent(front, CHAT, fields)
+    assert place in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"reasoning": "x"},
+        {"reasoning": {"max_tokens": "x"}},
+        {"include_reasoning": 1},
+        {"thinking": {"type": "enabled", "budget_tokens": "x"}},
+        {"enable_thinking": "true"},
+    ],
+)
+def test_forms_of_other_chat_servers_are_for_the_backend_to_judge(fields: dict[str, Any]) -> None:
+    body, lost = sent(CHAT, CHAT, {**fields, "reasoning_effort": "low"})
+    assert body.items() >= {**fields, "reasoning_effort": "low"}.items()
+    assert lost == []
+    body, lost = sent(CHAT, RESPONSES, {**fields, "reasoning_effort": "low"})
+    assert body["reasoning"] == {"effort": "low"}
+    assert "extras" in lost

@@ -82,6 +82,28 @@ async def test_streams_arrive_piece_by_piece() -> None:
             assert b"[DONE]" not in first + second
 
 
+async def test_a_stream_begins_while_its_model_thinks() -> None:
+    thought = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        await thought.wait()
+        await exchange.answer(500, b"{}")
+
+    async with fake_backend() as backend:
+        backend.plays(script)
+        silent = bridge(server={"keepalive": "60ms"}, backends={"it": {"dialect": "openai-chat", "url": backend.url}})
+        async with (
+            asyncio.timeout(20),
+            served(asgi.app(silent)) as base,
+            aiohttp.ClientSession() as session,
+            session.post(f"{base}/v1/chat/completions", json={**HELLO, "stream": True}) as response,
+        ):
+            assert response.status == 200
+            assert await response.content.readuntil(b"\n\n") == b": keep-alive\n\n"
+            thought.set()
+            assert b"status 500" in await response.read()
+
+
 async def test_a_client_that_leaves_cancels_the_run() -> None:
     left = asyncio.Event()
 

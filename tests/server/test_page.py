@@ -21,6 +21,7 @@ from bridge.errors import BackendError, ConfigError, ErrorCode, Failure
 from bridge.grpc.backend import GrpcBackend
 from bridge.pipeline import Timeouts
 from bridge.server import running
+from bridge.server.page.errors import page_of
 from bridge.server.page.site import script_of
 from bridge.transports.http import HttpBackend
 from bridge.transports.local import LocalBackend
@@ -172,6 +173,17 @@ async def test_other_sites_cannot_even_ask(path: str) -> None:
         refused = await get(f"{base}/_page/{path}", sec_fetch_site="cross-site")
         assert (refused.status, refused.json["error"]["code"]) == (403, "forbidden")
         assert (await get(base, sec_fetch_site="cross-site")).status == 200
+
+
+async def test_the_explanation_of_each_error_is_served() -> None:
+    async with serving(demo()) as base:
+        errors = (await get(f"{base}/_page/state")).json["errors"]
+        for code in ErrorCode:
+            page = await get(f"{base}{errors}{code}")
+            assert (page.status, page.body.decode()) == (200, page_of(code))
+            assert page.headers["content-type"] == "text/plain; charset=utf-8"
+        assert (await get(f"{base}{errors}no_code")).status == 404
+        assert (await get(f"{base}{errors}")).status == 404
 
 
 @pytest.mark.parametrize("path", ["/_page/site.py", "/_page/..%2fsite.py", "/_page/dialects/nobody.js", "/_page/"])

@@ -206,3 +206,22 @@ async def test_a_failure_before_the_first_element_is_a_status() -> None:
         async with serving(config) as base:
             reply = await post(base + PATH, ASKED)
     assert (reply.status, reply.json["error"]["status"]) == (404, "NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    ("data", "elements"),
+    [
+        (b"[1,2]", [b"1", b"2"]),
+        (b'["a"]', [b'"a"']),
+        (b"[ null ]", [b"null"]),
+        (b'[{"a":1}, true]\n', [b'{"a":1}', b"true"]),
+        (b"[[1],2]", [b"[1]", b"2"]),
+        (b"[]", []),
+        (b"[{}]", [b"{}"]),
+    ],
+)
+def test_a_scalar_may_be_the_last_element(data: bytes, elements: list[bytes]) -> None:
+    for size in (len(data), 1):
+        splitter = arrays.Splitter()
+        found = [frame for at in range(0, len(data), size) for frame in splitter.feed(data[at : at + size])]
+        assert [*found, *splitter.close()] == elements

@@ -315,6 +315,8 @@ def test_a_text_without_a_visible_character_is_left_out_beside_others(back: str)
     assert request.messages[2].parts == [ToolResult("k", kept)]
     assert request.messages[3] is said[3]
     assert len(said[0].parts) == 4
+    signed = [Message("assistant", [Text("", {"gemini": {"thoughtSignature": "s"}}), Text("a")])]
+    assert required(Request(signed), demands, Losses()).messages == signed
 
 
 # ---------------------------------------------------------------------- fields

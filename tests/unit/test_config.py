@@ -378,7 +378,7 @@ KEYS = (
     "listen, agent_id, limits, mid_stream_fallback, options"
 )
 BACKEND_KEYS = (
-    "dialect, url, api_key, model, model_map, headers, forward_headers, fetch_urls, max_event, timeouts, "
+    "dialect, url, api_key, model, model_map, proxy, headers, forward_headers, fetch_urls, max_event, timeouts, "
     "retry, breaker, "
     "target, options"
 )

@@ -26,8 +26,8 @@ from bridge.engine.route import Route
 from bridge.errors import ConfigError
 
 OPTIONAL = {
-    *CONTRACTS.values(), CountingDialect, ModelsDialect, ModesDialect, SessionDialect, SingleRunDialect,
-    StoredAnswersDialect, TaskDialect, ToolHostDialect,
+    *(each for needed in CONTRACTS.values() for each in needed), CountingDialect, ModelsDialect, ModesDialect,
+    SessionDialect, SingleRunDialect, StoredAnswersDialect, TaskDialect, ToolHostDialect,
 }  # fmt: skip
 
 
@@ -64,8 +64,16 @@ def test_a_surface_that_promises_more_than_the_dialect_is_refused(operation: Ope
         capabilities = registry.get("openai-chat").capabilities
         surface = (Endpoint("POST", "/x", operation),)
 
-    with pytest.raises(ConfigError, match=f"'boastful'.*{CONTRACTS[operation].__name__}"):
+    with pytest.raises(ConfigError, match=f"'boastful'.*{'.*'.join(each.__name__ for each in CONTRACTS[operation])}"):
         Route(Boastful(), "/boastful", Boastful.front_options())
+
+
+def test_operations_without_a_contract_are_those_of_every_dialect() -> None:
+    """Health, runs, and what the server or a gateway of nodes does by itself."""
+    others = {str(operation) for operation in Operation} - {str(operation) for operation in CONTRACTS}
+    assert others == {
+        *("run", "health", "forward", "call", "register", "deregister", "discover", "update", "beat"),
+    }
 
 
 def test_a_dialect_is_returned_as_what_it_is() -> None:

@@ -15,6 +15,7 @@ from bridge.config.kinds import (
     HeaderName,
     Headers,
     OptionalBackendUrl,
+    OptionalProxy,
     OptionalSecret,
     OptionalText,
     Positive,
@@ -78,6 +79,11 @@ class Backend(Section):
         default_factory=dict,
         description="client's model name or glob -> backend's model name; other names are unchanged",
     )
+    proxy: OptionalProxy = Field(
+        default=None,
+        description="URL of the HTTP proxy through which the backend is called, with user name and password if needed, "
+        "or none; absent = HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY of the environment",
+    )
     headers: Headers = Field(
         default_factory=dict, description="headers of every request; over gRPC as metadata", repr=False
     )
@@ -107,6 +113,9 @@ class Backend(Section):
             raise at(("url",), wrong(f"dialect {self.dialect} runs inside the bridge and takes no url"))
         if self.dialect in BUILT_IN and self.fetch_urls:
             raise at(("fetch_urls",), wrong(f"dialect {self.dialect} takes media by URL"))
+        dialect = dialect_of(self.dialect)
+        if self.proxy is not None and (self.dialect in BUILT_IN or (dialect is not None and dialect.over_grpc)):
+            raise at(("proxy",), wrong(f"dialect {self.dialect} is not called over HTTP and takes no proxy"))
         if self.dialect not in BUILT_IN and self.url is None:
             raise at(("url",), wrong("missing or empty; every dialect but demo and python needs one"))
         if self.dialect == PYTHON and self.target is None:

@@ -58,6 +58,8 @@ _GOODBYE = 1.0
 _FORWARD_TIMEOUT = 60.0
 _CHECKS = 3
 """So many checks in a row have to be in time before a node is called dead."""
+_LEAST = 1.0
+"""Seconds for which they have to be in time at least: shorter delays are no pause."""
 """Seconds for a single message that is handed on: such a call always has a deadline."""
 
 
@@ -196,7 +198,7 @@ class GrpcServer:
 
         Not while this process itself did not run: it has heard no heartbeat then, even of nodes that sent one.
         """
-        life = Liveness(_CHECKS * self._registry.check_every)
+        life = Liveness(max(_LEAST, _CHECKS * self._registry.check_every))
         while True:
             await asyncio.sleep(self._registry.check_every)
             may_judge = not life.grace()

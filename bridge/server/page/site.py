@@ -13,10 +13,11 @@ from aiohttp import web
 from bridge import __version__
 from bridge.codec import Dialect, Operation, Scope, registry
 from bridge.engine import Bridge, Route
-from bridge.errors import ERROR_PAGES, BridgeError, ConfigError, ErrorCode, RequestError, shortened
+from bridge.errors import BridgeError, ConfigError, ErrorCode, RequestError, shortened
 from bridge.pipeline import Backend
 from bridge.server.access import Key, Keys, Reason, unauthorized
 from bridge.server.identity import Caller, Identity, visit_of
+from bridge.server.page.errors import page_of
 from bridge.server.page.health import Health
 from bridge.server.page.traces import Traces
 from bridge.server.wire import OWN_PAGE, STREAM_HEADERS, error_of
@@ -31,6 +32,7 @@ _TYPES = {
     "js": "text/javascript; charset=utf-8",
     "json": "application/json",
     "svg": "image/svg+xml",
+    "txt": "text/plain; charset=utf-8",
 }
 _HEADERS = {
     # Nothing from elsewhere, nothing inline, and no text can become markup: whatever a model writes stays text.
@@ -76,6 +78,7 @@ class Page:
         router.add_get(f"{BELOW}/health", _own(self._backends))
         router.add_get(f"{BELOW}/trace/{{token}}", _own(self._trace), allow_head=False)
         router.add_get(f"{BELOW}/dialects/{{name}}.js", _own(self._script))
+        router.add_get(f"{BELOW}/errors/{{code}}", _own(self._error))
         router.add_get(f"{BELOW}/{{name}}", _own(self._file))
         app.on_shutdown.append(self._stop)
         app.on_cleanup.append(self._close)
@@ -98,6 +101,13 @@ class Page:
             raise _nothing(http)
         return _response(name, body)
 
+    async def _error(self, http: web.Request) -> web.StreamResponse:
+        """The explanation of an error code, which is public as the files are."""
+        code = http.match_info["code"]
+        if code not in list(ErrorCode):
+            raise _nothing(http)
+        return _response(f"{code}.txt", page_of(ErrorCode(code)).encode())
+
     async def _script(self, http: web.Request) -> web.StreamResponse:
         name = http.match_info["name"]
         try:
@@ -116,7 +126,7 @@ class Page:
         return _json(
             {
                 "version": __version__,
-                "errors": ERROR_PAGES,
+                "errors": f"{BELOW}/errors/",
                 "keyed": not server.is_open or self._key is not None,
                 "routes": [_described(route) for route in routes],
                 "backends": {b.name: self._spoken(b) for route in routes for b in route.backends},

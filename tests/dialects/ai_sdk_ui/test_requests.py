@@ -284,6 +284,24 @@ def test_the_wrong_call_is_never_approved() -> None:
     assert body["resume"] == [{"id": "p9", "status": "resolved"}]
 
 
+@pytest.mark.parametrize(
+    ("answer", "data"),
+    [
+        (Resume("c1", "resolved", {"approved": True}), {"approved": True}),
+        (Resume("c1", "resolved", {"city": "Rome"}), {"city": "Rome"}),
+        (Resume("c1", "resolved"), {"approved": True}),
+        (Resume("c1", "cancelled"), {"approved": False}),
+    ],
+)
+def test_an_answer_to_mastra_names_its_run(answer: Resume, data: Any) -> None:
+    answer.extras = {"ai-sdk-ui": {"notes": {"runId": "run1"}}}
+    talk = [Message("user", [Text("q")]), Message("assistant", [ToolCall("c1", "pay", "{}")])]
+    body = sent(Request(talk, resume=[answer]))
+    assert (body["runId"], body["resumeData"]) == ("run1", data)
+    assert "resume" not in body
+    assert "approval" not in body["messages"][1]["parts"][-1]
+
+
 def test_arguments_that_are_no_json() -> None:
     talk = [TALK[1], Message("assistant", [ToolCall("c1", "f", "{")]), TALK[3]]
     part = sent(Request(talk))["messages"][1]["parts"][1]

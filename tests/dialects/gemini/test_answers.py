@@ -382,3 +382,10 @@ def test_models() -> None:
     assert told["models"][0]["name"] == "models/a"
     assert "generateContent" in told["models"][0]["supportedGenerationMethods"]
     assert dialect.decode_count(WireResponse(200, {}, b'{"totalTokens": 6}')) == 6
+
+
+@pytest.mark.parametrize(("reason", "blocked"), [("SAFETY", True), ("BLOCK_REASON_UNSPECIFIED", False), (None, False)])
+def test_a_prompt_is_blocked_by_a_reason(reason: str | None, blocked: bool) -> None:
+    answer = fold(decode_chunks({"promptFeedback": {"blockReason": reason}}))
+    assert answer.reason is (FinishReason.CONTENT_FILTER if blocked else None)
+    assert (answer.failure is None) is blocked

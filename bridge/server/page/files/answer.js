@@ -89,7 +89,7 @@ export class Turn {
   // `errors`: base URL of the pages about error codes.
   end(errors) {
     const { code, state } = this.run;
-    if (code && state === "failed") this._body.append(whatToCheck(code, `${errors}${code}.md`));
+    if (code && state === "failed") this._body.append(whatToCheck(code, `${errors}${code}`));
     this.node.dataset.state = this.run.state;
     if (!this._body.childNodes.length && this.run.state === "done")
       this._body.append(el("p", { class: "faint" }, t("nothing")));
@@ -109,7 +109,7 @@ export class Turn {
 
 // What to check after an error, with a link to `page`.
 function whatToCheck(code, page) {
-  const steps = stepsOf(code).map((step) => el("li", {}, ...marked(step, page)));
+  const steps = stepsOf(code).map((step) => el("li", {}, ...marked(step)));
   return el(
     "div",
     { class: "steps" },
@@ -120,12 +120,11 @@ function whatToCheck(code, page) {
   );
 }
 
-// A step is Markdown with `code` and [text](link); links are relative to the page.
-function marked(step, page) {
+// A step is Markdown with `code` and [text](link); links lead to the documentation, which the server does not have.
+function marked(step) {
   return step.split(/(`[^`]+`|\[[^\]]+\]\([^)]+\))/).map((piece) => {
     if (piece.startsWith("`")) return el("code", {}, piece.slice(1, -1));
-    const link = /^\[(.+)\]\((.+)\)$/.exec(piece);
-    return link ? outside(new URL(link[2], page).href, link[1]) : piece;
+    return /^\[(.+)\]\(.+\)$/.exec(piece)?.[1] ?? piece;
   });
 }
 

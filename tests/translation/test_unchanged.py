@@ -1,0 +1,88 @@
+"""No event changes after it was emitted, and what a run leaves open is closed as the run ends."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import pytest
+
+from bridge.codec import Context, Losses, registry
+from bridge.dialects.openai_responses.compaction import Compaction
+from bridge.errors import ErrorCode, Failure
+from bridge.model import Event, FinishReason, MessageStatus, PartKind
+from bridge.model import events as ev
+from bridge.pipeline.attempt import _ShowThread
+from bridge.translation import Reader
+
+OPEN = [
+    ev.MessageStarted("m1"),
+    ev.PartStarted("p1", "m1", PartKind.TOOL_CALL, "c1", "f"),
+    ev.ArgsDelta("p1", "{}"),
+]
+
+
+class WithoutEnds:
+    """A stage that swallows the ends of parts and messages, and of the run."""
+
+    at_rest = False
+
+    def __init__(self, *, run: bool) -> None:
+        self._left_out = (ev.PartEnded, ev.MessageEnded, *((ev.RunFinished, ev.RunFailed) if run else ()))
+
+    def __call__(self, events: list[Event]) -> list[Event]:
+        return [event for event in events if not isinstance(event, self._left_out)]
+
+
+def read(end: Event, *, swallow_run: bool) -> list[Event]:
+    reader = Reader(ev.RunStarted("run1"), [WithoutEnds(run=swallow_run)], clock=lambda: 7.0)
+    events = [ev.RunStarted("run1"), *OPEN, ev.PartEnded("p1"), ev.MessageEnded("m1"), end]
+    before = deepcopy(events)
+    out = reader.take(events)
+    assert events == before, "the backend's events changed"
+    return out
+
+
+@pytest.mark.parametrize("swallow_run", [False, True])
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        (ev.RunFinished(), MessageStatus.COMPLETED),
+        (ev.RunFinished(FinishReason.LENGTH), MessageStatus.COMPLETED),
+        (ev.RunFinished(FinishReason.CANCELED), MessageStatus.CANCELED),
+        (ev.RunFailed(Failure(ErrorCode.BACKEND_ERROR, "broke")), MessageStatus.FAILED),
+        (ev.RunFailed(Failure(ErrorCode.CANCELED, "stopped")), MessageStatus.CANCELED),
+    ],
+)
+def test_what_is_open_is_closed_as_the_run_ends(end: Event, status: MessageStatus, swallow_run: bool) -> None:
+    out = read(end, swallow_run=swallow_run)
+    part, message = (next(e for e in out if isinstance(e, kind)) for kind in (ev.PartEnded, ev.MessageEnded))
+    assert (part.status, message.status) == (status, status)
+    assert type(out[-1]) is type(end)
+    assert out[-1].ended_at == 7.0
+
+
+def test_the_clients_thread_is_named_in_a_copy() -> None:
+    begun = ev.RunStarted("run1", "theirs")
+    [shown] = _ShowThread("ours")([begun])
+    assert (begun.thread_id, shown.thread_id) == ("theirs", "ours")
+
+
+def test_a_compaction_ends_the_run_in_a_copy() -> None:
+    end = ev.RunFinished(FinishReason.TOOL_CALLS)
+    text = [ev.PartStarted("p", "m", PartKind.TEXT), ev.TextDelta("p", "what was said"), end]
+    out = Compaction(lambda kind: kind)(text)
+    assert (end.reason, out[-1].reason) == (FinishReason.TOOL_CALLS, FinishReason.STOP)
+
+
+@pytest.mark.parametrize("dialect", registry.served())
+def test_encoders_change_no_event(dialect: str) -> None:
+    spoken = registry.get(dialect)
+    context = Context("run1", "thread1", 1.0, spoken.front_options(), "m", None, Losses())
+    ends = [ev.PartEnded("p1", extras={dialect: {"x": 1}}), ev.MessageEnded("m1")]
+    begun, end = ev.RunStarted("run1", extras={dialect: {"id": "i"}}), ev.RunFinished(FinishReason.TOOL_CALLS)
+    events = [begun, *OPEN, *ends, end]
+    before = deepcopy(events)
+    encoder = spoken.encoder(context)
+    encoder.encode(events)
+    encoder.close()
+    assert events == before
