@@ -295,7 +295,10 @@ def _shaping_errors(state: State) -> Middleware:
                 else:
                     response = await handler(request)
             except Exception as error:
-                response = refused(request, error)
+                refusal = refused(request, error)
+                if refusal is None:
+                    raise
+                response = refusal
             if (begun := request.get(BEGUN)) is None:
                 response = await send(request, response, slow_reader)
             elif response is not begun or not is_whole(begun):
@@ -312,8 +315,8 @@ def _shaping_errors(state: State) -> Middleware:
             await release(request)
         return response
 
-    def refused(request: web.Request, error: Exception) -> web.StreamResponse:
-        """Raises the error if the client is gone, or if it is a response."""
+    def refused(request: web.Request, error: Exception) -> web.StreamResponse | None:
+        """Return the response for an error; None if the client is gone, or if it is a response of aiohttp's."""
         if isinstance(error, BridgeError):
             if SERVED_BY in request:
                 error.failure.details = {**error.failure.details, **request[SERVED_BY].details(request)}
@@ -322,10 +325,10 @@ def _shaping_errors(state: State) -> Middleware:
             return error_of(_nearest(request), error.failure)
         if isinstance(error, web.HTTPException):
             if error.status < 400:
-                raise error
+                return None
             return _refused(request, error)
         if isinstance(error, ConnectionError) and has_left(request):
-            raise error
+            return None
         failure = unexpected_failure(log, f"request {request_id(request)} broke", error)
         return error_of(_nearest(request), failure)
 

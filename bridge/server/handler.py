@@ -169,7 +169,10 @@ class RouteHandler:
                 response = await self._serve(scope)
                 report.http = response.status
             except (Exception, asyncio.CancelledError) as error:
-                response = self._failed(scope, error)
+                failed = self._failed(scope, error)
+                if failed is None:
+                    raise
+                response = failed
             if scope.stream is None:
                 response = await send(scope.http, response, self.server.slow_reader)
         except ConnectionError:
@@ -199,22 +202,23 @@ class RouteHandler:
                 )
         return response
 
-    def _failed(self, scope: RequestScope, error: Exception | asyncio.CancelledError) -> web.StreamResponse:
+    def _failed(self, scope: RequestScope, error: Exception | asyncio.CancelledError) -> web.StreamResponse | None:
         """Return the response for an error; that which was begun, whose connection is aborted, if there is one.
 
-        Raises the error if the client is gone.
+        None if the client is gone. Nothing is raised here: the error would refer to this frame, which refers to it, and
+        so hold all that its traceback holds, such as a body, until that is collected.
         """
         report, begun = scope.report, scope.begun
         if isinstance(error, asyncio.CancelledError):
             report.status = report.status or "canceled"
             if not self.cutting:
-                raise error
+                return None
             failure = _stopping()
         elif isinstance(error, BridgeError):
             failure = error.failure
             report.ended(None, failure)
         elif isinstance(error, ConnectionError) and has_left(scope.http):
-            raise error  # the client went away while it was still sending, or before it was answered
+            return None  # the client went away while it was still sending, or before it was answered
         else:
             failure = unexpected_failure(log, f"request {report.request_id} broke", error)
             report.ended(None, failure)

@@ -86,7 +86,7 @@ class StreamedResponse(web.StreamResponse):
                 await _flushed(http)
         except TimeoutError:
             raise _not_read(http) from None
-        self.ended = True
+        self.ended, self._http = True, None  # the request refers to its response
 
     async def _taken_in_time(self, data: memoryview) -> None:
         assert self._http is not None, "a response is prepared before it is written"
