@@ -27,7 +27,7 @@ BUDGET_MS_PER_MB = 600.0
 """CPU milliseconds for each megabyte of the larger wire, on the machine of docs/scale.md with other work on it."""
 MOST_GROWTH = 2.2
 """How many times as much a megabyte may cost when there is `MORE` times as much of it."""
-SMALL, MORE = 500, 8
+SMALL, MORE = 250, 8
 RECORDED_SMALL = 60
 LEAST_BYTES = 100
 """What an event or an item of a request counts at least: a wire has no words for some."""
