@@ -25,9 +25,11 @@ from bridge.testing.wires import context, encode
 
 BUDGET_MS_PER_MB = 600.0
 """CPU milliseconds for each megabyte of the larger wire, on the machine of docs/scale.md with other work on it."""
-MOST_GROWTH = 2.2
-"""How many times as much a megabyte may cost when there is `MORE` times as much of it."""
-SMALL, MORE = 500, 8
+MOST_GROWTH = 3.0
+"""How many times as much a megabyte may cost when there is `MORE` times as much of it: work that grows with the square
+costs up to `MORE` times as much, and the memory allocator and the cycle collector up to twice.
+"""
+SMALL, MORE = 250, 8
 RECORDED_SMALL = 60
 LEAST_BYTES = 100
 """What an event or an item of a request counts at least: a wire has no words for some."""

@@ -6,7 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import growth_recorded
 import growth_server
+import growth_shapes
+
+from bridge.codec import FrameLike
 
 TARGETS = Path(growth_server.__file__).parent / "durable.json"
 
@@ -28,3 +32,25 @@ def test_a_kept_event_is_compared_with_a_plain_one() -> None:
         "redis": 6.0,
         "redis_disk_bytes": 10,
     }
+
+
+def test_what_costs_too_much_is_named() -> None:
+    row = {"dialect": "ag-ui", "role": "back", "what": "calls", "mb": 1.0, "ms_per_mb": 900.0, "growth": 7.5}
+    data = {"shapes": [{**row, "over": True}, {**row, "over": False}], "recorded": [{"worst": [{**row, "over": True}]}]}
+    lines = growth_shapes.over_budget(data)
+    assert len(lines) == 2
+    assert all("ag-ui (back), calls: 900.0 ms for each MB" in line for line in lines)
+    assert growth_shapes.over_budget({}) == []
+
+
+def test_recorded_answers_grow_in_every_way() -> None:
+    shapes = growth_recorded.amplified("anthropic-messages")
+    assert {shape.way for shape in shapes} > growth_recorded.WAYS.keys()
+    for shape in shapes[:20]:
+        small, large = shape.frames(2), shape.frames(40)
+        assert len(b"".join(map(data_of, large))) > len(b"".join(map(data_of, small)))
+        assert growth_recorded.read(shape.dialect, large)
+
+
+def data_of(frame: FrameLike) -> bytes:
+    return frame if isinstance(frame, bytes) else frame.data

@@ -87,7 +87,7 @@ def test_a_card_answers_for_each_role() -> None:
     assert capabilities.request(Feature.DATA) is Support.TEXT
 
 
-def test_losses_keep_the_order_and_the_first_detail() -> None:
+def test_losses_keep_the_order_and_the_details() -> None:
     losses = Losses()
     assert not losses
     losses.add(Feature.USAGE)
@@ -95,7 +95,7 @@ def test_losses_keep_the_order_and_the_first_detail() -> None:
     losses.add(Feature.USAGE, "later")
     assert losses
     assert losses.names == ["usage", "image"]
-    assert losses.details == {"usage": "", "image": "messages[1]"}
+    assert losses.details == {"usage": "later", "image": "messages[1]"}
 
 
 def test_a_context_makes_the_same_ids_for_the_same_run() -> None:

@@ -312,4 +312,5 @@ def test_the_same_over_plain_http() -> None:
 
 def test_ids_have_a_longest_length() -> None:
     assert read(send(contextId="c" * LONGEST_ID)).thread_id == "c" * LONGEST_ID
-    assert "expected at most 512 characters" in str(refusal(send(contextId="c" * (LONGEST_ID + 1)))[1])
+    for long in ("c" * (LONGEST_ID + 1), "\u6a21" * (LONGEST_ID // 3 + 1)):
+        assert "expected at most 512 bytes of UTF-8" in str(refusal(send(contextId=long))[1])

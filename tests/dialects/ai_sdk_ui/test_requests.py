@@ -184,7 +184,8 @@ def test_what_no_model_reads_is_left_out_and_named() -> None:
     found = context(FrontOptions())
     request = dialect.decode_request(wire, found)
     assert [m.role for m in request.messages] == ["user"]
-    assert found.lost.details == {"extras": "parts that models do not read: source-url"}
+    what = "parts that models do not read"
+    assert found.lost.details == {"extras": f"{what}: source-url; {what}: new"}
 
 
 def test_fields_beside_the_messages() -> None:
