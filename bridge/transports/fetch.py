@@ -163,7 +163,7 @@ class OutsideClient:
         except _Refused:
             raise
         except OSError:
-            """Where only the proxy leads out, often only the proxy knows the names."""
+            pass  # where only the proxy leads out, often only the proxy knows the names
 
 
 class CallFailed(Exception):
@@ -188,7 +188,7 @@ class Fetcher(OutsideClient):
         time: float = TIME,
         charge: Callable[[str, int], None] = lambda url, size: None,
     ) -> None:
-        """`charge` is told of each URL how many bytes are to be held, before they are read; what it raises ends the
+        """`charge` is called with each URL and the bytes to be held, before they are read. What it raises ends the
         request.
         """
         super().__init__(hosts, permit=permit, resolver=resolver)
