@@ -35,7 +35,7 @@ from bridge.model import (
     url_of,
 )
 
-from .helpers import INDEX, arranged, asked, back, request, sent
+from .helpers import INDEX, arranged, asked, back, front, request, sent
 
 NAME = "openai-chat"
 WEATHER = {
@@ -842,3 +842,13 @@ def test_reasoning_details_of_a_client_are_reasoning_with_signatures() -> None:
     context = back({"reasoning_history": "always"})
     assert sent(wanted, context=context)["messages"][0]["reasoning_details"] == details
     assert not context.lost.names
+
+
+@pytest.mark.parametrize("notes", ["x", 5, [], {"limit": "x"}])
+def test_a_field_with_the_name_of_our_notes_is_left_out_and_named(notes: Any) -> None:
+    context = front()
+    body = asked(notes=notes, max_completion_tokens=5, logprobs=True, stream_options={"include_usage": True})
+    read = dialect.decode_request(WireRequest(body=json.dumps(body).encode()), context)
+    assert sent(read)["max_completion_tokens"] == 5
+    assert "notes" not in sent(read)
+    assert context.lost.details["extras"] == "notes"
