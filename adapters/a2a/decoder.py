@@ -398,7 +398,7 @@ class A2ADecoder(JsonDecoder):
         *,
         asked: bool = False,
     ) -> None:
-        """Ask. A helper call of a framework is the question itself, which is about another call, or none."""
+        """Ask. A call by which a framework asks is the question itself, which is about another call, or none."""
         if call is not None:
             notes = {**notes, CALL: [call.call_id, call.name]}
         question = question_in(call) if call is not None else None
@@ -552,7 +552,7 @@ class A2ADecoder(JsonDecoder):
         match part:
             case ToolCall():
                 if part.call_id in self._calls or question_in(part) is not None:
-                    return  # a helper call is told as the question that it is
+                    return  # sent as the question that it is
                 self._calls.add(part.call_id)
             case ToolResult():
                 if part.call_id in self._results:

@@ -28,7 +28,7 @@ class Asked:
 
 
 def _adk_confirmation(arguments: Wire, extras: Extras | None) -> Asked | None:
-    """The helper call of google-adk for tools that a person must confirm."""
+    """The call of google-adk for tools that a person must confirm."""
     original, confirmation = dict_of(arguments.get("originalFunctionCall")), dict_of(arguments.get("toolConfirmation"))
     name, hint = text_of(original.get("name")), text_of(confirmation.get("hint"))
     if not name:
@@ -48,7 +48,7 @@ _ADK_ANSWER: Wire = {
 
 
 def _adk_input(arguments: Wire, extras: Extras | None) -> Asked | None:
-    """The helper call of google-adk for a question (google/adk-python#3393)."""
+    """The call of google-adk for a question (google/adk-python#3393)."""
     message, schema = text_of(arguments.get("message")), arguments.get("responseSchema")
     payload = arguments.get("payload")
     shown = {"message": message} if message.strip() else {} if payload is None else {"payload": payload}

@@ -18,23 +18,23 @@ ORIGINAL = {"id": "o", "name": "delete_file", "args": {"path": "a.txt"}}
 CONFIRM = {"originalFunctionCall": ORIGINAL, "toolConfirmation": {"hint": "Delete a.txt?", "confirmed": False}}
 
 
-def helper(name: str, arguments: Any) -> ToolCall:
+def asking(name: str, arguments: Any) -> ToolCall:
     return ToolCall("h", name, json.dumps(arguments))
 
 
 def confirmation() -> Interrupted:
-    asked = question_in(helper("adk_request_confirmation", CONFIRM))
+    asked = question_in(asking("adk_request_confirmation", CONFIRM))
     assert asked is not None
     assert asked.call is not None
     return Interrupted("i", asked.reason, asked.payload, asked.call.call_id, {"a2a": {"notes": {"task": "T"}}})
 
 
 def test_a_confirmation_of_adk_is_a_question_about_the_call_that_waits() -> None:
-    asked = question_in(helper("adk_request_confirmation", CONFIRM))
+    asked = question_in(asking("adk_request_confirmation", CONFIRM))
     assert asked is not None
     assert asked.call == ToolCall("o", "delete_file", '{"path":"a.txt"}')
     assert interrupt_text(confirmation()) == "Delete a.txt?"
-    silent = question_in(helper("adk_request_confirmation", {"originalFunctionCall": ORIGINAL}))
+    silent = question_in(asking("adk_request_confirmation", {"originalFunctionCall": ORIGINAL}))
     assert silent is not None
     assert question_of(Interrupted("i", silent.reason, silent.payload)) == "The agent asks for approval."
 
@@ -77,7 +77,7 @@ def test_the_words_of_a_user_are_one_too(word: str, yes: bool) -> None:
 def test_what_adk_asks_for_is_its_message() -> None:
     schema = {"type": "string"}
     asked = question_in(
-        helper("adk_request_input", {"interruptId": "x", "message": "Which?", "responseSchema": schema})
+        asking("adk_request_input", {"interruptId": "x", "message": "Which?", "responseSchema": schema})
     )
     assert asked is not None
     assert asked.call is None
@@ -141,8 +141,8 @@ JSON = st.recursive(
 
 
 @given(st.sampled_from(list(CALLS)), JSON)
-def test_any_arguments_of_a_helper_call_are_read(name: str, arguments: Any) -> None:
-    asked = question_in(helper(name, arguments))
+def test_any_arguments_of_an_asking_call_are_read(name: str, arguments: Any) -> None:
+    asked = question_in(asking(name, arguments))
     if asked is not None:
         assert question_of(Interrupted("i", asked.reason, asked.payload))
     assert question_in(ToolCall("h", name, "not JSON")) is None
