@@ -12,7 +12,6 @@ from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
 from bridge.errors import BY_STATUS, KEY_REFUSED, RULES, ErrorCode, Failure
 
-CANCELED = "The run was canceled."
 MAX_ERROR_LENGTH = 500
 """Maximum length of an error's text inside a stream, in characters: chat clients display it."""
 

@@ -56,9 +56,11 @@ CAPABILITIES = Capabilities(
 
 
 @cache
-def card(options: FrontOptions) -> Capabilities:
-    """Return the card of a route with these options."""
+def card(options: FrontOptions, *, new: bool) -> Capabilities:
+    """Return the card of a route with these options; `new`: for a client of version 1.0."""
     no_value = {Feature.REASONING_SIGNATURE: "THINKING_* events have no place for it"}
     hidden = dict.fromkeys((Feature.REASONING, Feature.REASONING_SIGNATURE), "dropped by option reasoning_events")
     drop = {"reasoning": {}, "thinking": no_value, "none": hidden}[options.reasoning_events]
-    return CAPABILITIES.changed(drop=drop)
+    # Clients of 0.0.57 to 0.0.59 refuse the whole run for the outcome of a canceled one.
+    refuse = {} if new else {Feature.FINISH_CANCELED: "sent as an error to clients before 1.0"}
+    return CAPABILITIES.changed(drop=drop, refuse=refuse)

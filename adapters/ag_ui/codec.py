@@ -50,7 +50,7 @@ class AGUI(DescribedDialect):
     # ------------------------------------------------------------- as the front
 
     def capabilities_with(self, options: Options) -> Capabilities:
-        return card(options) if isinstance(options, FrontOptions) else CAPABILITIES
+        return card(options, new=True) if isinstance(options, FrontOptions) else CAPABILITIES
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         return request.decode_request(wire, FrontOptions.of(context))

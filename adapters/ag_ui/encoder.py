@@ -52,7 +52,7 @@ class AGUIEncoder(Encoder):
         self._new = speaks_new(request)
         # Clients of 1.0 take whole things while a part is open; for older ones these wait too.
         self.inline = _INLINE if self._new else frozenset()
-        super().__init__(context, card(options))
+        super().__init__(context, card(options, new=self._new))
         self._end = Ending(context, self._new)
         part_only = request is not None and request.history is HistoryMode.DELTA
         known = (m.id for m in (request.messages if request else ()) if m.id)

@@ -13,7 +13,6 @@ from bridge.errors import ErrorCode, Failure
 from bridge.model import FinishReason, Interrupted, RunFinished, UsageReported
 
 _Wire = dict[str, Any]
-_CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
 _FILTERED = Failure(ErrorCode.CONTENT_FILTER, "A content filter stopped the answer.")
 
 
@@ -44,10 +43,6 @@ class Ending:
         Calls that wait for a result are named, and so is what the run waits for.
         """
         reason = event.reason
-        if reason is FinishReason.CANCELED and not self._new:
-            # 0.0.57 to 0.0.59 refuse the whole run for that outcome.
-            self._context.lost.add(Feature.FINISH_CANCELED, "sent as an error")
-            return self.failed(_CANCELED)
         note = {"finish_reason": str(reason)} if str(reason) in NOTED else {}
         if reason is FinishReason.CONTENT_FILTER and not has_words and not self.interrupts:
             return self.failed(_FILTERED, note)

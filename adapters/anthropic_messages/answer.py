@@ -8,27 +8,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import Context, Feature, Frame, WireResponse, json_response
+from bridge.codec import Context, Frame, WireResponse, failure_at_end, json_response
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, input_of, loads, read_json
+from bridge.dialects.anthropic_messages.capabilities import CAPABILITIES
 from bridge.dialects.anthropic_messages.decoder import MessagesDecoder
 from bridge.dialects.anthropic_messages.encoder import MessagesEncoder
-from bridge.dialects.anthropic_messages.errors import CANCELED, decode_error, encode_error, failure_of
+from bridge.dialects.anthropic_messages.errors import decode_error, encode_error, failure_of
 from bridge.dialects.anthropic_messages.wire import merged_usage
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Event, FinishReason, RunFailed, RunFinished
+from bridge.model import Event
 
 # ------------------------------------------------------------------ towards clients
 
 
 def assemble(events: Sequence[Event], context: Context) -> WireResponse:
     """The message that a whole stream amounts to; a run that failed or was canceled is its error response."""
-    last = events[-1] if events else None
-    if isinstance(last, RunFailed):
-        return encode_error(last.error)
-    if isinstance(last, RunFinished) and last.reason is FinishReason.CANCELED:
-        context.lost.add(Feature.FINISH_CANCELED, "sent as an error")
-        return encode_error(CANCELED)
+    failure = failure_at_end(events, CAPABILITIES, context.lost)
+    if failure is not None:
+        return encode_error(failure)
     message = _Message()
     for frame in MessagesEncoder(context).encode(events):
         if isinstance(frame, Frame) and frame.data:

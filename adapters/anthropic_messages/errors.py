@@ -63,8 +63,6 @@ _KEPT_STATUSES = frozenset({400, 404, 413, 422, 429})
 """Statuses that concern the client's request; the client gets them unchanged."""
 
 TOO_LONG = "prompt is too long"
-CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
-"""The error of a canceled run: the wire has no form for it, and `end_turn` would be wrong."""
 
 
 # ------------------------------------------------------------------ towards clients

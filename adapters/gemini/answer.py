@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import Context, Feature, WireResponse, json_response
+from bridge.codec import Context, WireResponse, failure_at_end, json_response
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, loads, read_json
+from bridge.dialects.gemini.capabilities import CAPABILITIES
 from bridge.dialects.gemini.decoder import GeminiDecoder
 from bridge.dialects.gemini.encoder import GeminiEncoder
-from bridge.dialects.gemini.errors import CANCELED, decode_error, encode_error, failure_of
+from bridge.dialects.gemini.errors import decode_error, encode_error, failure_of
 from bridge.dialects.gemini.wire import NOTES, SIGNATURE, own
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Event, FinishReason, RunFailed, RunFinished
+from bridge.model import Event
 
 Wire = dict[str, Any]
 
@@ -25,12 +26,9 @@ Wire = dict[str, Any]
 
 def assemble(events: Sequence[Event], context: Context) -> WireResponse:
     """The response that a whole stream amounts to; a run that failed or was canceled is its error response."""
-    last = events[-1] if events else None
-    if isinstance(last, RunFailed):
-        return encode_error(last.error)
-    if isinstance(last, RunFinished) and last.reason is FinishReason.CANCELED:
-        context.lost.add(Feature.FINISH_CANCELED, "sent as an error")
-        return encode_error(CANCELED)
+    failure = failure_at_end(events, CAPABILITIES, context.lost)
+    if failure is not None:
+        return encode_error(failure)
     frames = GeminiEncoder(context).encode(events)
     response = _joined([loads(frame) for frame in frames if isinstance(frame, bytes)])
     return json_response(dumps([response] if wants_array(context) else response))

@@ -42,9 +42,6 @@ _OWN_CODES = frozenset(map(str, ErrorCode)) - {ErrorCode.UNAUTHORIZED, ErrorCode
 """Codes of the bridge that mean the same when another bridge sends them, unlike its key check and its crash."""
 _SHUT = (401, 403, 407)
 
-CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
-"""The error of a canceled run: the wire has no form for it, and `STOP` would be wrong."""
-
 
 # ------------------------------------------------------------------ towards clients
 

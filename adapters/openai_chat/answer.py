@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.codec import Context, Feature, WireResponse, json_response
+from bridge.codec import Context, Feature, WireResponse, failure_at_end, json_response
 from bridge.codec.borders import TextBorders
 from bridge.codec.citations import citations_in
 from bridge.codec.errors import error_in
@@ -16,10 +16,10 @@ from bridge.codec.merging import Added
 from bridge.codec.openai import decode_error, encode_error, failure_of
 from bridge.codec.wire import holds_events, payloads_in
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
+from bridge.dialects.openai_chat.capabilities import CAPABILITIES
 from bridge.dialects.openai_chat.decoder import ChatDecoder
 from bridge.dialects.openai_chat.options import BackOptions, FrontOptions
 from bridge.dialects.openai_chat.shape import (
-    CANCELED,
     audio_of,
     details_of,
     finish_word,
@@ -89,13 +89,10 @@ class _Choice:
 
 def assemble(events: Sequence[Event], context: Context, options: FrontOptions) -> WireResponse:
     """The completion that a whole stream amounts to; a run that failed or was canceled is its error response."""
-    answer = fold(events)
-    if answer.reason is FinishReason.CANCELED:
-        context.lost.add(Feature.FINISH_CANCELED, "sent as an error")
-    failure = answer.failure or (CANCELED if answer.reason is FinishReason.CANCELED else None)
+    failure = failure_at_end(events, CAPABILITIES, context.lost)
     if failure is not None:
         return encode_error(failure)
-    return json_response(dumps(_Assembler(answer, events, context, options).completion()))
+    return json_response(dumps(_Assembler(fold(events), events, context, options).completion()))
 
 
 def _is_result(message: Message) -> bool:

@@ -7,12 +7,9 @@ from typing import Any
 from bridge.codec import Context
 from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.dialects.openai_chat.wire import NAME, own
-from bridge.errors import ErrorCode, Failure
 from bridge.model import Answer, Extras, FinishReason, Inline, Media, MediaKind, RunStarted, UsageReported, url_of
 
 _CUT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
-CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
-"""The error of a canceled run: the wire has no form for it, and a finish of `stop` would be wrong."""
 
 
 def first_keys(extras: dict[str, Any]) -> dict[str, Any]:

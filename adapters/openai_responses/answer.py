@@ -4,30 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.codec import Context, Feature, WireResponse, json_response
+from bridge.codec import Context, WireResponse, failure_at_end, json_response
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.openai import decode_error, encode_error, failure_of
 from bridge.codec.wire import holds_events, payloads_in
 from bridge.dialects.openai_responses import compaction
+from bridge.dialects.openai_responses.capabilities import CAPABILITIES
 from bridge.dialects.openai_responses.decoder import ResponsesDecoder
 from bridge.dialects.openai_responses.encoder import ResponsesEncoder
-from bridge.dialects.openai_responses.wire import CANCELED
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Event, FinishReason, RunFailed, RunFinished
+from bridge.model import Event
 
 
 def assemble(events: Sequence[Event], context: Context) -> WireResponse:
     """The response that the last event of the stream would show; a run that failed or was canceled is its error."""
-    end = events[-1] if events else None
-    if isinstance(end, RunFailed):
-        return encode_error(end.error)
-    if isinstance(end, RunFinished) and end.reason is FinishReason.CANCELED:
-        context.lost.add(Feature.FINISH_CANCELED, "sent as an error")
-        return encode_error(CANCELED)
+    failure = failure_at_end(events, CAPABILITIES, context.lost)
+    if failure is not None:
+        return encode_error(failure)
     encoder = ResponsesEncoder(context)
     encoder.encode(events)
-    if encoder.failure is not None:
+    if encoder.failure is not None:  # a compaction that has no summary
         return encode_error(encoder.failure)
     final = encoder.final
     if final is not None and compaction.is_object(context.request):

@@ -92,7 +92,7 @@ _MEDIA = (Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE, Feature.DAT
 
 
 @cache
-def card(media: str) -> Capabilities:
-    """Return the card of a route with this option."""
+def card(media: str, *, background: bool = False) -> Capabilities:
+    """Return the card of a route with this option; responses that run in the background can be canceled."""
     drop = dict.fromkeys(_MEDIA, "dropped by option media") if media == "drop" else {}
-    return CAPABILITIES.changed(drop=drop)
+    return CAPABILITIES.changed(exact=(Feature.FINISH_CANCELED,) if background else (), drop=drop)

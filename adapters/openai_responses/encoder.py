@@ -43,7 +43,7 @@ from bridge.dialects.openai_responses.output import (
 from bridge.dialects.openai_responses.raw import RawItems
 from bridge.dialects.openai_responses.response import QUEUED, is_background, new_response, overlaid
 from bridge.dialects.openai_responses.stored import facts, keep, ours
-from bridge.dialects.openai_responses.wire import CANCELED, NAME, SUMMARY, own, write_usage
+from bridge.dialects.openai_responses.wire import NAME, SUMMARY, own, write_usage
 from bridge.errors import Failure
 from bridge.model import FinishReason, MessageStatus, PartKind, seal
 from bridge.model import events as ev
@@ -57,18 +57,18 @@ class ResponsesEncoder(Encoder):
 
     dialect = NAME
     free = FREE
-    keeps = (Feature.USAGE, Feature.FINISH_CANCELED)
+    keeps = (Feature.USAGE,)
 
     def __init__(self, context: Context) -> None:
         self._options = options = FrontOptions.of(context)
-        super().__init__(context, card(options.media))
+        self._background = is_background(context)
+        super().__init__(context, card(options.media, background=self._background))
         self.final: Wire | None = None
         self.failure: Failure | None = None
         self._compaction = Compaction(context.make_id) if is_wanted(context.request) else None
-        self._background = is_background(context)
         self._number = len(QUEUED) if self._background else 0
         self._response: Wire = {}
-        self.output: dict[int, Wire] = {}
+        self._output: dict[int, Wire] = {}
         self._count = 0
         self._ids: set[str] = set()
         self._raw = RawItems()
@@ -86,7 +86,7 @@ class ResponsesEncoder(Encoder):
 
     def so_far(self) -> Wire:
         """The response as it is before its last event."""
-        output = dict(self.output)
+        output = dict(self._output)
         if self._item is not None:
             output[self._item.index] = half_done(self._item, self._writing)
         return {**self._response, "output": [output[index] for index in sorted(output)]}
@@ -150,7 +150,7 @@ class ResponsesEncoder(Encoder):
             return
         if item.value.get("status") == "in_progress":
             item.value["status"] = status
-        self.output[item.index] = item.value
+        self._output[item.index] = item.value
         self._write("response.output_item.done", {"output_index": item.index, "item": item.value})
 
     def _new_id(self, prefix: str, wanted: Any = None) -> str:
@@ -346,7 +346,7 @@ class ResponsesEncoder(Encoder):
             self._close_item()
             index = self._take_index(value)
             self._write("response.output_item.added", {"output_index": index, "item": told})
-        self.output[index] = told
+        self._output[index] = told
         self._write("response.output_item.done", {"output_index": index, "item": told})
 
     def _named(self, item: Wire) -> Wire:
@@ -374,7 +374,7 @@ class ResponsesEncoder(Encoder):
             if index is not None:
                 fields["output_index"] = index
                 if value["type"] == "response.output_item.done":
-                    self.output[index] = self._named(item)
+                    self._output[index] = self._named(item)
         if item:
             fields["item"] = self._named(item)
         if "item_id" in value:
@@ -401,13 +401,8 @@ class ResponsesEncoder(Encoder):
         notes = own(event.extras)
         more = dict_of(notes.get("response"))
         if event.reason is FinishReason.CANCELED:
-            if self._background:
-                self._end("cancelled", more)
-                return
-            self.lost.add(Feature.FINISH_CANCELED, "sent as an error")
-            self._end("failed", more, CANCELED)
-            return
-        if event.reason in _CUT:
+            self._end("cancelled", more)
+        elif event.reason in _CUT:
             details = notes.get("incomplete_details") or {"reason": _CUT[event.reason]}
             self._end("incomplete", {**more, "incomplete_details": details})
         else:
@@ -430,7 +425,7 @@ class ResponsesEncoder(Encoder):
             **facts(self.context.stored_responses),
             "status": status,
             "error": None if failure is None else stream_error(failure),
-            "output": [self.output[index] for index in sorted(self.output)],
+            "output": [self._output[index] for index in sorted(self._output)],
             "usage": None if usage is None else write_usage(usage),
         }
         # Clients have no event of this name; the status is in the response.

@@ -14,7 +14,6 @@ from bridge.codec.caching import CACHE, written_of
 from bridge.codec.counts import counts_in, is_all_zeros
 from bridge.codec.jsontext import dict_of, whole
 from bridge.codec.openai import with_mark
-from bridge.errors import ErrorCode, Failure
 from bridge.model import Extras, UsageReported
 
 NAME = "openai-responses"
@@ -27,9 +26,6 @@ PARAGRAPH = "\n\n"
 
 HALVES = frozenset({"delta", "text", "arguments", "refusal"})
 """Fields that hold pieces of a text, in which a surrogate pair may be cut in two."""
-
-CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
-"""The error of a canceled run: the stream has no event for it, and `response.completed` would be wrong."""
 
 
 def own(extras: Extras | None) -> dict[str, Any]:

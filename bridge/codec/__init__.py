@@ -35,7 +35,7 @@ from bridge.codec.dialect import Decoder, Dialect, EncoderLike, Framing, Options
 from bridge.codec.encoder import Encoder
 from bridge.codec.models import ModelInfo, ModelsDialect
 from bridge.codec.objects import ObjectDialect
-from bridge.codec.projection import Projection
+from bridge.codec.projection import Projection, failure_at_end
 from bridge.codec.queued_runs import (
     CONNECTIONS,
     HistoryFile,
@@ -147,6 +147,7 @@ __all__ = [
     "WireResponse",
     "body_of",
     "entries",
+    "failure_at_end",
     "json_request",
     "json_response",
     "offers",

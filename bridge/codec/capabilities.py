@@ -245,6 +245,7 @@ class Capabilities:
         exact: Collection[Feature] = (),
         text: Mapping[Feature, str] | None = None,
         drop: Mapping[Feature, str] | None = None,
+        refuse: Mapping[Feature, str] | None = None,
         **more: Any,
     ) -> Capabilities:
         """Return this card with other entries for features of answers, each with its reason, and other fields.
@@ -255,6 +256,7 @@ class Capabilities:
         answers |= dict.fromkeys(exact, FeatureSupport(Support.EXACT))
         answers |= {feature: FeatureSupport(Support.TEXT, reason) for feature, reason in (text or {}).items()}
         answers |= {feature: FeatureSupport(Support.DROP, reason) for feature, reason in (drop or {}).items()}
+        answers |= {feature: FeatureSupport(Support.REFUSE, reason) for feature, reason in (refuse or {}).items()}
         return replace(self, answers=answers, **more)
 
     @classmethod

@@ -15,8 +15,12 @@ from bridge.model.events import Event, FinishReason, MessageStatus, PartKind
 from bridge.model.parts import Inline, Media, Origin, Part
 from bridge.model.text import as_markdown, interrupt_text
 
-CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
-"""The failure of a canceled run in a dialect that has no word for it."""
+REFUSED: dict[FinishReason, Failure] = {
+    FinishReason.CANCELED: Failure(ErrorCode.CANCELED, "The run was canceled."),
+    FinishReason.LENGTH: Failure(ErrorCode.BACKEND_ERROR, "The answer was cut at its length limit."),
+    FinishReason.CONTENT_FILTER: Failure(ErrorCode.CONTENT_FILTER, "The answer was stopped by a content filter."),
+}
+"""The failure that a finish reason is in a dialect that refuses it: `stop` would tell that the answer is whole."""
 
 _AS_TEXT = "sent as text"
 _ASIDE: dict[type, Feature] = {
@@ -234,7 +238,7 @@ class Projection:
         support = Support.EXACT if feature is None else self._support(feature)
         if feature is not None and support is Support.REFUSE:
             self._lost.add(feature, "sent as an error")
-            return (ev.RunFailed(CANCELED, event.ended_at, event.extras),)
+            return (ev.RunFailed(REFUSED[event.reason], event.ended_at, event.extras),)
         if feature is not None and support is Support.DROP:
             self._lost.add(feature)
         if event.reason is FinishReason.CANCELED or not self._questions:
@@ -266,3 +270,17 @@ _RULES: dict[type, Callable[[Projection, Any], Sequence[Event]]] = {
     ev.Interrupted: Projection._interrupted,
     ev.RunFinished: Projection._finished,
 }
+
+
+def failure_at_end(events: Sequence[Event], card: Capabilities, lost: Losses) -> Failure | None:
+    """Return the failure that a whole run is for a client: its own, or its end that the card refuses.
+
+    For `assemble`, whose answer is then an error response. Returns None for a run that ended well, whose losses the
+    encoder names.
+    """
+    for end in Projection(card, Losses()).feed(events[-1]) if events else ():
+        if isinstance(end, ev.RunFailed):
+            if isinstance(events[-1], ev.RunFinished):
+                lost.add(_ENDS[events[-1].reason], "sent as an error")
+            return end.error
+    return None

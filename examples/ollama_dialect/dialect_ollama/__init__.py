@@ -26,6 +26,7 @@ from bridge.codec import (
     WireResponse,
     body_of,
     entries,
+    failure_at_end,
     json_request,
     json_response,
 )
@@ -34,7 +35,7 @@ from bridge.codec.redact import masked
 from bridge.errors import BY_STATUS
 from bridge.model import Builder
 from dialect_ollama import asking
-from dialect_ollama.answering import AnswerEncoder, assembled, decode_object, refusal_of
+from dialect_ollama.answering import AnswerEncoder, assembled, decode_object
 
 _NO_FIELD = "the wire has no field for it"
 _AS_TEXT = "a link or JSON in the content"
@@ -119,11 +120,13 @@ class Ollama(ObjectDialect, ModelsDialect):
         return asking.decoded(body_of(wire), context.model)
 
     def encoder(self, context: Context) -> EncoderLike:
-        return AnswerEncoder(context)
+        return AnswerEncoder(context, self.capabilities)
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
-        failure = refusal_of(events[-1])
-        return self.encode_error(failure) if failure else json_response(dumps(assembled(events, context)))
+        failure = failure_at_end(events, self.capabilities, context.lost)
+        if failure is not None:
+            return self.encode_error(failure)
+        return json_response(dumps(assembled(self.encoder(context).encode(events))))
 
     def encode_event(self, event: Event) -> dict[str, Any] | None:
         return {"error": event.error.message} if isinstance(event, RunFailed) else None

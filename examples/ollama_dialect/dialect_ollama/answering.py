@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from bridge import ErrorCode, Event, Failure
-from bridge.codec import Context, Feature, FrameLike, Node
+from bridge import ErrorCode, Failure
+from bridge.codec import Capabilities, Context, Encoder, FrameLike, Node
 from bridge.codec.jsontext import dumps, loads
 from bridge.codec.redact import masked
-from bridge.codec.sequencer import Sequencer
 from bridge.model import (
     Builder,
     FinishReason,
     Inline,
     Media,
     MediaKind,
-    Origin,
     PartKind,
-    as_markdown,
-    interrupt_text,
     mime_of,
 )
 from bridge.model import events as ev
@@ -28,35 +24,6 @@ from bridge.model import events as ev
 Wire = dict[str, Any]
 
 _INVALID = "INVALID_JSON"
-_LOST: dict[type[Event], Feature] = {
-    ev.ToolResulted: Feature.TOOL_RESULT,
-    ev.StateChanged: Feature.STATE,
-    ev.StepStarted: Feature.STEP,
-    ev.StepEnded: Feature.STEP,
-    ev.Custom: Feature.CUSTOM,
-    ev.Raw: Feature.RAW,
-}
-_FREE = {
-    ev.RunStarted,
-    ev.MessageStarted,
-    ev.MessageEnded,
-    ev.UsageReported,
-    ev.Heartbeat,
-    ev.Interrupted,
-    ev.RunFailed,
-    ev.RunFinished,
-    *_LOST,
-}
-_REFUSED = {
-    FinishReason.CONTENT_FILTER: Failure(ErrorCode.CONTENT_FILTER, "The answer was stopped by a content filter."),
-    FinishReason.CANCELED: Failure(ErrorCode.CANCELED, "The run was canceled."),
-}
-_MEDIA = {
-    MediaKind.IMAGE: Feature.IMAGE,
-    MediaKind.AUDIO: Feature.AUDIO,
-    MediaKind.VIDEO: Feature.VIDEO,
-    MediaKind.FILE: Feature.FILE,
-}
 
 
 def arguments_of(value: Wire) -> str:
@@ -81,108 +48,62 @@ def image_of(data: str) -> Media:
     return image
 
 
-def refusal_of(end: Event) -> Failure | None:
-    """Return the failure that the terminal event is for a client, or None for an answer."""
-    if isinstance(end, ev.RunFailed):
-        return end.error
-    return _REFUSED.get(end.reason) if isinstance(end, ev.RunFinished) else None
-
-
-class AnswerEncoder:
+class AnswerEncoder(Encoder):
     """Writes one answer, one object for each piece of text, each complete call, and the end."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._sequencer = Sequencer(context.lost, _FREE)
+    def __init__(self, context: Context, card: Capabilities) -> None:
+        super().__init__(context, card)
         self._head: Wire = {}
-        self._called: set[str | None] = set()
-        self._names: dict[str, str] = {}
-        self._arguments: dict[str, list[str]] = {}
-        self._has_text = False
+        self._call: ev.PartStarted | None = None
+        self._arguments: list[str] = []
         self._usage: ev.UsageReported | None = None
-        self._questions: list[ev.Interrupted] = []
 
-    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
-        return [dumps(said) for said in self.objects(events)]
+    def _say(self, **said: Any) -> None:
+        self._write(message={"role": "assistant", **said}, done=False)
 
-    def objects(self, events: Sequence[Event]) -> Iterable[Wire]:
-        """The objects of these events, not yet as bytes."""
-        for event in self._sequencer.feed(events):
-            yield from self._objects(event)
+    def _write(self, **fields: Any) -> None:
+        self.out.append(dumps({**self._head, **fields}))
 
-    def _objects(self, event: Event) -> Iterable[Wire]:
-        match event:
-            case ev.RunStarted():
-                at = datetime.fromtimestamp(event.created_at, UTC).isoformat().replace("+00:00", "Z")
-                self._head = {"model": event.model or self._context.model or "", "created_at": at}
-            case ev.PartStarted():
-                self._part_started(event)
-            case ev.TextDelta():
-                yield self._piece(content=event.text)
-            case ev.ReasoningDelta():
-                yield self._piece(content="", thinking=event.text)
-            case ev.ArgsDelta():
-                self._arguments[event.part_id].append(event.text)
-            case ev.PartEnded():
-                if event.signature or event.redacted:
-                    self._context.lost.add(Feature.REASONING_SIGNATURE)
-                if (pieces := self._arguments.pop(event.part_id, None)) is not None:
-                    function = {"name": self._names.pop(event.part_id), "arguments": arguments_object("".join(pieces))}
-                    yield self._piece(content="", tool_calls=[{"function": function}])
-            case ev.ContentAdded():
-                feature = _MEDIA[event.part.kind] if isinstance(event.part, Media) else Feature.DATA
-                self._context.lost.add(feature, "told as text")
-                yield self._piece(content=as_markdown(event.part))
-            case ev.UsageReported():
-                self._usage = event
-            case ev.Interrupted():
-                self._context.lost.add(Feature.INTERRUPT, "told as text")
-                self._questions.append(event)
-            case ev.RunFailed() | ev.RunFinished() if (failure := refusal_of(event)) is not None:
-                yield {"error": failure.message}
-            case ev.RunFinished():
-                yield from self._end(event)
-            case _ if type(event) in _LOST:
-                self._context.lost.add(_LOST[type(event)])
+    def run_started(self, event: ev.RunStarted) -> None:
+        at = datetime.fromtimestamp(event.created_at, UTC).isoformat().replace("+00:00", "Z")
+        self._head = {"model": event.model or self.context.model or "", "created_at": at}
 
-    def _piece(self, **said: Any) -> Wire:
-        return {**self._head, "message": {"role": "assistant", **said}, "done": False}
+    def text(self, event: ev.TextDelta) -> None:
+        self._say(content=event.text)
 
-    def _part_started(self, event: ev.PartStarted) -> None:
-        lost = self._context.lost
+    def reasoning(self, event: ev.ReasoningDelta) -> None:
+        self._say(content="", thinking=event.text)
+
+    def part_started(self, event: ev.PartStarted) -> None:
         if event.kind is PartKind.TOOL_CALL:
-            if event.origin is not Origin.FUNCTION:
-                lost.add(Feature.TOOL_ORIGIN)
-            self._called.add(event.call_id)
-            self._names[event.part_id] = event.name or ""
-            self._arguments[event.part_id] = []
-        elif event.kind is not PartKind.REASONING:
-            if event.kind is PartKind.REFUSAL:
-                lost.add(Feature.REFUSAL, "told as text")
-            if self._has_text:
-                lost.add(Feature.PART_BORDERS)
-            self._has_text = True
+            self._call, self._arguments = event, []
 
-    def _end(self, event: ev.RunFinished) -> Iterable[Wire]:
-        for question in self._questions:
-            if question.call_id not in self._called:
-                yield self._piece(content=interrupt_text(question))
+    def arguments(self, event: ev.ArgsDelta) -> None:
+        self._arguments.append(event.text)
+
+    def part_ended(self, event: ev.PartEnded) -> None:
+        call, self._call = self._call, None
+        if call is not None:
+            function = {"name": call.name or "", "arguments": arguments_object("".join(self._arguments))}
+            self._say(content="", tool_calls=[{"function": function}])
+
+    def usage_reported(self, event: ev.UsageReported) -> None:
+        self._usage = event
+
+    def failed(self, event: ev.RunFailed) -> None:
+        self.out.append(dumps({"error": event.error.message}))
+
+    def finished(self, event: ev.RunFinished) -> None:
         reason = "length" if event.reason is FinishReason.LENGTH else "stop"
-        yield {**self._piece(content=""), "done": True, "done_reason": reason, **self._counts()}
-
-    def _counts(self) -> Wire:
-        usage = self._usage
-        if usage is None:
-            return {}
-        if usage.cached or usage.reasoning:
-            self._context.lost.add(Feature.USAGE_DETAILS)
+        usage = self._usage or ev.UsageReported()
         counts = {"prompt_eval_count": usage.input, "eval_count": usage.output}
-        return {name: count for name, count in counts.items() if count is not None}
+        known = {name: count for name, count in counts.items() if count is not None}
+        self._write(message={"role": "assistant", "content": ""}, done=True, done_reason=reason, **known)
 
 
-def assembled(events: Sequence[Event], context: Context) -> Wire:
-    """The one object of an answer that did not fail."""
-    said = list(AnswerEncoder(context).objects(events))
+def assembled(frames: Iterable[FrameLike]) -> Wire:
+    """The one object of an answer: what a client makes of the objects of a stream."""
+    said: list[Wire] = [loads(frame) for frame in frames if isinstance(frame, bytes)]
     messages = [each["message"] for each in said]
     whole: Wire = {"role": "assistant", "content": "".join(m["content"] for m in messages)}
     if thinking := "".join(m.get("thinking", "") for m in messages):
