@@ -53,11 +53,14 @@ class Handover:
         """The text of the configuration; others read the same file, each from its beginning."""
         return os.pread(self.config, os.fstat(self.config).st_size, 0).decode()
 
-    def beat(self) -> None:
-        """Tell the parent that this process serves."""
-        # The parent is gone, or so slow that it has not read what is there.
-        with contextlib.suppress(BrokenPipeError, BlockingIOError):
-            os.write(self.pulse, b"1")
+    def beat(self) -> bool:
+        """Tell the parent that this process serves. Return False if the parent is gone."""
+        try:
+            with contextlib.suppress(BlockingIOError):  # it has not read yet what is there
+                os.write(self.pulse, b"1")
+        except BrokenPipeError:
+            return False
+        return True
 
     def silent_workers(self) -> int:
         """Return how many workers of this configuration do not answer at the moment."""

@@ -58,8 +58,8 @@ _wire.addFilter(_say_little)
 class Parent(Protocol):
     """What a worker knows of the process that started it."""
 
-    def beat(self) -> None:
-        """Tell it that this process serves. Never raises."""
+    def beat(self) -> bool:
+        """Tell it that this process serves. Return False if it is gone."""
 
     def silent_workers(self) -> int:
         """Return how many of the workers that share the port do not answer."""
@@ -260,8 +260,8 @@ async def serve(
 
 
 async def _beat(parent: Parent) -> None:
-    while True:
-        parent.beat()
+    """Return when the parent is gone."""
+    while parent.beat():  # noqa: ASYNC110
         await asyncio.sleep(_BEAT)
 
 
@@ -298,6 +298,8 @@ class _Life:
             await self.now.start()
             if self._parent is not None:
                 beating = loop.create_task(_beat(self._parent))
+                # A parent that was gone before this process asked for its number is seen by the pipe alone.
+                beating.add_done_callback(lambda done: None if done.cancelled() else self._stop_once())
             if ready is not None:
                 ready(self.now.port)
             while (name := await self._signals.get()) is signal.SIGHUP:
@@ -402,4 +404,8 @@ class _Life:
         parent = os.getppid()
         while os.getppid() == parent:  # noqa: ASYNC110
             await asyncio.sleep(1)
-        self._signaled(signal.SIGTERM)
+        self._stop_once()
+
+    def _stop_once(self) -> None:
+        if not self._stopping:
+            self._signaled(signal.SIGTERM)
