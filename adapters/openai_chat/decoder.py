@@ -410,7 +410,9 @@ class ChatDecoder(JsonDecoder):
 
     def _stop_in(self, choice: dict[str, Any]) -> str | None:
         """Return the stop sequence that ended the choice, which the request asked for. A number is a token."""
-        wanted = (self._request.sampling.stop or ()) if self._request is not None else ()
+        wanted = self._request.sampling.stop if self._request is not None else None
+        if not wanted:
+            return None
         return next((value for name in _STOPS if isinstance(value := choice.get(name), str) and value in wanted), None)
 
     def end_mark(self) -> None:

@@ -308,13 +308,17 @@ def _tool_turns(messages: Iterable[Message]) -> list[bool]:
     """Return of each message whether its turn, from one message of the user to the next, has a call: DeepSeek wants the
     reasoning of all messages of such a turn back, the final one included (decolua/9router#1786).
     """
-    turns: list[list[bool]] = []
+    out: list[bool] = []
+    begin, has_call = 0, False  # of the turn
     for message in messages:
-        spoken = message.role == "user" and not all(isinstance(p, ToolResult) for p in message.parts)
-        if spoken or not turns:
-            turns.append([])
-        turns[-1].append(any(isinstance(p, ToolCall) for p in message.parts))
-    return [any(turn) for turn in turns for _ in turn]
+        kinds = set(map(type, message.parts))
+        if message.role == "user" and not kinds <= {ToolResult}:
+            begin, has_call = len(out), False
+        out.append(has_call)
+        if ToolCall in kinds and not has_call:
+            has_call = True
+            out[begin:] = [True] * (len(out) - begin)
+    return out
 
 
 def _thinking_block(part: Reasoning) -> Wire | None:

@@ -222,9 +222,10 @@ def _file_url(node: Node) -> Part:
 
 def _marked_by(fields: dict[str, Any], parts: list[Part]) -> list[Part]:
     """The parts of a message; a mark for the prompt cache on the message is one on its last part."""
-    last = next((part for part in reversed(parts) if not isinstance(part, Reasoning)), None)
-    if CONTROL in fields and last is not None:
-        last.extras = with_control(last.extras, fields)
+    if CONTROL in fields:
+        last = next((part for part in reversed(parts) if not isinstance(part, Reasoning)), None)
+        if last is not None:
+            last.extras = with_control(last.extras, fields)
     return parts
 
 

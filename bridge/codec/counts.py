@@ -23,8 +23,11 @@ def is_all_zeros(usage: dict[str, Any]) -> bool:
 
     Servers that do not count tokens write zeros, because clients require numbers. No real answer takes zero tokens.
     """
-    inner = (v for value in usage.values() for v in (value.values() if isinstance(value, dict) else (value,)))
-    return not any(is_number(v) and v for v in inner)
+    for value in usage.values():
+        for number in value.values() if isinstance(value, dict) else (value,):
+            if number and is_number(number):
+                return False
+    return True
 
 
 _NAMES: dict[str, tuple[str, ...]] = {
@@ -69,8 +72,10 @@ def counts_in(usage: Any) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = {}
     for count, (groups, names) in _GROUPS.items():
-        inner: dict[str, Any] = next((usage[group] for group in groups if isinstance(usage.get(group), dict)), {})
-        _note(found, count, inner, names)
+        for group in groups:
+            if isinstance(inner := usage.get(group), dict):
+                _note(found, count, inner, names)
+                break
     for count, names in _NAMES.items():
         if count not in found:
             _note(found, count, usage, names)
@@ -79,7 +84,9 @@ def counts_in(usage: Any) -> dict[str, Any]:
 
 def _note(found: dict[str, Any], count: str, values: dict[str, Any], names: tuple[str, ...]) -> None:
     for name in names:
-        given = values.get(name)
+        if name not in values:
+            continue
+        given = values[name]
         if isinstance(given, str) and given.isascii() and given.isdecimal() and len(given) < 16:
             given = int(given)
         value = whole(given)

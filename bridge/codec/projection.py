@@ -73,7 +73,8 @@ class Projection:
         self._dialect = dialect
         self._keeps = keeps
         self._separates = self._support(Feature.PART_BORDERS) is not Support.EXACT
-        self._aside = {kind: feature for kind, feature in _ASIDE.items() if self._support(feature) is Support.DROP}
+        answers, drop = card.answers, Support.DROP
+        self._aside = {k: f for k, f in _ASIDE.items() if answers[f].support is drop and f not in keeps}
         self._hidden: dict[str, Feature] = {}
         self._choices: dict[str, int] = {}
         # The message of each open text that has no piece yet, and by choice that of the last text a client may go on.
@@ -278,9 +279,13 @@ def failure_at_end(events: Sequence[Event], card: Capabilities, lost: Losses) ->
     For `assemble`, whose answer is then an error response. Returns None for a run that ended well, whose losses the
     encoder names.
     """
-    for end in Projection(card, Losses()).feed(events[-1]) if events else ():
-        if isinstance(end, ev.RunFailed):
-            if isinstance(events[-1], ev.RunFinished):
-                lost.add(_ENDS[events[-1].reason], "sent as an error")
-            return end.error
-    return None
+    end = events[-1] if events else None
+    if isinstance(end, ev.RunFailed):
+        return end.error
+    if not isinstance(end, ev.RunFinished):
+        return None
+    feature = _ENDS.get(end.reason)
+    if feature is None or card.answer(feature) is not Support.REFUSE:
+        return None
+    lost.add(feature, "sent as an error")
+    return REFUSED[end.reason]

@@ -47,7 +47,7 @@ class UniqueCallIds:
     def __call__(self, events: list[Event]) -> list[Event]:
         if _OF_CALLS.isdisjoint(map(type, events)):
             return events
-        return [self._one(event) for event in events]
+        return [self._one(event) if type(event) in _OF_CALLS else event for event in events]
 
     def _one(self, event: Event) -> Event:
         if isinstance(event, PartStarted):
