@@ -172,11 +172,10 @@ class ChatDecoder(JsonDecoder):
 
     def _rest(self, chunk: dict[str, Any], choices: Any) -> None:
         """Read errors, which may be beside choices (capture openrouter-error-midstream), and unknown fields."""
-        if "error" in chunk or choices is None:
-            error = error_in(chunk)
-            if error is not None:
-                self.fail(failure_of(error))
-                return
+        error = error_in(chunk)
+        if error is not None:
+            self.fail(failure_of(error))
+            return
         changed = {k: v for k, v in _unknown(chunk).items() if k not in _USUAL_KEYS and self._run_fields.get(k) != v}
         if choices is None and changed.keys() <= {"type"}:
             return  # pings, which say nothing
