@@ -59,7 +59,8 @@ def _resource(request: Request, context: Context) -> str:
 
 def _path(request: Request, context: Context) -> str:
     """The resource as it stands in a path. Raises `RequestError` for a name that would leave its place there."""
-    path = resource(context.model or request.model or "", "model")
+    name = context.model or request.model
+    path = resource(name, "model") if name else ""  # without one, the backend says what it misses
     return path if path.startswith(_RESOURCES) else MODEL_PREFIX + path
 
 

@@ -304,7 +304,8 @@ class Connection(asyncio.Protocol):
 
     async def send(self, answer: Answer, head: bytes, body: bytes, sending: Sending) -> Answer:
         """Send a request, and return its answer once the head is there. Notes in `sending` when all of it is sent."""
-        if self._transport is None or self._transport.is_closing():
+        transport = self._transport
+        if transport is None or transport.is_closing():
             raise ConnectionResetError("The connection was closed.")
         self._answer = answer
         self.reusable = self.got_data = False
@@ -312,11 +313,11 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         try:
             if len(body) <= PIECE:
-                self._transport.write(head + body)
+                transport.write(head + body)
             else:
                 await self._write(answer, head, memoryview(body))
             self._sending = sending
-            if not self._transport.get_write_buffer_size():
+            if not transport.get_write_buffer_size():
                 self._note_sent()
             await answer.head
         except BaseException:

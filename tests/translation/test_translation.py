@@ -41,12 +41,12 @@ def test_the_facts_of_a_run() -> None:
     assert reader.take(copy(OPEN)) == OPEN[1:], "the head is out"
     assert (reader.ended, reader.has_content) == (False, True)
     end = [*CLOSED[:-1], RunFinished(FinishReason.STOP)]
-    reader.take(end)
+    seen = reader.take(end)
     assert (reader.ended, reader.finish_reason, reader.failure) == (True, "stop", None)
     assert reader.usage is not None
     assert reader.usage.output == 2
-    assert isinstance(end[-1], RunFinished)
-    assert end[-1].ended_at == 7.0
+    assert isinstance(seen[-1], RunFinished)
+    assert seen[-1].ended_at == 7.0
     assert reader.take(copy(OPEN)) == [], "nothing follows the terminal event"
     assert reader.close() == []
     assert reader.fail(Failure(ErrorCode.INTERNAL, "late")) == []

@@ -84,5 +84,4 @@ def test_encoders_change_no_event(dialect: str) -> None:
     before = deepcopy(events)
     encoder = spoken.encoder(context)
     encoder.encode(events)
-    encoder.close()
     assert events == before
