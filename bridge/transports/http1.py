@@ -316,9 +316,10 @@ class Connection(asyncio.Protocol):
                 transport.write(head + body)
             else:
                 await self._write(answer, head, memoryview(body))
-            self._sending = sending
-            if not transport.get_write_buffer_size():
-                self._note_sent()
+            if self._sent_all:
+                self._sending = sending
+                if not transport.get_write_buffer_size():
+                    self._note_sent()
             await answer.head
         except BaseException:
             self._answer = None
@@ -413,7 +414,7 @@ class Connection(asyncio.Protocol):
             self.close()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._transport = None
+        self._transport = self._sending = None
         self.resume_writing()
         answer, self._answer = self._answer, None
         self.reusable = False
