@@ -47,6 +47,11 @@ MADE: dict[str, list[Pattern]] = {
     "bridge/pipeline/names.py": [
         re.compile(names) for name in registry.names() if (names := registry.get(name).capabilities.tool_names)
     ],
+    "bridge/translation/requirements.py": [
+        re.compile(names)
+        for name in registry.names()
+        if (names := registry.get(name).capabilities.demands.message_names)
+    ],
     "adapters/aip/options.py": [],  # only checks that the one above can be compiled
     "bridge/testing/queue.py": [re.compile(r"/runs/(?P<id>[^/]+)/events/(?P<other>[^/]+)$")],
 }  # fmt: skip

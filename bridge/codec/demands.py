@@ -15,7 +15,7 @@ NO_RESULT = "No result was provided."
 
 
 class SystemPlace(StrEnum):
-    """Where system messages may stand.
+    """The places where system messages may stand.
 
     ANYWHERE: where the client put them. FIRST: before all others. ONE: a single message, before all others.
     """

@@ -14,7 +14,7 @@ from importlib import resources
 
 from bridge.errors import RULES, ErrorCode
 
-_LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+_LINK = re.compile(r"\[([^\[\]]+)\]\([^()]+\)")
 
 
 def page_of(code: ErrorCode, *, links: bool = False) -> str:
