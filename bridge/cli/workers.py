@@ -139,12 +139,19 @@ class WorkerProcess:
         return not self._leaving.is_set() and (not self._serves or silence > _UNHEARD)
 
     def kill_if_hung(self) -> None:
-        """Kill the process if it has not been heard for too long; `run` starts the next one."""
+        """Kill the process if it has not been heard for too long; `run` starts the next one.
+
+        Before that it is told to continue: one that was only suspended keeps its streams.
+        """
         silence = asyncio.get_running_loop().time() - self._heard_at
-        if self._process is not None and silence > (_HANGS if self._serves else _SLOW):
+        if self._process is None:
+            return
+        if silence > (_HANGS if self._serves else _SLOW):
             log.error("worker %d does not answer since %.0f s and is killed", self._number, silence)
             self._heard_at += silence
             self._send(signal.SIGKILL)
+        elif self._serves and silence > _UNHEARD:
+            self._send(signal.SIGCONT)
 
     def tell(self, what: signal.Signals) -> None:
         """Passes the signal on; the process is not replaced any more."""

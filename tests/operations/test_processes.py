@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -139,14 +141,34 @@ def test_the_addresses_of_a_host(tmp_path: Path, host: str, answers: int) -> Non
         assert sum(it.get(host=each)[0] == 200 for each in ("127.0.0.1", "[::1]")) == answers
 
 
-def test_a_worker_that_hangs_is_replaced(tmp_path: Path) -> None:
-    """It is told by the other one meanwhile, and connections do not wait for it for ever."""
+def test_a_worker_that_was_suspended_continues(tmp_path: Path) -> None:
     with started(tmp_path, demo_config(workers=2)) as it:
         it.until_served()
         until(lambda: it.get("/readyz")[0] == 200)
         before = it.children
-        hung = max(before)
-        os.kill(hung, signal.SIGSTOP)
+        os.kill(max(before), signal.SIGSTOP)
+        until(lambda: it.get("/readyz", seconds=0.5)[0] == 503)
+        until(lambda: it.get("/readyz", seconds=0.5)[0] == 200)
+        assert it.children == before
+        assert "is killed" not in it.log
+
+
+def test_a_worker_that_hangs_is_replaced(tmp_path: Path) -> None:
+    """It is told by the other one meanwhile, and connections do not wait for it for ever."""
+    stage = "import os, pathlib, time\n\ndef make(context):\n    {}\n    time.sleep(300)\n"
+    (tmp_path / "blocking_stage.py").write_text(stage.format("pathlib.Path('hung').write_text(str(os.getpid()))"))
+    config = demo_config(workers=2)
+    config["routes"][0]["stages"] = ["blocking_stage:make"]
+    with started(tmp_path, config) as it:
+        it.until_served()
+        until(lambda: it.get("/readyz")[0] == 200)
+        before = it.children
+        body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()
+        asked = urllib.request.Request(f"http://127.0.0.1:{it.port}/v1/chat/completions", body)
+        asked.add_header("content-type", "application/json")
+        with pytest.raises(OSError, match="timed out"):
+            urllib.request.urlopen(asked, timeout=2)
+        hung = int((tmp_path / "hung").read_text())
         until(lambda: it.get("/readyz", seconds=0.5) == (503, {"status": "workers do not answer", "silent_workers": 1}))
         until(lambda: hung not in it.children and len(it.children) == 2, lambda: it.log)
         assert "does not answer" in it.log
