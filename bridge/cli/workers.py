@@ -141,7 +141,7 @@ class WorkerProcess:
     def kill_if_hung(self) -> None:
         """Kill the process if it has not been heard for too long; `run` starts the next one.
 
-        Before that it is told to continue: one that was only suspended keeps its streams.
+        Before that, it sends SIGCONT, so that a suspended process keeps its streams.
         """
         silence = asyncio.get_running_loop().time() - self._heard_at
         if self._process is None:

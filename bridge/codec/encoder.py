@@ -111,43 +111,63 @@ class Encoder:
 
     # ------------------------------------------------------------------ what a subclass defines
 
-    def run_started(self, event: ev.RunStarted) -> None: ...
+    def run_started(self, event: ev.RunStarted) -> None:
+        """Write the beginning of the run, which is always first."""
 
-    def message_started(self, event: ev.MessageStarted) -> None: ...
+    def message_started(self, event: ev.MessageStarted) -> None:
+        """Write the beginning of a message."""
 
-    def message_ended(self, event: ev.MessageEnded) -> None: ...
+    def message_ended(self, event: ev.MessageEnded) -> None:
+        """Write the end of a message; parts of it may still wait for their turn."""
 
-    def part_started(self, event: ev.PartStarted) -> None: ...
+    def part_started(self, event: ev.PartStarted) -> None:
+        """Write the beginning of a text, of reasoning or of a call; no other part of its lane is open."""
 
-    def text(self, event: ev.TextDelta) -> None: ...
+    def text(self, event: ev.TextDelta) -> None:
+        """Write a piece of a text or of a refusal."""
 
-    def reasoning(self, event: ev.ReasoningDelta) -> None: ...
+    def reasoning(self, event: ev.ReasoningDelta) -> None:
+        """Write a piece of reasoning."""
 
-    def arguments(self, event: ev.ArgsDelta) -> None: ...
+    def arguments(self, event: ev.ArgsDelta) -> None:
+        """Write a piece of the arguments of a call."""
 
-    def part_ended(self, event: ev.PartEnded) -> None: ...
+    def part_ended(self, event: ev.PartEnded) -> None:
+        """Write the end of the open part."""
 
-    def content(self, event: ev.ContentAdded) -> None: ...
+    def content(self, event: ev.ContentAdded) -> None:
+        """Write a medium or data, which are whole."""
 
-    def tool_resulted(self, event: ev.ToolResulted) -> None: ...
+    def tool_resulted(self, event: ev.ToolResulted) -> None:
+        """Write the result of a call that the backend ran."""
 
-    def usage_reported(self, event: ev.UsageReported) -> None: ...
+    def usage_reported(self, event: ev.UsageReported) -> None:
+        """Note token counts; the last ones count."""
 
-    def step_started(self, event: ev.StepStarted) -> None: ...
+    def step_started(self, event: ev.StepStarted) -> None:
+        """Write the beginning of an agent's step."""
 
-    def step_ended(self, event: ev.StepEnded) -> None: ...
+    def step_ended(self, event: ev.StepEnded) -> None:
+        """Write the end of an agent's step."""
 
-    def state_changed(self, event: ev.StateChanged) -> None: ...
+    def state_changed(self, event: ev.StateChanged) -> None:
+        """Write shared state."""
 
-    def interrupted(self, event: ev.Interrupted) -> None: ...
+    def interrupted(self, event: ev.Interrupted) -> None:
+        """Write or note what the run waits for: a person, or a tool of the client."""
 
-    def custom(self, event: ev.Custom) -> None: ...
+    def custom(self, event: ev.Custom) -> None:
+        """Write an event of an application."""
 
     def raw(self, event: ev.Raw) -> None:
+        """Write an event of `dialect` that no other dialect understands. By default it is lost."""
         self.lost.add_raw(event)
 
-    def heartbeat(self, event: ev.Heartbeat) -> None: ...
+    def heartbeat(self, event: ev.Heartbeat) -> None:
+        """Keep the connection open."""
 
-    def failed(self, event: ev.RunFailed) -> None: ...
+    def failed(self, event: ev.RunFailed) -> None:
+        """Write the failure of the run, which is always last."""
 
-    def finished(self, event: ev.RunFinished) -> None: ...
+    def finished(self, event: ev.RunFinished) -> None:
+        """Write the end of the run, which is always last."""

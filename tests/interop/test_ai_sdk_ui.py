@@ -252,7 +252,12 @@ async def test_a_client_of_another_dialect_talks_to_a_route_handler(chats: Drive
         prompt = (await ask("GET", f"{url}prompt")).json
         assert [m["role"] for m in prompt] == ["user"]
         assert prompt[0]["content"][0]["text"].startswith("Be brief.")
-        asked_for = (await post(completions, chat(user("weather")))).json["choices"][0]
+        offers = {
+            "tools": [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}]
+        }
+        refused = await post(completions, chat(user("weather")))
+        assert refused.json["error"]["code"] == "backend_protocol", "nobody runs this call"
+        asked_for = (await post(completions, {**chat(user("weather")), **offers})).json["choices"][0]
         assert asked_for["finish_reason"] == "tool_calls"
         (call,) = asked_for["message"]["tool_calls"]
         assert orjson.loads(call["function"]["arguments"]) == {"city": "Paris"}
