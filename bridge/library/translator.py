@@ -14,8 +14,8 @@ from bridge.codec import Context, Dialect, Losses, Options, WireRequest, WireRes
 from bridge.codec.registry import resolve
 from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestError, with_status
 from bridge.model import Event, Request, RunFailed, RunStarted
+from bridge.model.places import note_places
 from bridge.pipeline.names import tool_names
-from bridge.pipeline.places import name_place, note_places
 from bridge.pipeline.stages import StageContext, StageFactory, build
 from bridge.translation import AnswerDecoder, Reader, Stage, Translation, Writer
 from bridge.translation.call_ids import of_calls, with_ids_of
@@ -126,11 +126,7 @@ class Translator:
         self._request = self._choose(wire, resolve(client) if client is not None else None)
         context = self._settled().back
         assert context.request is not None
-        try:
-            self._sent = self._back.encode_request(context.request, context)
-        except RequestError as error:
-            name_place(error, context.request)
-            raise
+        self._sent = self._back.encode_request(context.request, context)
         return self._sent.body
 
     def decode_error(self, status: int, data: bytes = b"", headers: Mapping[str, str] | None = None) -> BridgeError:

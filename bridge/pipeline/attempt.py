@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from bridge.codec import Capabilities, Feature, Losses
-from bridge.errors import UNKNOWN_THREAD, Failure, RequestError
+from bridge.errors import UNKNOWN_THREAD, Failure
 from bridge.model import Event, Folder, Request, RunStarted
 from bridge.model.fold import Answer
 from bridge.pipeline.amendments import MOST_TRIES, Amendment, amended_request, rows_for
@@ -16,7 +16,6 @@ from bridge.pipeline.backend import Backend, Call, CallInfo, KnownAnswer
 from bridge.pipeline.continuation import ContinuedText
 from bridge.pipeline.memory import Turn
 from bridge.pipeline.names import tool_names
-from bridge.pipeline.places import name_place
 from bridge.pipeline.stages import StageContext, StageFactory, build
 from bridge.translation import Stage
 from bridge.translation.call_ids import of_calls, with_ids_of
@@ -108,11 +107,7 @@ class BackendAttempt:
 
     def _next_call(self) -> Call:
         request = self.request if self._untouched else required(self.request, self.backend.demands, self.lost)
-        try:
-            call = self.backend.call(request, self.info, self.lost)
-        except RequestError as error:
-            name_place(error, request)
-            raise
+        call = self.backend.call(request, self.info, self.lost)
         if self.turn is not None and self.turn.keeps_thread:
             self.lost.discard(Feature.THREAD_ID)
         return call
