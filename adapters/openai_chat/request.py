@@ -14,7 +14,7 @@ from bridge.codec.check import Node, model_in, wrong
 from bridge.codec.jsontext import need_json, read_body
 from bridge.codec.openai import COMMON, SHARED
 from bridge.codec.tools import check_choice
-from bridge.dialects.openai_chat.messages import MessageReader
+from bridge.dialects.openai_chat.messages import read_messages
 from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.dialects.openai_chat.reasoning import FIELDS, set_reasoning, translated
 from bridge.dialects.openai_chat.wire import NAME, NOTES, noted, own
@@ -73,7 +73,6 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     nodes = body.need_array("messages")
     if not nodes:
         wrong("messages", "at least one message", nodes)
-    reader = MessageReader(context.make_id)
     extras = body.rest(KNOWN)
     if extras.pop("notes", None) is not None:  # the name under which our own notes travel
         context.lost.add(Feature.EXTRAS, "notes")
@@ -82,7 +81,7 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         _check_extras(body)
         _note_usage(extras)
     request = Request(
-        messages=[reader.read(node) for node in body.objects("messages")],
+        messages=read_messages(body, context.make_id),
         model=model,
         thread_id=_thread_id(metadata, wire),
         user_id=body.string("user"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from bridge.model.media_types import fitted, is_base64_of_media, type_of_base64, type_of_name
 
@@ -160,7 +160,7 @@ LINKED: frozenset[type] = frozenset({ToolCall, ToolResult})
 """The parts that name a call."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Message:
     """One message of a conversation. `role` is system, developer, user, assistant or tool.
 
@@ -177,23 +177,23 @@ class Message:
     extras: Extras | None = None
     places: tuple[str | int, ...] = field(default=(), compare=False, repr=False)
 
-    if TYPE_CHECKING:  # what `dataclass` makes does not say that a string is taken, too
-
-        def __init__(
-            self,
-            role: str,
-            parts: list[Part] | str,
-            id: str | None = None,
-            name: str | None = None,
-            metadata: dict[str, Any] = ...,
-            extras: Extras | None = None,
-            places: tuple[str | int, ...] = (),
-        ) -> None: ...
-
-    def __post_init__(self) -> None:
-        given: object = self.parts
-        if isinstance(given, str):
-            self.parts = [Text(given)]
+    def __init__(
+        self,
+        role: str,
+        parts: list[Part] | str,
+        id: str | None = None,
+        name: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        extras: Extras | None = None,
+        places: tuple[str | int, ...] = (),
+    ) -> None:
+        self.role = role
+        self.parts = [Text(parts)] if isinstance(parts, str) else parts
+        self.id = id
+        self.name = name
+        self.metadata = {} if metadata is None else metadata
+        self.extras = extras
+        self.places = places
 
 
 def plain_text(message: Message) -> str | None:
