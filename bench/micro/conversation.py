@@ -27,9 +27,7 @@ from bridge.codec import Context, Losses, WireRequest
 from bridge.codec.registry import resolve
 from bridge.model import Request
 from bridge.model.places import note_places
-from bridge.pipeline.names import tool_names
-from bridge.pipeline.stages import StageContext, build
-from bridge.translation.call_ids import of_calls, with_ids_of
+from bridge.pipeline.stages import StageContext, prepare
 from bridge.translation.requirements import required
 
 MESSAGES, CHARACTERS = 100, 400
@@ -87,12 +85,8 @@ class Passage:
     def stages(self, request: Request) -> Request:
         lost = Losses()
         front, back = self.front.capabilities, self.back.capabilities
-        context = StageContext(request, front, back, self.asked.options, lost)
-        build((), context)
-        names = tool_names(context.request, front, back)
-        request = context.request if names is None else names.request
-        of_calls(request, back, lost)
-        return required(with_ids_of(request, back), back.demands, lost)
+        prepared = prepare((), StageContext(request, front, back, self.asked.options, lost))
+        return required(prepared.request, back.demands, lost, prepared.survey)
 
     def write(self, request: Request) -> WireRequest:
         context = Context("run", None, 1.0, self.options, "m", request, Losses())

@@ -15,10 +15,8 @@ from bridge.codec.registry import resolve
 from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestError, with_status
 from bridge.model import Event, Request, RunFailed, RunStarted
 from bridge.model.places import note_places
-from bridge.pipeline.names import tool_names
-from bridge.pipeline.stages import StageContext, StageFactory, build
+from bridge.pipeline.stages import StageContext, StageFactory, prepare
 from bridge.translation import AnswerDecoder, Reader, Stage, Translation, Writer
-from bridge.translation.call_ids import of_calls, with_ids_of
 from bridge.translation.requirements import required
 
 T = TypeVar("T")
@@ -236,15 +234,11 @@ class Translator:
                 self._request or Request([]), self._front.capabilities, self._back.capabilities, front, self._losses
             )
             # Stages are made before the request is encoded: some change it where the backend cannot take it as it is.
-            stages = build(self._factories, staged)
-            names = tool_names(staged.request, self._front.capabilities, self._back.capabilities)
-            request = staged.request if names is None else names.request
-            first = of_calls(request, self._back.capabilities, self._losses)
-            stages = [*first, *([] if names is None else [names.restore]), *stages]
+            prepared = prepare(self._factories, staged)
             wanted: Request | None = None
             if self._request is not None:
-                wanted = with_ids_of(request, self._back.capabilities)
-                wanted = required(wanted, self._back.demands(back), self._losses)
+                wanted = required(prepared.request, self._back.demands(back), self._losses, prepared.survey)
+            stages = [*prepared.first, *prepared.stages]
             self._sides = _Sides(self._context(back, wanted), self._context(front, self._request), stages)
         return self._sides
 
