@@ -46,9 +46,7 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
         wrong("messages", "at least one message", [])
     reader = MessageReader()
     notes: dict[str, Any] = {}
-    messages = read_system(body, notes)
-    for node in body.objects("messages"):
-        messages += reader.read(node)
+    messages = [*read_system(body, notes), *reader.read_all(body)]
     if body.get("stop_sequences") is not None:
         body.need_array("stop_sequences")
     body.integer("top_k")  # this one and the next travel as extras

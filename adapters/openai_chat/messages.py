@@ -8,6 +8,7 @@ from typing import Any
 from bridge.codec.caching import CONTROL, with_control
 from bridge.codec.check import Node, wrong
 from bridge.codec.openai import audio_type, bytes_or_url
+from bridge.codec.plain import plain_message
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.wire import NAME, REASONING_FIELDS, noted, noted_call, own
 from bridge.model import (
@@ -35,7 +36,7 @@ _RARE = _REASONED - {"role", "content", "name", "tool_calls"} | {"reasoning_deta
 _OF_CALL = frozenset({"id", "type", "function", "custom", "index"})
 _OF_RESULT = frozenset({"role", "content", "tool_call_id", "id"})
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-_SPEAKERS = ("user", "assistant", "system", "developer")
+_SPEAKERS = frozenset({"user", "assistant", "system", "developer"})
 
 
 def read_messages(body: Node, make_id: Callable[[str], str]) -> list[Message]:
@@ -44,21 +45,9 @@ def read_messages(body: Node, make_id: Callable[[str], str]) -> list[Message]:
     path = body.at("messages")
     messages = []
     for index, value in enumerate(body.need_array("messages")):
-        message = plain_message(value)
+        message = plain_message(value, _SPEAKERS)
         messages.append(reader.read(Node.of(value, f"{path}[{index}]")) if message is None else message)
     return messages
-
-
-def plain_message(value: Any) -> Message | None:
-    """Return a message of a role and a text, as most are; None for all others, which `MessageReader` reads.
-
-    It reads such a message in the same way.
-    """
-    if type(value) is dict and len(value) == 2:
-        text, role = value.get("content"), value.get("role")
-        if type(text) is str and text and role in _SPEAKERS:
-            return Message(role, [Text(text)])
-    return None
 
 
 class MessageReader:

@@ -37,6 +37,7 @@ from bridge.model import (
     seal,
     url_of,
 )
+from bridge.model.parts import plain_text
 from bridge.model.places import unsupported
 
 Item = dict[str, Any]
@@ -61,6 +62,8 @@ class ItemWriter:
             return [{"type": compaction.TRIGGER}]
         if message.name and message.role != "tool":
             self._lost.add(Feature.MESSAGE_NAME)
+        if message.role != "tool" and (text := plain_text(message)) is not None:
+            return [{"type": "message", "role": message.role, "content": text}]
         out: list[Item] = []
         parts: list[Part] = []
         for part in message.parts:

@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 
 from bridge.errors import BackendError, ErrorCode
 
-from .jsontext import is_number, read_json, whole
+from .jsontext import dict_of, is_number, read_json, whole
 from .wire import WireResponse
 
 NOT_REPORTED = "zeros; the backend reported no usage"
@@ -78,7 +78,7 @@ def counts_in(usage: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if not _INNER.isdisjoint(usage):
         for count, (groups, names) in _GROUPS.items():
-            inner = next((usage[group] for group in groups if isinstance(usage.get(group), dict)), {})
+            inner = next((dict_of(usage[group]) for group in groups if isinstance(usage.get(group), dict)), {})
             _note(found, count, inner, filter(inner.__contains__, names))
     known = _COUNTS.keys() & usage.keys()
     for name in sorted(known, key=_RANKS.__getitem__) if len(known) > 1 else known:
