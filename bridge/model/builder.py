@@ -199,7 +199,7 @@ class Builder:
         if flowing is not None:
             self._end(flowing, status=cut)
         message.ended = True
-        self._out.append(ev.MessageEnded(message.id, status, reason or message.reason, extras))
+        self._out.append(ev.MessageEnded(message.id, status, reason or message.reason, extras, message.choice))
 
     def end_reason(self, key: Hashable, reason: FinishReason) -> None:
         """The reason with which message `key` will end (wires that finish each choice apart); the first one counts."""
@@ -329,7 +329,7 @@ class Builder:
                 self.end_flow(message)
                 message_id = self.message(message)
                 self.answered = True
-                self._out.append(ev.ContentAdded(message_id, part))
+                self._out.append(ev.ContentAdded(message_id, part, choice=self._messages[message].choice))
 
     # ------------------------------------------------------------------ other facts
 
@@ -496,7 +496,9 @@ class Builder:
                 self._unanswered[message.choice] = self._unanswered.get(message.choice, 0) + 1
         self.answered = self.answered or kind is not PartKind.REASONING
         part = OpenPart(chosen, kind, message, call_id)
-        self._out.append(ev.PartStarted(chosen, message.id, kind, call_id, name, origin, server_label, extras))
+        self._out.append(
+            ev.PartStarted(chosen, message.id, kind, call_id, name, origin, server_label, extras, message.choice)
+        )
         return part
 
     def _whole(self, message: Hashable, kind: PartKind, text: str, extras: Extras | None) -> None:

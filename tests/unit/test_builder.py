@@ -333,6 +333,17 @@ class TestFlow:
         assert answer.parts(0) == [Text("ab")]
         assert answer.parts(1) == [Text("AB")]
 
+    def test_what_is_inside_a_message_has_its_choice(self) -> None:
+        builder = make()
+        builder.message(0)
+        builder.message(1, choice=2)
+        for key in (0, 1):
+            builder.flow(key, PartKind.TEXT, "a")
+            builder.add(key, Data({"x": 1}))
+            builder.add(key, Text("b"))
+        found = [e for e in ended(builder) if isinstance(e, (PartStarted, ContentAdded, MessageEnded))]
+        assert [e.choice for e in found] == [0, 0, 0, 2, 2, 2, 0, 2]
+
     def test_a_signature_ends_the_flow(self) -> None:
         builder = make()
         builder.flow(0, PartKind.REASONING, "a")
