@@ -130,10 +130,6 @@ def write_usage(usage: UsageReported | None, lost: Losses) -> dict[str, Any]:
 # ------------------------------------------------------------------ JSON from servers
 
 
-HALVES = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arguments", "text", "thinking"})
-"""Fields that hold pieces of a text, in which a surrogate pair may be cut in two."""
-
-
 def merge(total: dict[str, Any], delta: dict[str, Any]) -> None:
     """Adds a delta to what came before, as clients do: strings and lists grow, objects merge, the rest is replaced."""
     for key, value in delta.items():

@@ -12,13 +12,13 @@ from typing import Any
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import dict_of, is_number, repaired, text_of
+from bridge.codec.jsontext import dict_of, is_number, text_of
 from bridge.codec.openai import failure_of
 from bridge.codec.words import end_of
 from bridge.dialects.openai_responses.errors import failure_in
 from bridge.dialects.openai_responses.reading import KINDS, Items, Key, Wire, is_known, response_in
 from bridge.dialects.openai_responses.response import OURS
-from bridge.dialects.openai_responses.wire import CONTENT, HALVES, NAME, SUMMARY, dicts_in, noted, read_usage
+from bridge.dialects.openai_responses.wire import CONTENT, NAME, SUMMARY, dicts_in, noted, read_usage
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, FinishReason, PartKind, Raw
 
@@ -60,11 +60,6 @@ class ResponsesDecoder(JsonDecoder):
             self._stranger(event, kind)
             return
         _HANDLERS.get(kind, ResponsesDecoder._unknown)(self, event)
-
-    def read_unpaired(self, event: Wire, name: str | None) -> None:
-        self._items.unpaired = True
-        self.read(repaired(event, HALVES), name)
-        self._items.unpaired = False
 
     def read_error(self, value: Any) -> bool:
         self.fail(failure_in(value))
