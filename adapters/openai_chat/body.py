@@ -9,8 +9,8 @@ from typing import Any
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.caching import control_of
 from bridge.codec.jsontext import dumps
-from bridge.codec.openai import SHARED, fits_metadata, set_cache, shared_fields, user_of
 from bridge.codec.tools import supported
+from bridge.dialects.openai.api import SHARED, fits_metadata, set_cache, shared_fields, user_of
 from bridge.dialects.openai_chat.history import MessageWriter
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.wire import NAME, NOTES, own

@@ -12,8 +12,8 @@ from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.caching import with_control
 from bridge.codec.check import Node, model_in, wrong
 from bridge.codec.jsontext import need_json, read_body
-from bridge.codec.openai import COMMON, SHARED
 from bridge.codec.tools import check_choice
+from bridge.dialects.openai.api import COMMON, SHARED
 from bridge.dialects.openai_chat.messages import MessageReader
 from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.dialects.openai_chat.reasoning import FIELDS, set_reasoning, translated

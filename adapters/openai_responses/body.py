@@ -7,8 +7,8 @@ from typing import Any
 
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dict_of, dumps
-from bridge.codec.openai import SHARED, fits_metadata, set_cache, shared_fields, user_of
 from bridge.codec.tools import supported
+from bridge.dialects.openai.api import SHARED, fits_metadata, set_cache, shared_fields, user_of
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS
 from bridge.dialects.openai_responses.history import ItemWriter
 from bridge.dialects.openai_responses.options import BackOptions

@@ -11,8 +11,8 @@ from typing import Any
 from bridge.codec import Context, Feature, StoredResponses, WireRequest
 from bridge.codec.check import Node, model_in
 from bridge.codec.jsontext import need_json, read_body
-from bridge.codec.openai import SHARED
 from bridge.codec.tools import FUNCTION, check_choice
+from bridge.dialects.openai.api import SHARED
 from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, held, without_hosted
 from bridge.dialects.openai_responses.items import ItemReader, Refer, id_of
