@@ -91,7 +91,7 @@ def write_choice(choice: ToolChoice, named: Callable[[str], Wire] = _named) -> s
 
 
 def read_format(node: Node) -> ResponseFormat | None:
-    """Return the format that `response_format` names; None for a type that OpenAI does not have. Raises `RequestError`."""
+    """Return the format that `response_format` names; None for another type than OpenAI's. Raises `RequestError`."""
     kind = node.need_string("type")
     if kind in _FORMATS:
         return ResponseFormat(_FORMATS[kind])
