@@ -106,8 +106,8 @@ def test_what_no_row_carries_is_lost() -> None:
 
 def test_what_apis_do_anyway_is_no_loss() -> None:
     said = {
-        "tool_choice": ToolChoice(ToolMode.AUTO), "parallel_tool_calls": True, "response_format": ResponseFormat("text"),
-        "sampling": Sampling(n=1), "state": {}, "extras": {"one": {"a": 1}, "two": {"tier": "low"}},
+        "tool_choice": ToolChoice(ToolMode.AUTO), "parallel_tool_calls": True, "sampling": Sampling(n=1), "state": {},
+        "response_format": ResponseFormat("text"), "extras": {"one": {"a": 1}, "two": {"tier": "low"}},
     }  # fmt: skip
     assert lost_of(**said) == {}
     assert lost_of(tool_choice=ToolChoice(ToolMode.AUTO, ["f"])) == {"tool_choice": ""}
