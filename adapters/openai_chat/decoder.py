@@ -13,8 +13,8 @@ from bridge.codec.citations import with_citations
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dict_of, is_number, text_of
-from bridge.codec.openai import failure_of
 from bridge.codec.words import end_of
+from bridge.dialects.openai.api import failure_of
 from bridge.dialects.openai_chat.audio import TRANSCRIPT, audio_from, joined
 from bridge.dialects.openai_chat.calls import Calls
 from bridge.dialects.openai_chat.options import BackOptions

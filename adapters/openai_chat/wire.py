@@ -9,8 +9,8 @@ from bridge.codec import Feature, Losses
 from bridge.codec.caching import with_control
 from bridge.codec.counts import NOT_REPORTED, counts_in, is_all_zeros
 from bridge.codec.jsontext import dict_of
-from bridge.codec.openai import with_mark
 from bridge.codec.signed_parts import GOOGLE, signature_of, signed
+from bridge.dialects.openai.api import with_mark
 from bridge.model import SHARED, Extras, UsageReported
 
 NAME = "openai-chat"

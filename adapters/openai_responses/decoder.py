@@ -13,8 +13,8 @@ from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dict_of, is_number, text_of
-from bridge.codec.openai import failure_of
 from bridge.codec.words import end_of
+from bridge.dialects.openai.api import failure_of
 from bridge.dialects.openai_responses.errors import failure_in
 from bridge.dialects.openai_responses.reading import KINDS, Items, Key, Wire, is_known, response_in
 from bridge.dialects.openai_responses.response import OURS

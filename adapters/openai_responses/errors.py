@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec.jsontext import dict_of, text_of
-from bridge.codec.openai import WORDS, error_object, failure_of
+from bridge.dialects.openai.api import WORDS, error_object, failure_of
 from bridge.errors import ErrorCode, Failure
 
 _CODES = frozenset(
