@@ -132,7 +132,7 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
         return request.encode_request(wanted, context)
 
     def queued(self, wanted: Request, context: Context) -> QueuedRun:
-        return Calling(self.encode_request(wanted, context), BackOptions.of(context))
+        return Calling(self.encode_request(wanted, context), BackOptions.of(context), wanted.messages)
 
     def decoder(self, context: Context) -> Decoder:
         return RunDecoder(context)

@@ -33,7 +33,6 @@ from bridge.pipeline.attached import Attached, LinkedMedia, has_media
 from bridge.pipeline.continuation import StreamContinuation, continued_request
 from bridge.pipeline.interrupts import answer_open_interrupts
 from bridge.pipeline.memory import Memory, Turn
-from bridge.pipeline.places import name_place
 from bridge.pipeline.push_targets import PushTargets
 from bridge.pipeline.redirects import without_redirects
 from bridge.pipeline.retries import may_ask_elsewhere
@@ -304,11 +303,7 @@ class Bridge:
                 request = await files.request(request)
             fetcher = self._fetchers.get(backend.name)
             if fetcher is not None and not route.passthrough:
-                try:
-                    request = await fetcher.request(request, backend.capabilities)
-                except RequestError as error:
-                    name_place(error, request)
-                    raise
+                request = await fetcher.request(request, backend.capabilities)
             prepare = partial(
                 BackendAttempt,
                 request,

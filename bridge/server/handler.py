@@ -20,8 +20,8 @@ from bridge.codec import Context, StoredResponses, WireRequest
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
 from bridge.model import Event, Request
+from bridge.model.places import note_places
 from bridge.pipeline import Run
-from bridge.pipeline.places import note_places
 from bridge.server.limits import RouteLimiter
 from bridge.server.page.traces import HEADER, Traces
 from bridge.server.report import Report
