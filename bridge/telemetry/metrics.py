@@ -245,9 +245,9 @@ class Metrics:
         self._breakers = set(breakers)
 
     def text(self) -> bytes:
-        """All metrics, of all processes that share the folder, in Prometheus's text format; gauges as `sample` left them.
+        """All metrics, of all processes that share the folder, in Prometheus's text format.
 
-        May run in a thread: that of some hundred routes and backends takes a tenth of a second.
+        Gauges are as `sample` left them. May run in a thread: that of some hundred routes takes a tenth of a second.
         """
         registry = self._every() if self.shared else self._registry
         if not self.watched:

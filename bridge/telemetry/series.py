@@ -1,7 +1,8 @@
 """Metrics of a process that nobody shares, as plain numbers.
 
 The classes of `prometheus_client` take a lock and check themselves for each number: a tenth of what the bridge runs for
-a plain request. Here one thread counts, the event loop's. Another reads, and may see a value of which not all is counted.
+a plain request. Here one thread counts, the event loop's. Another reads, and may
+see a value of which not all is counted.
 """
 
 from __future__ import annotations

@@ -269,7 +269,7 @@ async def _soak(seconds: float, seed: int) -> Result:
 
             async def warm() -> int:
                 await asyncio.sleep(seconds / 10)
-                return resident()
+                return await asyncio.to_thread(resident)  # the collector's halt is not the load's
 
             async def timer() -> None:
                 while (due := loop.time() + _TICK) < end:
