@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from aiohttp import web
 
-from bridge.codec import Context, WireResponse
+from bridge.codec import Context, EncoderLike, FrameLike, WireResponse
 from bridge.engine import Caller
 from bridge.errors import BridgeError, unexpected_failure
 from bridge.framing import sse
@@ -75,7 +76,8 @@ async def _keep(scope: RequestScope, owner: str) -> None:
 
 async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamResponse:
     http, route, context, report = scope.http, scope.route, scope.context, scope.report
-    translation = Translation(run.reader, Writer(route.dialect, context))
+    encoder = _Heard(route.dialect.encoder(context), scope.heard) if scope.heard is not None else None
+    translation = Translation(run.reader, Writer(route.dialect, context, encoder))
     response = scope.stream
     if response is None:
         headers = stream_headers(route.dialect, context)
@@ -127,6 +129,18 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
     return response
 
 
+class _Heard:
+    """An encoder whose events somebody else hears first."""
+
+    def __init__(self, encoder: EncoderLike, heard: Callable[[Sequence[Event]], None]) -> None:
+        self._encoder = encoder
+        self._heard = heard
+
+    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
+        self._heard(events)
+        return self._encoder.encode(events)
+
+
 def _pass_through(run: Run, translation: Translation, events: list[Event]) -> bytes:
     """Return the backend's own bytes; ours for a failure that did not stand on its wire, and in a JSON array.
 
@@ -160,6 +174,8 @@ async def _whole(scope: RequestScope, run: Run, owner: str) -> web.StreamRespons
             raise
         events += last
     context.model = shown_model(run, context)
+    if scope.heard is not None:
+        scope.heard(events)
     wire = run.call.whole if route.passthrough and run.failure is None else None
     if wire is not None:
         wire = WireResponse(wire.status, {"content-type": wire.headers.get("content-type", "")}, wire.body)
