@@ -13,8 +13,8 @@ from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.media import answer_feature
 from bridge.codec.merging import Added
-from bridge.codec.openai import decode_error, encode_error, failure_of
 from bridge.codec.wire import holds_events, payloads_in
+from bridge.dialects.openai.api import decode_error, encode_error, failure_of
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.capabilities import CAPABILITIES
 from bridge.dialects.openai_chat.decoder import ChatDecoder

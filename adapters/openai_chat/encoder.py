@@ -7,7 +7,6 @@ matters").
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +15,7 @@ from bridge.codec.borders import TextBorders
 from bridge.codec.citations import citations_in
 from bridge.codec.jsontext import dumps
 from bridge.codec.media import answer_feature
-from bridge.codec.openai import error_object
+from bridge.dialects.openai.api import error_object
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.capabilities import CAPABILITIES
 from bridge.dialects.openai_chat.options import FrontOptions
@@ -39,7 +38,6 @@ from bridge.model import (
     FinishReason,
     Heartbeat,
     MessageEnded,
-    MessageStarted,
     PartEnded,
     PartKind,
     PartStarted,
@@ -112,11 +110,9 @@ class ChatEncoder(Encoder):
     )  # fmt: skip
 
     def __init__(self, context: Context, options: FrontOptions) -> None:
-        choices: dict[str, int] = {}
-        super().__init__(context, CAPABILITIES, lambda event: _lane(choices, event))
+        super().__init__(context, CAPABILITIES, _lane)
         self._options = options
         self._usage: UsageReported | None = None
-        self._messages = choices
         self._details = False
         self._head = b""
         self._first: dict[str, Any] = {}
@@ -220,17 +216,14 @@ class ChatEncoder(Encoder):
         self._head = dumps(head)[:-1] + b","
         self._first = {k: v for k, v in extras.items() if k not in _OURS}
 
-    def message_started(self, event: MessageStarted) -> None:
-        self._messages[event.message_id] = event.choice
-
     def message_ended(self, event: MessageEnded) -> None:
-        choice = self._open(self._messages[event.message_id])
+        choice = self._open(event.choice)
         choice.reason = event.reason or choice.reason
 
     # -------------------------------------------------------------- parts
 
     def part_started(self, event: PartStarted) -> None:
-        index = self._messages[event.message_id]
+        index = event.choice
         if event.kind is _TOOL_CALL:
             self._call_started(event, index)
             return
@@ -314,7 +307,7 @@ class ChatEncoder(Encoder):
             self.out.append(self._chunk(part.choice, {"tool_calls": [{"index": part.call, **late}]}))
 
     def content(self, event: ContentAdded) -> None:
-        index = self._messages[event.message_id]
+        index = event.choice
         part = event.part
         extras = own(part.extras)
         if extras.get("streamed"):
@@ -381,11 +374,11 @@ class ChatEncoder(Encoder):
         self.out.append(b"[DONE]")
 
 
-def _lane(choices: Mapping[str, int], event: PartStarted | ContentAdded) -> tuple[int, str]:
+def _lane(event: PartStarted | ContentAdded) -> tuple[int, str]:
     """The field of one choice that pieces of text are appended to, where pieces of two texts would mix."""
     if not isinstance(event, PartStarted):
-        return choices[event.message_id], _TEXT
-    return choices[event.message_id], TRANSCRIPT if event.extras and TRANSCRIPT in event.extras else event.kind
+        return event.choice, _TEXT
+    return event.choice, TRANSCRIPT if event.extras and TRANSCRIPT in event.extras else event.kind
 
 
 def _addable(choice: _Choice, path: str, delta: dict[str, Any]) -> dict[str, Any]:

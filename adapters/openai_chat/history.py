@@ -11,7 +11,7 @@ from typing import Any
 from bridge.codec import Context, Feature
 from bridge.codec.caching import control_of
 from bridge.codec.media import request_feature, result_as_text
-from bridge.codec.openai import audio_format, breakpoint_of, describe_source
+from bridge.dialects.openai.api import audio_format, breakpoint_of, describe_source
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.wire import BLOCK, fields_of_call, own

@@ -7,8 +7,8 @@ from typing import Any
 
 from bridge.codec.caching import CONTROL, with_control
 from bridge.codec.check import Node, wrong
-from bridge.codec.openai import audio_type, bytes_or_url
 from bridge.codec.plain import plain_message
+from bridge.dialects.openai.api import audio_type, bytes_or_url
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.wire import NAME, REASONING_FIELDS, noted, noted_call, own
 from bridge.model import (

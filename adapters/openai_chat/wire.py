@@ -9,8 +9,8 @@ from bridge.codec import Feature, Losses
 from bridge.codec.caching import with_control
 from bridge.codec.counts import NOT_REPORTED, counts_in, is_all_zeros
 from bridge.codec.jsontext import dict_of
-from bridge.codec.openai import with_mark
 from bridge.codec.signed_parts import GOOGLE, signature_of, signed
+from bridge.dialects.openai.api import with_mark
 from bridge.model import SHARED, Extras, UsageReported
 
 NAME = "openai-chat"
@@ -128,10 +128,6 @@ def write_usage(usage: UsageReported | None, lost: Losses) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------ JSON from servers
-
-
-HALVES = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arguments", "text", "thinking"})
-"""Fields that hold pieces of a text, in which a surrogate pair may be cut in two."""
 
 
 def merge(total: dict[str, Any], delta: dict[str, Any]) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from bridge.codec import Context, WireResponse, failure_at_end, json_response
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, read_json
-from bridge.codec.openai import decode_error, encode_error, failure_of
 from bridge.codec.wire import holds_events, payloads_in
+from bridge.dialects.openai.api import decode_error, encode_error, failure_of
 from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.capabilities import CAPABILITIES
 from bridge.dialects.openai_responses.decoder import ResponsesDecoder

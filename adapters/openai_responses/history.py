@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.codec import Context, Feature
 from bridge.codec.media import request_feature
-from bridge.codec.openai import audio_format, breakpoint_of, describe_source
+from bridge.dialects.openai.api import audio_format, breakpoint_of, describe_source
 from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.options import BackOptions
 from bridge.dialects.openai_responses.wire import SUMMARY, own

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from bridge.codec.check import Node, wrong
 from bridge.codec.jsontext import dict_of, text_of
-from bridge.codec.openai import audio_type, bytes_or_url
 from bridge.codec.plain import plain_message
+from bridge.dialects.openai.api import audio_type, bytes_or_url
 from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.client_tools import read_call, read_output
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, arguments_of, flat

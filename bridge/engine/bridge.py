@@ -10,7 +10,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
 from bridge.codec import (
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from bridge.config import Config, HttpClient
     from bridge.runs import RunKey, RunPlan, Runs, RunSlots
     from bridge.runs.push import Pusher
+    from bridge.runs.waiting import WaitingTasks
     from bridge.speech import Speech
     from bridge.stores import Attachments, ConversationStore, RunStore
     from bridge.telemetry.metrics import Metrics
@@ -180,6 +181,13 @@ class Bridge:
         if self._runs is None:
             raise RuntimeError("this bridge is not open, or none of its routes is durable")
         return self._runs
+
+    @cached_property
+    def waiting_tasks(self) -> WaitingTasks:
+        """The tasks that wait for an answer on routes that are not durable."""
+        from bridge.runs.waiting import WaitingTasks
+
+        return WaitingTasks()
 
     @property
     def has_runs(self) -> bool:

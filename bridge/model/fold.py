@@ -238,8 +238,8 @@ def unfold(answer: Answer) -> list[Event]:
         ending = answer.endings.get(message.id or "") or Ending()
         out.append(ev.MessageStarted(message_id, message.role, message.name, ending.choice, message.extras))
         for index, part in enumerate(message.parts):
-            out.extend(_part_events(f"{message_id}-{index}", message_id, part))
-        out.append(ev.MessageEnded(message_id, ending.status, ending.reason))
+            out.extend(_part_events(f"{message_id}-{index}", message_id, part, ending.choice))
+        out.append(ev.MessageEnded(message_id, ending.status, ending.reason, choice=ending.choice))
     out.extend(answer.events)
     out.extend(answer.interrupts)
     if answer.usage is not None:
@@ -251,27 +251,27 @@ def unfold(answer: Answer) -> list[Event]:
     return out
 
 
-def _part_events(part_id: str, message_id: str, part: Part) -> list[Event]:
+def _part_events(part_id: str, message_id: str, part: Part, choice: int) -> list[Event]:
     signature: str | None = None
     redacted: str | None = None
     deltas: list[Event]
     match part:
         case Text(text=text) | Refusal(text=text):
             kind = PartKind.TEXT if isinstance(part, Text) else PartKind.REFUSAL
-            start = ev.PartStarted(part_id, message_id, kind, extras=part.extras)
+            start = ev.PartStarted(part_id, message_id, kind, extras=part.extras, choice=choice)
             deltas = [ev.TextDelta(part_id, text)]
         case Reasoning(text=text):
             signature, redacted = part.signature, part.redacted
-            start = ev.PartStarted(part_id, message_id, PartKind.REASONING, extras=part.extras)
+            start = ev.PartStarted(part_id, message_id, PartKind.REASONING, extras=part.extras, choice=choice)
             deltas = [ev.ReasoningDelta(part_id, text)]
         case ToolCall(arguments=text):
             start = ev.PartStarted(
                 part_id, message_id, PartKind.TOOL_CALL, part.call_id, part.name, part.origin, part.server_label,
-                part.extras,
+                part.extras, choice,
             )  # fmt: skip
             deltas = [ev.ArgsDelta(part_id, text)]
         case ToolResult():
             return [ev.ToolResulted(part.call_id, part.parts, part.name, part.is_error, None, part.extras)]
         case _:
-            return [ev.ContentAdded(message_id, part)]
+            return [ev.ContentAdded(message_id, part, choice=choice)]
     return [start, *(deltas if text else []), ev.PartEnded(part_id, signature, redacted)]

@@ -108,7 +108,7 @@ class CarrySignatures:
     def _before(self, call: PartStarted) -> list[Event]:
         if self._place is CallSignatures.IN_REASONING and (signature := signature_of(call.extras)) is not None:
             part_id = f"{call.part_id}.signature"
-            started = PartStarted(part_id, call.message_id, PartKind.REASONING)
+            started = PartStarted(part_id, call.message_id, PartKind.REASONING, choice=call.choice)
             return [started, PartEnded(part_id, _seal_call(signature))]
         if self._place is CallSignatures.NOWHERE:
             self._lose(call.extras, "of a tool call")

@@ -11,19 +11,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
+from bridge.codec.caching import CONTROL, marked, note_lost_marks, seconds_of
+from bridge.codec.capabilities import Feature
+from bridge.codec.context import Context, Losses
+from bridge.codec.errors import STATUSES, code_in, error_in, is_full_context, status_in, words_in
+from bridge.codec.jsontext import dumps, read_json, whole
+from bridge.codec.models import ModelInfo, ModelsDialect, described
+from bridge.codec.ratelimits import OPENAI, passed_on
+from bridge.codec.redact import LONGEST_WORD, masked
+from bridge.codec.surface import Endpoint, Operation, Surface
+from bridge.codec.wire import WireRequest, WireResponse, json_response
 from bridge.errors import KEY_REFUSED, RULES, BackendError, BridgeError, ErrorCode, Failure
 from bridge.model import Extras, FileRef, Inline, Request, Source, Url, source_of
-
-from .caching import CONTROL, marked, note_lost_marks, seconds_of
-from .capabilities import Feature
-from .context import Context, Losses
-from .errors import STATUSES, code_in, error_in, is_full_context, status_in, words_in
-from .jsontext import dumps, read_json, whole
-from .models import ModelInfo, ModelsDialect, described
-from .ratelimits import OPENAI, passed_on
-from .redact import LONGEST_WORD, masked
-from .surface import Endpoint, Operation, Surface
-from .wire import WireRequest, WireResponse, json_response
 
 _REQUEST, _SERVER, _UPSTREAM = "invalid_request_error", "server_error", "upstream_error"
 
