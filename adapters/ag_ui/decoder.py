@@ -15,7 +15,7 @@ from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import loads, text_of
 from bridge.codec.words import end_of
-from bridge.dialects.ag_ui.errors import failure_of
+from bridge.dialects.ag_ui.errors import ERRORS
 from bridge.dialects.ag_ui.reports import read_interrupt, read_unnamed, read_usage
 from bridge.dialects.ag_ui.snapshot import answer_from
 from bridge.dialects.ag_ui.streams import Streams
@@ -84,7 +84,7 @@ class AGUIDecoder(JsonDecoder):
         if not isinstance(kind, str):
             error = error_in(event)
             if error:
-                self.fail(failure_of(error))
+                self.fail(ERRORS.failure(error))
             return
         streams = self._streams
         if kind not in _QUIET:
@@ -96,7 +96,7 @@ class AGUIDecoder(JsonDecoder):
         if handler is not None:
             handler(self, event)
         elif (error := error_in(event)) is not None:
-            self.fail(failure_of(error))
+            self.fail(ERRORS.failure(error))
         else:
             self._raw(event)
 
@@ -189,7 +189,7 @@ class AGUIDecoder(JsonDecoder):
             self.builder.emit(Raw(dialect, event.get("event")))
         else:
             error = error_in(event.get("event"))
-            self._said_error = self._said_error or (None if error is None else failure_of(error))
+            self._said_error = self._said_error or (None if error is None else ERRORS.failure(error))
             self._raw(event)
 
     def _custom(self, event: _Event) -> None:
@@ -260,7 +260,7 @@ class AGUIDecoder(JsonDecoder):
             self._ended = _Ended(end, [], None)
         else:
             questions, self._unnamed = self._unnamed, []
-            self._ended = _Ended(failure_of(event), questions, None)
+            self._ended = _Ended(ERRORS.failure(event), questions, None)
 
     def _usage(self, event: _Event) -> None:
         report = read_usage(event.get("usage"))

@@ -11,7 +11,7 @@ from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dict_of, read_json, text_of
 from bridge.codec.words import end_of
-from bridge.dialects.ai_sdk_ui.errors import failure_in, failure_of
+from bridge.dialects.ai_sdk_ui.errors import ERRORS
 from bridge.dialects.ai_sdk_ui.usage import Metadata
 from bridge.dialects.ai_sdk_ui.wire import (
     EARLIER,
@@ -89,13 +89,13 @@ class UIMessageDecoder(JsonDecoder):
         if not isinstance(kind, str):
             self.saw_unknown = True
             if (error := error_in(event)) is not None:
-                self._fail(failure_of(error))
+                self._fail(ERRORS.failure(error))
         elif handler := _HANDLERS.get(kind):
             handler(self, event)
         elif kind.startswith("data-"):
             self._data(kind.removeprefix("data-"), event)
         elif (error := error_in(event)) is not None:
-            self._fail(failure_of(error))
+            self._fail(ERRORS.failure(error))
         else:
             self.saw_unknown = True
             self.builder.emit(Raw(NAME, event))
@@ -151,7 +151,7 @@ class UIMessageDecoder(JsonDecoder):
         word = event.get("finishReason")
         end = end_of(word, answered=self.builder.answered)
         if self._failure is None and word == "error":
-            self._failure = failure_in("")
+            self._failure = ERRORS.failure({})
         elif self._failure is None and word == "interrupted":
             self._failure = _INTERRUPTED
         elif self._failure is None and isinstance(end, Failure):
@@ -169,7 +169,7 @@ class UIMessageDecoder(JsonDecoder):
         return any(text.strip() and not isinstance(read_json(text), dict) for text in said)
 
     def _error(self, event: Wire) -> None:
-        self._fail(failure_in(event.get("errorText")))
+        self._fail(ERRORS.failure({"message": event.get("errorText")}))
 
     def _fail(self, failure: Failure) -> None:
         """End what is open. The reader waits for the end, which may report the usage."""

@@ -20,7 +20,7 @@ from bridge.codec.errors import error_in
 from bridge.codec.jsontext import arguments_of, dict_of, read_json, text_of
 from bridge.codec.refusals import add_explanation
 from bridge.codec.words import end_of
-from bridge.dialects.anthropic_messages.errors import failure_of
+from bridge.dialects.anthropic_messages.errors import ERRORS
 from bridge.dialects.anthropic_messages.wire import CITATIONS, NAME, STOP_DETAILS, UNREAD, UsageReader, given, noted
 from bridge.errors import Failure
 from bridge.model import Event, FinishReason, Heartbeat, PartKind, Raw
@@ -98,13 +98,13 @@ class MessagesDecoder(JsonDecoder):
         if handler is not None:
             handler(self, event)
         elif (error := error_in(event)) is not None:
-            self.fail(failure_of(error))
+            self.fail(ERRORS.failure(error))
         elif kind:
             self._open()
             self.builder.emit(Raw(NAME, {"event": {**event, "type": kind}}))
 
     def read_error(self, value: Any) -> bool:
-        self.fail(failure_of({"message": value}))
+        self.fail(ERRORS.failure({"message": value}))
         return True
 
     # -------------------------------------------------------------- the message
@@ -269,7 +269,7 @@ class MessagesDecoder(JsonDecoder):
             add_explanation(self.builder, _MESSAGE, explanation, NAME)
 
     def _error(self, event: dict[str, Any]) -> None:
-        self.fail(failure_of(error_in(event) or {"message": event.get("message")}))
+        self.fail(ERRORS.failure(error_in(event) or {"message": event.get("message")}))
 
     def _ping(self, event: dict[str, Any]) -> None:
         """The backend keeps its line warm; so does the other side, whose clients may wait as well."""

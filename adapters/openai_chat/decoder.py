@@ -14,7 +14,7 @@ from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dict_of, is_number, text_of
 from bridge.codec.words import end_of
-from bridge.dialects.openai.api import failure_of
+from bridge.dialects.openai.api import ERRORS
 from bridge.dialects.openai_chat.audio import TRANSCRIPT, audio_from, joined
 from bridge.dialects.openai_chat.calls import Calls
 from bridge.dialects.openai_chat.options import BackOptions
@@ -97,7 +97,7 @@ class ChatDecoder(JsonDecoder):
 
     def read(self, event: dict[str, Any], name: str | None) -> None:
         if name == "error":
-            self.fail(failure_of(error_in(event) or event))
+            self.fail(ERRORS.failure(error_in(event) or event))
             return
         self._plain = None
         if not self._started:
@@ -126,13 +126,13 @@ class ChatDecoder(JsonDecoder):
             self.repeat.learn(chunk, ("choices", 0, field, name), part, padding="obfuscation")
 
     def read_error(self, value: Any) -> bool:
-        self.fail(failure_of(error_in(value) or {"message": value}))
+        self.fail(ERRORS.failure(error_in(value) or {"message": value}))
         return True
 
     def read_value(self, value: Any, name: str | None) -> None:
         """An error may come in a list (Gemini's gateway)."""
         if (error := error_in(value)) is not None:
-            self.fail(failure_of(error))
+            self.fail(ERRORS.failure(error))
 
     def _head(self, chunk: dict[str, Any]) -> None:
         """Id, model and time from the first chunk that has them: Azure's first has none (capture azure-empty-first)."""
@@ -166,7 +166,7 @@ class ChatDecoder(JsonDecoder):
         """Read errors, which may be beside choices (capture openrouter-error-midstream), and unknown fields."""
         error = error_in(chunk)
         if error is not None:
-            self.fail(failure_of(error))
+            self.fail(ERRORS.failure(error))
             return
         changed = {k: v for k, v in _unknown(chunk).items() if k not in _USUAL_KEYS and self._run_fields.get(k) != v}
         if choices is None and changed.keys() <= {"type"}:
@@ -393,7 +393,7 @@ class ChatDecoder(JsonDecoder):
         end = end_of(word, answered=self.builder.answered)
         if isinstance(end, Failure):
             error = error_in(choice)
-            self._bad_end = end if error is None else failure_of(error)  # an error beside the choices says more
+            self._bad_end = end if error is None else ERRORS.failure(error)  # an error beside the choices says more
         elif end is not None and (lane := self._open(index)).finished is None:
             lane.finished = end
             lane.stop = self._stop_in(choice) if end is FinishReason.STOP else None

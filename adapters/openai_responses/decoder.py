@@ -15,7 +15,7 @@ from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dict_of, is_number, text_of
 from bridge.codec.words import end_of
-from bridge.dialects.openai.api import failure_of
+from bridge.dialects.openai.api import ERRORS
 from bridge.dialects.openai_responses.errors import failure_in
 from bridge.dialects.openai_responses.reading import KINDS, Items, Key, Wire, is_known, response_in
 from bridge.dialects.openai_responses.response import OURS
@@ -71,7 +71,7 @@ class ResponsesDecoder(JsonDecoder):
         """Read an object that is not an event of a response: an error of another shape, or nothing of interest."""
         error = error_in(event)
         if error is not None:
-            self.fail(failure_of(error))
+            self.fail(ERRORS.failure(error))
         elif kind is not None and kind not in _QUIET:
             self._unknown(event)
 
