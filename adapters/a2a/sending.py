@@ -44,6 +44,7 @@ from bridge.model import (
     ToolResult,
     as_text,
 )
+from bridge.model.places import unsupported
 
 _PATHS = {
     Method.SEND: ("POST", "/message:send"),
@@ -186,9 +187,9 @@ class Sender:
     def _known(self, version: Version) -> list[Wire]:
         """Return what is new in a conversation that the agent remembers, without its own messages."""
         out: list[Wire] = []
-        for index, each in enumerate(self._request.messages):
+        for each in self._request.messages:
             if each.role != "assistant":
-                out += self._said(each, index, version)
+                out += self._said(each, version)
         return out
 
     def _anew(self, version: Version) -> list[Wire]:
@@ -197,37 +198,36 @@ class Sender:
         answered = [index for index, each in enumerate(messages) if each.role == "assistant"]
         start = answered[-1] + 1 if answered else 0
         out: list[Wire] = []
-        for index, each in enumerate(messages[:start]):
+        for each in messages[:start]:
             self._note(each)
             if text := "".join(_told(part) for part in each.parts):
                 role = "" if each.role in ("system", "developer") else f"{each.role}: "
                 out.append(part_said({"text": role + text}, {}, version))
-            out += self._media(each, index, version)
-        for index, each in enumerate(messages[start:], start):
-            out += self._said(each, index, version)
+            out += self._media(each, version)
+        for each in messages[start:]:
+            out += self._said(each, version)
         return out
 
-    def _said(self, said: Message, index: int, version: Version) -> list[Wire]:
+    def _said(self, said: Message, version: Version) -> list[Wire]:
         """The parts of a message as they are; a tool's result that nothing waits for is text."""
         self._note(said)
         out: list[Wire] = []
-        for position, part in enumerate(said.parts):
+        for part in said.parts:
             if isinstance(part, (Text, Media, Data)):
-                out.append(self._written(part, index, position, version))
+                out.append(self._written(part, version))
             elif text := _told(part):
                 out.append(part_said({"text": text}, {}, version))
         return out
 
-    def _media(self, said: Message, index: int, version: Version) -> list[Wire]:
+    def _media(self, said: Message, version: Version) -> list[Wire]:
         """Return the media of an earlier turn, which follow its text."""
-        found = [(n, part) for n, part in enumerate(said.parts) if isinstance(part, Media)]
-        return [self._written(part, index, n, version) for n, part in found]
+        return [self._written(part, version) for part in said.parts if isinstance(part, Media)]
 
-    def _written(self, part: Text | Media | Data, index: int, position: int, version: Version) -> Wire:
+    def _written(self, part: Text | Media | Data, version: Version) -> Wire:
         wire = write_part(part, version)
         if wire is None:
-            place = f"messages[{index}].content[{position}]"
-            raise Unsupported(f"{place}: a2a cannot send a file by its id; expected its data or URL.", param=place)
+            why = "a2a cannot send a file by its id; expected its data or URL."
+            raise unsupported(self._request.messages, part, why)
         return wire
 
     # ------------------------------------------------------------------ losses

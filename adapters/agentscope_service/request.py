@@ -15,7 +15,7 @@ from bridge.codec.fields import INTEGER, NUMBER, Fields, Row
 from bridge.codec.jsontext import dumps
 from bridge.dialects.agentscope_service.calls import ASKING, SUBMITTED, Block, Waiting
 from bridge.dialects.agentscope_service.options import BackOptions
-from bridge.errors import ErrorCode, RequestError, Unsupported
+from bridge.errors import ErrorCode, RequestError
 from bridge.model import (
     FileRef,
     Inline,
@@ -33,6 +33,7 @@ from bridge.model import (
 )
 from bridge.model.media_types import type_of_name
 from bridge.model.parts import after_last_answer, mime_of
+from bridge.model.places import unsupported
 
 NAME = "agentscope-service"
 USER_HEADER = "x-user-id"
@@ -59,9 +60,11 @@ class MessageWriter:
     def __init__(self, context: Context, options: BackOptions) -> None:
         self._lost = context.lost
         self._options = options
+        self._messages: list[Message] = []
 
     def write(self, request: Request) -> Said:
         """Raises `Unsupported` for a medium that the service does not take."""
+        self._messages = request.messages
         first_new = after_last_answer(request.messages)
         whole: list[Wire] = []
         news: list[Wire] = []
@@ -72,7 +75,7 @@ class MessageWriter:
             if message.role in _SYSTEM:
                 system.append(self._system(message))
                 continue
-            blocks, found = self._content(index, message)
+            blocks, found = self._content(message)
             if index >= first_new:
                 results.update(found)
                 words += [block for part, block in blocks if not isinstance(part, ToolResult)]
@@ -102,26 +105,25 @@ class MessageWriter:
         self._lost.add(Feature.SYSTEM, "backend option system" if drop else "put before the user's first text")
         return "" if drop else "".join(as_text(part) for part in message.parts)
 
-    def _content(self, index: int, message: Message) -> tuple[list[tuple[Part, Wire]], dict[str, Wire]]:
+    def _content(self, message: Message) -> tuple[list[tuple[Part, Wire]], dict[str, Wire]]:
         """The blocks of a message, each with its part, and the tools' outputs in it."""
         blocks: list[tuple[Part, Wire]] = []
         results: dict[str, Wire] = {}
-        for number, part in enumerate(message.parts):
-            place = f"messages[{index}].content[{number}]"
+        for part in message.parts:
             if isinstance(part, ToolResult):
-                output = [b for p in part.parts for b in self._blocks(p, place)]
+                output = [b for p in part.parts for b in self._blocks(p)]
                 state = "error" if part.is_error else "success"
                 results[part.call_id] = {"type": "tool_result", "output": output, "state": state}
-            blocks += [(part, block) for block in self._blocks(part, place)]
+            blocks += [(part, block) for block in self._blocks(part)]
         return blocks, results
 
-    def _blocks(self, part: Part, place: str) -> Iterator[Wire]:
+    def _blocks(self, part: Part) -> Iterator[Wire]:
         match part:
             case Text():
                 if part.text:
                     yield _text(part.text)
             case Media():
-                yield _media(part, place)
+                yield self._media(part)
             case Reasoning():
                 self._lost.add(Feature.REASONING_HISTORY)
             case _:
@@ -130,6 +132,21 @@ class MessageWriter:
                 self._lost.add(_feature(part), "sent as text")
                 if text := as_text(part):
                     yield _text(text)
+
+    def _media(self, media: Media) -> Wire:
+        source = media.source
+        name = {"name": media.filename} if media.filename else {}
+        if isinstance(source, FileRef):
+            why = "agentscope-service cannot send a file by its id: expected its bytes or a URL."
+            raise unsupported(self._messages, media, why)
+        if isinstance(source, Inline):
+            mime = mime_of(media) or "application/octet-stream"
+            return {"type": "data", "source": {"type": "base64", "data": source.base64, "media_type": mime}, **name}
+        guessed = media.mime or type_of_name(media.filename) or type_of_name(source.url.partition("?")[0])
+        if guessed is None:
+            why = "agentscope-service needs the media type of a URL: expected one, or a URL that ends in a file "
+            raise unsupported(self._messages, media, f"{why}extension.")
+        return {"type": "data", "source": {"type": "url", "url": source.url, "media_type": guessed}, **name}
 
 
 def _feature(part: Part) -> Feature:
@@ -143,26 +160,6 @@ def _feature(part: Part) -> Feature:
 
 def _text(text: str) -> Wire:
     return {"type": "text", "text": text}
-
-
-def _media(media: Media, place: str) -> Wire:
-    source = media.source
-    name = {"name": media.filename} if media.filename else {}
-    if isinstance(source, FileRef):
-        raise Unsupported(
-            f"{place}: agentscope-service cannot send a file by its id: expected its bytes or a URL.", param=place
-        )
-    if isinstance(source, Inline):
-        mime = mime_of(media) or "application/octet-stream"
-        return {"type": "data", "source": {"type": "base64", "data": source.base64, "media_type": mime}, **name}
-    guessed = media.mime or type_of_name(media.filename) or type_of_name(source.url.partition("?")[0])
-    if guessed is None:
-        raise Unsupported(
-            f"{place}: agentscope-service needs the media type of a URL: expected one, or a URL that ends in a file "
-            f"extension.",
-            param=place,
-        )
-    return {"type": "data", "source": {"type": "url", "url": source.url, "media_type": guessed}, **name}
 
 
 # ---------------------------------------------------------------------- the whole request

@@ -28,6 +28,7 @@ from bridge.model import (
     as_text,
 )
 from bridge.model.parts import Data, Reasoning, Refusal, Text, after_last_answer
+from bridge.model.places import unsupported
 
 CALL_AGENT = "/grpc_service.AgentService/CallAgent"
 ROUTE_AGENT = "/grpc_service.GatewayService/RouteAgentCalling"
@@ -93,8 +94,8 @@ def _content(messages: list[Message], first: int, context: Context) -> list[Cont
     items: list[ContentItem] = []
     for place, each in enumerate(messages):
         texts: list[str] = []
-        for number, part in enumerate(each.parts):
-            _one(part, f"messages[{place}].content[{number}]", texts, items, context, place >= first)
+        for part in each.parts:
+            _one(part, messages, texts, items, context, place >= first)
         if place >= first and (texts or each.parts):
             turns.append((_speaker(each), "".join(texts)))
     if len(turns) == 1 and turns[0][0] == "user":
@@ -109,7 +110,9 @@ def _speaker(each: Message) -> str:
     return "system" if each.role == "developer" else each.role
 
 
-def _one(part: Part, place: str, texts: list[str], items: list[ContentItem], context: Context, wanted: bool) -> None:
+def _one(
+    part: Part, messages: list[Message], texts: list[str], items: list[ContentItem], context: Context, wanted: bool
+) -> None:
     match part:
         case Text() | Refusal():
             texts.append(part.text)
@@ -121,14 +124,14 @@ def _one(part: Part, place: str, texts: list[str], items: list[ContentItem], con
         case ToolCall():
             texts.append(as_text(part))
         case ToolResult():
-            for number, inner in enumerate(part.parts):
-                _one(inner, f"{place}.content[{number}]", texts, items, context, wanted)
+            for inner in part.parts:
+                _one(inner, messages, texts, items, context, wanted)
         case Media():
-            _medium(part, place, texts, items, context, wanted)
+            _medium(part, messages, texts, items, context, wanted)
 
 
 def _medium(
-    media: Media, place: str, texts: list[str], items: list[ContentItem], context: Context, wanted: bool
+    media: Media, messages: list[Message], texts: list[str], items: list[ContentItem], context: Context, wanted: bool
 ) -> None:
     if isinstance(media.source, Url):
         texts.append(as_text(media))
@@ -142,10 +145,8 @@ def _medium(
         context.lost.add(Feature.FILE_REF if by_id else Feature(f"{media.kind}_inline"), "sent as text")
         texts.append(as_text(media))
     else:
-        raise Unsupported(
-            f"{place}: expected text, an image, audio or a file, got {_what(media)}; send it as text, or leave it out.",
-            param=place,
-        )
+        why = f"expected text, an image, audio or a file, got {_what(media)}; send it as text, or leave it out."
+        raise unsupported(messages, media, why)
 
 
 def _what(media: Media) -> str:

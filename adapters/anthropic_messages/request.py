@@ -40,9 +40,7 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
         wrong("messages", "at least one message", [])
     reader = MessageReader()
     notes: dict[str, Any] = {}
-    messages = read_system(body, notes)
-    for node in body.objects("messages"):
-        messages += reader.read(node)
+    messages = [*read_system(body, notes), *reader.read_all(body)]
     request = Request(messages, model=model, stream=False)
     extras = given(FIELDS.read(body, request))
     metadata = body.object("metadata") or Node({}, "metadata")

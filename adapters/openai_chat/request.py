@@ -25,7 +25,7 @@ from bridge.dialects.openai.shapes import (
     read_function,
 )
 from bridge.dialects.openai_chat.fields import FIELDS
-from bridge.dialects.openai_chat.messages import MessageReader
+from bridge.dialects.openai_chat.messages import read_messages
 from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.dialects.openai_chat.reasoning import WORDS, set_reasoning, translated
 from bridge.dialects.openai_chat.wire import NAME, NOTES, noted, own
@@ -46,8 +46,7 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     nodes = body.need_array("messages")
     if not nodes:
         wrong("messages", "at least one message", nodes)
-    reader = MessageReader(context.make_id)
-    request = Request([reader.read(node) for node in body.objects("messages")], model=model, stream=False)
+    request = Request(read_messages(body, context.make_id), model=model, stream=False)
     extras = FIELDS.read(body, request)
     if extras.pop(NOTES, None) is not None:  # the name under which our own notes travel
         context.lost.add(Feature.EXTRAS, NOTES)

@@ -24,9 +24,6 @@ SUMMARY, CONTENT = "summary", "content"
 PARAGRAPH = "\n\n"
 """Between two parts of one reasoning item, for whom they are one text."""
 
-HALVES = frozenset({"delta", "text", "arguments", "refusal"})
-"""Fields that hold pieces of a text, in which a surrogate pair may be cut in two."""
-
 
 def own(extras: Extras | None) -> dict[str, Any]:
     """Return this dialect's extras of a part or an event; an empty dict if there are none."""

@@ -85,12 +85,6 @@ _SENDABLE = re.compile(r"[\t -~]*")
 """Values of client headers that every backend takes."""
 _EXCERPT = 200
 """Bytes of an answer that the log repeats."""
-_NO_ENDPOINT = re.compile(
-    r"(http )?(404 )?((page|file|path|route|url|endpoint|resource) )?not found[.!]?|method not allowed[.!]?"
-    r"|invalid url\b.*|no route\b.*|cannot post /.*",
-    re.IGNORECASE | re.DOTALL,
-)
-"""How web frameworks and gateways answer for a path that they do not serve."""
 ADVICE: Mapping[int, str] = {
     301: "the url",
     302: "the url",
@@ -445,8 +439,6 @@ class HttpBackend(ConfiguredBackend):
             failure = Failure(ErrorCode.BACKEND_ERROR, text)
         else:
             failure = with_status(self.secrets.hide(self.dialect.decode_error(answer)), answer.status)
-            if answer.status in _NOT_THERE and _NO_ENDPOINT.fullmatch(failure.message):
-                failure = Failure(ErrorCode.BACKEND_ERROR, f"The backend answered with status {answer.status}.")
         failure.details.setdefault("backend_status", answer.status)
         # The query may hold a token.
         moved = answer.headers.get("location", "").partition("?")[0]
