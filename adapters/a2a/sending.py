@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from bridge.codec import Context, Feature, WireRequest
+from bridge.codec.fields import Fields
 from bridge.codec.paths import segment
 from bridge.dialects.a2a.card import Interface
 from bridge.dialects.a2a.decoder import CALL, TASK, notes_of
@@ -40,7 +39,6 @@ from bridge.model import (
     Refusal,
     Request,
     Resume,
-    Sampling,
     Text,
     ToolCall,
     ToolResult,
@@ -54,6 +52,10 @@ _PATHS = {
     Method.GET: ("GET", "/tasks/{id}"),
     Method.CANCEL: ("POST", "/tasks/{id}:cancel"),
 }
+
+
+_FIELDS = Fields(NAME, carries={"resume"})
+"""A message has no field of a request; what it can carry goes with its metadata."""
 
 
 class Sender:
@@ -253,23 +255,12 @@ class Sender:
         request, lost = self._request, self._lost
         if request.tools and self._options.tools == "refuse":
             raise Unsupported("tools: A2A agents run their own tools and accept none from clients.", param="tools")
-        dropped: dict[Feature, Any] = {
-            Feature.TOOLS: request.tools,
-            Feature.TOOL_CHOICE: request.tool_choice,
-            Feature.PARALLEL_TOOL_CALLS: request.parallel_tool_calls is not None,
-            Feature.RESPONSE_FORMAT: request.response_format,
-            Feature.SAMPLING: request.sampling != Sampling(),
-            Feature.REASONING_EFFORT: request.reasoning_effort,
-            Feature.CONTEXT: request.context,
-            Feature.STATE: request.state,
-            Feature.METADATA: request.metadata and not (self._options.metadata or self._is_own),
-            Feature.USER_ID: request.user_id and not self._options.metadata,
-            Feature.THREAD_ID: request.thread_id and not self.context_id,
-            Feature.EXTRAS: request.has_fields_of_others(NAME),
+        carried = {
+            "metadata": self._options.metadata or self._is_own,
+            "user_id": self._options.metadata,
+            "thread_id": bool(self.context_id),
         }
-        for feature, said in dropped.items():
-            if said:
-                lost.add(feature)
+        _FIELDS.write(request, lost, carries={name for name, is_carried in carried.items() if is_carried})
 
 
 def _task_of(answer: Resume) -> str:

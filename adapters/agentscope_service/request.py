@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.codec import Context, Feature, WireRequest, json_request
+from bridge.codec import Context, Feature, Losses, WireRequest, json_request
+from bridge.codec.fields import INTEGER, NUMBER, Fields, Row
 from bridge.codec.jsontext import dumps
 from bridge.dialects.agentscope_service.calls import ASKING, SUBMITTED, Block, Waiting
 from bridge.dialects.agentscope_service.options import BackOptions
@@ -164,26 +165,19 @@ def _text(text: str) -> Wire:
 # ---------------------------------------------------------------------- the whole request
 
 
+PARAMETERS = Fields(
+    NAME,
+    Row("temperature", NUMBER, "sampling.temperature"),
+    Row("top_p", NUMBER, "sampling.top_p"),
+    Row("max_tokens", INTEGER, "sampling.max_tokens"),
+    carries={"thread_id", "metadata", "resume"},
+)
+"""The parameters of a session's model, which only a new session gets."""
+
+
 def note_losses(request: Request, context: Context, options: BackOptions) -> None:
-    """Notes the fields that no request to the service has."""
-    model, sampling = options.chat_model_config is not None, request.sampling
-    sent = {"temperature", "top_p", "max_tokens"} if model else set()
-    said = {name for name in sampling.__slots__ if getattr(sampling, name) is not None}
-    for feature, lost in (
-        (Feature.TOOLS, bool(request.tools)),
-        (Feature.TOOL_CHOICE, request.tool_choice is not None),
-        (Feature.PARALLEL_TOOL_CALLS, request.parallel_tool_calls is not None),
-        (Feature.RESPONSE_FORMAT, request.response_format is not None and request.response_format.kind != "text"),
-        (Feature.SAMPLING, bool(said - sent)),
-        (Feature.REASONING_EFFORT, request.reasoning_effort is not None),
-        (Feature.USER_ID, request.user_id is not None),
-        (Feature.CONTEXT, bool(request.context)),
-        (Feature.STATE, request.state is not None),
-        (Feature.EXTRAS, bool(request.shared) or request.has_fields_of_others(NAME)),
-    ):
-        if lost:
-            context.lost.add(feature)
-    if said & sent:
+    """Note what no request to the service has."""
+    if PARAMETERS.write(request, context.lost, only=() if options.chat_model_config is None else None):
         context.lost.add(Feature.SAMPLING, "set when the session was created")
 
 
@@ -191,11 +185,9 @@ def session_body(agent: str, name: str, request: Request, context: Context, opti
     """What a session is made of: its name and its model."""
     body: Wire = {"agent_id": agent, "name": name}
     if options.chat_model_config is not None:
-        sampling = request.sampling
-        wanted = {name: getattr(sampling, name) for name in ("temperature", "top_p", "max_tokens")}
-        said = {name: value for name, value in wanted.items() if value is not None}
         config = dict(options.chat_model_config)
         parameters = config.get("parameters")
+        said = PARAMETERS.write(request, Losses())  # what is lost has been noted
         config["parameters"] = {**(parameters if isinstance(parameters, dict) else {}), **said}
         body["chat_model_config"] = config
     return body

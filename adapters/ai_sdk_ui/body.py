@@ -71,8 +71,6 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
     for answer in request.resume:
         if run_id := _mastra_run(answer):
             body.update(runId=run_id, resumeData=_resume_data(answer))
-    if request.has_fields_of_others(NAME):
-        context.lost.add(Feature.EXTRAS, "fields of other dialects")
     body.update((k, v) for k, v in request.extra(NAME).items() if k != "notes" and k not in body)
     return json_request("", dumps(body), {"accept": "text/event-stream"})
 

@@ -7,6 +7,7 @@ item comes first, always: handlers read the text of the first item, and one that
 from __future__ import annotations
 
 from bridge.codec import Context, Feature, WireRequest
+from bridge.codec.fields import Fields
 from bridge.dialects.aip.content import item_of
 from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus, TaskInfo
 from bridge.dialects.aip.options import BackOptions
@@ -32,17 +33,8 @@ from bridge.model.places import unsupported
 CALL_AGENT = "/grpc_service.AgentService/CallAgent"
 ROUTE_AGENT = "/grpc_service.GatewayService/RouteAgentCalling"
 _HEADERS = {"content-type": CONTENT_TYPE}
-_LOST: tuple[tuple[Feature, str], ...] = (
-    (Feature.TOOLS, "tools"),
-    (Feature.TOOL_CHOICE, "tool_choice"),
-    (Feature.PARALLEL_TOOL_CALLS, "parallel_tool_calls"),
-    (Feature.RESPONSE_FORMAT, "response_format"),
-    (Feature.REASONING_EFFORT, "reasoning_effort"),
-    (Feature.METADATA, "metadata"),
-    (Feature.CONTEXT, "context"),
-    (Feature.STATE, "state"),
-    (Feature.RESUME, "resume"),
-)
+_FIELDS = Fields(NAME, carries={"user_id", "sampling.n"})
+"""A message has no field of a request but the user's id. More than one answer is refused."""
 
 
 def encode_request(request: Request, context: Context) -> WireRequest:
@@ -164,20 +156,11 @@ def _what(media: Media) -> str:
 
 
 def _note_losses(request: Request, context: Context) -> None:
-    for feature, name in _LOST:
-        if feature is Feature.TOOLS and BackOptions.of(context).expose_client_tools:
-            continue
-        if getattr(request, name) not in (None, [], {}):
-            context.lost.add(feature)
-    sampling = request.sampling
-    if any(getattr(sampling, name) is not None for name in sampling.__dataclass_fields__ if name != "n"):
-        context.lost.add(Feature.SAMPLING)
-    if request.thread_id is not None and BackOptions.of(context).session != "keep":
-        context.lost.add(Feature.THREAD_ID)
+    options = BackOptions.of(context)
+    carried = {"tools": options.expose_client_tools, "thread_id": options.session == "keep"}
+    _FIELDS.write(request, context.lost, carries={name for name, is_carried in carried.items() if is_carried})
     if any(m.name for m in request.messages if m.role != "tool"):
         context.lost.add(Feature.MESSAGE_NAME)
     calls = (p for m in request.messages for p in m.parts if isinstance(p, ToolCall))
     if any(call.origin is not Origin.FUNCTION for call in calls):
         context.lost.add(Feature.TOOL_ORIGIN)
-    if request.has_fields_of_others(NAME):
-        context.lost.add(Feature.EXTRAS, "fields of other dialects")

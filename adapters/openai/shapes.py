@@ -116,3 +116,22 @@ def write_schema(wanted: ResponseFormat) -> Wire:
     """Return the fields of a schema. The API demands a name; dialects without one mean "whatever you call it"."""
     fields = {"schema": wanted.schema, "strict": wanted.strict, "description": wanted.description}
     return {"name": wanted.name or "answer", **{name: value for name, value in fields.items() if value is not None}}
+
+
+# ------------------------------------------------------------------ rows of a table
+
+
+def choice(body: Node, name: str) -> ToolChoice | None:
+    """The choice among functions, as a row of `Fields` reads it."""
+    return read_choice(body)
+
+
+def shape(body: Node, name: str) -> ResponseFormat | None:
+    """The shape of the answer, as a row of `Fields` reads it. Raises `RequestError` for another one than OpenAI's."""
+    node = body.object(name)
+    if node is None:
+        return None
+    wanted = read_format(node)
+    if wanted is None:
+        wrong(node.at("type"), "one of " + _listed({*_FORMATS, SCHEMA}), node.get("type"))
+    return wanted

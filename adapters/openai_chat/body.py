@@ -19,8 +19,6 @@ from bridge.dialects.openai_chat.wire import NAME, NOTES, own
 from bridge.errors import Unsupported
 from bridge.model import Request, Tool
 
-_LIMITS = {"max_tokens", "max_completion_tokens"}
-
 
 def encode_request(request: Request, context: Context, options: BackOptions) -> WireRequest:
     """Return the request body. Raises `Unsupported` for a medium or an answer that the wire cannot carry."""
@@ -33,6 +31,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
         "model": context.model or request.model or None,
         "messages": MessageWriter(context, options).write(request.messages),
         **_tools(request, options, context.lost),
+        _other_limit(notes, options): None,
     }
     if request.response_format is not None:
         made["response_format"] = write_format(request.response_format)
@@ -46,7 +45,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
         # OpenAI takes 16 pairs of strings and refuses anything else, so what another dialect calls metadata stays here.
         made["metadata"] = None
         context.lost.add(Feature.METADATA, "at most 16 string pairs can be sent")
-    body = FIELDS.write(request, context.lost, made, leave=_LIMITS - {_limit(notes, options)})
+    body = FIELDS.write(request, context.lost, made)
     extras = {**notes.get("fields", {}), **extras}
     stream_options = extras.pop("stream_options", None)
     if request.stream and options.include_usage:
@@ -61,10 +60,10 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
     return WireRequest("POST", "/chat/completions", headers, body=dumps(body))
 
 
-def _limit(notes: Mapping[str, Any], options: BackOptions) -> str:
-    """The field that limits the answer: as the option says, else as a client of this dialect spelled it."""
-    spelled: str | None = notes.get("limit")
-    return options.max_tokens_field if spelled is None or "max_tokens_field" in options.model_fields_set else spelled
+def _other_limit(notes: Mapping[str, Any], options: BackOptions) -> str:
+    """The field that does not limit the answer: the limit is spelled as the option says, else as the client did."""
+    limit = options.max_tokens_field if "max_tokens_field" in options.model_fields_set else notes.get("limit")
+    return "max_tokens" if (limit or options.max_tokens_field) == "max_completion_tokens" else "max_completion_tokens"
 
 
 # ------------------------------------------------------------------ tools

@@ -14,6 +14,7 @@ from bridge.codec.capabilities import Feature
 from bridge.codec.check import Node
 from bridge.codec.context import Losses
 from bridge.codec.wire import WireRequest
+from bridge.errors import RequestError
 from bridge.model import Request, Sampling, ToolMode
 
 Read = Callable[[Any, str], Any]
@@ -113,16 +114,35 @@ class Fields:
         self._readers = [(row.name, row.read, *_owner(row.to)) for row in rows if row.read is not None]
         self._carried = frozenset(carries).union(row.to for row in rows if row.to is not None)
 
-    def read(self, body: Node, request: Request, leave: Collection[str] = ()) -> dict[str, Any]:
-        """Set what the rows but those of `leave` say, and return the fields that have no place in the model.
+    def read(
+        self, body: Node, request: Request, *, only: Collection[str] | None = None, tolerant: bool = False
+    ) -> dict[str, Any]:
+        """Set what the rows say, and return the fields that have no place in the model.
 
         Of two rows for one attribute the later one counts. Raises `RequestError` with the place of what is wrong.
+
+        Arguments:
+            body: The object.
+            request: What it asks for.
+            only: The fields that are read, None for all; the others are returned as unknown ones are.
+            tolerant: Fields of another type are returned as well, and raise nothing.
         """
-        values = body.value
+        values, known = body.value, self.known
+        if only is not None:
+            known = known.intersection(only)
         for name, read, of_sampling, attribute in self._readers:
-            if name in values and name not in leave and (value := read(body, name)) is not None and attribute:
+            if name not in values or (only is not None and name not in only):
+                continue
+            try:
+                value = read(body, name)
+            except RequestError:
+                if not tolerant:
+                    raise
+                known = known - {name}
+                continue
+            if value is not None and attribute:
                 setattr(request.sampling if of_sampling else request, attribute, value)
-        return body.rest(self.known.difference(leave) if leave else self.known)
+        return body.rest(known)
 
     def write(
         self,
@@ -130,32 +150,36 @@ class Fields:
         lost: Losses,
         given: Mapping[str, Any] | None = None,
         *,
-        leave: Collection[str] = (),
+        only: Collection[str] | None = None,
         carries: Collection[str] = (),
     ) -> dict[str, Any]:
         """Return the fields that the request says something about, and record what it says and no field carries.
 
         Arguments:
-            given: Values of fields that the dialect makes itself; None leaves a field out.
-            leave: Fields that are not sent, so that what they say is lost.
+            request: What is asked for.
+            lost: Where losses are recorded.
+            given: Values of fields that the dialect makes itself; None leaves a field out, which is then no loss.
+            only: The fields that are sent, None for all; what others say is lost.
             carries: Further attributes of this request that are carried elsewhere.
         """
         out: dict[str, Any] = {}
         given = given or {}
         for row, of in self._rows:
             name = row.name
+            if only is not None and name not in only:
+                continue
             if name in given:
                 value = given[name]
-            elif of is None or name in leave or (value := of(request)) is None:
+            elif of is None or (value := of(request)) is None:
                 continue
             elif row.write is not None:
                 value = row.write(value)
             if value is not None:
                 out[name] = value
         carried = self._carried
-        if leave:
-            kept = {row.to for row, _ in self._rows if row.name not in leave}
-            carried = carried.difference(row.to for row, _ in self._rows if row.to not in kept)
+        if only is not None:
+            in_rows = {row.to for row, _ in self._rows if row.name in only}
+            carried = carried.difference(row.to for row, _ in self._rows if row.to not in in_rows)
         self._lose(request, lost, carried.union(carries) if carries else carried)
         return out
 
@@ -169,7 +193,10 @@ class Fields:
             values = {name: getattr(request.sampling, name) for name in _SAMPLING if f"sampling.{name}" not in carried}
             if said := [name for name, value in values.items() if value is not None and _asks(name, value)]:
                 lost.add(Feature.SAMPLING, ", ".join(said))
-        if request.extras and request.has_fields_of_others(self._dialect, self._common):
+        shared = request.shared if self._dialect not in (request.extras or ()) else None
+        if (request.extras and request.has_fields_of_others(self._dialect, self._common)) or (
+            shared and any(value for name, value in shared.items() if name not in self._common)
+        ):
             lost.add(Feature.EXTRAS, OF_OTHERS)
 
 

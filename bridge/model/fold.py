@@ -217,6 +217,30 @@ def _finished(part: _Part, ended: ev.PartEnded) -> Part:
             return ToolCall(start.call_id or "", start.name or "", text, start.origin, start.server_label, extras)
 
 
+def coalesced(events: Iterable[Event]) -> list[Event]:
+    """Return the same stream with few deltas: those of a part that no event but other deltas separates are one.
+
+    Deltas with extras stay as they are.
+    """
+    out: list[Event] = []
+    pieces: dict[str, list[Any]] = {}
+    for event in events:
+        if type(event) in _DELTAS and not event.extras:
+            pieces.setdefault(event.part_id, []).append(event)  # type: ignore[union-attr]
+            continue
+        if pieces:
+            out += map(_one_delta, pieces.values())
+            pieces = {}
+        out.append(event)
+    out += map(_one_delta, pieces.values())
+    return out
+
+
+def _one_delta(pieces: list[Any]) -> Event:
+    first: Event = pieces[0]
+    return first if len(pieces) == 1 else type(first)(first.part_id, "".join(piece.text for piece in pieces))
+
+
 def fold(events: Iterable[Event]) -> Answer:
     """Return the complete answer of a well-formed stream."""
     folder = Folder()

@@ -34,7 +34,7 @@ from bridge.testing.wires import context, decode
 _EXAMPLES = Path(__file__).parents[2] / "examples"
 toy: Dialect = run_path(str(_EXAMPLES / "dialect_toy.py"))["dialect"]
 FRONTS = [*(registry.get(name) for name in registry.served()), toy]
-WHOLE = [d for d in FRONTS if type(d).assemble is not Dialect.assemble]
+WHOLE = [d for d in FRONTS if d.answers_whole]
 _MAKERS: dict[PartKind, Callable[[str, str], Event]] = {
     PartKind.TEXT: TextDelta,
     PartKind.REASONING: ReasoningDelta,

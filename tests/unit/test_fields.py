@@ -69,15 +69,21 @@ def test_a_wrong_field_is_named_with_its_place(body: dict[str, Any], text: str) 
 
 def test_fields_that_are_not_read_are_unknown() -> None:
     request = Request("hi")
-    assert TABLE.read(Node({"who": 1, "heat": 2}), request, leave={"who"}) == {"who": 1}
+    assert TABLE.read(Node({"who": 1, "heat": 2}), request, only={"heat"}) == {"who": 1}
+    assert (request.user_id, request.sampling.temperature) == (None, 2)
+
+
+def test_a_tolerant_reader_leaves_what_has_another_type() -> None:
+    request = Request("hi")
+    assert TABLE.read(Node({"who": 1, "heat": 2, "keep": 3}), request, tolerant=True) == {"who": 1, "keep": 3}
     assert (request.user_id, request.sampling.temperature) == (None, 2)
 
 
 def test_fields_are_written_in_the_order_of_the_table() -> None:
     request = Request("hi", user_id="u", sampling=Sampling(1, max_tokens=3, stop=[]), tools=[Tool("f")])
     lost = Losses()
-    made = {"tools": ["f"], "keep": False, "who": None}
-    assert list(TABLE.write(request, lost, made, leave={"most"}).items()) == [
+    made = {"tools": ["f"], "keep": False, "who": None, "most": None}
+    assert list(TABLE.write(request, lost, made).items()) == [
         ("heat", 1), ("limit", 3), ("keep", False), ("tools", ["f"])
     ]  # fmt: skip
     assert not lost
@@ -85,10 +91,10 @@ def test_fields_are_written_in_the_order_of_the_table() -> None:
 
 def test_what_is_left_out_is_lost_unless_another_row_carries_it() -> None:
     request, lost = Request("hi", user_id="u", sampling=Sampling(max_tokens=3)), Losses()
-    assert TABLE.write(request, lost, leave={"most", "limit", "who"}) == {}
+    assert TABLE.write(request, lost, only={"heat"}) == {}
     assert lost.names == ["user_id", "sampling"]
     lost = Losses()
-    TABLE.write(request, lost, leave={"most", "who"}, carries={"user_id"})
+    assert TABLE.write(request, lost, only={"limit"}, carries={"user_id"}) == {"limit": 3}
     assert not lost
 
 
