@@ -183,7 +183,8 @@ def _set_marks(body: dict[str, Any], request: Request, context: Context, options
 
     A client of this dialect knows that: what it says goes through.
     """
-    if not marks_in(request):
+    marks = marks_in(request)
+    if not marks:
         if options.prompt_cache == "auto" or (options.prompt_cache is None and context.caches and _is_long(body)):
             _mark_prefixes(body)
         return
@@ -197,7 +198,7 @@ def _set_marks(body: dict[str, Any], request: Request, context: Context, options
     if not _says_controls(request) and any("ttl" in block[CONTROL] for block in kept):
         for block in kept:
             block[CONTROL] = {**block[CONTROL], "ttl": "1h"}
-    note_lost_marks(request, prompt, (CONTROL,), context.lost)
+    note_lost_marks(marks, prompt, (CONTROL,), context.lost)
 
 
 def _automatic_mark(request: Request) -> Any:

@@ -103,10 +103,11 @@ class MessageWriter:
 
     def _message(self, message: Message) -> None:
         role = "assistant" if message.role == "assistant" else "user"
-        extras = dict(own(message.extras))
+        extras: dict[str, Any] = dict(own(message.extras)) if message.extras else {}
         asides: dict[int, list[Block]] = {}
-        for at, block in extras.pop(ASIDES, None) or () if role == message.role else ():
-            asides.setdefault(at, []).append(dict(block))
+        if ASIDES in extras:
+            for at, block in extras.pop(ASIDES) if role == message.role else ():
+                asides.setdefault(at, []).append(dict(block))
         came = False
         for index, part in enumerate(message.parts):
             if index in asides:
@@ -194,6 +195,8 @@ class MessageWriter:
 
 def _fields(part: Text | ToolCall | Reasoning) -> dict[str, Any]:
     """Fields that only this dialect knows; the pieces in which some of them came are no field of a request."""
+    if not part.extras:
+        return {}
     fields = {name: value for name, value in own(part.extras).items() if name != UNREAD}
     if isinstance(citations := fields.get(CITATIONS), list):
         fields[CITATIONS] = [each for each in citations if not is_made(each)]
@@ -210,7 +213,7 @@ def shortest(blocks: list[Block]) -> str | list[Block]:
     """One plain text is written as a string, which every server knows; lists are for what needs them."""
     if not blocks:
         return ""
-    if len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
+    if len(blocks) == 1 and len(blocks[0]) == 2 and blocks[0].get("type") == "text" and "text" in blocks[0]:
         return str(blocks[0]["text"])
     return blocks
 

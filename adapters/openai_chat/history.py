@@ -48,7 +48,8 @@ class MessageWriter:
         self._lost = context.lost
         self._options = options
         self._pictures: dict[str, list[Wire]] = {}
-        self._in_tool_turn = False
+        self._index = 0  # of the message that is written
+        self._tool_turns: list[bool] | None = None
         self._messages: list[Message] = []
 
     def write(self, messages: list[Message]) -> list[Wire]:
@@ -56,8 +57,7 @@ class MessageWriter:
         self._messages = messages
         out: list[Wire] = []
         pictures: list[Wire] = []
-        for message, in_tool_turn in zip(messages, _tool_turns(messages), strict=True):
-            self._in_tool_turn = in_tool_turn
+        for self._index, message in enumerate(messages):
             for wire in self._message(message):
                 if wire["role"] == "tool":
                     pictures += self._pictures.pop(wire["tool_call_id"], [])
@@ -116,7 +116,8 @@ class MessageWriter:
     def _assistant(self, message: Message, parts: list[Part]) -> Wire:
         calls = [self._call(p) for p in parts if isinstance(p, ToolCall)]
         wire = self._head(message, "assistant")
-        self._add_reasoning(wire, [p for p in parts if isinstance(p, Reasoning)])
+        if thoughts := [p for p in parts if isinstance(p, Reasoning)]:
+            self._add_reasoning(wire, thoughts)
         spoken = [p for p in parts if not isinstance(p, (ToolCall, Reasoning))]
         if "audio" in wire:
             spoken = [p for p in spoken if TRANSCRIPT not in (p.extras or ())]
@@ -142,10 +143,15 @@ class MessageWriter:
         text = "".join(p.text for p in parts)
         if not text:
             return
-        if wanted == "always" or (wanted == "tool_turns" and self._in_tool_turn):
+        if wanted == "always" or (wanted == "tool_turns" and self._is_in_tool_turn()):
             wire.update(dict.fromkeys(own(parts[0].extras).get("fields", ("reasoning_content",)), text))
         else:
             self._lost.add(Feature.REASONING_HISTORY, f"dropped by option reasoning_history: {wanted}")
+
+    def _is_in_tool_turn(self) -> bool:
+        if self._tool_turns is None:
+            self._tool_turns = _tool_turns(self._messages)
+        return self._tool_turns[self._index]
 
     def _spoken(self, part: Part) -> Wire:
         """Assistants can only have text here; a picture of an assistant becomes text, as in our answers."""
@@ -160,7 +166,7 @@ class MessageWriter:
     def _call(self, call: ToolCall) -> Wire:
         if call.origin is not Origin.FUNCTION:
             self._lost.add(Feature.TOOL_ORIGIN)
-        extras = dict(fields_of_call(call.extras))
+        extras = dict(fields_of_call(call.extras)) if call.extras else {}
         kind = extras.pop("type", "function")
         inner = {"name": call.name, "input" if kind == "custom" else "arguments": call.arguments}
         more = extras.pop("function", None)
@@ -180,10 +186,10 @@ class MessageWriter:
             ]
         else:
             content = "".join(self._result_text(p, result.call_id) for p in result.parts)
-        marks = [control_of(part.extras) for part in (*result.parts, result)]
-        mark = next(filter(None, reversed(marks)), None)
-        if mark and self._options.prompt_cache == "marks" and isinstance(content, str):
-            content = [{"type": "text", "text": content, **mark}]
+        if self._options.prompt_cache == "marks" and isinstance(content, str):
+            marks = [control_of(part.extras) for part in (*result.parts, result)]
+            if mark := next(filter(None, reversed(marks)), None):
+                content = [{"type": "text", "text": content, **mark}]
         return {"role": "tool", "tool_call_id": result.call_id, "content": content}
 
     def _result_text(self, part: Part, call_id: str) -> str:

@@ -148,8 +148,8 @@ class _Changes:
         for index, message in enumerate(self.request.messages):
             if _CHANGEABLE.isdisjoint(map(type, message.parts)):
                 continue
-            parts = [change(part) for part in message.parts]
-            if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
+            parts = list(map(change, message.parts))
+            if not all(map(is_, parts, message.parts)):
                 out = [*self.request.messages] if out is None else out
                 out[index] = replace(message, parts=parts)
         if out is not None:
@@ -163,9 +163,8 @@ class _Changes:
             is_text = part.extras is not None and part.extras.get(self._demands.own)
             return part if is_text or is_object(part.arguments) else replace(part, arguments=_arguments(part))
         if isinstance(part, ToolResult) and Media in map(type, part.parts):
-            inner = [self._changed_part(each) for each in part.parts]
-            same = all(new is old for new, old in zip(inner, part.parts, strict=True))
-            return part if same else replace(part, parts=inner)
+            inner = list(map(self._changed_part, part.parts))
+            return part if all(map(is_, inner, part.parts)) else replace(part, parts=inner)
         return part
 
     def _texts(self) -> None:
