@@ -13,7 +13,6 @@ from bridge.codec import Context, Feature
 from bridge.codec.media import request_feature, result_as_text
 from bridge.dialects.ag_kit.options import BackOptions
 from bridge.dialects.ag_kit.wire import unknown_fields
-from bridge.errors import Unsupported
 from bridge.model import (
     Data,
     Media,
@@ -28,6 +27,7 @@ from bridge.model import (
     as_text,
     result_text,
 )
+from bridge.model.places import unsupported
 
 _Wire = dict[str, Any]
 _ROLES = {"developer": "system"}
@@ -40,6 +40,7 @@ class MessageWriter:
         self._context = context
         self._lost = context.lost
         self._options = options
+        self._sent: list[Message] = []
         self._results: dict[str, str] = {}
         self._request_calls: set[str] = set()
         self._structured_calls: set[str] = set()
@@ -49,8 +50,8 @@ class MessageWriter:
 
     def write(self, request: Request) -> list[_Wire]:
         self._index_calls(request.messages)
-        for position, message in enumerate(request.messages):
-            path = f"messages[{position}]"
+        self._sent = request.messages
+        for message in request.messages:
             if message.name and message.role != "tool":
                 self._lost.add(Feature.MESSAGE_NAME)
             for part in message.parts:
@@ -59,7 +60,7 @@ class MessageWriter:
             if message.role == "assistant":
                 self._assistant(message)
             elif message.role != "tool" and (not message.parts or not _only_results(message)):
-                self._text_message(message, path)
+                self._text_message(message)
         self._flush_lines()
         return self._messages
 
@@ -92,17 +93,17 @@ class MessageWriter:
         self._messages.append(wire)
         self._accepts_lines = accepts_lines
 
-    def _text_message(self, message: Message, path: str) -> None:
+    def _text_message(self, message: Message) -> None:
         """Write a system or user message, whose content is one string."""
-        texts = [self._part(part, f"{path}.content[{position}]") for position, part in enumerate(message.parts)]
+        texts = [self._part(part) for part in message.parts]
         role = _ROLES.get(message.role, message.role)
         self._add({**unknown_fields(message.extras), "role": role, "content": "".join(texts)})
 
-    def _part(self, part: Part, path: str | None) -> str:
-        """Return a part as text. `path` is its position, or None in an assistant's message."""
+    def _part(self, part: Part, *, spoken: bool = False) -> str:
+        """Return a part as text. `spoken`: of an assistant."""
         match part:
             case Media():
-                return self._media(part, path)
+                return self._media(part, spoken)
             case Data():
                 self._lost.add(Feature.DATA, "sent as text")
             case Reasoning():
@@ -114,15 +115,13 @@ class MessageWriter:
                 pass
         return as_text(part)
 
-    def _media(self, media: Media, path: str | None) -> str:
+    def _media(self, media: Media, spoken: bool) -> str:
         """Return media as text. Assistant messages are never refused for them, others by option."""
-        if path is None:
+        if spoken:
             self._lost.add(request_feature(media), "in an assistant's message, sent as text")
         elif self._options.unsupported_media == "refuse":
-            raise Unsupported(
-                f"{path}: this backend accepts text only, not {media.kind}; send it as text or omit it.",
-                param=path,
-            )
+            why = f"this backend accepts text only, not {media.kind}; send it as text or omit it."
+            raise unsupported(self._sent, media, why)
         else:
             self._lost.add(request_feature(media), "sent as text")
         return as_text(media)
@@ -140,7 +139,7 @@ class MessageWriter:
 
     def _assistant(self, message: Message) -> None:
         calls = [p for p in message.parts if isinstance(p, ToolCall)]
-        text = "".join(self._part(p, None) for p in message.parts if not isinstance(p, ToolCall))
+        text = "".join(self._part(p, spoken=True) for p in message.parts if not isinstance(p, ToolCall))
         if any(c.origin is not Origin.FUNCTION for c in calls):
             self._lost.add(Feature.TOOL_ORIGIN)
         structured = any(c.call_id in self._structured_calls for c in calls)

@@ -15,7 +15,6 @@ from bridge.codec import (
     DescribedDialect,
     EncoderLike,
     Endpoint,
-    Frame,
     Operation,
     Options,
     WireRequest,
@@ -24,6 +23,7 @@ from bridge.codec import (
 )
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.wire import event_stream
 from bridge.dialects.ag_ui import body, errors, request
 from bridge.dialects.ag_ui.capabilities import CAPABILITIES, card
 from bridge.dialects.ag_ui.decoder import AGUIDecoder
@@ -63,10 +63,7 @@ class AGUI(DescribedDialect):
         last = events[-1]
         if isinstance(last, RunFailed):
             return self.encode_error(last.error)
-        encoder = AGUIEncoder(context)
-        frames = encoder.encode(events)
-        data = b"".join(b"data: " + f + b"\n\n" for f in frames if not isinstance(f, Frame))
-        return WireResponse(200, {"content-type": "text/event-stream"}, data)
+        return event_stream(AGUIEncoder(context).encode(events))
 
     def encode_description(self, agent: DescribedAgent) -> WireResponse:
         return json_response(dumps(description(agent.name, agent.backends)))

@@ -13,7 +13,7 @@ from typing import Any
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import loads, repaired, text_of
+from bridge.codec.jsontext import loads, text_of
 from bridge.codec.words import end_of
 from bridge.dialects.ag_ui.errors import ERRORS
 from bridge.dialects.ag_ui.reports import read_interrupt, read_unnamed, read_usage
@@ -26,7 +26,6 @@ from bridge.model import Custom, Extras, FinishReason, Interrupted, Raw, StateCh
 _Event = dict[str, Any]
 # Events that belong to no stream: an open chunk and a reasoning that awaits its encrypted value stay open.
 _QUIET = frozenset({"RAW", "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA", "REASONING_ENCRYPTED_VALUE"})
-_PIECES = frozenset({"delta"})  # texts whose halves the builder combines
 _CHUNKS = frozenset({"TEXT_MESSAGE_CHUNK", "TOOL_CALL_CHUNK", "REASONING_MESSAGE_CHUNK"})
 
 
@@ -68,11 +67,6 @@ class AGUIDecoder(JsonDecoder):
                 self.repeat.learn(event, ("delta",), self.builder.part(keys[stream]), number="timestamp")
                 return
         self._event(event)
-
-    def read_unpaired(self, event: _Event, name: str | None) -> None:
-        self._streams.unpaired = True
-        self._event(repaired(event, _PIECES))
-        self._streams.unpaired = False
 
     def flush(self) -> None:
         """A run that has ended does so now: no other one followed in the stream."""

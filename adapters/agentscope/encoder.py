@@ -198,7 +198,7 @@ class MessagesEncoder(Encoder):
             kind = call_type(
                 event.origin, event.extras, self._options.call_type, has_metadata=not self._output.form.exact
             )
-            self._open_message(event.message_id, kind, "assistant", origin_metadata(event.origin, kind))
+            self._open_message(event, kind, "assistant", origin_metadata(event.origin, kind))
             self._calls[event.call_id or ""] = (kind, event.name or "", event.message_id)
             self._write_call(event, "")
 
@@ -223,28 +223,28 @@ class MessagesEncoder(Encoder):
 
     def _open_text(self, part: _OpenPart) -> bytes:
         """Open the message of a text if needed; return the bytes that all its deltas share."""
-        owner = part.started.message_id
         if part.started.kind is PartKind.REASONING:
-            self._open_message(owner, "reasoning", "assistant", {})
+            self._open_message(part.started, "reasoning", "assistant", {})
         else:
-            self._continue_message(owner)
+            self._continue_message(part.started)
         part.prefix = self._output.text_prefix(part.kind)
         return part.prefix
 
-    def _continue_message(self, owner: str) -> None:
-        """Keep the open message if it is an ordinary one of this owner, else open a new one."""
-        message = self._output.message
+    def _continue_message(self, event: ev.PartStarted | ev.ContentAdded) -> None:
+        """Keep the open message if it is an ordinary one of the event's message, else open a new one."""
+        message, owner = self._output.message, event.message_id
         if message is None or message.owner != owner or message.kind != "message":
-            self._open_message(owner, "message", self._roles.get(owner, "assistant"), {})
+            self._open_message(event, "message", self._roles.get(owner, "assistant"), {})
 
-    def _open_message(self, owner: str, kind: str, role: str, metadata: dict[str, Any]) -> None:
+    def _open_message(
+        self, event: ev.PartStarted | ev.ContentAdded, kind: str, role: str, metadata: dict[str, Any]
+    ) -> None:
         """Open a message of an answer. The first message of a run names the model."""
-        choice = self._choices.choice_of(owner) if self._choices is not None else 0
-        if choice:
-            metadata = {"choice_index": choice, **metadata}
+        if event.choice:
+            metadata = {"choice_index": event.choice, **metadata}
         if self._first_metadata and not self._output.form.exact:
             metadata, self._first_metadata = {**self._first_metadata, **metadata}, {}
-        self._output.open(owner, kind, role, metadata)
+        self._output.open(event.message_id, kind, role, metadata)
 
     @property
     def _has_choices(self) -> bool:
@@ -309,7 +309,7 @@ class MessagesEncoder(Encoder):
             self._output.end_content(part.kind, {part.kind: "".join(part.pieces)}, end)
 
     def content(self, event: ev.ContentAdded) -> None:
-        self._continue_message(event.message_id)
+        self._continue_message(event)
         self._output.complete_content(*content_of(event.part), own(event.part.extras))
 
     def tool_resulted(self, event: ev.ToolResulted) -> None:

@@ -29,7 +29,6 @@ from bridge.dialects.ai_sdk_ui.wire import (
     with_signature,
     write_file,
 )
-from bridge.errors import Unsupported
 from bridge.model import (
     Data,
     FileRef,
@@ -45,6 +44,7 @@ from bridge.model import (
     as_text,
     result_text,
 )
+from bridge.model.places import unsupported
 
 _STEP: Wire = {"type": "step-start"}
 
@@ -71,8 +71,6 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
     for answer in request.resume:
         if run_id := _mastra_run(answer):
             body.update(runId=run_id, resumeData=_resume_data(answer))
-    if request.has_fields_of_others(NAME):
-        context.lost.add(Feature.EXTRAS, "fields of other dialects")
     body.update((k, v) for k, v in request.extra(NAME).items() if k != "notes" and k not in body)
     return json_request("", dumps(body), {"accept": "text/event-stream"})
 
@@ -112,22 +110,21 @@ class _Writer:
 
     def write(self) -> list[Wire]:
         instructions = self.system if self._in_text else ""
-        for index, message in enumerate(self._request.messages):
+        for message in self._request.messages:
             if message.name and message.role != "tool":
                 self._lost.add(Feature.MESSAGE_NAME)
-            path = f"messages[{index}]"
             if message.role in ("system", "developer"):
                 if self._as_message:
                     self._add("system", message, [_text(result_text(message.parts))])
             elif message.role == "user":
-                parts = self._parts(message, path)
+                parts = self._parts(message)
                 if instructions:
                     parts.insert(0, _text(f"{instructions}\n\n"))
                     instructions = ""
                 if parts:
                     self._add("user", message, parts)
             else:
-                self._assistant(message, path)
+                self._assistant(message)
         if instructions:
             self._out.insert(0, {"id": self._id(None, "user", []), "role": "user", "parts": [_text(instructions)]})
         self._settle()
@@ -145,9 +142,9 @@ class _Writer:
         self._ids.add(wanted)
         return wanted
 
-    def _assistant(self, message: Message, path: str) -> None:
+    def _assistant(self, message: Message) -> None:
         """A turn goes on in the message of the last one until the user speaks."""
-        parts = self._parts(message, path)
+        parts = self._parts(message)
         if not parts:
             return
         if self._out and self._out[-1]["role"] == "assistant":
@@ -155,17 +152,17 @@ class _Writer:
         else:
             self._add("assistant", message, [_STEP, *parts])
 
-    def _parts(self, message: Message, path: str) -> list[Wire]:
+    def _parts(self, message: Message) -> list[Wire]:
         """The parts of a message but for results, which join their calls."""
         out: list[Wire] = []
-        for number, part in enumerate(message.parts):
+        for part in message.parts:
             if isinstance(part, ToolResult):
                 self._result(part, out)
             else:
-                out.append(self._part(part, f"{path}.content[{number}]"))
+                out.append(self._part(part))
         return out
 
-    def _part(self, part: Part, path: str) -> Wire:
+    def _part(self, part: Part) -> Wire:
         match part:
             case ToolCall():
                 return self._call(part)
@@ -174,7 +171,9 @@ class _Writer:
                 metadata = metadata_for(part.signature, part.redacted, part.extras)
                 return with_metadata(wire, with_signature(metadata, part.extras))
             case Media(source=FileRef()):
-                raise Unsupported(f"{path}: expected a URL or the file itself, got the id of a file.", param=path)
+                raise unsupported(
+                    self._request.messages, part, "expected a URL or the file itself, got the id of a file."
+                )
             case Media():
                 wire = {**write_file(part), **({"filename": part.filename} if part.filename else {})}
                 return with_metadata(wire, metadata_in(part.extras))

@@ -9,7 +9,7 @@ from bridge.codec import Context
 from bridge.codec.approvals import Asked, mastra_question
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import dict_of, read_json, repaired, text_of
+from bridge.codec.jsontext import dict_of, read_json, text_of
 from bridge.codec.words import end_of
 from bridge.dialects.ai_sdk_ui.errors import ERRORS
 from bridge.dialects.ai_sdk_ui.usage import Metadata
@@ -44,7 +44,6 @@ from bridge.model import (
 
 _KINDS = {"text-delta": PartKind.TEXT, "reasoning-delta": PartKind.REASONING}
 _DELTAS = {PartKind.TEXT: "text-delta", PartKind.REASONING: "reasoning-delta"}
-_PIECES = frozenset({"delta", "inputTextDelta"})
 _INTERRUPTED = Failure(ErrorCode.TRUNCATED_STREAM, "The model's answer ended before it was complete.")
 _HALF_A_CALL = Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer ended in the middle of the input of a call.")
 _CUT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
@@ -74,7 +73,6 @@ class UIMessageDecoder(JsonDecoder):
         self._asked: set[str] = set()
         self._metadata = Metadata()
         self._failure: Failure | None = None
-        self._unpaired = False
 
     # ------------------------------------------------------------------ frames
 
@@ -82,7 +80,7 @@ class UIMessageDecoder(JsonDecoder):
         kind, text = event.get("type"), event.get("delta")
         if type(kind) is str and kind in _KINDS and type(text) is str and len(event) == 3:
             key = self._live[kind].get(text_of(event.get("id")))
-            if key is not None and not self._unpaired:
+            if key is not None:
                 self.builder.delta(key, text)
                 self.repeat.learn(event, ("delta",), self.builder.part(key))
                 return
@@ -101,11 +99,6 @@ class UIMessageDecoder(JsonDecoder):
         else:
             self.saw_unknown = True
             self.builder.emit(Raw(NAME, event))
-
-    def read_unpaired(self, event: Wire, name: str | None) -> None:
-        self._unpaired = True
-        self.read(repaired(event, _PIECES), name)
-        self._unpaired = False
 
     def end_mark(self) -> None:
         """A stream without `finish` may end so, too."""
@@ -207,8 +200,7 @@ class UIMessageDecoder(JsonDecoder):
         kind, name = _kind(event), text_of(event.get("id"))
         key = self._live[_DELTAS[kind]].get(name) or self._open(kind, name)
         self._note(key, event)
-        add = self.builder.unpaired if self._unpaired else self.builder.delta
-        add(key, text_of(event.get("delta")))
+        self.builder.delta(key, text_of(event.get("delta")))
 
     def _part_end(self, event: Wire) -> None:
         kind, name = _kind(event), text_of(event.get("id"))
@@ -257,8 +249,7 @@ class UIMessageDecoder(JsonDecoder):
         call_id, text = text_of(event.get("toolCallId")), text_of(event.get("inputTextDelta"))
         if call_id in self._calls and text:
             self._calls[call_id].append(text)
-            add = self.builder.unpaired if self._unpaired else self.builder.delta
-            add(call_id, text)
+            self.builder.delta(call_id, text)
 
     def _input(self, event: Wire) -> None:
         if event.get("providerMetadata") == EARLIER:

@@ -58,6 +58,8 @@ EVERY_DOMAIN = "default"
 _IS_ERROR = 4
 """The number of `is_error` in a ToolResponse."""
 _MOST_NEWS = 1000
+_MOST_NODES = 10_000
+"""Nodes of one gateway: `GetNodes` answers with all of them in one message."""
 """Updates that wait for a subscriber; one that does not read them is removed."""
 _NO_GATEWAY = Refuse("UNIMPLEMENTED", "This is the address of an agent, not of a gateway.")
 _GIVES = {Mode.IMAGE: Feature.IMAGE, Mode.AUDIO: Feature.AUDIO, Mode.EMBEDDED: Feature.FILE}
@@ -142,7 +144,7 @@ class Gateway(AgentRegistry):
             [*allow_addresses, *(entry for options, _ in self._own.values() for entry in options.allow_addresses)]
         )
         self._joining: dict[str, _Joining] = {}
-        self._live: set[str] = set()
+        self._live: set[tuple[str, str]] = set()
         self._changes: list[NodeChange] = []
         self._watching: dict[str, _Subscriber] = {}
         self._methods: dict[str, Callable[[bytes, float, Visitor], Decision]] = {
@@ -252,6 +254,8 @@ class Gateway(AgentRegistry):
         )
         if node.address == self._address or node.address in others:
             return Refuse("ALREADY_EXISTS", f"Address [{printable(node.address)}] already registered.")
+        if node.node_id not in self.nodes and len(self.nodes) + len(self._joining) >= _MOST_NODES:
+            return Refuse("RESOURCE_EXHAUSTED", f"This gateway already has {_MOST_NODES} nodes.")
         reply = self._rule.dial(node.node_id, node.address, by)
         if isinstance(reply, Dial):
             self._joining[node.node_id] = joining
@@ -366,14 +370,14 @@ class Gateway(AgentRegistry):
             return Refuse("INVALID_ARGUMENT", _no_session(message))
         if not message.session_id:
             return Refuse("INVALID_ARGUMENT", "Missing session_id in START_QUEST")
-        if message.session_id in self._live:
+        if (by.user, message.session_id) in self._live:
             return Refuse(
                 "INVALID_ARGUMENT", f"Session_id [{printable(message.session_id)}] is already registered in server"
             )
         self._heard(message.sender_id, now, by)
         reply = self._route(endpoint, message)
         if not isinstance(reply, Refuse):
-            self._live.add(message.session_id)
+            self._live.add((by.user, message.session_id))
         return reply
 
     def _route(self, endpoint: Endpoint, message: AgentMessage) -> Decision:
@@ -387,8 +391,8 @@ class Gateway(AgentRegistry):
             return self._not_found("agent", message.receiver_id)
         return Forward(node.node_id, node.address, CALL_AGENT, Relayed(message))
 
-    def closed(self, session: str) -> None:
-        self._live.discard(session)
+    def closed(self, session: str, by: Visitor) -> None:
+        self._live.discard((by.user, session))
 
     # ------------------------------------------------------------------ own agents
 

@@ -17,7 +17,7 @@ from bridge.codec.citations import with_citations
 from bridge.codec.counts import is_all_zeros
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import arguments_of, dict_of, read_json, repaired, text_of
+from bridge.codec.jsontext import arguments_of, dict_of, read_json, text_of
 from bridge.codec.refusals import add_explanation
 from bridge.codec.words import end_of
 from bridge.dialects.anthropic_messages.errors import ERRORS
@@ -35,7 +35,6 @@ _PIECES = {
     "thinking_delta": (PartKind.REASONING, "thinking"),
     "input_json_delta": (PartKind.TOOL_CALL, "partial_json"),
 }
-_FIELDS = frozenset({"text", "thinking", "partial_json"})
 _MESSAGE_FIELDS = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"})
 _BLOCK_FIELDS = frozenset({"type", "text", "thinking", "signature", "id", "name", "input", "citations"})
 
@@ -60,7 +59,6 @@ class MessagesDecoder(JsonDecoder):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._put = self.builder.delta
         self._blocks: dict[int, _Block] = {}
         self._last = 0
         self._usage = UsageReader()
@@ -104,11 +102,6 @@ class MessagesDecoder(JsonDecoder):
         elif kind:
             self._open()
             self.builder.emit(Raw(NAME, {"event": {**event, "type": kind}}))
-
-    def read_unpaired(self, event: dict[str, Any], name: str | None) -> None:
-        self._put = self.builder.unpaired
-        self.read(repaired(event, _FIELDS), name)
-        self._put = self.builder.delta
 
     def read_error(self, value: Any) -> bool:
         self.fail(ERRORS.failure({"message": value}))
@@ -171,7 +164,7 @@ class MessagesDecoder(JsonDecoder):
             block.citations += start["citations"]
         block.signature = text_of(start.get("signature")) or None
         if text := text_of(start.get("text" if block.kind is PartKind.TEXT else "thinking")):
-            self.builder.unpaired(index, text)
+            self.builder.delta(index, text)
 
     def _delta(self, event: dict[str, Any], delta: dict[str, Any]) -> None:
         kind, index = delta.get("type"), event.get("index")
@@ -187,7 +180,7 @@ class MessagesDecoder(JsonDecoder):
                     value = read_json(text.encode("utf-8", "replace"))
                     text = text if value is None else arguments_of(value)
                 block.filled = True
-                self._put(index, text)
+                self.builder.delta(index, text)
                 self.repeat.learn(event, ("delta", piece[1]), self.builder.part(index))
         elif kind == "signature_delta" and block.kind is PartKind.REASONING:
             block.signature = text_of(delta.get("signature")) or block.signature
@@ -216,7 +209,7 @@ class MessagesDecoder(JsonDecoder):
             self._whole_block(block)
             return
         if block.kind is PartKind.TOOL_CALL and not block.filled and block.input:
-            self.builder.unpaired(index, arguments_of(block.input))
+            self.builder.delta(index, arguments_of(block.input))
         extras: dict[str, Any] = {}
         if block.citations:
             extras[CITATIONS] = block.citations

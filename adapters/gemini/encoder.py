@@ -66,9 +66,7 @@ class GeminiEncoder(Encoder):
 
     def __init__(self, context: Context) -> None:
         self._options = options = FrontOptions.of(context)
-        choices: dict[str, int] = {}
-        super().__init__(context, card(options.media), lambda event: _lane(choices, event))
-        self._choices = choices
+        super().__init__(context, card(options.media), _lane)
         self._cut = False
         self._head: dict[str, Any] = {}
         self._parts: dict[str, _Part] = {}
@@ -106,16 +104,15 @@ class GeminiEncoder(Encoder):
         self._head = {"modelVersion": model, "responseId": own(event.extras).get("responseId") or event.run_id}
 
     def message_started(self, event: ev.MessageStarted) -> None:
-        self._choices[event.message_id] = event.choice
         self._reasons.setdefault(event.choice, None)
 
     def message_ended(self, event: ev.MessageEnded) -> None:
-        self._reasons[self._choices[event.message_id]] = event.reason
+        self._reasons[event.choice] = event.reason
 
     # ------------------------------------------------------------------ parts
 
     def part_started(self, event: ev.PartStarted) -> None:
-        part = self._parts[event.part_id] = _Part(event, self._choices[event.message_id])
+        part = self._parts[event.part_id] = _Part(event, event.choice)
         kind, lost = event.kind, self.lost
         if kind is PartKind.TOOL_CALL:
             return
@@ -201,9 +198,8 @@ class GeminiEncoder(Encoder):
 
     def content(self, event: ev.ContentAdded) -> None:
         assert isinstance(event.part, Media), "data are text by the card"
-        choice = self._choices[event.message_id]
-        self._follow(choice, False)
-        self._say(choice, {**media_part(event.part), **own(event.part.extras)})
+        self._follow(event.choice, False)
+        self._say(event.choice, {**media_part(event.part), **own(event.part.extras)})
 
     def raw(self, event: ev.Raw) -> None:
         value = event.value
@@ -277,6 +273,6 @@ def _asks(config: Any) -> bool:
     return (said.get("includeThoughts") or said.get("include_thoughts")) is True
 
 
-def _lane(choices: dict[str, int], event: Any) -> Hashable:
+def _lane(event: Any) -> Hashable:
     """Candidates do not wait for each other."""
-    return choices.get(getattr(event, "message_id", None) or "", 0)
+    return getattr(event, "choice", 0)

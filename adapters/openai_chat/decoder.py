@@ -12,16 +12,15 @@ from bridge.codec import Context
 from bridge.codec.citations import with_citations
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import dict_of, is_number, repaired, text_of
-from bridge.codec.openai import ERRORS
+from bridge.codec.jsontext import dict_of, is_number, text_of
 from bridge.codec.words import end_of
+from bridge.dialects.openai.api import ERRORS
 from bridge.dialects.openai_chat.audio import TRANSCRIPT, audio_from, joined
 from bridge.dialects.openai_chat.calls import Calls
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.think import ThinkSplitter
 from bridge.dialects.openai_chat.wire import (
     BLOCK,
-    HALVES,
     NAME,
     REASONING_FIELDS,
     noted,
@@ -33,7 +32,6 @@ from bridge.dialects.openai_chat.wire import (
 from bridge.errors import Failure
 from bridge.model import SHARED, Event, Extras, FinishReason, Media, MediaKind, PartKind, Raw, Reasoning, source_of
 from bridge.model.events import STOP_SEQUENCE
-from bridge.model.surrogates import repair
 
 _CHUNK_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation"})
 _TOLD_KEYS = _CHUNK_KEYS | {"error"}
@@ -81,7 +79,6 @@ class ChatDecoder(JsonDecoder):
         self._request = context.request
         self._split_think = options.think_tags == "reasoning"
         self._streamed = streamed
-        self._put = self.builder.flow
         self._lanes: dict[int, _Lane] = {}
         self._by_message: set[int] = set()  # the choices whose pieces are messages
         self._started = False
@@ -127,11 +124,6 @@ class ChatDecoder(JsonDecoder):
             field = "delta" if type(chunk["choices"][0].get("delta")) is dict else "message"
             part = self.builder.flowing(index)
             self.repeat.learn(chunk, ("choices", 0, field, name), part, padding="obfuscation")
-
-    def read_unpaired(self, event: dict[str, Any], name: str | None) -> None:
-        self._put = self.builder.unpaired_flow
-        self.read(repaired(event, HALVES), name)
-        self._put = self.builder.flow
 
     def read_error(self, value: Any) -> bool:
         self.fail(ERRORS.failure(error_in(value) or {"message": value}))
@@ -203,7 +195,7 @@ class ChatDecoder(JsonDecoder):
                     lane = self._lanes.get(index) or self._open(index)
                     if lane.calls.open:
                         lane.calls.settle()
-                    self._put(index, _TEXT, content, extras)
+                    self.builder.flow(index, _TEXT, content, extras)
                     if extras is None:
                         self._plain = "content", index
                     extras = None
@@ -306,7 +298,7 @@ class ChatDecoder(JsonDecoder):
         lane = self._open(index)
         if lane.calls.open:
             lane.calls.settle()
-        self._put(index, kind, text, extras)
+        self.builder.flow(index, kind, text, extras)
 
     def _text(self, index: int, text: str, extras: Extras | None) -> Extras | None:
         """Content, which may hold think tags; returns extras that no text took."""
@@ -373,7 +365,7 @@ class ChatDecoder(JsonDecoder):
             if type(words) is str and words:
                 key = TRANSCRIPT, index
                 self.builder.open_part(key, index, PartKind.TEXT, extras={TRANSCRIPT: {}})
-                self.builder.delta(key, repair(words))
+                self.builder.delta(key, words)
         for image in images if type(images) is list else ():
             if not self._image(index, image):
                 self._raw(index, {"images": [image]})
@@ -439,7 +431,7 @@ class ChatDecoder(JsonDecoder):
             self._finish()
         for index, lane in self._lanes.items():
             for kind, piece in lane.think.close() if lane.think else ():
-                self._put(index, kind, piece)
+                self.builder.flow(index, kind, piece)
             if lane.annotations:
                 self._cite(index, lane)
             lane.calls.close()

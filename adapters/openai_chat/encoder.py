@@ -7,7 +7,6 @@ matters").
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,13 +15,12 @@ from bridge.codec.borders import TextBorders
 from bridge.codec.citations import citations_in
 from bridge.codec.jsontext import dumps
 from bridge.codec.media import answer_feature
-from bridge.codec.openai import error_object
+from bridge.dialects.openai.api import error_object
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.capabilities import CAPABILITIES
 from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.dialects.openai_chat.shape import (
     audio_of,
-    details_of,
     finish_word,
     first_keys,
     id_of,
@@ -31,7 +29,7 @@ from bridge.dialects.openai_chat.shape import (
     wants_details,
     wants_usage,
 )
-from bridge.dialects.openai_chat.wire import NAME, fields_of_call, own, write_usage
+from bridge.dialects.openai_chat.wire import DONE, NAME, fields_of_call, own, write_usage
 from bridge.model import (
     ArgsDelta,
     ContentAdded,
@@ -39,7 +37,6 @@ from bridge.model import (
     FinishReason,
     Heartbeat,
     MessageEnded,
-    MessageStarted,
     PartEnded,
     PartKind,
     PartStarted,
@@ -60,7 +57,7 @@ _FIELDS = {PartKind.TEXT: "content", PartKind.REFUSAL: "refusal"}
 _MOST_CHOICES = 128
 """The largest `n` of the API."""
 _CONSTANT = ("system_fingerprint", "service_tier")
-_OURS = frozenset({"id", "object", "created", "model", "choices", "usage", "error", *_CONSTANT})
+_OURS = frozenset({"id", "object", "created", "model", "choices", "usage", "error"})
 _ROLE = {content: dumps({"role": "assistant", "content": content})[1:-1].decode() for content in ("", None)}
 """The first delta of a choice, by its content."""
 
@@ -102,7 +99,7 @@ class _Part:
 
 
 class ChatEncoder(Encoder):
-    """One per run."""
+    """One per run. `whole`: its chunks are added up here, not by a client."""
 
     dialect = NAME
     free = Encoder.free | {ToolResulted, RunFinished, RunFailed}
@@ -111,12 +108,11 @@ class ChatEncoder(Encoder):
         Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE, Feature.DATA,
     )  # fmt: skip
 
-    def __init__(self, context: Context, options: FrontOptions) -> None:
-        choices: dict[str, int] = {}
-        super().__init__(context, CAPABILITIES, lambda event: _lane(choices, event))
+    def __init__(self, context: Context, options: FrontOptions, *, whole: bool = False) -> None:
+        super().__init__(context, CAPABILITIES, _lane)
         self._options = options
+        self._whole = whole
         self._usage: UsageReported | None = None
-        self._messages = choices
         self._details = False
         self._head = b""
         self._first: dict[str, Any] = {}
@@ -192,7 +188,7 @@ class ChatEncoder(Encoder):
         known = self._choices.get(choice)
         if known is not None:
             return known
-        while self._opened < min(choice, _MOST_CHOICES):
+        while not self._whole and self._opened < min(choice, _MOST_CHOICES):
             earlier, self._opened = self._opened, self._opened + 1
             self._open(earlier)
         before, after = self._around(choice, _ROLE[content])
@@ -202,6 +198,9 @@ class ChatEncoder(Encoder):
         self.out.append(before + after)
         made = self._choices[choice] = _Choice(TextBorders(self._options.message_separator, self.lost))
         return made
+
+    def _addable(self, choice: int, delta: dict[str, Any]) -> dict[str, Any]:
+        return delta if self._whole else _addable(self._choices[choice], "", delta)
 
     # -------------------------------------------------------------- run and messages
 
@@ -214,23 +213,18 @@ class ChatEncoder(Encoder):
             "created": int(event.created_at),
             "model": model_of(event, self.context),
         }
-        for name in _CONSTANT:
-            if name in extras:
-                head[name] = extras[name]
-        self._head = dumps(head)[:-1] + b","
-        self._first = {k: v for k, v in extras.items() if k not in _OURS}
-
-    def message_started(self, event: MessageStarted) -> None:
-        self._messages[event.message_id] = event.choice
+        constant = () if self._whole else _CONSTANT
+        self._head = dumps({**head, **{name: extras[name] for name in constant if name in extras}})[:-1] + b","
+        self._first = {k: v for k, v in extras.items() if k not in _OURS and k not in constant}
 
     def message_ended(self, event: MessageEnded) -> None:
-        choice = self._open(self._messages[event.message_id])
+        choice = self._open(event.choice)
         choice.reason = event.reason or choice.reason
 
     # -------------------------------------------------------------- parts
 
     def part_started(self, event: PartStarted) -> None:
-        index = self._messages[event.message_id]
+        index = event.choice
         if event.kind is _TOOL_CALL:
             self._call_started(event, index)
             return
@@ -259,7 +253,7 @@ class ChatEncoder(Encoder):
             for each in citations_in(extras, self.lost, part.length, part.start or 0)
         ]
         if said:
-            self.out.append(self._chunk(part.choice, _addable(self._choices[part.choice], "", {"annotations": said})))
+            self.out.append(self._chunk(part.choice, self._addable(part.choice, {"annotations": said})))
 
     def _reasoning(self, index: int) -> _Part:
         name = self._options.reasoning_field
@@ -294,8 +288,7 @@ class ChatEncoder(Encoder):
         part = self._parts.pop(event.part_id)
         if event.signature or event.redacted:
             if part is not None and part.thought is not None:
-                details = details_of(part.thought, "", event.signature, event.redacted)
-                self.out.append(self._chunk(part.choice, {"reasoning_details": details}))
+                self._sign(part, part.thought, event)
             else:
                 self.lost.add(Feature.REASONING_SIGNATURE)
         if part is None:
@@ -313,8 +306,20 @@ class ChatEncoder(Encoder):
         if late:
             self.out.append(self._chunk(part.choice, {"tool_calls": [{"index": part.call, **late}]}))
 
+    def _sign(self, part: _Part, number: int, event: PartEnded) -> None:
+        """Write the opaque values of reasoning. Clients add up entries of one index, so each type has its own."""
+        details: list[dict[str, Any]] = []
+        if event.signature:
+            details.append({"type": "reasoning.text", "index": number, "signature": event.signature})
+        if event.redacted:
+            if part.length or event.signature:
+                choice = self._choices[part.choice]
+                number, choice.thoughts = choice.thoughts, choice.thoughts + 1
+            details.append({"type": "reasoning.encrypted", "index": number, "data": event.redacted})
+        self.out.append(self._chunk(part.choice, {"reasoning_details": details}))
+
     def content(self, event: ContentAdded) -> None:
-        index = self._messages[event.message_id]
+        index = event.choice
         part = event.part
         extras = own(part.extras)
         if extras.get("streamed"):
@@ -323,7 +328,7 @@ class ChatEncoder(Encoder):
         image = extras.get("image") or (image_of(part) if self._options.media == "images" else None)
         audio = None if choice.audio else audio_of(part, self.context)
         if image is not None:
-            self.out.append(self._chunk(index, _addable(choice, "", {"images": [image]})))
+            self.out.append(self._chunk(index, self._addable(index, {"images": [image]})))
         elif audio is not None:
             choice.audio = True
             self.out.append(self._chunk(index, {"audio": audio}))
@@ -345,9 +350,9 @@ class ChatEncoder(Encoder):
             return
         value = event.value
         index = value.get("index", 0)
-        choice = self._open(index)
+        self._open(index)
         if isinstance(delta := value.get("delta"), dict):
-            if delta := _addable(choice, "", delta):
+            if delta := self._addable(index, delta):
                 self.out.append(self._chunk(index, delta))
         elif isinstance(choice_fields := value.get("choice"), dict):
             self.out.append(self._chunk(index, {}, choice_fields))
@@ -375,17 +380,17 @@ class ChatEncoder(Encoder):
             known = event.reason if index == 0 else choice.reason
             word = finish_word(known, choice.calls > 0)
             self.out.append(self._chunk(index, {}, {"finish_reason": word}))
-        if wants_usage(self.context, self._usage):
+        if self._whole or wants_usage(self.context, self._usage):
             usage = write_usage(self._usage, self.lost)
             self.out.append(self._head + dumps({"choices": [], "usage": usage})[1:])
-        self.out.append(b"[DONE]")
+        self.out.append(DONE)
 
 
-def _lane(choices: Mapping[str, int], event: PartStarted | ContentAdded) -> tuple[int, str]:
+def _lane(event: PartStarted | ContentAdded) -> tuple[int, str]:
     """The field of one choice that pieces of text are appended to, where pieces of two texts would mix."""
     if not isinstance(event, PartStarted):
-        return choices[event.message_id], _TEXT
-    return choices[event.message_id], TRANSCRIPT if event.extras and TRANSCRIPT in event.extras else event.kind
+        return event.choice, _TEXT
+    return event.choice, TRANSCRIPT if event.extras and TRANSCRIPT in event.extras else event.kind
 
 
 def _addable(choice: _Choice, path: str, delta: dict[str, Any]) -> dict[str, Any]:

@@ -11,11 +11,10 @@ from typing import Any
 from bridge.codec import Context, Feature
 from bridge.codec.caching import control_of
 from bridge.codec.media import request_feature, result_as_text
-from bridge.codec.openai import audio_format, breakpoint_of, describe_source
+from bridge.dialects.openai.api import audio_format, breakpoint_of, describe_source
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.wire import BLOCK, fields_of_call, own
-from bridge.errors import Unsupported
 from bridge.model import (
     Data,
     FileRef,
@@ -36,6 +35,8 @@ from bridge.model import (
     mime_of,
     url_of,
 )
+from bridge.model.parts import plain_text
+from bridge.model.places import unsupported
 
 Wire = dict[str, Any]
 
@@ -48,14 +49,16 @@ class MessageWriter:
         self._options = options
         self._pictures: dict[str, list[Wire]] = {}
         self._in_tool_turn = False
+        self._messages: list[Message] = []
 
     def write(self, messages: list[Message]) -> list[Wire]:
         """The messages. What a tool's result shows follows in a user's message, after the last result."""
+        self._messages = messages
         out: list[Wire] = []
         pictures: list[Wire] = []
-        for index, (message, in_tool_turn) in enumerate(zip(messages, _tool_turns(messages), strict=True)):
+        for message, in_tool_turn in zip(messages, _tool_turns(messages), strict=True):
             self._in_tool_turn = in_tool_turn
-            for wire in self._message(message, f"messages[{index}]"):
+            for wire in self._message(message):
                 if wire["role"] == "tool":
                     pictures += self._pictures.pop(wire["tool_call_id"], [])
                 elif pictures:
@@ -67,28 +70,27 @@ class MessageWriter:
                 out.append(wire)
         return [*out, {"role": "user", "content": pictures}] if pictures else out
 
-    def _message(self, message: Message, path: str) -> list[Wire]:
+    def _message(self, message: Message) -> list[Wire]:
         """One message; results inside it become messages of their own, after the calls and before a user's words."""
-        part = message.parts[0] if len(message.parts) == 1 and message.role != "tool" else None
-        if type(part) is Text and part.text and not part.extras:
-            wire = self._head(message, self._role(message))  # as most are
-            wire["content"] = part.text
+        if (text := plain_text(message)) and message.role != "tool":
+            wire = self._head(message, self._role(message))
+            wire["content"] = text
             return [wire]
         results = [self._result(p) for p in message.parts if isinstance(p, ToolResult)]
-        others: list[tuple[int, Part]] = [(n, p) for n, p in enumerate(message.parts) if not isinstance(p, ToolResult)]
+        others: list[Part] = [p for p in message.parts if not isinstance(p, ToolResult)]
         if message.role == "tool":
-            told = [each for each in others if type(each[1]) is Data]
-            for _, part in others:
+            told = [part for part in others if type(part) is Data]
+            for part in others:
                 if type(part) is not Data:
-                    self._lost.add(Feature.TOOL_HISTORY, f"{path}: a {type(part).__name__} that is not a tool result")
+                    self._lost.add(Feature.TOOL_HISTORY, f"a {type(part).__name__} that is not a tool result")
             if results:
                 results[0].update(own(message.extras))
-            return [*results, self._other(Message("user", []), told, path)] if told else results
+            return [*results, self._other(Message("user", []), told)] if told else results
         if message.role == "assistant":
             return [*([self._assistant(message, others)] if others or not results else []), *results]
         if results and not others:
             return results
-        return [*results, self._other(message, others, path)]
+        return [*results, self._other(message, others)]
 
     def _role(self, message: Message) -> str:
         role = message.role
@@ -102,20 +104,20 @@ class MessageWriter:
             head.update(own(message.extras))
         return head
 
-    def _other(self, message: Message, parts: list[tuple[int, Part]], path: str) -> Wire:
+    def _other(self, message: Message, parts: Iterable[Part]) -> Wire:
         role = self._role(message)
-        written = [self._part(part, role, f"{path}.content[{index}]") for index, part in parts]
+        written = [self._part(part, role) for part in parts]
         wire = self._head(message, role)
         wire["content"] = _shortest([w for w in written if w is not None]) or ""
         return wire
 
     # -------------------------------------------------------------- assistant and tool
 
-    def _assistant(self, message: Message, parts: list[tuple[int, Part]]) -> Wire:
-        calls = [self._call(p) for _, p in parts if isinstance(p, ToolCall)]
+    def _assistant(self, message: Message, parts: list[Part]) -> Wire:
+        calls = [self._call(p) for p in parts if isinstance(p, ToolCall)]
         wire = self._head(message, "assistant")
-        self._add_reasoning(wire, [p for _, p in parts if isinstance(p, Reasoning)])
-        spoken = [p for _, p in parts if not isinstance(p, (ToolCall, Reasoning))]
+        self._add_reasoning(wire, [p for p in parts if isinstance(p, Reasoning)])
+        spoken = [p for p in parts if not isinstance(p, (ToolCall, Reasoning))]
         if "audio" in wire:
             spoken = [p for p in spoken if TRANSCRIPT not in (p.extras or ())]
         refusals = [p for p in spoken if isinstance(p, Refusal)]
@@ -195,8 +197,8 @@ class MessageWriter:
 
     # -------------------------------------------------------------- parts of users and systems
 
-    def _part(self, part: Part, role: str, path: str) -> Wire | None:
-        wire = self._unmarked(part, role, path)
+    def _part(self, part: Part, role: str) -> Wire | None:
+        wire = self._unmarked(part, role)
         if wire is None or self._options.prompt_cache != "breakpoints":
             return None if wire is None else self._controlled(part, wire)
         return {**breakpoint_of(part.extras), **wire}
@@ -205,7 +207,7 @@ class MessageWriter:
         """A part with the mark for the prompt cache that servers beside OpenAI know, if the option is so."""
         return {**control_of(part.extras), **wire} if self._options.prompt_cache == "marks" else wire
 
-    def _unmarked(self, part: Part, role: str, path: str) -> Wire | None:
+    def _unmarked(self, part: Part, role: str) -> Wire | None:
         match part:
             case Text():
                 return {"type": "text", "text": part.text, **_beside(part)}
@@ -216,7 +218,7 @@ class MessageWriter:
                 return {"type": "text", "text": json_text(part.value)}
             case Media():
                 wire = _media(part) if role == "user" else _verbatim(part)
-                return wire if wire is not None else self._unsupported(part, path)
+                return wire if wire is not None else self._unsupported(part)
             case Refusal():
                 return {"type": "text", "text": part.text}
             case Reasoning():
@@ -225,7 +227,7 @@ class MessageWriter:
                 self._lost.add(Feature.TOOL_HISTORY, f"a call in a message of role {role}")
         return None
 
-    def _unsupported(self, media: Media, path: str) -> Wire:
+    def _unsupported(self, media: Media) -> Wire:
         url = url_of(media) if self._options.unsupported_media == "parts" else None
         if url is not None:
             kind = f"{media.kind}_url"
@@ -233,11 +235,9 @@ class MessageWriter:
         if self._options.unsupported_media == "text":
             self._lost.add(request_feature(media), "sent as text")
             return {"type": "text", "text": as_text(media)}
-        raise Unsupported(
-            f"{path}: this backend accepts no {media.kind} {describe_source(media.source)}; "
-            "send it as text, or leave it out.",
-            param=path,
-        )
+        source = describe_source(media.source)
+        why = f"this backend accepts no {media.kind} {source}; send it as text, or leave it out."
+        raise unsupported(self._messages, media, why)
 
 
 def _beside(part: Text) -> Wire:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from bridge.codec import Context, WireResponse, failure_at_end, json_response
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, read_json
-from bridge.codec.openai import ERRORS, encode_error
 from bridge.codec.wire import holds_events, payloads_in
+from bridge.dialects.openai.api import ERRORS, encode_error
 from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.capabilities import CAPABILITIES
 from bridge.dialects.openai_responses.decoder import ResponsesDecoder
 from bridge.dialects.openai_responses.encoder import ResponsesEncoder
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Event
+from bridge.model import Event, coalesced
 
 
 def assemble(events: Sequence[Event], context: Context) -> WireResponse:
@@ -23,7 +23,7 @@ def assemble(events: Sequence[Event], context: Context) -> WireResponse:
     if failure is not None:
         return encode_error(failure)
     encoder = ResponsesEncoder(context)
-    encoder.encode(events)
+    encoder.encode(coalesced(events))
     if encoder.failure is not None:  # a compaction that has no summary
         return encode_error(encoder.failure)
     final = encoder.final

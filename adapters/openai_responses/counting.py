@@ -5,7 +5,7 @@ from __future__ import annotations
 from bridge.codec import Context, WireRequest, WireResponse, json_response
 from bridge.codec.counts import input_tokens_in
 from bridge.codec.jsontext import dumps
-from bridge.codec.openai import ERRORS
+from bridge.dialects.openai.api import ERRORS
 from bridge.dialects.openai_responses.body import body_of
 from bridge.errors import BridgeError
 from bridge.model import Request

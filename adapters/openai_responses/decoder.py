@@ -1,7 +1,8 @@
 """Events of a backend -> events of the model. Accepts more than the official wire and never raises on wire data.
 
-The stream is over with `response.completed`, `.incomplete`, `.failed` or `error`; anything else is truncation. The last
-event repeats the whole answer, so that what was never streamed is taken from there.
+The stream is over with `response.completed`, `.incomplete` or `.failed`; anything else is truncation. The last event
+repeats the whole answer, so that what was never streamed is taken from there. An `error` fails the run: with the
+`response.failed` that follows it, which has the usage, or at the end of a stream that has no more.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import Any
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import dict_of, is_number, repaired, text_of
-from bridge.codec.openai import ERRORS
+from bridge.codec.jsontext import dict_of, is_number, text_of
 from bridge.codec.words import end_of
+from bridge.dialects.openai.api import ERRORS
 from bridge.dialects.openai_responses.errors import failure_in
 from bridge.dialects.openai_responses.reading import KINDS, Items, Key, Wire, is_known, response_in
 from bridge.dialects.openai_responses.response import OURS
-from bridge.dialects.openai_responses.wire import CONTENT, HALVES, NAME, SUMMARY, dicts_in, noted, read_usage
+from bridge.dialects.openai_responses.wire import CONTENT, NAME, SUMMARY, dicts_in, noted, read_usage
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, FinishReason, PartKind, Raw
 
@@ -35,6 +36,7 @@ class ResponsesDecoder(JsonDecoder):
         super().__init__(context)
         self._items = Items(self.builder)
         self._head: Wire = {}
+        self._failure: Failure | None = None
         self._spot: tuple[Any, Any, Any] | None = None
         self._key: Key = (-1, "", 0)
 
@@ -60,11 +62,6 @@ class ResponsesDecoder(JsonDecoder):
             self._stranger(event, kind)
             return
         _HANDLERS.get(kind, ResponsesDecoder._unknown)(self, event)
-
-    def read_unpaired(self, event: Wire, name: str | None) -> None:
-        self._items.unpaired = True
-        self.read(repaired(event, HALVES), name)
-        self._items.unpaired = False
 
     def read_error(self, value: Any) -> bool:
         self.fail(failure_in(value))
@@ -114,8 +111,8 @@ class ResponsesDecoder(JsonDecoder):
         details = dict_of(response.get("incomplete_details"))
         more = {k: v for k, v in response.items() if k not in OURS and self._head.get(k) != v}
         extras = noted(response=more, incomplete_details=details)
-        if status == "failed":
-            self.builder.fail(failure_in(response.get("error")), extras)
+        if status == "failed" or self._failure is not None:
+            self.builder.fail(self._failure or failure_in(response.get("error")), extras)
             return
         end = end_of(status, answered=self.builder.answered) or FinishReason.STOP
         if end is FinishReason.LENGTH:
@@ -133,7 +130,10 @@ class ResponsesDecoder(JsonDecoder):
         self._over({**event, "response": {**response, "status": "failed"}})
 
     def _error(self, event: Wire) -> None:
-        self.fail(failure_in(event))
+        self._failure = self._failure or failure_in(event)
+
+    def close(self, failure: Failure | None = None) -> list[Event]:
+        return super().close(self._failure or failure)
 
     # ------------------------------------------------------------------ items
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeGuard
 
 from bridge.errors import BackendError, ErrorCode
 
-from .jsontext import is_number, read_json, whole
+from .jsontext import dict_of, is_number, read_json, whole
 from .wire import WireResponse
 
 NOT_REPORTED = "zeros; the backend reported no usage"
@@ -62,6 +63,10 @@ _GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 """The counts that APIs also have in an inner object: the names of the object, and of the count in it."""
+_INNER = {group for groups, _ in _GROUPS.values() for group in groups}
+_COUNTS = {name: count for count, names in _NAMES.items() for name in names}
+_RANKS = {name: rank for rank, name in enumerate(_COUNTS)}
+"""Of the names of one count the first that has a number is read."""
 
 
 def counts_in(usage: Any) -> dict[str, Any]:
@@ -71,28 +76,31 @@ def counts_in(usage: Any) -> dict[str, Any]:
     if not isinstance(usage, dict):
         return {}
     found: dict[str, Any] = {}
-    for count, (groups, names) in _GROUPS.items():
-        for group in groups:
-            if isinstance(inner := usage.get(group), dict):
-                _note(found, count, inner, names)
-                break
-    for count, names in _NAMES.items():
-        if count not in found:
-            _note(found, count, usage, names)
+    if not _INNER.isdisjoint(usage):
+        for count, (groups, names) in _GROUPS.items():
+            inner = next((dict_of(usage[group]) for group in groups if isinstance(usage.get(group), dict)), {})
+            _note(found, count, inner, filter(inner.__contains__, names))
+    known = _COUNTS.keys() & usage.keys()
+    for name in sorted(known, key=_RANKS.__getitem__) if len(known) > 1 else known:
+        if _COUNTS[name] not in found:
+            _note(found, _COUNTS[name], usage, (name,))
     return found
 
 
-def _note(found: dict[str, Any], count: str, values: dict[str, Any], names: tuple[str, ...]) -> None:
+def _note(found: dict[str, Any], count: str, values: dict[str, Any], names: Iterable[str]) -> None:
     for name in names:
-        if name not in values:
-            continue
-        given = values[name]
-        if isinstance(given, str) and given.isascii() and given.isdecimal() and len(given) < 16:
-            given = int(given)
-        value = whole(given)
-        if value is not None and value >= 0:
+        value = _number(values[name])
+        if value is not None:
             found[count] = value
             return
+
+
+def _number(given: Any) -> int | None:
+    """Return a count, which may be written as a string; None for any other value."""
+    if isinstance(given, str) and given.isascii() and given.isdecimal() and len(given) < 16:
+        given = int(given)
+    value = whole(given)
+    return None if value is None or value < 0 else value
 
 
 def input_tokens_in(wire: WireResponse) -> int:

@@ -59,7 +59,7 @@ class Projection:
     """
 
     __slots__ = (
-        "_aside", "_audible", "_called", "_card", "_choices", "_dialect", "_hidden", "_keeps", "_last", "_lost",
+        "_aside", "_audible", "_called", "_card", "_dialect", "_hidden", "_keeps", "_last", "_lost",
         "_questions", "_separates", "_texts", "watched",
     )  # fmt: skip
 
@@ -76,9 +76,8 @@ class Projection:
         answers, drop = card.answers, Support.DROP
         self._aside = {k: f for k, f in _ASIDE.items() if answers[f].support is drop and f not in keeps}
         self._hidden: dict[str, Feature] = {}
-        self._choices: dict[str, int] = {}
-        # The message of each open text that has no piece yet, and by choice that of the last text a client may go on.
-        self._texts: dict[str, str] = {}
+        # Each open text that has no piece yet, and by choice the message of the last text that a client may go on.
+        self._texts: dict[str, ev.PartStarted] = {}
         self._last: dict[int, str | None] = {}
         self._called: set[str | None] = set()
         self._questions: list[ev.Interrupted] = []
@@ -102,11 +101,6 @@ class Projection:
         if event.model and self._support(Feature.MODEL) is Support.DROP:
             self._lost.add(Feature.MODEL)
             event = replace(event, model=None)
-        return (event,)
-
-    def _message_started(self, event: ev.MessageStarted) -> Sequence[Event]:
-        if event.choice:
-            self._choices[event.message_id] = event.choice
         return (event,)
 
     def _usage_reported(self, event: ev.UsageReported) -> Sequence[Event]:
@@ -147,7 +141,7 @@ class Projection:
             self._lost.add(feature, _AS_TEXT)
             event = replace(event, kind=PartKind.TEXT)
         if event.kind is PartKind.TEXT and self._separates:
-            self._texts[event.part_id] = event.message_id
+            self._texts[event.part_id] = event
             self.watched.add(event.part_id)
         return (event,)
 
@@ -157,17 +151,16 @@ class Projection:
             if event.text:
                 self._lost.add(hidden)
             return ()
-        if event.text and (message_id := self._texts.pop(event.part_id, None)) is not None:
+        if event.text and (started := self._texts.pop(event.part_id, None)) is not None:
             self.watched.discard(event.part_id)
-            if separator := self._before(message_id):
+            if separator := self._before(started.choice, started.message_id):
                 event = replace(event, text=separator + event.text)
         return (event,)
 
-    def _before(self, message_id: str) -> str:
+    def _before(self, choice: int, message_id: str) -> str:
         """Return what precedes a text of this message."""
         if not self._separates:
             return ""
-        choice = self._choices.get(message_id, 0)
         if choice in self._last:
             self._lost.add(Feature.PART_BORDERS)
         last, self._last[choice] = self._last.get(choice), message_id
@@ -186,17 +179,16 @@ class Projection:
     def _content(self, event: ev.ContentAdded) -> Sequence[Event]:
         feature, support = answer_feature(event.part), self._content_support(event.part)
         if support is Support.EXACT and feature is Feature.AUDIO and self._card.audio_last:
-            choice = self._choices.get(event.message_id, 0)
-            if choice in self._audible and feature not in self._keeps:
+            if event.choice in self._audible and feature not in self._keeps:
                 support = Support.TEXT
-            self._audible.add(choice)
+            self._audible.add(event.choice)
         if support is Support.EXACT:
             return (event,)
         if support is not Support.TEXT:
             self._lost.add(feature, "dropped")
             return ()
         self._lost.add(feature, _AS_TEXT)
-        return self._text(event.message_id, f"{event.message_id}-content", as_markdown(event.part))
+        return self._text(event.choice, event.message_id, f"{event.message_id}-content", as_markdown(event.part))
 
     def _content_support(self, part: Part) -> Support:
         feature = answer_feature(part)
@@ -209,13 +201,13 @@ class Projection:
             return Support.EXACT if isinstance(part.source, Inline) else Support.TEXT
         return support
 
-    def _text(self, message_id: str, part_id: str, text: str) -> Sequence[Event]:
+    def _text(self, choice: int, message_id: str, part_id: str, text: str) -> Sequence[Event]:
         """Return a text of our own in a message; nothing for an empty one."""
         if not text:
             return ()
         return (
-            ev.PartStarted(part_id, message_id, PartKind.TEXT),
-            ev.TextDelta(part_id, self._before(message_id) + text),
+            ev.PartStarted(part_id, message_id, PartKind.TEXT, choice=choice),
+            ev.TextDelta(part_id, self._before(choice, message_id) + text),
             ev.PartEnded(part_id),
         )
 
@@ -253,14 +245,13 @@ class Projection:
             name = f"interrupt {number}"
             text = interrupt_text(question)
             if text and question.call_id not in self._called:
-                part = self._text(name, f"{name} text", text)
+                part = self._text(0, name, f"{name} text", text)
                 out += [ev.MessageStarted(name), *part, ev.MessageEnded(name, MessageStatus.COMPLETED)]
         return out
 
 
 _RULES: dict[type, Callable[[Projection, Any], Sequence[Event]]] = {
     ev.RunStarted: Projection._run_started,
-    ev.MessageStarted: Projection._message_started,
     ev.PartStarted: Projection._part_started,
     **dict.fromkeys((ev.TextDelta, ev.ReasoningDelta, ev.ArgsDelta), Projection._piece),
     ev.PartEnded: Projection._part_ended,

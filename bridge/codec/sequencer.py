@@ -22,29 +22,24 @@ class FirstChoice:
     """Leaves out what belongs to a choice above 0, for wires that have one answer."""
 
     def __init__(self, lost: Losses) -> None:
-        self._lost = lost
-        self._dropped: set[str] = set()
-
-    @property
-    def busy(self) -> bool:
+        self.busy = False
         """True if anything was left out so far: only then do deltas need a check."""
-        return bool(self._dropped)
+        self._lost = lost
+        self._dropped: set[str] = set()  # the parts
 
     def drops(self, event: Event) -> bool:
-        if isinstance(event, ev.MessageStarted) and event.choice > 0:
-            self._dropped.add(event.message_id)
-            self._lost.add(Feature.CHOICES)
-            return True
-        if not self._dropped:
-            return False
         match event:
-            case ev.PartStarted() if event.message_id in self._dropped:
+            case ev.MessageStarted() if event.choice:
+                self.busy = True
+                self._lost.add(Feature.CHOICES)
+                return True
+            case ev.PartStarted() if event.choice:
                 self._dropped.add(event.part_id)
                 return True
             case ev.TextDelta() | ev.ReasoningDelta() | ev.ArgsDelta() | ev.PartEnded():
                 return event.part_id in self._dropped
             case ev.ContentAdded() | ev.MessageEnded():
-                return event.message_id in self._dropped
+                return event.choice > 0
             case _:
                 return False
 
@@ -53,12 +48,8 @@ class ChoicesInTurn:
     """Holds events of choices above 0 until the end of the run, for wires with one message at a time."""
 
     def __init__(self) -> None:
-        self._owner: dict[str, int] = {}
+        self._parts: dict[str, int] = {}
         self._held: dict[int, list[Event]] = {}
-
-    def choice_of(self, message_id: str) -> int:
-        """Return the choice that a message belongs to."""
-        return self._owner.get(message_id, 0)
 
     @property
     def several(self) -> bool:
@@ -88,17 +79,14 @@ class ChoicesInTurn:
         match event:
             case ev.MessageStarted(choice=choice) if choice:
                 self._held.setdefault(choice, [])
-                self._owner[event.message_id] = choice
                 return choice
-            case ev.PartStarted():
-                choice = self.choice_of(event.message_id)
-                if choice:
-                    self._owner[event.part_id] = choice
+            case ev.PartStarted(choice=choice) if choice:
+                self._parts[event.part_id] = choice
                 return choice
             case ev.TextDelta() | ev.ReasoningDelta() | ev.ArgsDelta() | ev.PartEnded():
-                return self.choice_of(event.part_id)
-            case ev.ContentAdded() | ev.MessageEnded():
-                return self.choice_of(event.message_id)
+                return self._parts.get(event.part_id, 0)
+            case ev.ContentAdded(choice=choice) | ev.MessageEnded(choice=choice):
+                return choice
             case _:
                 return 0
 

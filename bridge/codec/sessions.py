@@ -340,8 +340,8 @@ class AgentRegistry(Protocol):
     def open(self, endpoint: Endpoint, first: bytes | None, now: float, by: Visitor) -> Decision:
         """Return how to answer a session, by its first message; None if it ended without one."""
 
-    def closed(self, session: str) -> None:
-        """A session that `open` let in is over."""
+    def closed(self, session: str, by: Visitor) -> None:
+        """A session that `open` let this caller begin is over."""
 
     def dialed(self, node: str, outcome: Dialed, now: float) -> Decision:
         """Return how to answer the node that was dialed. Called exactly once for each `Dial`."""

@@ -14,11 +14,9 @@ from bridge.codec import Context, Dialect, Losses, Options, WireRequest, WireRes
 from bridge.codec.registry import resolve
 from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestError, with_status
 from bridge.model import Event, Request, RunFailed, RunStarted
-from bridge.pipeline.names import tool_names
-from bridge.pipeline.places import name_place, note_places
-from bridge.pipeline.stages import StageContext, StageFactory, build
+from bridge.model.places import note_places
+from bridge.pipeline.stages import StageContext, StageFactory, prepare
 from bridge.translation import AnswerDecoder, Reader, Stage, Translation, Writer
-from bridge.translation.call_ids import of_calls, with_ids_of
 from bridge.translation.requirements import required
 
 T = TypeVar("T")
@@ -126,11 +124,7 @@ class Translator:
         self._request = self._choose(wire, resolve(client) if client is not None else None)
         context = self._settled().back
         assert context.request is not None
-        try:
-            self._sent = self._back.encode_request(context.request, context)
-        except RequestError as error:
-            name_place(error, context.request)
-            raise
+        self._sent = self._back.encode_request(context.request, context)
         return self._sent.body
 
     def decode_error(self, status: int, data: bytes = b"", headers: Mapping[str, str] | None = None) -> BridgeError:
@@ -240,15 +234,11 @@ class Translator:
                 self._request or Request([]), self._front.capabilities, self._back.capabilities, front, self._losses
             )
             # Stages are made before the request is encoded: some change it where the backend cannot take it as it is.
-            stages = build(self._factories, staged)
-            names = tool_names(staged.request, self._front.capabilities, self._back.capabilities)
-            request = staged.request if names is None else names.request
-            first = of_calls(request, self._back.capabilities, self._losses)
-            stages = [*first, *([] if names is None else [names.restore]), *stages]
+            prepared = prepare(self._factories, staged)
             wanted: Request | None = None
             if self._request is not None:
-                wanted = with_ids_of(request, self._back.capabilities)
-                wanted = required(wanted, self._back.demands(back), self._losses)
+                wanted = required(prepared.request, self._back.demands(back), self._losses, prepared.survey)
+            stages = [*prepared.first, *prepared.stages]
             self._sides = _Sides(self._context(back, wanted), self._context(front, self._request), stages)
         return self._sides
 

@@ -29,7 +29,7 @@ from bridge.model.events import (
     ToolResulted,
     UsageReported,
 )
-from bridge.model.fold import Answer, Ending, Folder, fold, unfold
+from bridge.model.fold import Answer, Ending, Folder, coalesced, fold, unfold
 from bridge.model.grammar import GrammarError, Verifier, verify
 from bridge.model.parts import (
     SHARED,
@@ -118,6 +118,7 @@ __all__ = [
     "Verifier",
     "as_markdown",
     "as_text",
+    "coalesced",
     "estimate_tokens",
     "fold",
     "interrupt_text",

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from bridge.model import events as ev
 from bridge.model.events import Event, FinishReason, PartKind
 from bridge.model.parts import Extras
-from bridge.model.surrogates import REPLACEMENT, begins_pair, repair
 
 _Maker = Callable[[str, str, Extras | None], Event]
 _MAKERS: dict[PartKind, _Maker] = {
@@ -44,8 +43,8 @@ def without_placeholder(arguments: str) -> str:
 
 @dataclass(slots=True)
 class OpenPart:
-    """A part that is or was open. `make` builds its deltas; it is swapped while something is held back: half a
-    surrogate pair, or the first arguments of a call if they may be a placeholder.
+    """A part that is or was open. `make` builds its deltas; it is swapped while the first arguments of a call are held
+    back, as they may be a placeholder.
 
     `fresh` is true for a call without arguments so far, `said_nothing` as well while there is only a placeholder.
     """
@@ -57,7 +56,6 @@ class OpenPart:
     ended: bool = False
     fresh: bool = False
     make: _Maker = field(init=False)
-    _held: str = ""
     _placeholder: bool = False
 
     def __post_init__(self) -> None:
@@ -85,40 +83,9 @@ class OpenPart:
             self.make = _MAKERS[self.kind]
         return _MAKERS[self.kind](part_id, text, extras)
 
-    def unpaired(self, text: str, extras: Extras | None) -> Event | None:
-        """The delta of a piece that may hold lone surrogates: a half that ends it waits for the next piece.
-
-        While a half is held, `make` is swapped, so that the ordinary path pays nothing for this.
-        """
-        if self.fresh and text == PLACEHOLDER:
-            self.hold_placeholder()
-            return None
-        if self.fresh:
-            text = without_placeholder(text)
-        text = self._held + text
-        self.fresh = False
-        self._placeholder = self._placeholder and text.isspace()
-        self._held, self.make = "", self._second if self._placeholder else _MAKERS[self.kind]
-        if begins_pair(text):
-            self._held, text = text[-1], text[:-1]
-            self.make = self._resumed
-        return self._delta(text, extras) if text else None
-
     def rest(self) -> Event | None:
-        """The delta of what was held back, and is the end: the arguments `{}`, or a half, which is no character."""
-        if self._placeholder:
-            self._placeholder = False
-            return _MAKERS[self.kind](self.id, PLACEHOLDER, None)
-        if not self._held:
+        """The delta of what was held back, and is the end: the arguments `{}`."""
+        if not self._placeholder:
             return None
-        self._held = ""
-        return self._delta(REPLACEMENT, None)
-
-    def _delta(self, text: str, extras: Extras | None) -> Event:
-        return _MAKERS[self.kind](self.id, repair(text), extras)
-
-    def _resumed(self, part_id: str, more: str, extras: Extras | None) -> Event:
-        """The next piece, with the held half before it."""
-        text = self._held + more
-        self._held, self.make = "", _MAKERS[self.kind]
-        return self.make(part_id, repair(text), extras)
+        self._placeholder = False
+        return _MAKERS[self.kind](self.id, PLACEHOLDER, None)

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from bridge.codec import Capabilities, Feature, Losses, RunsTools, Support
-from bridge.codec.caching import marks_in
+from bridge.codec.caching import CACHE, marks_in_tools
 from bridge.errors import ConfigError, ErrorCode, Failure, shortened
 from bridge.model import (
     ArgsDelta,
@@ -48,9 +48,12 @@ from bridge.model import (
 )
 from bridge.model.estimate import quarter_tokens
 from bridge.model.events import AWAITS_RESULT
+from bridge.pipeline.names import tool_names
 from bridge.pipeline.redirects import without_redirects
 from bridge.pipeline.signatures import SealSignatures, carry_signatures, for_backend
 from bridge.translation import Stage
+from bridge.translation.call_ids import of_calls, with_ids_of
+from bridge.translation.survey import Survey, surveyed
 
 
 @dataclass(slots=True)
@@ -296,21 +299,50 @@ class EstimateUsage:
         return [*(e for e in events[:-1] if not isinstance(e, UsageReported)), usage, events[-1]]
 
 
-def build(factories: Sequence[StageFactory], context: StageContext) -> list[Stage]:
-    """The stages of one run, in order: those that every route gets by itself, then those of `factories`.
+@dataclass(slots=True)
+class Prepared:
+    """A request as a backend's dialect takes it, but for what the API demands, and the stages that the answer passes.
 
-    Changes `context.request`: fields that redirect the call are removed, the client's context becomes a message for a
-    backend that has no such field, and opaque values of reasoning go only to the vendor that made them.
+    `survey` is that of the request's messages. Events pass `first` before the conversation is recorded, which has what
+    the backend said in the client's words, and `stages` after it.
+    """
+
+    request: Request
+    survey: Survey
+    first: list[Stage]
+    stages: list[Stage]
+
+
+def prepare(factories: Sequence[StageFactory], context: StageContext) -> Prepared:
+    """Return the request for the backend, and the stages of the run, those of `factories` last.
+
+    Fields that redirect the call are removed, the client's context becomes a message for a backend that has no such
+    field, opaque values of reasoning go only to the vendor that made them, and names and ids of calls are those that
+    the backend knows. `context.request` is the request as the factories see it.
     """
     front, back, lost = context.front, context.back, context.lost
     request = without_redirects(context.request, lost)
     if request.context and back.request(Feature.CONTEXT) is Support.DROP:
         request = _context_as_system(request)
-    context.request = request = for_backend(request, front, back, lost)
-    if not back.caches_marks and marks_in(request):
+    survey = surveyed(request.messages)
+    context.request = request = for_backend(request, survey, front, back, lost)
+    if not back.caches_marks and (CACHE in survey.extras or marks_in_tools(request)):
         lost.add(Feature.EXTRAS, "prompt cache markers")
     if request.logprobs is not None and not back.logprobs:
         lost.add(Feature.SAMPLING, "log probabilities")
+    stages = _stages(factories, context)
+    if factories:  # they may have added messages
+        survey = surveyed(context.request.messages)
+    names = tool_names(context.request, survey, front, back)
+    request = context.request if names is None else names.request
+    first = of_calls(request, back, lost)
+    if names is not None:
+        first.append(names.restore)
+    return Prepared(with_ids_of(request, survey, back), survey, first, stages)
+
+
+def _stages(factories: Sequence[StageFactory], context: StageContext) -> list[Stage]:
+    front, back, lost = context.front, context.back, context.lost
     shows_calls = front.answer(Feature.TOOL_CALL) is not Support.DROP
     stages: list[Stage] = [ShowAwaitedCalls()] if back.awaits_results and shows_calls else []
     if (withhold := withhold_server_tools(context)) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import is_
 
 from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
 from bridge.model import Event, RunFailed, RunFinished, RunStarted, UsageReported
@@ -81,6 +82,7 @@ class Reader:
                         events = stage(events)
                 return events
             end = events[-1] if type(events[-1]) in TERMINAL else None
+            given = None if end is None or self._begun else tuple(events)
             for stage in self.stages:
                 events = stage(events)
         except Exception as error:
@@ -88,6 +90,8 @@ class Reader:
                 return self.closing(error.failure)
             what = f"run {self._head.run_id}: a stage failed"
             return self.closing(unexpected_failure(log, what, error, "handled this run"))
+        if given is not None and len(events) == len(given) and all(map(is_, events, given)):
+            return events  # an answer in one batch, as the backend ended it
         return events if end is None else self._ended_well(events, end)
 
     def commit(self, events: list[Event]) -> list[Event]:

@@ -11,6 +11,7 @@ import logging
 import re
 from dataclasses import replace
 from functools import cache
+from operator import is_
 from typing import Any
 
 from bridge.codec import Context, Dialect, Feature, Losses, WireRequest
@@ -36,23 +37,24 @@ from bridge.model.media_types import registered, type_of_base64
 from bridge.model.parts import LINKED
 from bridge.translation.histories import arranged, joined, with_parts
 from bridge.translation.schemas import SchemaWriter, is_taken
+from bridge.translation.survey import SYSTEM, Survey, surveyed
 
 _compiled = cache(re.compile)
 log = logging.getLogger("bridge.run")
 
-_SYSTEM = frozenset({"system", "developer"})
 _SEPARATOR = "\n\n"
 
 
-def required(request: Request, demands: Demands, lost: Losses) -> Request:
+def required(request: Request, demands: Demands, lost: Losses, survey: Survey | None = None) -> Request:
     """Return the request as `demands` wants it: the same object if it is so, else a copy.
 
-    What the backend does not get, or gets though the client did not say it, is added to `lost`.
+    What the backend does not get, or gets though the client did not say it, is added to `lost`. `survey` is that of the
+    messages, where somebody has looked at them.
     """
     if demands is NOTHING:
         return request
     changes = _Changes(request, demands, lost)
-    changes.messages()
+    changes.messages(surveyed(request.messages) if survey is None else survey)
     changes.tools()
     if not changes.is_own:
         changes.fields()
@@ -84,11 +86,12 @@ class _Changes:
 
     # ------------------------------------------------------------------ messages
 
-    def messages(self) -> None:
-        demands = self._demands
-        kinds = {type(part) for message in self.request.messages for part in message.parts}
-        if demands.system is SystemPlace.ONE or (demands.system is SystemPlace.FIRST and not self.is_own):
-            self._system()
+    def messages(self, survey: Survey) -> None:
+        demands, kinds = self._demands, survey.kinds
+        is_one = demands.system is SystemPlace.ONE
+        is_first = is_one or (demands.system is SystemPlace.FIRST and not self.is_own)
+        if is_first and (survey.has_later_system or (is_one and survey.systems > 1)):
+            self._system(is_one)
         if demands.results_follow_calls and not LINKED.isdisjoint(kinds):
             extras = self.request.extra(demands.own) if self.is_own else {}
             is_stored = not demands.stored_by.isdisjoint(extras)
@@ -105,38 +108,33 @@ class _Changes:
         if not self.is_own:
             if not _CHANGEABLE.isdisjoint(kinds):
                 self._parts()
-            self._names()
-            if demands.no_blank_texts:
+            if survey.has_names:
+                self._names()
+            if demands.no_blank_texts and survey.is_mixed:
                 self._texts()
             if demands.no_trailing_blank:
                 self._end()
 
-    def _system(self) -> None:
+    def _system(self, is_one: bool) -> None:
         """System messages before all others; where only one may stand there, their texts in one."""
         messages = self.request.messages
-        is_one = self._demands.system is SystemPlace.ONE
-        leading, is_inside = 0, False
-        for index, message in enumerate(messages):
-            if message.role in _SYSTEM:
-                is_inside = is_inside or leading < index
-                leading += 1
-        if not is_inside and not (is_one and leading > 1):
+        system = [m for m in messages if m.role in SYSTEM]
+        others = [m for m in messages if m.role not in SYSTEM]
+        if all(map(is_, [*system, *others], messages)) and not (is_one and len(system) > 1):
             return
-        system = [m for m in messages if m.role in _SYSTEM]
         if is_one:
             system = [_as_one(system)]
-        others = [m for m in messages if m.role not in _SYSTEM]
         what = f"system messages are sent {'as one, ' if is_one else ''}before all others"
         self._set(what, Feature.SYSTEM if is_one else None, messages=[*system, *others])
 
     def _user(self) -> None:
         """A request of system messages alone: the last one asks."""
         messages = self.request.messages
-        if not messages or (messages[-1].role not in _SYSTEM and _says(messages[-1])):
+        if not messages or (messages[-1].role not in SYSTEM and _says(messages[-1])):
             return
-        if any(m.role not in _SYSTEM and _says(m) for m in messages):
+        if any(m.role not in SYSTEM and _says(m) for m in messages):
             return
-        spoken = [m for m in messages if m.role in _SYSTEM and _says(m)]
+        spoken = [m for m in messages if m.role in SYSTEM and _says(m)]
         if spoken:
             asks = replace(spoken[-1], role="user")
             self._set("the last system message is sent as the user's", Feature.SYSTEM, messages=[*spoken[:-1], asks])
@@ -174,7 +172,7 @@ class _Changes:
         """Texts beside other parts of a message or a result, without those that show nothing."""
         out: list[Message] | None = None
         for index, message in enumerate(self.request.messages):
-            if len(message.parts) < 2 and not (message.parts and type(message.parts[0]) is ToolResult):
+            if not _may_be_blank(message.parts):
                 continue
             pieces = [(n, _with_visible(message.parts[n])) for n in _visible(message.parts)]
             changed = with_parts(message, pieces, is_first=True)
@@ -329,6 +327,18 @@ def _visible(parts: list[Part]) -> list[int]:
     # A text with fields of its own may be empty: Gemini signs such a part.
     kept = [n for n, part in enumerate(parts) if not isinstance(part, Text) or part.text.strip() or part.extras]
     return kept or list(range(len(parts)))
+
+
+def _may_be_blank(parts: list[Part]) -> bool:
+    """Return whether a text beside others, or in a result, shows nothing."""
+    is_beside = len(parts) > 1
+    for part in parts:
+        if type(part) is Text:
+            if is_beside and (not part.text or part.text.isspace()):
+                return True
+        elif type(part) is ToolResult and _may_be_blank(part.parts):
+            return True
+    return False
 
 
 def _with_visible(part: Part) -> Part:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,31 @@ def of(metrics: dict[str, dict[Labels, float]], name: str, **labels: str) -> flo
     """The sum of the series of this name that have these labels."""
     wanted = labels.items()
     return sum(value for have, value in metrics.get(name, {}).items() if wanted <= dict(have).items())
+
+
+async def test_scrapes_hold_up_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text of a server with hundreds of routes takes long: it is written in a thread, for one scrape at a time."""
+    from bridge.telemetry import metrics
+
+    write, writing, most = metrics.generate_latest, 0, 0
+    threads: set[bool] = set()
+
+    def noted(registry: Any) -> bytes:
+        nonlocal writing, most
+        threads.add(threading.current_thread() is threading.main_thread())
+        writing += 1
+        most = max(most, writing)
+        try:
+            return write(registry)
+        finally:
+            writing -= 1
+
+    monkeypatch.setattr(metrics, "generate_latest", noted)
+    async with serving(config("/m-scrape")) as base:
+        await post(f"{base}/m-scrape/chat/completions", chat())
+        scrapes = await asyncio.gather(*(read(base) for _ in range(20)))
+    assert all(of(each, "bridge_requests_total", route="/m-scrape") == 1 for each in scrapes)
+    assert (threads, most) == ({False}, 1)
 
 
 async def test_a_stream_is_counted_with_its_times_and_tokens() -> None:

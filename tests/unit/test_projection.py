@@ -136,7 +136,7 @@ def test_each_choice_has_its_own_separators() -> None:
         ev.MessageStarted("m"),
         ev.MessageStarted("n", choice=1),
         *part(PartKind.TEXT, "a", name="1"),
-        *part(PartKind.TEXT, "b", name="2", message="n"),
+        *part(PartKind.TEXT, "b", name="2", message="n", choice=1),
         *part(PartKind.TEXT, "c", name="3"),
     ]
     assert texts(seen(events, given)[0]) == ["a", "b", "c"]

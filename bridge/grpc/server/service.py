@@ -384,7 +384,7 @@ class GrpcServer:
                 record.to(reply.agent, reply.session.name)
                 await self._host.session(reply, first, rpc, self._leaving)
             finally:
-                self._registry.closed(reply.session.name)
+                self._registry.closed(reply.session.name, by)
                 self._open -= 1
                 if not self._open and self._follower is not None:
                     self._quiet.set()
@@ -395,7 +395,7 @@ class GrpcServer:
                 if status is not None:
                     await self._passed_on(reply, *status, rpc)
             finally:
-                self._registry.closed(reply.session.name)
+                self._registry.closed(reply.session.name, by)
         else:
             await self._refuse(rpc, endpoint, reply, by)
 

@@ -333,7 +333,7 @@ def test_fields_without_a_place_are_named_or_forwarded() -> None:
     )
     context = back()
     dialect.encode_request(request, context)
-    assert context.lost.names == ["sampling", "tool_choice", "response_format", "user_id", "metadata", "extras"]
+    assert context.lost.names == ["tool_choice", "response_format", "user_id", "metadata", "sampling", "extras"]
     props = sent(request, {"forward_props": True})["forwardedProps"]
     assert props == {
         "model": "m",

@@ -264,3 +264,27 @@ def test_what_would_end_an_agent_for_everybody_is_mended_on_the_way() -> None:
     repaired = schema.tool().AgentMessage.FromString(it.onwards(odd.SerializeToString()) or b"")
     assert [(item.WhichOneof("data"), item.text) for item in repaired.content] == [("text", "")]
     assert (repaired.session_id, repaired.message_id, repaired.task_info) == ("s1", odd.message_id, odd.task_info)
+
+
+def test_a_session_id_is_taken_for_its_user_only() -> None:
+    it, first = gateway(), quest("START_QUEST", session="s1").SerializeToString()
+    ann, bob = Visitor("ann", "127.0.0.1"), Visitor("bob", "127.0.0.1")
+    assert isinstance(it.open(endpoint("CallAgent"), first, 0.0, ann), Serve)
+    assert isinstance(it.open(endpoint("CallAgent"), first, 0.0, ann), Refuse)
+    assert isinstance(it.open(endpoint("CallAgent"), first, 0.0, bob), Serve)
+    it.closed("s1", bob)
+    assert isinstance(it.open(endpoint("CallAgent"), first, 0.0, ann), Refuse)
+    it.closed("s1", ann)
+    assert isinstance(it.open(endpoint("CallAgent"), first, 0.0, ann), Serve)
+
+
+def test_a_gateway_has_room_for_so_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridge.dialects.aip.gateway._MOST_NODES", 2)
+    it = gateway()
+    infos = [schema.message("AgentInfo", agent_id=f"n{n}", address=f"n{n}:1").SerializeToString() for n in range(3)]
+    for body in infos[:2]:
+        register(it, body)
+    assert call(it, "RegisterAgent", infos[2]) == Refuse("RESOURCE_EXHAUSTED", "This gateway already has 2 nodes.")
+    register(it, infos[0])
+    call(it, "DeregisterNode", schema.message("DeregisterNodeRequest", node_id="n1"))
+    register(it, infos[2])

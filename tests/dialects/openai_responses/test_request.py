@@ -400,7 +400,7 @@ def test_what_the_wire_has_no_field_for_is_recorded() -> None:
     context = back()
     body = sent(wanted, context=context)
     assert set(body) == {"input", "stream", "store"}
-    assert context.lost.names == ["message_name", "metadata", "context", "sampling", "thread_id", "extras"]
+    assert context.lost.names == ["message_name", "metadata", "thread_id", "context", "sampling", "extras"]
     assert context.lost.details["sampling"] == "stop, seed, n"
 
 

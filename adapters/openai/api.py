@@ -11,19 +11,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
+from bridge.codec.caching import CONTROL, marked, note_lost_marks, seconds_of
+from bridge.codec.capabilities import Feature
+from bridge.codec.context import Context, Losses
+from bridge.codec.error_table import ErrorTable
+from bridge.codec.jsontext import dumps, read_json, whole
+from bridge.codec.models import ModelInfo, ModelsDialect, described
+from bridge.codec.ratelimits import OPENAI
+from bridge.codec.redact import LONGEST_WORD, masked
+from bridge.codec.surface import Endpoint, Operation, Surface
+from bridge.codec.wire import WireRequest, WireResponse, json_response
 from bridge.errors import RULES, BackendError, BridgeError, ErrorCode, Failure
 from bridge.model import Extras, FileRef, Inline, Request, Source, Url, source_of
-
-from .caching import CONTROL, marked, note_lost_marks, seconds_of
-from .capabilities import Feature
-from .context import Context, Losses
-from .error_table import ErrorTable
-from .jsontext import dumps, read_json, whole
-from .models import ModelInfo, ModelsDialect, described
-from .ratelimits import OPENAI
-from .redact import LONGEST_WORD, masked
-from .surface import Endpoint, Operation, Surface
-from .wire import WireRequest, WireResponse, json_response
 
 _REQUEST, _SERVER, _UPSTREAM = "invalid_request_error", "server_error", "upstream_error"
 
