@@ -32,7 +32,6 @@ ALLOWED = {
     "bridge/server/keyfile.py error.message != self._mistake": "whether it is the mistake that the log has already",
     "bridge/server/keyfile.py error.message.splitlines()": "the first of many mistakes, for the log",
     "bridge/codec/redact.py self._address.sub('(address)', failure.message)": "hides the backend's address",
-    "bridge/pipeline/places.py failure.message.replace(found[0], named, 1)": "the place of a part, by its own path",
     "bridge/codec/redact.py masked(failure.message)": "hides what a client sent, wherever a message quotes it",
 }  # fmt: skip
 """Place and expression -> whose words they are."""
