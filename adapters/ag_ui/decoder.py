@@ -188,9 +188,13 @@ class AGUIDecoder(JsonDecoder):
         if prefix == OURS and dialect and dialect != NAME:
             self.builder.emit(Raw(dialect, event.get("event")))
         else:
-            error = error_in(event.get("event"))
-            self._said_error = self._said_error or (None if error is None else ERRORS.failure(error))
+            self._note_error(event.get("event"))
             self._raw(event)
+
+    def _note_error(self, value: Any) -> None:
+        """Keep the error that a value of the agent's own holds, in case that it sends nothing else."""
+        error = error_in(value)
+        self._said_error = self._said_error or (None if error is None else ERRORS.failure(error))
 
     def _custom(self, event: _Event) -> None:
         name, value = event.get("name"), event.get("value")
@@ -201,6 +205,8 @@ class AGUIDecoder(JsonDecoder):
         elif name == TOOL_INPUT and text_of(dict_of(value).get("toolCallId")) in self._streams.called:
             return  # TanStack AI and the bridge repeat a call so
         else:
+            if "error" in name.lower():
+                self._note_error(value if error_in(value) else {"error": value})
             self.builder.emit(Custom(name, value, noted(attached(event))))
 
     def _on_interrupt(self, value: Any) -> None:

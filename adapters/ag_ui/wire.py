@@ -7,7 +7,7 @@ from typing import Any
 from bridge.codec.jsontext import text_of
 from bridge.codec.words import end_of
 from bridge.errors import Failure
-from bridge.model import Extras, FinishReason, Request, json_text
+from bridge.model import Extras, FinishReason, Request
 
 NAME = "ag-ui"
 VERSION = "1.0"
@@ -99,11 +99,6 @@ def speaks_new(request: Request | None) -> bool:
         return True
     version = request.extra(NAME).get("protocolVersion")
     return version is not None and not (isinstance(version, str) and version.startswith("0."))
-
-
-def arguments_text(value: Any) -> str:
-    """A call's arguments as the text that they are on the wire; some agents keep the object."""
-    return value if isinstance(value, str) else "" if value is None else json_text(value)
 
 
 def finish_in(event: dict[str, Any]) -> FinishReason | Failure | None:

@@ -41,6 +41,7 @@ from bridge.model import (
     Text,
     ToolCall,
 )
+from bridge.model.open_part import without_placeholder
 
 _KINDS = {"text-delta": PartKind.TEXT, "reasoning-delta": PartKind.REASONING}
 _DELTAS = {PartKind.TEXT: "text-delta", PartKind.REASONING: "reasoning-delta"}
@@ -69,6 +70,7 @@ class UIMessageDecoder(JsonDecoder):
         self._live: dict[str, dict[str, _Key]] = {"text-delta": {}, "reasoning-delta": {}}
         self._secrets: dict[_Key, Any] = {}
         self._calls: dict[str, list[str]] = {}
+        self._said_error: Failure | None = None
         self._preliminary: dict[str, Wire] = {}
         self._asked: set[str] = set()
         self._metadata = Metadata()
@@ -158,6 +160,8 @@ class UIMessageDecoder(JsonDecoder):
             self._failure = end
         elif self._failure is None and end not in _CUT and self._has_half_a_call():
             self._failure = _HALF_A_CALL
+        elif self._failure is None and not self.builder.answered:
+            self._failure = self._said_error
         if self._failure is None and not isinstance(end, Failure):
             self.builder.finish(end, self._metadata.extras)
             self._report()
@@ -165,7 +169,7 @@ class UIMessageDecoder(JsonDecoder):
     def _has_half_a_call(self) -> bool:
         """Return whether the input of a call that was not completed is no object."""
         open_calls = (pieces for call_id, pieces in self._calls.items() if self.builder.part(call_id) is not None)
-        said = ["".join(pieces).encode("utf-8", "replace") for pieces in open_calls]
+        said = [without_placeholder("".join(pieces)).encode("utf-8", "replace") for pieces in open_calls]
         return any(text.strip() and not isinstance(read_json(text), dict) for text in said)
 
     def _error(self, event: Wire) -> None:
@@ -258,7 +262,7 @@ class UIMessageDecoder(JsonDecoder):
         part = self.builder.part(call_id)
         if call_id is None or part is None:
             return
-        value, said = event.get("input"), "" if part.said_nothing else "".join(self._calls[call_id])
+        value, said = event.get("input"), "" if part.fresh else "".join(self._calls[call_id])
         whole = value_text({} if value is None else value)
         if not said or (whole.startswith(said) and event.get("type") == "tool-input-available"):
             rest = whole[len(said) :]  # all of it, or the end that the pieces lack
@@ -342,6 +346,8 @@ class UIMessageDecoder(JsonDecoder):
             case _ if question := mastra_question(name, value, event.get("id")):
                 self._framework_question(*question, value)
             case _:
+                if "error" in name.lower() and (error := error_in(value) or error_in({"error": value})) is not None:
+                    self._said_error = self._said_error or ERRORS.failure(error)
                 self.builder.emit(Custom(name, value, noted(picked(event, "id", "transient"))))
 
 

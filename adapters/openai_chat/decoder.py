@@ -81,6 +81,7 @@ class ChatDecoder(JsonDecoder):
         self._streamed = streamed
         self._lanes: dict[int, _Lane] = {}
         self._by_message: set[int] = set()  # the choices whose pieces are messages
+        self._whole: dict[int, dict[str, Any]] = {}  # the last whole message of such choices
         self._started = False
         self._bad_end: Failure | None = None
         self._plain: tuple[str, int] | None = None
@@ -106,7 +107,7 @@ class ChatDecoder(JsonDecoder):
         if type(choices) is list:
             for choice in choices:
                 if type(choice) is dict:
-                    self._choice(choice)
+                    self._choice(choice, event)
         usage = event.get("usage") or dict_of(event.get("x_groq")).get("usage")
         if type(usage) is dict and usage:
             self._usage(usage)
@@ -177,13 +178,13 @@ class ChatDecoder(JsonDecoder):
 
     # -------------------------------------------------------------- choices
 
-    def _choice(self, choice: dict[str, Any]) -> None:
+    def _choice(self, choice: dict[str, Any], chunk: dict[str, Any]) -> None:
         index = choice.get("index")
         if type(index) is not int or index < 0:
             index = 0
         delta = choice.get("delta")
         if type(delta) is not dict:
-            delta = self._message(index, choice.get("message"))
+            delta = self._message(index, choice.get("message"), chunk.get("object") == "chat.completion")
         extras = None
         if choice.get("logprobs") is not None or not _USUAL_CHOICE_KEYS.issuperset(choice):
             extras = _choice_extras(choice)
@@ -212,17 +213,38 @@ class ChatDecoder(JsonDecoder):
         if finish and type(finish) is str:
             self._end_choice(index, finish, choice)
 
-    def _message(self, index: int, message: Any) -> Any:
-        """Return what is new in a `message` in place of a delta: all of it, unless it repeats deltas before it."""
+    def _message(self, index: int, message: Any, is_whole: bool) -> Any:
+        """Return what is new in a `message` in place of a delta: all of it, unless it repeats deltas before it.
+
+        `is_whole` says that its object is a whole completion: such objects of one stream grow, so that each has the
+        texts and calls of those before it. Messages in chunks are pieces.
+        """
         if type(message) is not dict or not self._streamed:
             return message
         lane = self._lanes.get(index)
         if lane is None:
             self._by_message.add(index)
-        elif index not in self._by_message:
+        if is_whole and index in self._by_message:
+            return self._grown(index, message)
+        if lane is None:
+            return message
+        if index not in self._by_message:
             told = {"content", "refusal", *REASONING_FIELDS, *(("tool_calls",) if lane.calls.any else ())}
             return {name: value for name, value in message.items() if name not in told}
         return message
+
+    def _grown(self, index: int, message: dict[str, Any]) -> dict[str, Any]:
+        """Return a whole message without what the whole message of the choice before it had."""
+        known = self._whole.get(index, {})
+        self._whole[index] = message
+        out = dict(message)
+        for name in ("content", "refusal", *REASONING_FIELDS):
+            text, before = message.get(name), known.get(name)
+            if type(text) is str and type(before) is str and text.startswith(before):
+                out[name] = text[len(before) :]
+        if message.get("tool_calls") == known.get("tool_calls"):
+            out.pop("tool_calls", None)
+        return out
 
     def _open(self, index: int) -> _Lane:
         lane = self._lanes.get(index)
