@@ -187,9 +187,9 @@ class Fields:
         values, unsaid = _left(carried)
         if values(request) != unsaid:
             self._lose_fields(request, lost, carried)
-        if request.extras and request.has_fields_of_others(self._dialect, self._common):
-            lost.add(Feature.EXTRAS, OF_OTHERS)
-        elif self._loses_shared(request):
+        if (request.extras and request.has_fields_of_others(self._dialect, self._common)) or self._loses_shared(
+            request
+        ):
             lost.add(Feature.EXTRAS, OF_OTHERS)
 
     def _lose_fields(self, request: Request, lost: Losses, carried: frozenset[str]) -> None:
