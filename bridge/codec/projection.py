@@ -23,6 +23,8 @@ REFUSED: dict[FinishReason, Failure] = {
 """The failure that a finish reason is in a dialect that refuses it: `stop` would tell that the answer is whole."""
 
 _AS_TEXT = "sent as text"
+_PARTED = ""
+"""In place of the message of the last text: whatever text comes next is another one."""
 _ASIDE: dict[type, Feature] = {
     ev.ToolResulted: Feature.TOOL_RESULT,
     ev.StateChanged: Feature.STATE,
@@ -88,6 +90,8 @@ class Projection:
         """Return what is to be written for an event."""
         feature = self._aside.get(type(event))
         if feature is not None:
+            if feature is Feature.TOOL_RESULT and self._last:
+                self._last = dict.fromkeys(self._last, _PARTED)  # the client sees nothing between two texts
             self._lost.add(feature, event.name if isinstance(event, ev.Custom) else "")
             return ()
         rule = _RULES.get(type(event))
