@@ -31,6 +31,7 @@ class Scrape:
         self._metrics = metrics()
         # Before the first request: who counts holds on to what it counts with.
         bridge.metrics = self._metrics
+        self._metrics.most_users = section.users
 
     async def life(self, app: web.Application) -> AsyncIterator[None]:
         self._metrics.watched.append(self)
