@@ -70,7 +70,10 @@ def completion(frames: Iterable[FrameLike]) -> dict[str, Any]:
             continue
         chunk = loads(frame)
         for entry in chunk.pop("choices"):
-            choices.setdefault(entry["index"], _Choice()).add(entry)
+            choice = choices.get(entry["index"])
+            if choice is None:
+                choice = choices[entry["index"]] = _Choice()
+            choice.add(entry)
         usage = chunk.pop("usage", usage)
         if head:
             more.add({k: v for k, v in chunk.items() if k not in head})

@@ -282,6 +282,7 @@ ALIKE: dict[str, Any] = {
         ],
         stream=True,
     ),
+    "a block of another type with a text alone": asked([user({"type": "memo", "text": "x"})], stream=True),
     "pictures": asked(
         [user({"type": "image", "source": {"type": "url", "url": "https://x.test/a"}},
               {"type": "image", "source": {"type": "file", "file_id": "f"}},
