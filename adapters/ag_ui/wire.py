@@ -7,11 +7,13 @@ from typing import Any
 from bridge.codec.jsontext import text_of
 from bridge.codec.words import end_of
 from bridge.errors import Failure
-from bridge.model import Extras, FinishReason, Request, json_text
+from bridge.model import Extras, FinishReason, Request
 
 NAME = "ag-ui"
 VERSION = "1.0"
 UNNAMED = "on_interrupt"
+TOOL_INPUT = "tool-input-available"
+"""The CUSTOM event for which TanStack AI runs a tool of the client; it waits for no other sign of a call."""
 """The name of CUSTOM events that ask without an id, and the beginning of the ids that such questions get. They are
 answered in `forwardedProps`.
 """
@@ -97,11 +99,6 @@ def speaks_new(request: Request | None) -> bool:
         return True
     version = request.extra(NAME).get("protocolVersion")
     return version is not None and not (isinstance(version, str) and version.startswith("0."))
-
-
-def arguments_text(value: Any) -> str:
-    """A call's arguments as the text that they are on the wire; some agents keep the object."""
-    return value if isinstance(value, str) else "" if value is None else json_text(value)
 
 
 def finish_in(event: dict[str, Any]) -> FinishReason | Failure | None:

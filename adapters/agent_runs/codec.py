@@ -139,7 +139,7 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
         return AGUI.parse_response(wire, outer(context))
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        return errors.decode_error(wire)
+        return errors.ERRORS.decode(wire)
 
 
 dialect = AgentRuns()

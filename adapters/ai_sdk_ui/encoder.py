@@ -9,7 +9,7 @@ from __future__ import annotations
 from bridge.codec import KEEPALIVE, Context, Encoder, Feature
 from bridge.codec.jsontext import dumps, text_of
 from bridge.dialects.ai_sdk_ui.capabilities import CAPABILITIES
-from bridge.dialects.ai_sdk_ui.errors import error_text
+from bridge.dialects.ai_sdk_ui.errors import ERRORS
 from bridge.dialects.ai_sdk_ui.options import FrontOptions
 from bridge.dialects.ai_sdk_ui.usage import told
 from bridge.dialects.ai_sdk_ui.wire import (
@@ -263,7 +263,7 @@ class UIMessageEncoder(Encoder):
         """The client closes the connection at the error, so the usage precedes it."""
         self._end_calls()
         self._report(told(self._usage, {}))
-        self._write({"type": "error", "errorText": error_text(event.error)})
+        self._write({"type": "error", "errorText": ERRORS.text(event.error)})
         self._leave()
         self._write({"type": "finish", "finishReason": "error"})
         self.out.append(_DONE)

@@ -10,7 +10,7 @@ from bridge.codec.errors import error_in
 from bridge.codec.jsontext import loads, read_json
 from bridge.codec.merging import Added
 from bridge.codec.wire import holds_events, payloads_in
-from bridge.dialects.openai.api import decode_error, failure_of
+from bridge.dialects.openai.api import ERRORS
 from bridge.dialects.openai_chat.decoder import ChatDecoder
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.wire import DONE, REASONING_FIELDS
@@ -18,7 +18,7 @@ from bridge.errors import ErrorCode, Failure
 from bridge.model import Event
 
 _HEAD = ("id", "object", "created", "model")
-_OF_CHOICE = frozenset({"index", "delta", "finish_reason"})
+_OF_CHOICE = frozenset({"index", "delta", "logprobs", "finish_reason"})
 _FIRST = (*REASONING_FIELDS, "tool_calls")
 _NUMBERED = ("tool_calls", "annotations", "images")
 """The lists whose entries have an index in chunks only."""
@@ -29,14 +29,17 @@ _NUMBERED = ("tool_calls", "annotations", "images")
 class _Choice:
     """One choice that grows by the entries of chunks."""
 
-    def __init__(self) -> None:
-        self._message = Added()
-        self._beside = Added()
+    def __init__(self, entry: dict[str, Any]) -> None:
+        self._message = Added(entry["delta"])
+        self._beside: Added | None = None
         self._finish: str | None = None
 
     def add(self, entry: dict[str, Any]) -> None:
-        self._message.add(entry["delta"])
-        self._beside.add({k: v for k, v in entry.items() if k not in _OF_CHOICE and v is not None})
+        if entry["delta"]:
+            self._message.add(entry["delta"])
+        if not _OF_CHOICE.issuperset(entry) or entry["logprobs"] is not None:
+            self._beside = self._beside or Added()
+            self._beside.add({k: v for k, v in entry.items() if k not in _OF_CHOICE or (k == "logprobs" and v)})
         self._finish = entry["finish_reason"] or self._finish
 
     def plain(self, index: int) -> dict[str, Any]:
@@ -55,8 +58,8 @@ class _Choice:
             **first,
             **said,
         }
-        beside = {"logprobs": None, **self._beside.plain()}
-        return {"index": index, "message": message, **beside, "finish_reason": self._finish}
+        beside = {} if self._beside is None else self._beside.plain()
+        return {"index": index, "message": message, "logprobs": None, **beside, "finish_reason": self._finish}
 
 
 def completion(frames: Iterable[FrameLike]) -> dict[str, Any]:
@@ -72,13 +75,14 @@ def completion(frames: Iterable[FrameLike]) -> dict[str, Any]:
         for entry in chunk.pop("choices"):
             choice = choices.get(entry["index"])
             if choice is None:
-                choice = choices[entry["index"]] = _Choice()
-            choice.add(entry)
+                choices[entry["index"]] = _Choice(entry)
+            else:
+                choice.add(entry)
         usage = chunk.pop("usage", usage)
-        if head:
-            more.add({k: v for k, v in chunk.items() if k not in head})
-        else:
+        if not head:
             head = chunk
+        elif chunk.keys() - head.keys():
+            more.add({k: v for k, v in chunk.items() if k not in head})
     out = {name: head.pop(name) for name in _HEAD}
     listed = [choices[index].plain(index) for index in sorted(choices)]
     return {**out, "object": "chat.completion", "choices": listed, "usage": usage, **head, **more.plain()}
@@ -90,7 +94,7 @@ def completion(frames: Iterable[FrameLike]) -> dict[str, Any]:
 def parse_response(wire: WireResponse, context: Context, options: BackOptions) -> list[Event]:
     """Return the run of a whole answer; anything else than a completion is a run that failed."""
     if wire.status >= 400:
-        return _failed(decode_error(wire), context)
+        return _failed(ERRORS.decode(wire), context)
     value = read_json(wire.body)
     if value is None and holds_events(wire):
         decoder = ChatDecoder(context, options)
@@ -101,7 +105,7 @@ def parse_response(wire: WireResponse, context: Context, options: BackOptions) -
             return ChatDecoder(context, options, streamed=False).whole(value)
     error = error_in(value)
     if error is not None:
-        return _failed(failure_of(error), context)
+        return _failed(ERRORS.failure(error), context)
     text = "The backend's answer is neither a chat completion nor an error object."
     return _failed(Failure(ErrorCode.BACKEND_PROTOCOL, text), context)
 

@@ -13,11 +13,11 @@ from typing import Any
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import dict_of, is_number, text_of
+from bridge.codec.jsontext import arguments_text, dict_of, is_number, text_of
 from bridge.codec.words import end_of
-from bridge.dialects.openai.api import failure_of
+from bridge.dialects.openai.api import ERRORS
 from bridge.dialects.openai_responses.errors import failure_in
-from bridge.dialects.openai_responses.reading import KINDS, Items, Key, Wire, is_known, response_in
+from bridge.dialects.openai_responses.reading import KINDS, Item, Items, Key, Wire, is_known, response_in
 from bridge.dialects.openai_responses.response import OURS
 from bridge.dialects.openai_responses.wire import CONTENT, NAME, SUMMARY, dicts_in, noted, read_usage
 from bridge.errors import ErrorCode, Failure
@@ -71,7 +71,7 @@ class ResponsesDecoder(JsonDecoder):
         """Read an object that is not an event of a response: an error of another shape, or nothing of interest."""
         error = error_in(event)
         if error is not None:
-            self.fail(failure_of(error))
+            self.fail(ERRORS.failure(error))
         elif kind is not None and kind not in _QUIET:
             self._unknown(event)
 
@@ -159,9 +159,9 @@ class ResponsesDecoder(JsonDecoder):
             self._items.open_text(item, event.get("content_index"), kind)
 
     def _part_done(self, event: Wire) -> None:
-        item = self._items.find(event)
-        if item is not None and item.kind == "message" and not item.over:
-            self._items.end_text(item, event.get("content_index"), dict_of(event.get("part")))
+        part = dict_of(event.get("part"))
+        if text_of(part.get("type")) in KINDS and not (item := self._message_of(event)).over:
+            self._items.end_text(item, event.get("content_index"), part)
 
     # ------------------------------------------------------------------ pieces
 
@@ -193,19 +193,22 @@ class ResponsesDecoder(JsonDecoder):
         """The key of the part that this was a piece of, None when it was nothing."""
         if type(text) is not str or not text:
             return None
-        item = self._items.find(event)
-        if item is None or item.kind != "message":
-            # Text without its item: a server that leaves out what comes before it
-            item = self._items.imply("message", event.get("item_id"), event.get("output_index"))
+        item = self._message_of(event)
         if item.over:
             return None
         return self._items.text(item, event.get("content_index"), kind, text, event.get("logprobs"))
 
-    def _text_done(self, event: Wire) -> None:
+    def _message_of(self, event: Wire) -> Item:
+        """Return the message of a text: one that begins with it if the server leaves out what comes before."""
         item = self._items.find(event)
-        if item is not None and item.kind == "message" and not item.over:
-            kind = PartKind.TEXT if "text" in event else PartKind.REFUSAL
-            text = text_of(event.get("text") or event.get("refusal"))
+        if item is None or item.kind != "message":
+            item = self._items.imply("message", event.get("item_id"), event.get("output_index"))
+        return item
+
+    def _text_done(self, event: Wire) -> None:
+        kind = PartKind.TEXT if "text" in event else PartKind.REFUSAL
+        text = text_of(event.get("text") or event.get("refusal"))
+        if text and not (item := self._message_of(event)).over:
             self._items.whole_text(item, event.get("content_index"), kind, text, event.get("logprobs"))
 
     def _annotation(self, event: Wire) -> None:
@@ -221,7 +224,7 @@ class ResponsesDecoder(JsonDecoder):
     def _arguments_done(self, event: Wire) -> None:
         item = self._items.find(event)
         if item is not None and item.kind == "function_call" and not item.over:
-            self._items.whole_arguments(item, text_of(event.get("arguments")))
+            self._items.whole_arguments(item, arguments_text(event.get("arguments")))
 
     def _thought(self, event: Wire) -> None:
         self._think(event, CONTENT, "content_index", event.get("delta"))

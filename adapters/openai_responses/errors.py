@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec.jsontext import dict_of, text_of
-from bridge.dialects.openai.api import WORDS, error_object, failure_of
+from bridge.dialects.openai.api import ERRORS, WORDS, error_object
 from bridge.errors import ErrorCode, Failure
 
 _CODES = frozenset(
@@ -81,7 +81,7 @@ def failure_in(error: Any) -> Failure:
         kind = None  # the name of the event
     if code in _COARSE and kind in _OURS:
         code, kind = kind, None
-    failure = failure_of({**fields, "code": code, "type": kind})
+    failure = ERRORS.failure({**fields, "code": code, "type": kind})
     if failure.code is ErrorCode.BACKEND_ERROR and code == "invalid_prompt":
         failure.code = ErrorCode.INVALID_REQUEST
     return failure

@@ -94,7 +94,9 @@ class Node:
             limits = f"of at least {least}" if most is None else f"of at most {most}"
             if least is not None and most is not None:
                 limits = f"from {least} to {most}"
-            raise RequestError(f"{self.at(name)}: expected a number {limits}, got {int(value)}.", param=self.at(name))
+            raise RequestError(
+                f"{self.at(name)}: expected a number {limits}, got {int(value)}.", param=self.at(name), wrong=Wrong.TYPE
+            )
         return int(value)
 
     def object(self, name: str) -> Self | None:
@@ -186,4 +188,4 @@ def wrong(path: str, expected: str, got: Any, *, missing: bool = False) -> NoRet
     got_kind = kind_of(got)
     if isinstance(got, (str, int, float)) and not isinstance(got, bool) and len(str(got)) <= 40:
         got_kind = repr(got)
-    raise RequestError(f"{where}: expected {expected}, got {got_kind}.", param=path or None)
+    raise RequestError(f"{where}: expected {expected}, got {got_kind}.", param=path or None, wrong=Wrong.TYPE)

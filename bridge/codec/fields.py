@@ -187,9 +187,8 @@ class Fields:
         values, unsaid = _left(carried)
         if values(request) != unsaid:
             self._lose_fields(request, lost, carried)
-        shared = request.shared if self._dialect not in (request.extras or ()) else None
-        if (request.extras and request.has_fields_of_others(self._dialect, self._common)) or (
-            shared and any(value for name, value in shared.items() if name not in self._common)
+        if (request.extras and request.has_fields_of_others(self._dialect, self._common)) or self._loses_shared(
+            request
         ):
             lost.add(Feature.EXTRAS, OF_OTHERS)
 
@@ -203,6 +202,13 @@ class Fields:
             values = {name: getattr(request.sampling, name) for name in _SAMPLING if f"sampling.{name}" not in carried}
             if said := [name for name, value in values.items() if value is not None and _asks(name, value)]:
                 lost.add(Feature.SAMPLING, ", ".join(said))
+
+    def _loses_shared(self, request: Request) -> bool:
+        """Return whether this is no request of a client of the dialect, and has shared fields that are not written."""
+        if not request.shared or self._dialect in (request.extras or ()):
+            return False
+        left = request.shared.keys() - self._common - {"logprobs"}  # which `Request.logprobs` says as well
+        return any(request.shared[name] for name in left)
 
 
 _PLAIN = {name: feature for name, feature in _FEATURES.items() if "." not in name}

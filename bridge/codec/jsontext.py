@@ -235,6 +235,11 @@ def input_of(arguments: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {_INVALID: arguments}
 
 
+def arguments_text(value: Any) -> str:
+    """Return a call's arguments as the text that they are on the wire; some servers and agents send the object."""
+    return value if isinstance(value, str) else "" if value is None else json_text(value)
+
+
 def arguments_of(value: Any) -> str:
     """Return the arguments string for such an object; `input_of` undoes it."""
     if isinstance(value, dict) and value.keys() == {_INVALID} and isinstance(value[_INVALID], str):

@@ -44,7 +44,9 @@ def assemble(
     HTTP client that is not installed.
     """
     if http_client == "httptools" and find_spec("httptools") is None:
-        raise ConfigError("server.http_client: httptools is not installed; pip install 'dialect-bridge[httptools]'")
+        raise ConfigError(
+            "httptools is not installed; pip install 'dialect-bridge[httptools]'", key="server.http_client"
+        )
     backends = {name: _backend(name, section, http_client) for name, section in config.backends.items()}
     if tracing is not None:
         from bridge.telemetry.traced import TracedBackend
@@ -89,7 +91,7 @@ def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient) -> Ba
         try:
             agent = load_object(section.target, "an agent")
         except ConfigError as error:
-            raise ConfigError(f"backends.{name}.target: {error.message}") from error
+            raise ConfigError(error.message, key=f"backends.{name}.target") from error
         return LocalBackend(name, agent, names=names, timeouts=timeouts, breaker=breaker)
     dialect = registry.get(section.dialect)
     url = section.url or ""
@@ -166,7 +168,7 @@ def _stage(index: int, target: str) -> StageFactory:
     try:
         return load_stage(target)
     except ConfigError as error:
-        raise ConfigError(f"routes[{index}].stages: {error.message}") from error
+        raise ConfigError(error.message, key=f"routes[{index}].stages") from error
 
 
 def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:

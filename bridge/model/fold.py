@@ -237,8 +237,9 @@ def coalesced(events: Iterable[Event]) -> list[Event]:
 
 
 def _one_delta(pieces: list[Any]) -> Event:
-    first: Event = pieces[0]
-    return first if len(pieces) == 1 else type(first)(first.part_id, "".join(piece.text for piece in pieces))
+    first = pieces[0]
+    joined: Event = first if len(pieces) == 1 else type(first)(first.part_id, "".join(piece.text for piece in pieces))
+    return joined
 
 
 def fold(events: Iterable[Event]) -> Answer:

@@ -1,4 +1,4 @@
-"""The history in one SQLite file, without an event loop: the tables and statements of `bridge.stores.sqlite`."""
+"""The history in one SQLite file, without an event loop: statements of `bridge.stores.sqlite_history`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import TypeVar
 from bridge.model.parts import Message
 from bridge.stores import rows, schema
 from bridge.stores.base import Bounds, Conversation, key, plain_id, stored_id
-from bridge.stores.sqlite import commit, head, load
 from bridge.stores.sqlite_file import Connection
+from bridge.stores.sqlite_history import commit, head, load
 
 _T = TypeVar("_T")
 _ALL = Bounds(sys.maxsize, sys.maxsize, sys.maxsize)
@@ -78,7 +78,7 @@ class SQLiteConversations:
         with self._lock:
             if self._connection is None or self._connection[0] != os.getpid():
                 # A connection of SQLite must not be used in a process that was forked off.
-                connection = Connection(self._path, schema.HISTORY, self._busy, "BEGIN IMMEDIATE")
+                connection = Connection(self._path, (schema.HISTORY,), self._busy, "BEGIN IMMEDIATE")
                 self._connection = os.getpid(), connection
                 weakref.finalize(self, connection.close)
             return self._connection[1].run(work)

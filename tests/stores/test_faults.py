@@ -18,8 +18,8 @@ import pytest
 from bridge.errors import BridgeError, ConfigError, ErrorCode
 from bridge.model import Message, Text
 from bridge.stores import Conversation, ConversationStore, open_history, schema
-from bridge.stores.postgres import PostgresHistory
-from bridge.stores.sqlite import SQLiteHistory
+from bridge.stores.postgres_history import PostgresHistory
+from bridge.stores.sqlite_history import SQLiteHistory
 from tests.stores.conftest import SECRET, Engine, Server
 
 
@@ -118,9 +118,29 @@ async def test_a_failed_migration_changes_nothing(engine: Engine, monkeypatch: p
 async def test_a_newer_schema_is_refused(engine: Engine) -> None:
     first = engine.history()
     await first.open()
-    await engine.execute("UPDATE schema_version SET version = 99")
+    await engine.execute("UPDATE schema_version SET version = 99, needs = 98")
     with pytest.raises(ConfigError, match="created by a newer version of dialect-bridge"):
         await engine.history().open()
+
+
+async def test_a_newer_schema_that_only_has_more_is_used(engine: Engine) -> None:
+    first = engine.history()
+    conversation = Conversation("t")
+    await first.commit("o", "s", conversation, [says("1")])
+    await engine.execute(f"UPDATE schema_version SET version = 99, needs = {schema.HISTORY.newest}")
+    assert await engine.history().load("o", "s", "t") == conversation
+    assert await engine.execute("SELECT version FROM schema_version") == 99
+
+
+async def test_a_table_of_versions_without_the_oldest_that_works(engine: Engine) -> None:
+    """As versions before this column made it."""
+    first = engine.history()
+    conversation = Conversation("t")
+    await first.commit("o", "s", conversation, [says("1")])
+    await first.close()
+    await engine.execute("ALTER TABLE schema_version DROP COLUMN needs")
+    assert await engine.history().load("o", "s", "t") == conversation
+    assert await engine.execute("SELECT count(*) FROM schema_version WHERE needs IS NULL") == 1
 
 
 # ---------------------------------------------------------------------- SQLite

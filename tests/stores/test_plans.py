@@ -11,8 +11,9 @@ import asyncpg
 import pytest
 
 from bridge.model import Message, Text
-from bridge.stores import Bounds, Conversation, postgres
-from bridge.stores.sqlite import SQLiteHistory
+from bridge.stores import Bounds, Conversation
+from bridge.stores import postgres_history as postgres
+from bridge.stores.sqlite_history import SQLiteHistory
 from bridge.stores.sqlite_runs import SQLiteRuns
 from tests.stores.conftest import Postgres
 from tests.stores.test_run_store import DAY, begun, key

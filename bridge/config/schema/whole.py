@@ -105,7 +105,7 @@ class Config(Section):
         return self
 
     def located(self, error: ConfigError) -> ConfigError:
-        """Return an error that a checked configuration caused later, with file and line if it begins with a key."""
+        """Return an error that a checked configuration caused later, with file and line if it names a key."""
         return error if self._origin is None else self._origin.located(error)
 
     def describe(self) -> list[str]:
