@@ -312,7 +312,8 @@ def normal(value: Any) -> Any:
         value = {k: normal(v) for k, v in value.items()}
         for name in ("content", "system"):
             blocks = value.get(name)
-            if isinstance(blocks, list) and len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
+            is_one = isinstance(blocks, list) and len(blocks) == 1 and blocks[0].keys() == {"type", "text"}
+            if is_one and blocks[0]["type"] == "text":
                 value[name] = blocks[0]["text"]
         return value
     return [normal(v) for v in value] if isinstance(value, list) else value
