@@ -229,6 +229,6 @@ def _media(media: Media) -> Item | None:
 
 def _shortest(parts: list[Item]) -> str | list[Item]:
     """One plain text is written as a string, which every server knows; lists are for what needs them."""
-    if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
+    if len(parts) == 1 and parts[0].keys() == {"type", "text"} and parts[0]["type"] == "input_text":
         return str(parts[0]["text"])
     return parts

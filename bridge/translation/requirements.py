@@ -55,7 +55,8 @@ def required(request: Request, demands: Demands, lost: Losses, survey: Survey | 
         return request
     changes = _Changes(request, demands, lost)
     changes.messages(surveyed(request.messages) if survey is None else survey)
-    changes.tools()
+    if request.tools:
+        changes.tools(request.tools)
     if not changes.is_own:
         changes.fields()
     if changes.told:
@@ -209,12 +210,11 @@ class _Changes:
 
     # ------------------------------------------------------------------ tools and schemas
 
-    def tools(self) -> None:
-        if self._demands.unique_tools and self.request.tools:
-            self._unique_tools(self.request.tools)
+    def tools(self, tools: list[Tool]) -> None:
+        if self._demands.unique_tools:
+            tools = self._unique_tools(tools)
         demands = self._demands.own_tool_schemas if self.is_own else self._demands.tool_schemas
-        tools = self.request.tools
-        if demands is None or not tools:
+        if demands is None:
             return
         dropped: dict[str, None] = {}
         changed = [_with_schema(tool, demands, dropped) for tool in tools]
@@ -224,13 +224,14 @@ class _Changes:
         if dropped:
             self._lost.add(Feature.TOOLS, f"of schemas: {', '.join(dropped)[:200]}")
 
-    def _unique_tools(self, tools: list[Tool]) -> None:
+    def _unique_tools(self, tools: list[Tool]) -> list[Tool]:
         if len({tool.name for tool in tools}) == len(tools):
-            return
+            return tools
         first = {tool.name: tool for tool in reversed(tools) if tool.kind == FUNCTION}
         kept = [tool for tool in tools if tool.kind != FUNCTION or first[tool.name] is tool]
         if len(kept) < len(tools):
             self._set("of tools with one name the first is sent", Feature.TOOLS, tools=kept)
+        return kept
 
     # ------------------------------------------------------------------ fields
 

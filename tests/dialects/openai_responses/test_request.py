@@ -143,6 +143,11 @@ def test_a_request_of_this_dialect_arrives_as_it_was() -> None:
     assert sent(request(RICH)) == {**RICH, "store": False}
 
 
+def test_a_part_of_another_type_with_a_text_alone_is_sent_as_it_came() -> None:
+    item = {"type": "message", "role": "user", "content": [{"type": "memo", "text": "x"}]}
+    assert sent(request(asked([item])))["input"] == [item]
+
+
 def test_what_of_it_has_a_place_in_the_model() -> None:
     r = request(RICH)
     assert [m.role for m in r.messages] == [
