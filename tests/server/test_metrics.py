@@ -94,8 +94,9 @@ async def test_scrapes_hold_up_nothing_else(monkeypatch: pytest.MonkeyPatch) -> 
 
 async def test_who_used_how_much(caplog: pytest.LogCaptureFixture) -> None:
     """The line of a run names its key; metrics count by key and model, up to a bound."""
-    keys = {"keys": [{"name": name, "key": f"key-of-{name}"} for name in ("ann", "bob", "cyd")]}
-    headers = {name: {"authorization": f"Bearer key-of-{name}"} for name in ("ann", "bob", "cyd")}
+    names = ("ann", "bob", "cyd")
+    keys = {"keys": [{"name": name, "key": f"key-of-{name}"} for name in names]}
+    headers = {n: {"authorization": f"Bearer key-of-{n}", "content-type": "application/json"} for n in names}
 
     async def script(exchange: Exchange) -> None:
         await exchange.head()
