@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from bridge.codec.check import Node
-from bridge.codec.jsontext import arguments_of, dict_of, dumps, text_of
+from bridge.codec.jsontext import arguments_of, dict_of, dumps, escape_line_breaks, text_of
 from bridge.codec.words import Meaning, meaning_of, plain
 from bridge.errors import ErrorCode
 from bridge.model import (
@@ -244,15 +244,9 @@ def timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-_SEPARATORS = re.compile("[\u0085\u2028\u2029]")
-
-
 def written(value: Any) -> bytes:
     """Return a value as JSON. Characters at which the Python client's reader ends a line are escaped."""
-    data = dumps(value)
-    if b"\xe2\x80" not in data and b"\xc2\x85" not in data:
-        return data
-    return _SEPARATORS.sub(lambda found: f"\\u{ord(found[0]):04x}", data.decode()).encode()
+    return escape_line_breaks(dumps(value))
 
 
 # ------------------------------------------------------------------ parts

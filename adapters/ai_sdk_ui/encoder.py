@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bridge.codec import KEEPALIVE, Context, Encoder, Feature
 from bridge.codec.jsontext import dumps, text_of
+from bridge.codec.template import HOLE, Template
 from bridge.dialects.ai_sdk_ui.capabilities import CAPABILITIES
 from bridge.dialects.ai_sdk_ui.errors import ERRORS
 from bridge.dialects.ai_sdk_ui.options import FrontOptions
@@ -62,7 +63,7 @@ class UIMessageEncoder(Encoder):
         self._part: ev.PartStarted
         self._arguments: list[str] = []
         self._broken: dict[str, Wire] = {}
-        self._around = b"", b""
+        self._template: Template
         self._interrupts: list[ev.Interrupted] = []
         self._usage: ev.UsageReported | None = None
 
@@ -107,21 +108,18 @@ class UIMessageEncoder(Encoder):
             return
         word, name = _WORDS[event.kind], event.part_id
         self._write({"type": f"{word}-start", "id": name})
-        head = dumps({"type": f"{word}-delta", "id": name})
-        self._around = head[:-1] + b',"delta":', b"}"
+        self._template = Template({"type": f"{word}-delta", "id": name, "delta": HOLE})
 
     def text(self, event: ev.TextDelta | ev.ReasoningDelta) -> None:
         if event.text:
-            before, after = self._around
-            self.out.append(before + dumps(event.text) + after)
+            self.out.append(self._template(event.text))
 
     reasoning = text
 
     def arguments(self, event: ev.ArgsDelta) -> None:
         if event.text:
             self._arguments.append(event.text)
-            before, after = self._around
-            self.out.append(before + dumps(event.text) + after)
+            self.out.append(self._template(event.text))
 
     def part_ended(self, event: ev.PartEnded) -> None:
         kind = self._part.kind
@@ -140,8 +138,7 @@ class UIMessageEncoder(Encoder):
         self._called[call_id] = event.name or ""
         self._pending.add(call_id)
         self._write({"type": "tool-input-start", **self._named(event)})
-        head = dumps({"type": "tool-input-delta", "toolCallId": call_id})
-        self._around = head[:-1] + b',"inputTextDelta":', b"}"
+        self._template = Template({"type": "tool-input-delta", "toolCallId": call_id, "inputTextDelta": HOLE})
 
     def _named(self, event: ev.PartStarted) -> Wire:
         """The fields of a call that its first and its last chunk share."""

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import Context, FrameLike, WireResponse
+from bridge.codec import Context, WireResponse
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import loads, read_json
+from bridge.codec.jsontext import read_json
 from bridge.codec.merging import Added
 from bridge.codec.wire import holds_events, payloads_in
 from bridge.dialects.openai.api import ERRORS
 from bridge.dialects.openai_chat.decoder import ChatDecoder
 from bridge.dialects.openai_chat.options import BackOptions
-from bridge.dialects.openai_chat.wire import DONE, REASONING_FIELDS
+from bridge.dialects.openai_chat.wire import REASONING_FIELDS
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event
 
-_HEAD = ("id", "object", "created", "model")
 _OF_CHOICE = frozenset({"index", "delta", "logprobs", "finish_reason"})
 _FIRST = (*REASONING_FIELDS, "tool_calls")
 _NUMBERED = ("tool_calls", "annotations", "images")
@@ -27,17 +26,17 @@ _NUMBERED = ("tool_calls", "annotations", "images")
 
 
 class _Choice:
-    """One choice that grows by the entries of chunks."""
+    """One choice that grows by the entries of chunks, after the one with its role."""
 
-    def __init__(self, entry: dict[str, Any]) -> None:
-        self._message = Added(entry["delta"])
+    def __init__(self) -> None:
+        self._message = Added()
         self._beside: Added | None = None
         self._finish: str | None = None
 
     def add(self, entry: dict[str, Any]) -> None:
         if entry["delta"]:
             self._message.add(entry["delta"])
-        if not _OF_CHOICE.issuperset(entry) or entry["logprobs"] is not None:
+        if len(entry) > len(_OF_CHOICE) or entry["logprobs"] is not None:
             self._beside = self._beside or Added()
             self._beside.add({k: v for k, v in entry.items() if k not in _OF_CHOICE or (k == "logprobs" and v)})
         self._finish = entry["finish_reason"] or self._finish
@@ -45,47 +44,51 @@ class _Choice:
     def plain(self, index: int) -> dict[str, Any]:
         said = self._message.plain()
         for name in _NUMBERED:
-            if name in said:
-                said[name] = [{k: v for k, v in each.items() if k != "index"} for each in said[name]]
+            if isinstance(said.get(name), list):
+                said[name] = [_unnumbered(entry) for entry in said[name]]
         content, refusal = said.pop("content", None), said.pop("refusal", None)
-        first = {name: said.pop(name) for name in _FIRST if name in said}
-        is_silent = "tool_calls" in first or "audio" in said or refusal
+        is_silent = "tool_calls" in said or "audio" in said or refusal
         message = {
             "role": "assistant",
             "content": content or (None if is_silent else ""),
             "refusal": refusal,
             "annotations": [],
-            **first,
-            **said,
         }
+        for name in _FIRST:
+            if name in said:
+                message[name] = said.pop(name)
         beside = {} if self._beside is None else self._beside.plain()
-        return {"index": index, "message": message, "logprobs": None, **beside, "finish_reason": self._finish}
+        return {
+            "index": index,
+            "message": {**message, **said},
+            "logprobs": None,
+            **beside,
+            "finish_reason": self._finish,
+        }
 
 
-def completion(frames: Iterable[FrameLike]) -> dict[str, Any]:
-    """Return the completion that a client makes of the chunks of a whole answer."""
-    head: dict[str, Any] = {}
-    more = Added()
+def _unnumbered(entry: Any) -> Any:
+    return {k: v for k, v in entry.items() if k != "index"} if isinstance(entry, dict) else entry
+
+
+def completion(chunks: Sequence[Any]) -> dict[str, Any]:
+    """Return the completion that a client makes of these chunks, of which the first is their head."""
+    head = chunks[0]
+    more: dict[str, Any] = {}
     choices: dict[int, _Choice] = {}
-    usage: Any = None
-    for frame in frames:
-        if not isinstance(frame, bytes) or frame == DONE:
-            continue
-        chunk = loads(frame)
-        for entry in chunk.pop("choices"):
+    for chunk in chunks[1:]:
+        for entry in chunk["choices"]:
             choice = choices.get(entry["index"])
             if choice is None:
-                choices[entry["index"]] = _Choice(entry)
+                choices[entry["index"]] = _Choice()
             else:
                 choice.add(entry)
-        usage = chunk.pop("usage", usage)
-        if not head:
-            head = chunk
-        elif chunk.keys() - head.keys():
-            more.add({k: v for k, v in chunk.items() if k not in head})
-    out = {name: head.pop(name) for name in _HEAD}
+        if len(chunk) > 1:
+            more = {**chunk, **more}
+    usage = more.pop("usage", None)
+    del more["choices"]
     listed = [choices[index].plain(index) for index in sorted(choices)]
-    return {**out, "object": "chat.completion", "choices": listed, "usage": usage, **head, **more.plain()}
+    return {**head, "object": "chat.completion", "choices": listed, "usage": usage, **more}
 
 
 # ------------------------------------------------------------------ from backends

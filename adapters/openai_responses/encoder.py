@@ -107,8 +107,7 @@ class ResponsesEncoder(Encoder):
         writing.pieces.append(event.text)
         number = self._number
         self._number = number + 1
-        data = b"%b%d%b%b%b" % (writing.head, number, writing.before, dumps(event.text), writing.after)
-        self.out.append(Frame(data, writing.words.delta))
+        self.out.append(Frame(writing.template(event.text, number), writing.words.delta))
 
     reasoning = arguments = text
 

@@ -164,7 +164,7 @@ class CallSignatures(StrEnum):
         return self in (CallSignatures.IN_PART, CallSignatures.IN_CALL)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Capabilities:
     """What one dialect carries. If it refuses a finish reason, its encoder sends an error with that reason's code."""
 

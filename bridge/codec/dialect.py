@@ -195,8 +195,7 @@ class Dialect:
     def accumulate(self, frames: Sequence[FrameLike], context: Context) -> Any:
         """Return the body of a whole answer, as JSON: what a client makes of these frames of a run that did not fail.
 
-        Deltas are few: all pieces of a text are one. Frames without data, which keep a connection open, may be among
-        them.
+        Deltas are few, as all pieces of a text are one, and no frame only keeps a connection open.
         """
         raise NotImplementedError
 

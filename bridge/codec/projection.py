@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from bridge.codec.capabilities import Capabilities, Feature, Support
@@ -61,8 +62,8 @@ class Projection:
     """
 
     __slots__ = (
-        "_answers", "_audible", "_called", "_card", "_dialect", "_hidden", "_keeps", "_last", "_lost",
-        "_questions", "_separates", "_texts", "rules", "watched",
+        "_audible", "_called", "_card", "_dialect", "_hidden", "_keeps", "_last", "_lost",
+        "_questions", "_separates", "_supports", "_texts", "rules", "watched",
     )  # fmt: skip
 
     def __init__(
@@ -70,17 +71,13 @@ class Projection:
     ) -> None:
         self.watched: set[str] = set()
         """The open parts whose next piece has to be passed to `feed`; pieces of all others are written as they are."""
+        self._supports, self.rules = _plan(card, tuple(keeps))
+        """`rules`: what is done with events of these types; all others are written as they are."""
         self._card = card
         self._lost = lost
         self._dialect = dialect
         self._keeps = keeps
-        self._answers = answers = card.answers
-        self._separates = self._support(Feature.PART_BORDERS) is not Support.EXACT
-        self.rules: dict[type, Callable[[Projection, Any], Sequence[Event]]] = dict(_RULES)
-        """What is done with events of these types; all others are written as they are."""
-        for kind, feature in _ASIDE.items():
-            if answers[feature].support is Support.DROP and feature not in keeps:
-                self.rules[kind] = Projection._drop
+        self._separates = self._supports[Feature.PART_BORDERS] is not Support.EXACT
         self._hidden: dict[str, Feature] = {}
         # Each open text that has no piece yet, and by choice the message of the last text that a client may go on.
         self._texts: dict[str, ev.PartStarted] = {}
@@ -94,9 +91,6 @@ class Projection:
         rule = self.rules.get(type(event))
         return (event,) if rule is None else rule(self, event)
 
-    def _support(self, feature: Feature) -> Support:
-        return Support.EXACT if feature in self._keeps else self._answers[feature].support
-
     def _drop(self, event: Event) -> Sequence[Event]:
         feature = _ASIDE[type(event)]
         if feature is Feature.TOOL_RESULT and self._last:
@@ -107,25 +101,25 @@ class Projection:
     # ------------------------------------------------------------------ the run
 
     def _run_started(self, event: ev.RunStarted) -> Sequence[Event]:
-        if event.model and self._support(Feature.MODEL) is Support.DROP:
+        if event.model and self._supports[Feature.MODEL] is Support.DROP:
             self._lost.add(Feature.MODEL)
             event = replace(event, model=None)
         return (event,)
 
     def _usage_reported(self, event: ev.UsageReported) -> Sequence[Event]:
         has_details = event.cached is not None or event.reasoning is not None
-        if self._support(Feature.USAGE) is Support.DROP:
+        if self._supports[Feature.USAGE] is Support.DROP:
             self._lost.add(Feature.USAGE)
             if has_details:
                 self._lost.add(Feature.USAGE_DETAILS)
             return ()
-        if has_details and self._support(Feature.USAGE_DETAILS) is Support.DROP:
+        if has_details and self._supports[Feature.USAGE_DETAILS] is Support.DROP:
             self._lost.add(Feature.USAGE_DETAILS)
             event = replace(event, cached=None, reasoning=None)
         return (event,)
 
     def _raw(self, event: ev.Raw) -> Sequence[Event]:
-        if event.dialect == self._dialect or self._support(Feature.RAW) is Support.EXACT:
+        if event.dialect == self._dialect or self._supports[Feature.RAW] is Support.EXACT:
             return (event,)
         self._lost.add_raw(event)
         return ()
@@ -134,8 +128,8 @@ class Projection:
 
     def _part_started(self, event: ev.PartStarted) -> Sequence[Event]:
         feature = _PARTS[event.kind]
-        support = self._support(feature)
-        if event.origin is not Origin.FUNCTION and self._support(Feature.TOOL_ORIGIN) is Support.DROP:
+        support = self._supports[feature]
+        if event.origin is not Origin.FUNCTION and self._supports[Feature.TOOL_ORIGIN] is Support.DROP:
             self._lost.add(Feature.TOOL_ORIGIN)
             event = replace(event, origin=Origin.FUNCTION)
         if support is Support.DROP:
@@ -180,7 +174,7 @@ class Projection:
         self._texts.pop(event.part_id, None)
         hidden = self._hidden.pop(event.part_id, None)
         is_signed = event.signature is not None or event.redacted is not None
-        if is_signed and (hidden or self._support(Feature.REASONING_SIGNATURE) is Support.DROP):
+        if is_signed and (hidden or self._supports[Feature.REASONING_SIGNATURE] is Support.DROP):
             self._lost.add(Feature.REASONING_SIGNATURE)
             event = replace(event, signature=None, redacted=None)
         return () if hidden else (event,)
@@ -201,7 +195,7 @@ class Projection:
 
     def _content_support(self, part: Part) -> Support:
         feature = answer_feature(part)
-        support = self._support(feature)
+        support = self._supports[feature]
         if feature in self._keeps:
             return support
         if part.extras and "whole" in part.extras.get(self._dialect, ()):
@@ -227,7 +221,7 @@ class Projection:
     # ------------------------------------------------------------------ the end
 
     def _interrupted(self, event: ev.Interrupted) -> Sequence[Event]:
-        support = self._support(Feature.INTERRUPT)
+        support = self._supports[Feature.INTERRUPT]
         if support is Support.EXACT:
             return (event,)
         self._lost.add(Feature.INTERRUPT, _AS_TEXT if support is Support.TEXT else "")
@@ -237,7 +231,7 @@ class Projection:
 
     def _finished(self, event: ev.RunFinished) -> Sequence[Event]:
         feature = _ENDS.get(event.reason)
-        support = Support.EXACT if feature is None else self._support(feature)
+        support = Support.EXACT if feature is None else self._supports[feature]
         if feature is not None and support is Support.REFUSE:
             self._lost.add(feature, "sent as an error")
             return (ev.RunFailed(REFUSED[event.reason], event.ended_at, event.extras),)
@@ -259,7 +253,8 @@ class Projection:
         return out
 
 
-_RULES: dict[type, Callable[[Projection, Any], Sequence[Event]]] = {
+_Rule = Callable[[Projection, Any], Sequence[Event]]
+_RULES: dict[type, _Rule] = {
     ev.RunStarted: Projection._run_started,
     ev.PartStarted: Projection._part_started,
     **dict.fromkeys((ev.TextDelta, ev.ReasoningDelta, ev.ArgsDelta), Projection._piece),
@@ -271,6 +266,21 @@ _RULES: dict[type, Callable[[Projection, Any], Sequence[Event]]] = {
     ev.Interrupted: Projection._interrupted,
     ev.RunFinished: Projection._finished,
 }
+
+
+@lru_cache
+def _plan(card: Capabilities, keeps: tuple[Feature, ...]) -> tuple[Mapping[Feature, Support], Mapping[type, _Rule]]:
+    """Return how each feature is carried, and the rules for that: those that change nothing are left out."""
+    supports = {f: Support.EXACT if f in keeps else entry.support for f, entry in card.answers.items()}
+    rules = dict(_RULES)
+    for kind, feature in _ASIDE.items():
+        if supports[feature] is Support.DROP:
+            rules[kind] = Projection._drop
+    if supports[Feature.MODEL] is not Support.DROP:
+        del rules[ev.RunStarted]
+    if Support.DROP not in (supports[Feature.USAGE], supports[Feature.USAGE_DETAILS]):
+        del rules[ev.UsageReported]
+    return supports, rules
 
 
 def failure_at_end(events: Sequence[Event], card: Capabilities, lost: Losses) -> Failure | None:

@@ -8,7 +8,7 @@ except where the deltas were cut.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bridge.errors import Failure
@@ -218,15 +218,19 @@ def _finished(part: _Part, ended: ev.PartEnded) -> Part:
 
 
 def coalesced(events: Iterable[Event]) -> list[Event]:
-    """Return the same stream with few deltas: those of a part that no event but other deltas separates are one.
+    """Return the same stream without heartbeats and with few deltas: those of a part that no event but other deltas
+    separates are one.
 
     Deltas with extras stay as they are.
     """
     out: list[Event] = []
     pieces: dict[str, list[Any]] = {}
     for event in events:
-        if type(event) in _DELTAS and not event.extras:
+        kind = type(event)
+        if kind in _DELTAS and not event.extras:
             pieces.setdefault(event.part_id, []).append(event)  # type: ignore[union-attr]
+            continue
+        if kind is ev.Heartbeat:
             continue
         if pieces:
             out += map(_one_delta, pieces.values())
@@ -236,10 +240,9 @@ def coalesced(events: Iterable[Event]) -> list[Event]:
     return out
 
 
-def _one_delta(pieces: list[Any]) -> Event:
+def _one_delta(pieces: list[ev.Delta]) -> Event:
     first = pieces[0]
-    joined: Event = first if len(pieces) == 1 else type(first)(first.part_id, "".join(piece.text for piece in pieces))
-    return joined
+    return first if len(pieces) == 1 else replace(first, text="".join([piece.text for piece in pieces]))
 
 
 def fold(events: Iterable[Event]) -> Answer:
