@@ -48,4 +48,5 @@ CAPABILITIES = Capabilities(
     exact_results=False,
     runs_tools=RunsTools.BOTH,
     call_signatures=CallSignatures.IN_PART,
+    citations=True,
 )
