@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Demands, Feature, RunsTools, entries
 from bridge.dialects.ag_ui.options import FrontOptions
@@ -64,6 +64,7 @@ CAPABILITIES = Capabilities(
 
 
 @cache
+@lru_cache
 def card(options: FrontOptions, *, new: bool) -> Capabilities:
     """Return the card of a route with these options; `new`: for a client of version 1.0."""
     no_value = {Feature.REASONING_SIGNATURE: "THINKING_* events have no place for it"}

@@ -13,13 +13,13 @@ from typing import Any
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import loads, text_of
+from bridge.codec.jsontext import dict_of, loads, text_of
 from bridge.codec.words import end_of
 from bridge.dialects.ag_ui.errors import ERRORS
 from bridge.dialects.ag_ui.reports import read_interrupt, read_unnamed, read_usage
 from bridge.dialects.ag_ui.snapshot import answer_from
 from bridge.dialects.ag_ui.streams import Streams
-from bridge.dialects.ag_ui.wire import NAME, OURS, UNNAMED, attached, camel, finish_in, noted, own
+from bridge.dialects.ag_ui.wire import NAME, OURS, TOOL_INPUT, UNNAMED, attached, camel, finish_in, noted, own
 from bridge.errors import Failure
 from bridge.model import Custom, Extras, FinishReason, Interrupted, Raw, StateChanged, StateOp, StepEnded, StepStarted
 
@@ -202,6 +202,8 @@ class AGUIDecoder(JsonDecoder):
             self._raw(event)
         elif name == "on_interrupt":
             self._on_interrupt(value)
+        elif name == TOOL_INPUT and text_of(dict_of(value).get("toolCallId")) in self._streams.called:
+            return  # TanStack AI and the bridge repeat a call so
         else:
             if "error" in name.lower():
                 self._note_error(value if error_in(value) else {"error": value})

@@ -12,6 +12,8 @@ from bridge.model import Extras, FinishReason, Request
 NAME = "ag-ui"
 VERSION = "1.0"
 UNNAMED = "on_interrupt"
+TOOL_INPUT = "tool-input-available"
+"""The CUSTOM event for which TanStack AI runs a tool of the client; it waits for no other sign of a call."""
 """The name of CUSTOM events that ask without an id, and the beginning of the ids that such questions get. They are
 answered in `forwardedProps`.
 """

@@ -12,7 +12,7 @@ from bridge.codec.tools import FUNCTION, supported
 from bridge.dialects.anthropic_messages.blocks import ASIDES, BILLING_BLOCKS, BILLING_LINE
 from bridge.dialects.anthropic_messages.client_tools import is_client_tool
 from bridge.dialects.anthropic_messages.fields import FIELDS
-from bridge.dialects.anthropic_messages.history import MessageWriter, shortest
+from bridge.dialects.anthropic_messages.history import LOSSES, MessageWriter, shortest
 from bridge.dialects.anthropic_messages.options import BackOptions
 from bridge.dialects.anthropic_messages.wire import NAME, NOTES, VERSION_HEADER, own
 from bridge.model import Request, Tool, ToolMode
@@ -77,6 +77,7 @@ def _restore_billing(body: dict[str, Any], notes: dict[str, Any]) -> None:
 def _body(request: Request, context: Context, options: BackOptions) -> dict[str, Any]:
     """The fields that the request says something about; only the limit is made up, since the wire demands one."""
     sampling = request.sampling
+    LOSSES.note(request.messages, context.lost, as_text=options.unsupported_media == "text")
     system, messages = MessageWriter(context, options).write(request.messages)
     tools = [_tool(t) for t in supported(request, NAME, context.lost)]
     made = {
@@ -183,7 +184,8 @@ def _set_marks(body: dict[str, Any], request: Request, context: Context, options
 
     A client of this dialect knows that: what it says goes through.
     """
-    if not marks_in(request):
+    marks = marks_in(request)
+    if not marks:
         if options.prompt_cache == "auto" or (options.prompt_cache is None and context.caches and _is_long(body)):
             _mark_prefixes(body)
         return
@@ -197,7 +199,7 @@ def _set_marks(body: dict[str, Any], request: Request, context: Context, options
     if not _says_controls(request) and any("ttl" in block[CONTROL] for block in kept):
         for block in kept:
             block[CONTROL] = {**block[CONTROL], "ttl": "1h"}
-    note_lost_marks(request, prompt, (CONTROL,), context.lost)
+    note_lost_marks(marks, prompt, (CONTROL,), context.lost)
 
 
 def _automatic_mark(request: Request) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, RunsTools, entries
 from bridge.codec.demands import Demands, SchemaDemands, SystemPlace
@@ -91,6 +91,7 @@ _MEDIA = (Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE)
 
 
 @cache
+@lru_cache
 def card(media: str) -> Capabilities:
     """Return the card of a route with this option."""
     return (

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-from bridge.codec.caching import CONTROL, marked, note_lost_marks, seconds_of
+from bridge.codec.caching import CONTROL, marked, marks_in, note_lost_marks, seconds_of
 from bridge.codec.capabilities import Feature
 from bridge.codec.context import Context, Losses
 from bridge.codec.error_table import ErrorTable
@@ -236,9 +236,10 @@ def set_cache(body: dict[str, Any], request: Request, option: str | None, contex
     if option is None and context.caches and _TAKES_KEYS.fullmatch(context.host):
         option = "key"
     conversation = body["messages"] if "messages" in body else body["input"]
-    tools = [tool for tool in body.get("tools") or () if isinstance(tool, dict)]
-    functions = [tool.get("function") for tool in tools]
-    note_lost_marks(request, [*conversation, *tools, *functions], (_BREAKPOINT, CONTROL), lost)
+    if marks := marks_in(request):
+        tools = [tool for tool in body.get("tools") or () if isinstance(tool, dict)]
+        functions = [tool.get("function") for tool in tools]
+        note_lost_marks(marks, [*conversation, *tools, *functions], (_BREAKPOINT, CONTROL), lost)
     if option != "key" or (request.shared or {}).get("prompt_cache_key"):
         return
     fixed = [body.get("tools"), body.get("instructions")]

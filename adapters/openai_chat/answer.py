@@ -18,7 +18,7 @@ from bridge.errors import ErrorCode, Failure
 from bridge.model import Event
 
 _HEAD = ("id", "object", "created", "model")
-_OF_CHOICE = frozenset({"index", "delta", "finish_reason"})
+_OF_CHOICE = frozenset({"index", "delta", "logprobs", "finish_reason"})
 _FIRST = (*REASONING_FIELDS, "tool_calls")
 _NUMBERED = ("tool_calls", "annotations", "images")
 """The lists whose entries have an index in chunks only."""
@@ -29,14 +29,17 @@ _NUMBERED = ("tool_calls", "annotations", "images")
 class _Choice:
     """One choice that grows by the entries of chunks."""
 
-    def __init__(self) -> None:
-        self._message = Added()
-        self._beside = Added()
+    def __init__(self, entry: dict[str, Any]) -> None:
+        self._message = Added(entry["delta"])
+        self._beside: Added | None = None
         self._finish: str | None = None
 
     def add(self, entry: dict[str, Any]) -> None:
-        self._message.add(entry["delta"])
-        self._beside.add({k: v for k, v in entry.items() if k not in _OF_CHOICE and v is not None})
+        if entry["delta"]:
+            self._message.add(entry["delta"])
+        if not _OF_CHOICE.issuperset(entry) or entry["logprobs"] is not None:
+            self._beside = self._beside or Added()
+            self._beside.add({k: v for k, v in entry.items() if k not in _OF_CHOICE or (k == "logprobs" and v)})
         self._finish = entry["finish_reason"] or self._finish
 
     def plain(self, index: int) -> dict[str, Any]:
@@ -55,8 +58,8 @@ class _Choice:
             **first,
             **said,
         }
-        beside = {"logprobs": None, **self._beside.plain()}
-        return {"index": index, "message": message, **beside, "finish_reason": self._finish}
+        beside = {} if self._beside is None else self._beside.plain()
+        return {"index": index, "message": message, "logprobs": None, **beside, "finish_reason": self._finish}
 
 
 def completion(frames: Iterable[FrameLike]) -> dict[str, Any]:
@@ -70,12 +73,16 @@ def completion(frames: Iterable[FrameLike]) -> dict[str, Any]:
             continue
         chunk = loads(frame)
         for entry in chunk.pop("choices"):
-            choices.setdefault(entry["index"], _Choice()).add(entry)
+            choice = choices.get(entry["index"])
+            if choice is None:
+                choices[entry["index"]] = _Choice(entry)
+            else:
+                choice.add(entry)
         usage = chunk.pop("usage", usage)
-        if head:
-            more.add({k: v for k, v in chunk.items() if k not in head})
-        else:
+        if not head:
             head = chunk
+        elif chunk.keys() - head.keys():
+            more.add({k: v for k, v in chunk.items() if k not in head})
     out = {name: head.pop(name) for name in _HEAD}
     listed = [choices[index].plain(index) for index in sorted(choices)]
     return {**out, "object": "chat.completion", "choices": listed, "usage": usage, **head, **more.plain()}

@@ -45,7 +45,7 @@ def read_messages(body: Node, make_id: Callable[[str], str]) -> list[Message]:
     path = body.at("messages")
     messages = []
     for index, value in enumerate(body.need_array("messages")):
-        message = plain_message(value, _SPEAKERS)
+        message = plain_message(value, _SPEAKERS) or reader.plain_result(value)
         messages.append(reader.read(Node.of(value, f"{path}[{index}]")) if message is None else message)
     return messages
 
@@ -126,6 +126,17 @@ class MessageReader:
         if role == "function":
             del rest["name"]  # a tool message has none, but those of some clients do
         return Message("tool", [result], extras={NAME: rest} if rest else None)
+
+    def plain_result(self, value: Any) -> Message | None:
+        """Return a result that is the id of its call and a text, as most are; None for any other value, which `read`
+        reads.
+        """
+        if type(value) is dict and len(value) == 3 and value.get("role") == "tool":
+            call_id, text = value.get("tool_call_id"), value.get("content")
+            if type(call_id) is str and call_id and type(text) is str and text:
+                self._open.pop(call_id, None)
+                return Message("tool", [ToolResult(call_id, [Text(text)], self._names.get(call_id))])
+        return None
 
     def _answered(self, node: Node) -> str:
         """The id of the call that a tool message answers. Some clients write it as `id`, others name only the function,

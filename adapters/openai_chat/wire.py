@@ -49,7 +49,9 @@ def noted_call(values: dict[str, Any]) -> Extras | None:
 
     Gemini's signature, which Google sends in `extra_content`, goes where every dialect looks for it.
     """
-    content = dict_of(values.get(_EXTRA_CONTENT))
+    if _EXTRA_CONTENT not in values:
+        return noted(values)
+    content = dict_of(values[_EXTRA_CONTENT])
     google = dict_of(content.get(GOOGLE))
     signature = google.get(_THOUGHT_SIGNATURE)
     if not isinstance(signature, str):

@@ -392,6 +392,8 @@ class ResponsesEncoder(Encoder):
         self._usage = event
 
     def heartbeat(self, event: ev.Heartbeat) -> None:
+        # Not `response.created` before the backend's own: that names the response, and clients send its id back as
+        # `previous_response_id`. The official SDKs and Codex skip comments, as readers of event streams must.
         if self._options.keepalive == "comment":
             self.out.append(KEEPALIVE)
 

@@ -80,10 +80,8 @@ def marks_in_tools(request: Request) -> int:
     return sum(CACHE in tool.extras for tool in request.tools if tool.extras) if request.tools else 0
 
 
-def note_lost_marks(request: Request, items: Iterable[Any], fields: Collection[str], lost: Losses) -> None:
-    """Name marks of a request as lost that its `items` on the wire do not have, where they are one of these fields."""
-    if not (marks := marks_in(request)):
-        return
+def note_lost_marks(marks: int, items: Iterable[Any], fields: Collection[str], lost: Losses) -> None:
+    """Name marks of a request as lost if its `items` on the wire have fewer, where they are one of these fields."""
     if sum(any(field in block for field in fields) for block in blocks_in(items)) < marks:
         lost.add(Feature.EXTRAS, "prompt cache markers")
 

@@ -5,9 +5,10 @@ What a request says and no row carries is lost; that follows from the table and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from functools import partial
-from operator import attrgetter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache, partial
+from itertools import compress, repeat
+from operator import attrgetter, is_not
 from typing import Any, NamedTuple
 
 from bridge.codec.capabilities import Feature
@@ -87,7 +88,7 @@ _NOTHING: tuple[Any, ...] = (None, "", [], {})
 class Fields:
     """The fields of one object of a request's body, in the order in which they are written."""
 
-    __slots__ = ("_carried", "_common", "_dialect", "_readers", "_rows", "known")
+    __slots__ = ("_carried", "_common", "_dialect", "_ranks", "_readers", "_rows", "_values", "known")
 
     def __init__(
         self,
@@ -110,8 +111,10 @@ class Fields:
         """The fields that have a place in the model; all others travel as they are."""
         self._dialect = dialect
         self._common = frozenset(common)
-        self._rows = [(row, None if row.to is None else attrgetter(row.to)) for row in rows]
-        self._readers = [(row.name, row.read, *_owner(row.to)) for row in rows if row.read is not None]
+        self._rows = [row for row in rows if row.to is not None]
+        self._values = _getter([row.to for row in rows if row.to is not None])
+        self._ranks = {row.name: rank for rank, row in enumerate(rows)}
+        self._readers = {row.name: (row.read, *_owner(row.to)) for row in rows if row.read is not None}
         self._carried = frozenset(carries).union(row.to for row in rows if row.to is not None)
 
     def read(
@@ -130,9 +133,10 @@ class Fields:
         values, known = body.value, self.known
         if only is not None:
             known = known.intersection(only)
-        for name, read, of_sampling, attribute in self._readers:
-            if name not in values or (only is not None and name not in only):
+        for name in filter(values.__contains__, self._readers):
+            if only is not None and name not in only:
                 continue
+            read, of_sampling, attribute = self._readers[name]
             try:
                 value = read(body, name)
             except RequestError:
@@ -163,27 +167,30 @@ class Fields:
             carries: Further attributes of this request that are carried elsewhere.
         """
         out: dict[str, Any] = {}
-        given = given or {}
-        for row, of in self._rows:
-            name = row.name
-            if only is not None and name not in only:
-                continue
-            if name in given:
-                value = given[name]
-            elif of is None or (value := of(request)) is None:
-                continue
-            elif row.write is not None:
-                value = row.write(value)
-            if value is not None:
-                out[name] = value
+        values = self._values(request)
+        for row, value in compress(zip(self._rows, values, strict=True), map(is_not, values, repeat(None))):
+            if given is None or row.name not in given:
+                out[row.name] = value if row.write is None else row.write(value)
+        if given:
+            out.update(given)
+            out = {name: out[name] for name in sorted(self._ranks.keys() & out.keys(), key=self._ranks.__getitem__)}
+        if only is not None:
+            out = {name: value for name, value in out.items() if name in only}
         carried = self._carried
         if only is not None:
-            in_rows = {row.to for row, _ in self._rows if row.name in only}
-            carried = carried.difference(row.to for row, _ in self._rows if row.to not in in_rows)
+            in_rows = {row.to for row in self._rows if row.name in only}
+            carried = carried.difference(row.to for row in self._rows if row.to not in in_rows)
         self._lose(request, lost, carried.union(carries) if carries else carried)
-        return out
+        return out if None not in out.values() else {k: v for k, v in out.items() if v is not None}
 
-    def _lose(self, request: Request, lost: Losses, carried: Collection[str]) -> None:
+    def _lose(self, request: Request, lost: Losses, carried: frozenset[str]) -> None:
+        values, unsaid = _left(carried)
+        if values(request) != unsaid:
+            self._lose_fields(request, lost, carried)
+        if self._loses_extras(request):
+            lost.add(Feature.EXTRAS, OF_OTHERS)
+
+    def _lose_fields(self, request: Request, lost: Losses, carried: frozenset[str]) -> None:
         for name, feature in _PLAIN.items():
             if name in carried or (value := getattr(request, name)) in _NOTHING or not _asks(name, value):
                 continue
@@ -193,15 +200,35 @@ class Fields:
             values = {name: getattr(request.sampling, name) for name in _SAMPLING if f"sampling.{name}" not in carried}
             if said := [name for name, value in values.items() if value is not None and _asks(name, value)]:
                 lost.add(Feature.SAMPLING, ", ".join(said))
-        shared = request.shared if self._dialect not in (request.extras or ()) else None
-        if (request.extras and request.has_fields_of_others(self._dialect, self._common)) or (
-            shared and any(value for name, value in shared.items() if name not in self._common)
-        ):
-            lost.add(Feature.EXTRAS, OF_OTHERS)
+
+    def _loses_extras(self, request: Request) -> bool:
+        """Return whether a request has fields of other dialects, or shared ones that are not written."""
+        if request.extras and request.has_fields_of_others(self._dialect, self._common):
+            return True
+        if not request.shared or self._dialect in (request.extras or ()):
+            return False
+        left = request.shared.keys() - self._common - {"logprobs"}  # which `Request.logprobs` says as well
+        return any(request.shared[name] for name in left)
 
 
 _PLAIN = {name: feature for name, feature in _FEATURES.items() if "." not in name}
 _UNSAID = Sampling()
+
+
+def _getter(names: Sequence[str]) -> Callable[[Request], tuple[Any, ...]]:
+    """Return a function that returns these attributes of a request."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda request: tuple(attrgetter(name)(request) for name in names)
+
+
+@lru_cache(maxsize=256)
+def _left(carried: frozenset[str]) -> tuple[Callable[[Request], tuple[Any, ...]], tuple[Any, ...]]:
+    """Return a function that returns what a request may ask for beside these attributes, and what it returns for a
+    request that asks for nothing.
+    """
+    values = _getter([name for name in _FEATURES if name not in carried])
+    return values, values(Request([]))
 
 
 def thread_in(metadata: Mapping[str, Any], wire: WireRequest) -> str | None:

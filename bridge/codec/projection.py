@@ -25,6 +25,8 @@ REFUSED: dict[FinishReason, Failure] = {
 """The failure that a finish reason is in a dialect that refuses it: `stop` would tell that the answer is whole."""
 
 _AS_TEXT = "sent as text"
+_PARTED = ""
+"""In place of the message of the last text: whatever text comes next is another one."""
 _ASIDE: dict[type, Feature] = {
     ev.ToolResulted: Feature.TOOL_RESULT,
     ev.StateChanged: Feature.STATE,
@@ -61,8 +63,8 @@ class Projection:
     """
 
     __slots__ = (
-        "_aside", "_audible", "_called", "_card", "_dialect", "_hidden", "_keeps", "_last", "_lost",
-        "_questions", "_separates", "_texts", "watched",
+        "_answers", "_audible", "_called", "_card", "_dialect", "_hidden", "_keeps", "_last", "_lost",
+        "_questions", "_separates", "_texts", "rules", "watched",
     )  # fmt: skip
 
     def __init__(
@@ -74,9 +76,13 @@ class Projection:
         self._lost = lost
         self._dialect = dialect
         self._keeps = keeps
+        self._answers = answers = card.answers
         self._separates = self._support(Feature.PART_BORDERS) is not Support.EXACT
-        answers, drop = card.answers, Support.DROP
-        self._aside = {k: f for k, f in _ASIDE.items() if answers[f].support is drop and f not in keeps}
+        self.rules: dict[type, Callable[[Projection, Any], Sequence[Event]]] = dict(_RULES)
+        """What is done with events of these types; all others are written as they are."""
+        for kind, feature in _ASIDE.items():
+            if answers[feature].support is Support.DROP and feature not in keeps:
+                self.rules[kind] = Projection._drop
         self._hidden: dict[str, Feature] = {}
         # Each open text that has no piece yet, and by choice the message of the last text that a client may go on.
         self._texts: dict[str, ev.PartStarted] = {}
@@ -87,15 +93,18 @@ class Projection:
 
     def feed(self, event: Event) -> Sequence[Event]:
         """Return what is to be written for an event."""
-        feature = self._aside.get(type(event))
-        if feature is not None:
-            self._lost.add(feature, event.name if isinstance(event, ev.Custom) else "")
-            return ()
-        rule = _RULES.get(type(event))
+        rule = self.rules.get(type(event))
         return (event,) if rule is None else rule(self, event)
 
     def _support(self, feature: Feature) -> Support:
-        return Support.EXACT if feature in self._keeps else self._card.answer(feature)
+        return Support.EXACT if feature in self._keeps else self._answers[feature].support
+
+    def _drop(self, event: Event) -> Sequence[Event]:
+        feature = _ASIDE[type(event)]
+        if feature is Feature.TOOL_RESULT and self._last:
+            self._last = dict.fromkeys(self._last, _PARTED)  # the client sees nothing between two texts
+        self._lost.add(feature, event.name if isinstance(event, ev.Custom) else "")
+        return ()
 
     # ------------------------------------------------------------------ the run
 

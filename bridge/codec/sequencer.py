@@ -145,7 +145,7 @@ class Sequencer:
 
     def place(self, event: Event) -> Sequence[Event]:
         """Add one event and return those that can be sent now."""
-        if not self.busy and (type(event) in DELTAS or self._at_once(event)):
+        if self.at_once(event):
             return (event,)
         out: list[Event] = []
         self._feed(event, out)
@@ -154,15 +154,16 @@ class Sequencer:
     def _feed(self, event: Event, out: list[Event]) -> None:
         choice = self._choice
         if choice is None or not choice.drops(event):
-            if not self._waiting and self._at_once(event):
-                out.append(event)
-            else:
-                self._place(event, out)
+            self._place(event, out)
         self.busy = bool(self._waiting) or (choice is not None and choice.busy)
 
-    def _at_once(self, event: Event) -> bool:
-        """While nothing waits: return whether the event can be passed on at once, and track the open parts."""
+    def at_once(self, event: Event) -> bool:
+        """Return whether the event can be sent now, and nothing else; if so, it is added. Otherwise `place` it."""
+        if self.busy:
+            return False
         kind = type(event)
+        if kind in DELTAS:
+            return True
         if kind is ev.PartStarted:
             lane = self._lane(event)
             if lane in self._open:
@@ -171,11 +172,12 @@ class Sequencer:
             self._lanes[event.part_id] = lane  # type: ignore[union-attr]
             return True
         if kind is ev.PartEnded:
-            self._close(event.part_id, [])  # type: ignore[union-attr]
+            if event.part_id in self._lanes:  # type: ignore[union-attr]
+                del self._open[self._lanes.pop(event.part_id)]  # type: ignore[union-attr]
             return True
         if kind is ev.MessageStarted and event.choice and self._choice is not None:  # type: ignore[union-attr]
             return False
-        return not self._open or kind in DELTAS or self._passes(event)
+        return not self._open or kind in self._free or self._passes(event)
 
     def _place(self, event: Event, out: list[Event]) -> None:
         """An event that came while it has to wait for a part, or others do."""

@@ -58,7 +58,7 @@ class BackendAttempt:
         self.info = info
         self._untouched = untouched
         self._survey: Survey | None = None
-        self._model = backend.model_for(request.model)
+        self._asked_for = request.model
         self.stages: list[Stage] = []
         if continued:
             self.stages.append(ContinuedText(continued))
@@ -67,7 +67,8 @@ class BackendAttempt:
             prepared = prepare(stages, StageContext(request, front, backend.capabilities, options, self.lost))
             request, self._survey, configured = prepared.request, prepared.survey, prepared.stages
             self.stages += prepared.first
-            info.amendments = backend.remembered.rows(self._model)
+            if backend.remembered:
+                info.amendments = backend.remembered.rows(backend.model_for(self._asked_for))
         self.request = request
         self._amended = 0
         self._unproved: list[tuple[Amendment, Failure]] = []
@@ -146,7 +147,7 @@ class BackendAttempt:
     def answered(self) -> None:
         """Note that the backend took the request: what it was amended by is what its model needs."""
         for row, failure in self._unproved:
-            self.backend.remembered.add(self._model, row, failure)
+            self.backend.remembered.add(self.backend.model_for(self._asked_for), row, failure)
         self._unproved.clear()
 
     def _call_with(self, row: Amendment) -> Call | None:

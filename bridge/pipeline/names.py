@@ -72,7 +72,7 @@ def tool_names(request: Request, survey: Survey, front: Capabilities, back: Capa
     if back.tool_names is None or front is back:
         return None
     legal = _compiled(back.tool_names).fullmatch
-    names = survey.names.union(tool.name for tool in request.tools or ())
+    names = survey.names.union([tool.name for tool in request.tools]) if request.tools else survey.names
     if all(map(legal, names)):
         return None
     return ToolNames(request, {name: _legal(name, legal) for name in names if not legal(name)})

@@ -61,7 +61,7 @@ class StreamedResponse(web.StreamResponse):
         """The last byte of the promised length, which the client gets when the body is known to end there."""
         self._is_empty = False
         self._chunks: asyncio.Transport | None = None
-        """Where chunks may be written without aiohttp: a connection of its own server whose body goes out in chunks."""
+        """The connection, if it is of aiohttp's own server and the body goes out in chunks."""
 
     async def prepare(self, request: web.BaseRequest) -> object:  # type: ignore[override]
         """Write the head."""

@@ -46,7 +46,10 @@ class UniqueCallIds:
         self._last: dict[str, str] = {}  # of the last call that had a result, by the backend's id
 
     def __call__(self, events: list[Event]) -> list[Event]:
-        if _OF_CALLS.isdisjoint(map(type, events)):
+        for event in events:
+            if type(event) in _OF_CALLS and (type(event) is not PartStarted or event.kind is PartKind.TOOL_CALL):
+                break
+        else:
             return events
         return [self._one(event) if type(event) in _OF_CALLS else event for event in events]
 

@@ -55,7 +55,8 @@ def required(request: Request, demands: Demands, lost: Losses, survey: Survey | 
         return request
     changes = _Changes(request, demands, lost)
     changes.messages(surveyed(request.messages) if survey is None else survey)
-    changes.tools()
+    if request.tools:
+        changes.tools(request.tools)
     if not changes.is_own:
         changes.fields()
     if changes.told:
@@ -148,8 +149,8 @@ class _Changes:
         for index, message in enumerate(self.request.messages):
             if _CHANGEABLE.isdisjoint(map(type, message.parts)):
                 continue
-            parts = [change(part) for part in message.parts]
-            if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
+            parts = list(map(change, message.parts))
+            if not all(map(is_, parts, message.parts)):
                 out = [*self.request.messages] if out is None else out
                 out[index] = replace(message, parts=parts)
         if out is not None:
@@ -163,9 +164,8 @@ class _Changes:
             is_text = part.extras is not None and part.extras.get(self._demands.own)
             return part if is_text or is_object(part.arguments) else replace(part, arguments=_arguments(part))
         if isinstance(part, ToolResult) and Media in map(type, part.parts):
-            inner = [self._changed_part(each) for each in part.parts]
-            same = all(new is old for new, old in zip(inner, part.parts, strict=True))
-            return part if same else replace(part, parts=inner)
+            inner = list(map(self._changed_part, part.parts))
+            return part if all(map(is_, inner, part.parts)) else replace(part, parts=inner)
         return part
 
     def _texts(self) -> None:
@@ -210,12 +210,11 @@ class _Changes:
 
     # ------------------------------------------------------------------ tools and schemas
 
-    def tools(self) -> None:
-        if self._demands.unique_tools and self.request.tools:
-            self._unique_tools(self.request.tools)
+    def tools(self, tools: list[Tool]) -> None:
+        if self._demands.unique_tools:
+            tools = self._unique_tools(tools)
         demands = self._demands.own_tool_schemas if self.is_own else self._demands.tool_schemas
-        tools = self.request.tools
-        if demands is None or not tools:
+        if demands is None:
             return
         dropped: dict[str, None] = {}
         changed = [_with_schema(tool, demands, dropped) for tool in tools]
@@ -225,13 +224,14 @@ class _Changes:
         if dropped:
             self._lost.add(Feature.TOOLS, f"of schemas: {', '.join(dropped)[:200]}")
 
-    def _unique_tools(self, tools: list[Tool]) -> None:
+    def _unique_tools(self, tools: list[Tool]) -> list[Tool]:
         if len({tool.name for tool in tools}) == len(tools):
-            return
+            return tools
         first = {tool.name: tool for tool in reversed(tools) if tool.kind == FUNCTION}
         kept = [tool for tool in tools if tool.kind != FUNCTION or first[tool.name] is tool]
         if len(kept) < len(tools):
             self._set("of tools with one name the first is sent", Feature.TOOLS, tools=kept)
+        return kept
 
     # ------------------------------------------------------------------ fields
 

@@ -27,9 +27,9 @@ NULL = {"openai-chat": "name", "anthropic-messages": "name", "openai-responses":
 """A field of a message that says nothing where it is null, and makes the message one that is not plain."""
 
 
-def read(front: str, message: dict[str, Any]) -> Any:
-    """The messages of a request with this one, and their places; or the error."""
-    body = {"model": "m", "max_tokens": 5, ("input" if front == "openai-responses" else "messages"): [message]}
+def read(front: str, *messages: dict[str, Any]) -> Any:
+    """The messages of a request with these, and their places; or the error."""
+    body = {"model": "m", "max_tokens": 5, ("input" if front == "openai-responses" else "messages"): list(messages)}
     if front == "ag-ui":
         body |= {"threadId": "t", "runId": "r", "tools": [], "context": [], "state": {}, "forwardedProps": {}}
     dialect = registry.get(front)
@@ -49,6 +49,21 @@ def test_a_plain_message_is_read_as_one_with_a_null(front: str, data: st.DataObj
     names = {"id": st.sampled_from(["m1", "", None, 5])} if front == "ag-ui" else {}
     message = data.draw(st.fixed_dictionaries({**names, **FIELDS}))
     assert read(front, message) == read(front, {**message, NULL[front]: None})
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(["c1", "c2", "", None, 5]), FIELDS["content"])
+def test_a_plain_result_of_chat_is_read_as_one_with_a_null(call_id: Any, content: Any) -> None:
+    calls = [CALL, {**CALL, "id": "c3"}]
+    result = {"role": "tool", "tool_call_id": call_id, "content": content}
+    unnamed = {"role": "tool", "content": "which?"}  # of the first call that has no result by then
+    found = []
+    for message in (result, {**result, "id": None}):
+        found.append(read("openai-chat", {"role": "assistant", "content": None, "tool_calls": calls}, message, unnamed))
+    assert found[0] == found[1]
 
 
 def test_what_is_plain() -> None:

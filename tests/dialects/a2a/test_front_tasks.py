@@ -304,10 +304,10 @@ class Reading:
         self.events: list[Any] = []
 
     async def until(self, enough: Any) -> list[Any]:
-        response = await self._asked if not hasattr(self, "_response") else self._response
-        self._response = response
+        if not hasattr(self, "_response"):
+            self._response = await self._asked
         while not any(enough(event) for event in self.events):
-            piece = await response.content.readany()
+            piece = await self._response.content.readany()
             assert piece, "the stream ended"
             for frame in self._splitter.feed(piece):
                 data = frame if isinstance(frame, bytes) else frame.data
@@ -315,6 +315,7 @@ class Reading:
         return self.events
 
     async def close(self) -> None:
+        self._response.close()  # closing the session does not: the collector finds the connection, and complains
         await self._session.close()
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("adapters", *(f"bridge/{name}" for name in (
     "codec", "framing", "grpc", "jsonrpc", "library", "model", "pipeline", "runs", "transports", "translation",
 )))  # fmt: skip
