@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from bridge.codec import (
     Context,
     Decoder,
+    Demands,
     Endpoint,
     HistoryPage,
     HistoryQuery,
     ModesDialect,
     Operation,
+    Options,
     QueuedRun,
     QueuedRunsDialect,
     RunRef,
@@ -123,6 +126,10 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
         return answers.encode_transcript(text)
 
     # ------------------------------------------------------------- as the back
+
+    def demands(self, options: Options) -> Demands:
+        """The contract refuses a request that does not end with a message of the user or of a tool."""
+        return replace(self.capabilities.demands, needs_user=True)
 
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
         return request.encode_request(wanted, context)

@@ -120,8 +120,8 @@ class _Writer:
                 if instructions:
                     parts.insert(0, _text(f"{instructions}\n\n"))
                     instructions = ""
-                if parts:
-                    self._add("user", message, parts)
+                if parts or message is self._request.messages[-1]:
+                    self._add("user", message, parts or [_text("")])  # servers refuse a request without messages
             else:
                 self._assistant(message)
         if instructions:

@@ -14,7 +14,7 @@ from bridge.model import events as ev
 from tests.wire_scenes import SCENES
 from tests.wire_scenes import events as events_of
 
-EXACT = Capabilities(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES))
+EXACT = Capabilities(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES), citations=True, logprobs=True)
 PICTURE = Media(MediaKind.IMAGE, Url("https://x.test/a.png"))
 
 
