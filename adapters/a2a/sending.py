@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.fields import Fields
+from bridge.codec.message_losses import MessageLosses
 from bridge.codec.paths import segment
+from bridge.dialects.a2a.capabilities import CAPABILITIES
 from bridge.dialects.a2a.card import Interface
 from bridge.dialects.a2a.decoder import CALL, TASK, notes_of
 from bridge.dialects.a2a.old_rest import write_params
@@ -33,15 +35,11 @@ from bridge.model import (
     HistoryMode,
     Media,
     Message,
-    Origin,
     Part,
     Reasoning,
-    Refusal,
     Request,
     Resume,
     Text,
-    ToolCall,
-    ToolResult,
     as_text,
 )
 from bridge.model.places import unsupported
@@ -56,6 +54,10 @@ _PATHS = {
 
 _FIELDS = Fields(NAME, carries={"resume"})
 """A message has no field of a request; what it can carry goes with its metadata."""
+
+
+_LOSSES = MessageLosses(CAPABILITIES, takes=lambda part, role: isinstance(part, Media))
+"""Whether a medium can be sent, `Sender` finds out."""
 
 
 class Sender:
@@ -199,7 +201,6 @@ class Sender:
         start = answered[-1] + 1 if answered else 0
         out: list[Wire] = []
         for each in messages[:start]:
-            self._note(each)
             if text := "".join(_told(part) for part in each.parts):
                 role = "" if each.role in ("system", "developer") else f"{each.role}: "
                 out.append(part_said({"text": role + text}, {}, version))
@@ -210,7 +211,6 @@ class Sender:
 
     def _said(self, said: Message, version: Version) -> list[Wire]:
         """The parts of a message as they are; a tool's result that nothing waits for is text."""
-        self._note(said)
         out: list[Wire] = []
         for part in said.parts:
             if isinstance(part, (Text, Media, Data)):
@@ -232,25 +232,6 @@ class Sender:
 
     # ------------------------------------------------------------------ losses
 
-    def _note(self, said: Message) -> None:
-        lost = self._lost
-        if said.name:
-            lost.add(Feature.MESSAGE_NAME)
-        if said.role in ("system", "developer"):
-            lost.add(Feature.SYSTEM, "a text part")
-        for part in said.parts:
-            match part:
-                case Reasoning():
-                    lost.add(Feature.REASONING_HISTORY)
-                case Refusal():
-                    lost.add(Feature.REFUSAL_HISTORY, "a text part")
-                case ToolCall():
-                    lost.add(Feature.TOOL_HISTORY, "sent as text")
-                    if part.origin is not Origin.FUNCTION:
-                        lost.add(Feature.TOOL_ORIGIN)
-                case ToolResult():
-                    lost.add(Feature.TOOL_HISTORY, "sent as text")
-
     def _record_losses(self) -> None:
         request, lost = self._request, self._lost
         if request.tools and self._options.tools == "refuse":
@@ -260,6 +241,10 @@ class Sender:
             "user_id": self._options.metadata,
             "thread_id": bool(self.context_id),
         }
+        messages = [m for m in request.messages if m.role != "assistant"] if self.context_id else request.messages
+        _LOSSES.note(messages, lost)
+        if any(message.role in ("system", "developer") for message in messages):
+            lost.add(Feature.SYSTEM, "a text part")
         _FIELDS.write(request, lost, carries={name for name, is_carried in carried.items() if is_carried})
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
 from bridge.codec.tools import supported
-from bridge.dialects.ag_kit.history import MessageWriter
+from bridge.dialects.ag_kit.history import LOSSES, MessageWriter
 from bridge.dialects.ag_kit.options import BackOptions
 from bridge.dialects.ag_kit.request import FIELDS
 from bridge.dialects.ag_kit.wire import EMPTY_SCHEMA, NAME, own, request_notes, unknown_fields
@@ -22,6 +22,7 @@ def encode_request(request: Request, context: Context) -> WireRequest:
     """Encode a request. Records losses; raises `Unsupported` for what must not be left out."""
     options = BackOptions.of(context)
     check_supported(request)
+    LOSSES.note(request.messages, context.lost, as_text=options.unsupported_media == "text")
     if request.model:
         context.lost.add(Feature.MODEL)
     no_tools = request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE

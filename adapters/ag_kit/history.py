@@ -10,14 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, Feature
-from bridge.codec.media import request_feature, result_as_text
+from bridge.codec.message_losses import RESULT, MessageLosses
+from bridge.dialects.ag_kit.capabilities import CAPABILITIES
 from bridge.dialects.ag_kit.options import BackOptions
 from bridge.dialects.ag_kit.wire import unknown_fields
 from bridge.model import (
-    Data,
-    Media,
     Message,
-    Origin,
     Part,
     Reasoning,
     Request,
@@ -27,7 +25,6 @@ from bridge.model import (
     as_text,
     result_text,
 )
-from bridge.model.places import unsupported
 
 _Wire = dict[str, Any]
 _ROLES = {"developer": "system"}
@@ -52,8 +49,6 @@ class MessageWriter:
         self._index_calls(request.messages)
         self._sent = request.messages
         for message in request.messages:
-            if message.name and message.role != "tool":
-                self._lost.add(Feature.MESSAGE_NAME)
             for part in message.parts:
                 if isinstance(part, ToolResult):
                     self._result(part, message)
@@ -83,7 +78,7 @@ class MessageWriter:
                 self._structured_calls |= calls
             for part in message.parts:
                 if isinstance(part, ToolResult):
-                    text = result_as_text(part.parts, self._lost, request_feature)
+                    text = result_text(part.parts)
                     self._results.setdefault(part.call_id, text)
 
     # ------------------------------------------------------------------ one message
@@ -95,40 +90,11 @@ class MessageWriter:
 
     def _text_message(self, message: Message) -> None:
         """Write a system or user message, whose content is one string."""
-        texts = [self._part(part) for part in message.parts]
+        texts = [_told(part) for part in message.parts]
         role = _ROLES.get(message.role, message.role)
         self._add({**unknown_fields(message.extras), "role": role, "content": "".join(texts)})
 
-    def _part(self, part: Part, *, spoken: bool = False) -> str:
-        """Return a part as text. `spoken`: of an assistant."""
-        match part:
-            case Media():
-                return self._media(part, spoken)
-            case Data():
-                self._lost.add(Feature.DATA, "sent as text")
-            case Reasoning():
-                self._lost.add(Feature.REASONING_HISTORY)
-                return ""
-            case ToolResult():
-                return ""
-            case _:
-                pass
-        return as_text(part)
-
-    def _media(self, media: Media, spoken: bool) -> str:
-        """Return media as text. Assistant messages are never refused for them, others by option."""
-        if spoken:
-            self._lost.add(request_feature(media), "in an assistant's message, sent as text")
-        elif self._options.unsupported_media == "refuse":
-            why = f"this backend accepts text only, not {media.kind}; send it as text or omit it."
-            raise unsupported(self._sent, media, why)
-        else:
-            self._lost.add(request_feature(media), "sent as text")
-        return as_text(media)
-
     def _result(self, result: ToolResult, message: Message) -> None:
-        if result.is_error:
-            self._lost.add(Feature.TOOL_HISTORY, "the mark that a result is an error")
         if result.call_id in self._structured_calls or result.call_id not in self._request_calls:
             content = result_text(result.parts)
             self._add(
@@ -139,9 +105,7 @@ class MessageWriter:
 
     def _assistant(self, message: Message) -> None:
         calls = [p for p in message.parts if isinstance(p, ToolCall)]
-        text = "".join(self._part(p, spoken=True) for p in message.parts if not isinstance(p, ToolCall))
-        if any(c.origin is not Origin.FUNCTION for c in calls):
-            self._lost.add(Feature.TOOL_ORIGIN)
+        text = "".join(_told(p) for p in message.parts if not isinstance(p, ToolCall))
         structured = any(c.call_id in self._structured_calls for c in calls)
         if calls and not structured:
             self._lost.add(Feature.TOOL_HISTORY, "completed tool calls are sent as text")
@@ -168,9 +132,18 @@ class MessageWriter:
         return as_text(call) if result is None else f"{as_text(call)} -> {result}"
 
 
+LOSSES = MessageLosses(
+    CAPABILITIES, told=("assistant", "tool", RESULT), keeps=(Feature.TOOL_HISTORY,), marks_errors=False
+)
+
+
 def _call(call: ToolCall) -> _Wire:
     function = {"name": call.name, "arguments": call.arguments or "{}"}
     return {"id": call.call_id, "type": "function", "function": function}
+
+
+def _told(part: Part) -> str:
+    return "" if isinstance(part, (Reasoning, ToolResult)) else as_text(part)
 
 
 def _only_results(message: Message) -> bool:

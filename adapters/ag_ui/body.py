@@ -7,7 +7,7 @@ from typing import Any
 from bridge.codec import Context, WireRequest
 from bridge.codec.jsontext import dumps
 from bridge.codec.tools import supported
-from bridge.dialects.ag_ui.history import MessageWriter
+from bridge.dialects.ag_ui.history import LOSSES, MessageWriter
 from bridge.dialects.ag_ui.options import BackOptions
 from bridge.dialects.ag_ui.props import PROPS
 from bridge.dialects.ag_ui.reports import metadata_of, unnamed_event
@@ -22,6 +22,7 @@ _NOT_SENT = frozenset({"forwardedProps", "protocolVersion", "messages", "resume"
 def encode_request(request: Request, context: Context, options: BackOptions) -> WireRequest:
     """Return the request body; nothing is refused."""
     extras = request.extra(NAME)
+    LOSSES.note(request.messages, context.lost)
     body: dict[str, Any] = {
         "threadId": context.thread_id or request.thread_id or context.run_id,
         "runId": request.run_id or context.run_id,

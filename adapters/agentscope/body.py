@@ -7,9 +7,11 @@ from typing import Any
 from bridge.codec import Context, Feature, Losses, WireRequest
 from bridge.codec.jsontext import dumps
 from bridge.codec.media import request_feature
+from bridge.codec.message_losses import MessageLosses
 from bridge.codec.tools import FUNCTION, supported
 from bridge.dialects.agentscope.approvals import answer_data
 from bridge.dialects.agentscope.calls import call_data, call_type, origin_metadata, output_data, output_of
+from bridge.dialects.agentscope.capabilities import CAPABILITIES, JAVA_CAPABILITIES
 from bridge.dialects.agentscope.contents import content_of
 from bridge.dialects.agentscope.extras import NAME, own, reasoning_metadata
 from bridge.dialects.agentscope.forms import PYTHON, Form
@@ -83,13 +85,16 @@ def session_of(request: Request, context: Context) -> str:
 
 def _record_losses(request: Request, form: Form, lost: Losses) -> None:
     """Record what one of the forms has no field for."""
+    _LOSSES[form.exact].note(request.messages, lost)
     if form.exact:
-        if any(message.name for message in request.messages):
-            lost.add(Feature.MESSAGE_NAME)
         if own(request.extras).keys() - {"input"} or (request.shared or {}).keys() & set(CARRIED):
             lost.add(Feature.EXTRAS)
     elif request.logprobs:
         lost.add(Feature.SAMPLING, "the number of alternatives of log probabilities")
+
+
+_LOSSES = {False: MessageLosses(CAPABILITIES), True: MessageLosses(JAVA_CAPABILITIES)}
+"""Of forms that take any field, and of exact ones."""
 
 
 def _extra(request: Request) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from typing import Any
 from bridge.codec import Context, Feature, Losses, WireRequest, json_request
 from bridge.codec.fields import INTEGER, NUMBER, Fields, Row
 from bridge.codec.jsontext import dumps
+from bridge.codec.message_losses import MessageLosses
 from bridge.dialects.agentscope_service.calls import ASKING, SUBMITTED, Block, Waiting
+from bridge.dialects.agentscope_service.capabilities import CAPABILITIES
 from bridge.dialects.agentscope_service.options import BackOptions
 from bridge.errors import ErrorCode, RequestError
 from bridge.model import (
@@ -21,13 +23,10 @@ from bridge.model import (
     Inline,
     Media,
     Message,
-    Origin,
     Part,
     Reasoning,
-    Refusal,
     Request,
     Text,
-    ToolCall,
     ToolResult,
     as_text,
 )
@@ -65,6 +64,7 @@ class MessageWriter:
     def write(self, request: Request) -> Said:
         """Raises `Unsupported` for a medium that the service does not take."""
         self._messages = request.messages
+        _LOSSES.note(request.messages, self._lost)
         first_new = after_last_answer(request.messages)
         whole: list[Wire] = []
         news: list[Wire] = []
@@ -125,20 +125,15 @@ class MessageWriter:
             case Media():
                 yield self._media(part)
             case Reasoning():
-                self._lost.add(Feature.REASONING_HISTORY)
+                pass
             case _:
-                if isinstance(part, ToolCall) and part.origin is not Origin.FUNCTION:
-                    self._lost.add(Feature.TOOL_ORIGIN)
-                self._lost.add(_feature(part), "sent as text")
                 if text := as_text(part):
                     yield _text(text)
 
     def _media(self, media: Media) -> Wire:
         source = media.source
+        assert not isinstance(source, FileRef)  # which is refused
         name = {"name": media.filename} if media.filename else {}
-        if isinstance(source, FileRef):
-            why = "agentscope-service cannot send a file by its id: expected its bytes or a URL."
-            raise unsupported(self._messages, media, why)
         if isinstance(source, Inline):
             mime = mime_of(media) or "application/octet-stream"
             return {"type": "data", "source": {"type": "base64", "data": source.base64, "media_type": mime}, **name}
@@ -149,13 +144,11 @@ class MessageWriter:
         return {"type": "data", "source": {"type": "url", "url": source.url, "media_type": guessed}, **name}
 
 
-def _feature(part: Part) -> Feature:
-    match part:
-        case ToolCall() | ToolResult():
-            return Feature.TOOL_HISTORY
-        case Refusal():
-            return Feature.REFUSAL_HISTORY
-    return Feature.DATA
+def _takes(part: Part, role: str) -> bool:
+    return isinstance(part, Media) and not (role in _SYSTEM or isinstance(part.source, FileRef))
+
+
+_LOSSES = MessageLosses(CAPABILITIES, takes=_takes, told=_SYSTEM)
 
 
 def _text(text: str) -> Wire:

@@ -10,8 +10,10 @@ import hashlib
 from collections import deque
 from typing import Any
 
-from bridge.codec import Context, Feature, WireRequest, json_request
+from bridge.codec import Context, WireRequest, json_request
 from bridge.codec.jsontext import dumps, text_of
+from bridge.codec.message_losses import RESULT, MessageLosses
+from bridge.dialects.ai_sdk_ui.capabilities import CAPABILITIES
 from bridge.dialects.ai_sdk_ui.fields import write_fields
 from bridge.dialects.ai_sdk_ui.options import BackOptions
 from bridge.dialects.ai_sdk_ui.request import NO_RESULT
@@ -34,7 +36,6 @@ from bridge.model import (
     FileRef,
     Media,
     Message,
-    Origin,
     Part,
     Reasoning,
     Request,
@@ -44,13 +45,13 @@ from bridge.model import (
     as_text,
     result_text,
 )
-from bridge.model.places import unsupported
 
 _STEP: Wire = {"type": "step-start"}
 
 
 def encode_request(request: Request, context: Context, options: BackOptions) -> WireRequest:
     """Return the request. Raises `Unsupported` for a file that only another backend knows."""
+    _LOSSES.note(request.messages, context.lost)
     writer = _Writer(request, context, options)
     messages = writer.write()
     notes = request.extra(NAME).get("notes") or {}
@@ -111,8 +112,6 @@ class _Writer:
     def write(self) -> list[Wire]:
         instructions = self.system if self._in_text else ""
         for message in self._request.messages:
-            if message.name and message.role != "tool":
-                self._lost.add(Feature.MESSAGE_NAME)
             if message.role in ("system", "developer"):
                 if self._as_message:
                     self._add("system", message, [_text(result_text(message.parts))])
@@ -170,24 +169,17 @@ class _Writer:
                 wire = {"type": "reasoning", "text": part.text, "state": "done"}
                 metadata = metadata_for(part.signature, part.redacted, part.extras)
                 return with_metadata(wire, with_signature(metadata, part.extras))
-            case Media(source=FileRef()):
-                raise unsupported(
-                    self._request.messages, part, "expected a URL or the file itself, got the id of a file."
-                )
             case Media():
                 wire = {**write_file(part), **({"filename": part.filename} if part.filename else {})}
                 return with_metadata(wire, metadata_in(part.extras))
             case Data() if native := own(part.extras):
                 return native
             case Data():
-                self._lost.add(Feature.DATA, "sent as text")
                 return with_metadata(_text(as_text(part)), metadata_in(part.extras))
             case _:
                 return with_metadata(_text(as_text(part)), metadata_in(part.extras))
 
     def _call(self, call: ToolCall) -> Wire:
-        if call.origin is not Origin.FUNCTION:
-            self._lost.add(Feature.TOOL_ORIGIN)
         native = own(call.extras)
         kind = (
             {"type": "dynamic-tool", "toolName": call.name} if native.get("dynamic") else {"type": f"tool-{call.name}"}
@@ -257,6 +249,16 @@ class _Answers:
         if queues:
             return self._left.pop(min(queues, key=lambda queue: queue[0]).popleft())
         return self._left.popitem()[1] if alone and len(self._left) == 1 else None
+
+
+def _takes(part: Part, role: str) -> bool:
+    if isinstance(part, Media):
+        return role == RESULT or not (role in _SYSTEM or isinstance(part.source, FileRef))
+    return bool(own(part.extras))
+
+
+_SYSTEM = ("system", "developer")
+_LOSSES = MessageLosses(CAPABILITIES, takes=_takes, told=_SYSTEM)
 
 
 def _text(text: str) -> Wire:

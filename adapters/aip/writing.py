@@ -6,29 +6,26 @@ item comes first, always: handlers read the text of the first item, and one that
 
 from __future__ import annotations
 
-from bridge.codec import Context, Feature, WireRequest
+from bridge.codec import Context, WireRequest
 from bridge.codec.fields import Fields
+from bridge.codec.message_losses import MessageLosses
+from bridge.dialects.aip.capabilities import CAPABILITIES
 from bridge.dialects.aip.content import item_of
 from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus, TaskInfo
 from bridge.dialects.aip.options import BackOptions
 from bridge.dialects.aip.request import CONTENT_TYPE, NAME, Inquiry
 from bridge.errors import ErrorCode, RequestError, Unsupported
 from bridge.model import (
-    FileRef,
     Inline,
     Media,
-    MediaKind,
     Message,
-    Origin,
     Part,
     Request,
     ToolCall,
     ToolResult,
-    Url,
     as_text,
 )
-from bridge.model.parts import Data, Reasoning, Refusal, Text, after_last_answer
-from bridge.model.places import unsupported
+from bridge.model.parts import Data, Refusal, Text, after_last_answer
 
 CALL_AGENT = "/grpc_service.AgentService/CallAgent"
 ROUTE_AGENT = "/grpc_service.GatewayService/RouteAgentCalling"
@@ -116,51 +113,28 @@ def _one(
     match part:
         case Text() | Refusal():
             texts.append(part.text)
-        case Reasoning():
-            context.lost.add(Feature.REASONING_HISTORY)
-        case Data():
-            context.lost.add(Feature.DATA, "sent as text")
-            texts.append(as_text(part))
-        case ToolCall():
+        case Data() | ToolCall():
             texts.append(as_text(part))
         case ToolResult():
             for inner in part.parts:
                 _one(inner, messages, texts, items, context, wanted)
         case Media():
-            _medium(part, messages, texts, items, context, wanted)
+            item = _item(part)
+            if item is None:
+                texts.append(as_text(part))
+            elif wanted:
+                items.append(item)
 
 
-def _medium(
-    media: Media, messages: list[Message], texts: list[str], items: list[ContentItem], context: Context, wanted: bool
-) -> None:
-    if isinstance(media.source, Url):
-        texts.append(as_text(media))
-        return
-    item = item_of(media) if isinstance(media.source, Inline) else None
-    if item is not None:
-        if wanted:
-            items.append(item)
-    elif BackOptions.of(context).unsupported_media == "text":
-        by_id = isinstance(media.source, FileRef)
-        context.lost.add(Feature.FILE_REF if by_id else Feature(f"{media.kind}_inline"), "sent as text")
-        texts.append(as_text(media))
-    else:
-        why = f"expected text, an image, audio or a file, got {_what(media)}; send it as text, or leave it out."
-        raise unsupported(messages, media, why)
+def _item(part: Part) -> ContentItem | None:
+    return item_of(part) if isinstance(part, Media) and isinstance(part.source, Inline) else None
 
 
-def _what(media: Media) -> str:
-    if isinstance(media.source, FileRef):
-        return "a file by its id"
-    return "a video" if media.kind is MediaKind.VIDEO else "bytes that are no base64"
+_LOSSES = MessageLosses(CAPABILITIES, takes=lambda part, role: _item(part) is not None)
 
 
 def _note_losses(request: Request, context: Context) -> None:
     options = BackOptions.of(context)
     carried = {"tools": options.expose_client_tools, "thread_id": options.session == "keep"}
     _FIELDS.write(request, context.lost, carries={name for name, is_carried in carried.items() if is_carried})
-    if any(m.name for m in request.messages if m.role != "tool"):
-        context.lost.add(Feature.MESSAGE_NAME)
-    calls = (p for m in request.messages for p in m.parts if isinstance(p, ToolCall))
-    if any(call.origin is not Origin.FUNCTION for call in calls):
-        context.lost.add(Feature.TOOL_ORIGIN)
+    _LOSSES.note(request.messages, context.lost, as_text=options.unsupported_media == "text")

@@ -12,7 +12,7 @@ from bridge.codec.tools import FUNCTION, supported
 from bridge.dialects.anthropic_messages.blocks import ASIDES, BILLING_BLOCKS, BILLING_LINE
 from bridge.dialects.anthropic_messages.client_tools import is_client_tool
 from bridge.dialects.anthropic_messages.fields import FIELDS
-from bridge.dialects.anthropic_messages.history import MessageWriter, shortest
+from bridge.dialects.anthropic_messages.history import LOSSES, MessageWriter, shortest
 from bridge.dialects.anthropic_messages.options import BackOptions
 from bridge.dialects.anthropic_messages.wire import NAME, NOTES, VERSION_HEADER, own
 from bridge.model import Request, Tool, ToolMode
@@ -77,6 +77,7 @@ def _restore_billing(body: dict[str, Any], notes: dict[str, Any]) -> None:
 def _body(request: Request, context: Context, options: BackOptions) -> dict[str, Any]:
     """The fields that the request says something about; only the limit is made up, since the wire demands one."""
     sampling = request.sampling
+    LOSSES.note(request.messages, context.lost, as_text=options.unsupported_media == "text")
     system, messages = MessageWriter(context, options).write(request.messages)
     tools = [_tool(t) for t in supported(request, NAME, context.lost)]
     made = {

@@ -11,11 +11,11 @@ from typing import Any
 
 from bridge.codec import Context, Feature
 from bridge.codec.jsontext import input_of
-from bridge.codec.media import request_feature
+from bridge.codec.message_losses import RESULT, MessageLosses
 from bridge.dialects.anthropic_messages.blocks import ASIDES, BLOCK, INSIDE
+from bridge.dialects.anthropic_messages.capabilities import CAPABILITIES
 from bridge.dialects.anthropic_messages.options import BackOptions
 from bridge.dialects.anthropic_messages.wire import CITATIONS, UNREAD, is_made, own, wire_id
-from bridge.errors import shortened
 from bridge.model import (
     Data,
     FileRef,
@@ -23,7 +23,6 @@ from bridge.model import (
     Media,
     MediaKind,
     Message,
-    Origin,
     Part,
     Reasoning,
     Refusal,
@@ -36,7 +35,6 @@ from bridge.model import (
     mime_of,
 )
 from bridge.model.parts import plain_text
-from bridge.model.places import unsupported
 
 Block = dict[str, Any]
 
@@ -77,8 +75,6 @@ class MessageWriter:
         """The blocks of `system`, and `messages`. Raises `Unsupported` for a medium that the wire cannot carry."""
         self._messages = messages
         for message in messages:
-            if message.name:
-                self._lost.add(Feature.MESSAGE_NAME)
             if message.role in _SYSTEM:
                 self._system_message(message)
             elif (text := plain_text(message)) and not text.isspace():
@@ -137,10 +133,10 @@ class MessageWriter:
             case Data():
                 if own(part.extras).get(BLOCK):
                     return dict(part.value)
-                self._lost.add(Feature.DATA, "sent as text")
                 return {"type": "text", "text": json_text(part.value)}
             case Media():
-                return self._medium(part, spoken=role != "user")
+                block = media_block(part) if role == "user" else None
+                return block or {"type": "text", "text": as_text(part)}
             case Reasoning():
                 return self._reasoning(part, role)
             case ToolCall() if role == "assistant":
@@ -150,8 +146,6 @@ class MessageWriter:
         return None
 
     def _call(self, call: ToolCall) -> Block:
-        if call.origin is not Origin.FUNCTION:
-            self._lost.add(Feature.TOOL_ORIGIN)
         known = {"type": "tool_use", "id": wire_id(call.call_id), "name": call.name, "input": input_of(call.arguments)}
         return {**known, **_fields(call)}
 
@@ -179,18 +173,20 @@ class MessageWriter:
             wire["is_error"] = True
         return {**wire, **own(result.extras)}
 
-    def _medium(self, media: Media, *, spoken: bool) -> Block:
-        """`spoken`: in a message that can hold text only, such as an assistant's."""
-        block = None if spoken else media_block(media)
-        if block is not None:
-            return block
-        if not spoken and self._options.unsupported_media == "refuse":
-            kind = shortened(media.mime or media.kind)
-            source = _SOURCES[type(media.source)]
-            why = f"this backend accepts no {kind} {source}; send it as text, or leave it out."
-            raise unsupported(self._messages, media, why)
-        self._lost.add(request_feature(media), "sent as text")
-        return {"type": "text", "text": as_text(media)}
+
+def takes(part: Part, role: str) -> bool:
+    """Return whether there is a block for a medium or data in a message of this role."""
+    if isinstance(part, Media):
+        return role in ("user", RESULT) and media_block(part) is not None
+    return bool(own(part.extras).get(BLOCK))
+
+
+LOSSES = MessageLosses(
+    CAPABILITIES,
+    takes=takes,
+    told=("assistant", "system", "developer", "tool"),
+    keeps=(Feature.REASONING_HISTORY,),
+)
 
 
 def _fields(part: Text | ToolCall | Reasoning) -> dict[str, Any]:

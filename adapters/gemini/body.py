@@ -11,7 +11,7 @@ from bridge.codec.paths import resource
 from bridge.codec.thinking import OFF
 from bridge.codec.tools import FUNCTION, supported
 from bridge.dialects.gemini.fields import CONFIG
-from bridge.dialects.gemini.history import ContentWriter
+from bridge.dialects.gemini.history import LOSSES, ContentWriter
 from bridge.dialects.gemini.options import BackOptions
 from bridge.dialects.gemini.schema import Reducer
 from bridge.dialects.gemini.wire import ASIDES, MODEL_PREFIX, NAME, NOTES, own
@@ -73,6 +73,7 @@ def _body(request: Request, context: Context) -> dict[str, Any]:
     extras.pop(ASIDES, None)
     is_later = bool(_LATER.search(context.model or request.model or ""))
     skips = options.signatures == "always" or (options.signatures == "auto" and is_later)
+    LOSSES.note(request.messages, context.lost)
     system, contents = ContentWriter(context, options, skips).write(request.messages)
     config = {
         **CONFIG.write(request, context.lost, _coolest(request, context)),

@@ -13,6 +13,8 @@ from typing import Any
 
 from bridge.codec import Context, Feature
 from bridge.codec.jsontext import input_of, loads
+from bridge.codec.message_losses import MessageLosses
+from bridge.dialects.gemini.capabilities import CAPABILITIES
 from bridge.dialects.gemini.contents import KEY
 from bridge.dialects.gemini.options import BackOptions
 from bridge.dialects.gemini.wire import ASIDES, MADE, SIGNATURE, media_part, own
@@ -22,7 +24,6 @@ from bridge.model import (
     FileRef,
     Media,
     Message,
-    Origin,
     Part,
     Reasoning,
     Refusal,
@@ -67,8 +68,6 @@ class ContentWriter:
         """The parts of `systemInstruction`, and `contents`. Raises `Unsupported` for a file of another server."""
         self._messages = messages
         for message in messages:
-            if message.name:
-                self._lost.add(Feature.MESSAGE_NAME)
             if message.role in _SYSTEM and not self._turns:
                 self._system += [wire for wire in self._parts(message, "system") if wire.get("text")]
                 continue
@@ -104,7 +103,6 @@ class ContentWriter:
             case Text() | Refusal():
                 return {"text": part.text, **own(part.extras)} if part.text or role == "user" else None
             case Data():
-                self._lost.add(Feature.DATA, "sent as text")
                 return {"text": json_text(part.value)}
             case Media():
                 return self._medium(part)
@@ -121,8 +119,6 @@ class ContentWriter:
         return {} if call_id.startswith(MADE) or self._options.call_ids == "none" else {"id": call_id}
 
     def _call(self, call: ToolCall) -> Wire:
-        if call.origin is not Origin.FUNCTION:
-            self._lost.add(Feature.TOOL_ORIGIN)
         turn = self._turn("model")
         skip = _SKIP if self._skips and not turn.has_calls else None  # only the first call of a turn has one
         beside = dict(own(call.extras))
@@ -166,6 +162,14 @@ class ContentWriter:
             why = f"this backend accepts files by gs:// and files/ addresses, not {name!r}; "
             raise unsupported(self._messages, media, f"{why}send its bytes, or leave it out.")
         return {**media_part(media, guessed=True), **own(media.extras)}
+
+
+def _takes(part: Part, role: str) -> bool:
+    """Return whether a part is a medium: whether a server knows a file, the writer finds out."""
+    return isinstance(part, Media)
+
+
+LOSSES = MessageLosses(CAPABILITIES, takes=_takes, keeps=(Feature.REASONING_HISTORY,))
 
 
 def _object(text: str) -> Wire:

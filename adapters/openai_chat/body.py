@@ -13,7 +13,7 @@ from bridge.codec.tools import FUNCTION, supported
 from bridge.dialects.openai.api import fits_metadata, set_cache, shared_fields, user_of
 from bridge.dialects.openai.shapes import write_choice, write_format, write_function
 from bridge.dialects.openai_chat.fields import FIELDS
-from bridge.dialects.openai_chat.history import MessageWriter
+from bridge.dialects.openai_chat.history import LOSSES, MessageWriter
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.wire import NAME, NOTES, own
 from bridge.errors import Unsupported
@@ -27,6 +27,8 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
         raise Unsupported(f"{place}: this backend has no interrupts to answer.", param=place)
     extras = dict(request.extra(NAME))
     notes = extras.pop(NOTES, {})
+    media = options.unsupported_media
+    LOSSES[media].note(request.messages, context.lost, as_text=media == "text")
     made = {
         "model": context.model or request.model or None,
         "messages": MessageWriter(context, options).write(request.messages),

@@ -6,13 +6,15 @@ Order and ids are kept: `bridge.translation.requirements` has arranged calls and
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from bridge.codec import Context, Feature
 from bridge.codec.caching import control_of
-from bridge.codec.media import request_feature, result_as_text
-from bridge.dialects.openai.api import audio_format, breakpoint_of, describe_source
+from bridge.codec.message_losses import RESULT, MessageLosses
+from bridge.dialects.openai.api import audio_format, breakpoint_of
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
+from bridge.dialects.openai_chat.capabilities import CAPABILITIES
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.wire import BLOCK, fields_of_call, own
 from bridge.model import (
@@ -22,7 +24,6 @@ from bridge.model import (
     Media,
     MediaKind,
     Message,
-    Origin,
     Part,
     Reasoning,
     Refusal,
@@ -33,10 +34,10 @@ from bridge.model import (
     as_text,
     json_text,
     mime_of,
+    result_text,
     url_of,
 )
 from bridge.model.parts import plain_text
-from bridge.model.places import unsupported
 
 Wire = dict[str, Any]
 
@@ -159,13 +160,9 @@ class MessageWriter:
             return {"type": "refusal", "refusal": part.text, **own(part.extras)}
         if (wire := _verbatim(part)) is not None:
             return wire
-        if isinstance(part, (Data, Media)):
-            self._lost.add(request_feature(part), "in an assistant's message, sent as text")
         return {"type": "text", "text": as_text(part), **(_beside(part) if isinstance(part, Text) else {})}
 
     def _call(self, call: ToolCall) -> Wire:
-        if call.origin is not Origin.FUNCTION:
-            self._lost.add(Feature.TOOL_ORIGIN)
         extras = dict(fields_of_call(call.extras)) if call.extras else {}
         kind = extras.pop("type", "function")
         inner = {"name": call.name, "input" if kind == "custom" else "arguments": call.arguments}
@@ -175,8 +172,6 @@ class MessageWriter:
         return {"id": call.call_id, "type": kind, kind: inner, **extras}
 
     def _result(self, result: ToolResult) -> Wire:
-        if result.is_error:
-            self._lost.add(Feature.TOOL_HISTORY, "the mark that a result is an error")
         content: str | list[Wire]
         if any(own(p.extras) for p in result.parts):
             texts = [{"type": "text", "text": as_text(p)} for p in result.parts]
@@ -196,7 +191,7 @@ class MessageWriter:
         """A part of a result as text. A picture is no text: as bytes it would fill the model's window with base64."""
         wire = _media(part) if isinstance(part, Media) else None
         if wire is None or not isinstance(part, Media):
-            return result_as_text([part], self._lost, request_feature)
+            return result_text([part])
         note = {"type": "text", "text": f"The {part.kind} in the result of call {call_id}:"}
         self._pictures.setdefault(call_id, []).extend([note, wire])
         return f"[{part.kind}: shown below]"
@@ -220,11 +215,10 @@ class MessageWriter:
             case Data():
                 if (kept := _verbatim(part)) is not None:
                     return kept
-                self._lost.add(Feature.DATA, "sent as text")
                 return {"type": "text", "text": json_text(part.value)}
             case Media():
                 wire = _media(part) if role == "user" else _verbatim(part)
-                return wire if wire is not None else self._unsupported(part)
+                return wire if wire is not None else self._other_medium(part)
             case Refusal():
                 return {"type": "text", "text": part.text}
             case Reasoning():
@@ -233,17 +227,31 @@ class MessageWriter:
                 self._lost.add(Feature.TOOL_HISTORY, f"a call in a message of role {role}")
         return None
 
-    def _unsupported(self, media: Media) -> Wire:
-        url = url_of(media) if self._options.unsupported_media == "parts" else None
-        if url is not None:
-            kind = f"{media.kind}_url"
+    def _other_medium(self, media: Media) -> Wire:
+        """A medium that OpenAI has no part for: in that of other servers by option, else as text."""
+        kind, url = f"{media.kind}_url", url_of(media)
+        if self._options.unsupported_media == "parts" and url is not None:
             return {"type": kind, kind: {"url": url}}
-        if self._options.unsupported_media == "text":
-            self._lost.add(request_feature(media), "sent as text")
-            return {"type": "text", "text": as_text(media)}
-        source = describe_source(media.source)
-        why = f"this backend accepts no {media.kind} {source}; send it as text, or leave it out."
-        raise unsupported(self._messages, media, why)
+        return {"type": "text", "text": as_text(media)}
+
+
+def takes(part: Part, role: str) -> bool:
+    """Return whether there is a part of the wire for a medium or data in a message of this role."""
+    if isinstance(part, Media) and role in ("user", RESULT):
+        return _media(part) is not None
+    return _verbatim(part) is not None
+
+
+def takes_urls(part: Part, role: str) -> bool:
+    """The same with the parts of other servers, which take any medium of a user by URL."""
+    return takes(part, role) or (isinstance(part, Media) and role not in _TOLD and url_of(part) is not None)
+
+
+_TOLD = ("assistant", "tool", RESULT)
+_losses = partial(MessageLosses, CAPABILITIES, told=_TOLD, keeps=(Feature.REASONING_HISTORY,), marks_errors=False)
+LOSSES = {"parts": _losses(takes=takes_urls), "text": _losses(takes=takes)}
+LOSSES["refuse"] = LOSSES["text"]
+"""The losses of messages, by the option `unsupported_media`."""
 
 
 def _beside(part: Text) -> Wire:

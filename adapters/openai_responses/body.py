@@ -11,7 +11,7 @@ from bridge.codec.tools import supported
 from bridge.dialects.openai.api import fits_metadata, set_cache, shared_fields, user_of
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS
 from bridge.dialects.openai_responses.fields import FIELDS
-from bridge.dialects.openai_responses.history import ItemWriter
+from bridge.dialects.openai_responses.history import LOSSES, ItemWriter
 from bridge.dialects.openai_responses.options import BackOptions
 from bridge.dialects.openai_responses.stored import is_foreign, theirs
 from bridge.dialects.openai_responses.tools import write_format, write_tool_choice, write_tools
@@ -31,6 +31,7 @@ def body_of(request: Request, context: Context) -> dict[str, Any]:
     options = BackOptions.of(context)
     ours = NAME in (request.extras or {})
     instructions, messages = _instructions(request.messages, options, ours)
+    LOSSES.note(request.messages, context.lost, as_text=options.unsupported_media == "text")
     tools, written = supported(request, NAME, context.lost), write_format(request.response_format)
     made = {
         "model": context.model or request.model or None,

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from bridge.codec import Context, Feature
-from bridge.codec.media import request_feature
-from bridge.dialects.openai.api import audio_format, breakpoint_of, describe_source
+from bridge.codec.message_losses import RESULT, MessageLosses
+from bridge.dialects.openai.api import audio_format, breakpoint_of
 from bridge.dialects.openai_responses import compaction
+from bridge.dialects.openai_responses.capabilities import CAPABILITIES
 from bridge.dialects.openai_responses.options import BackOptions
 from bridge.dialects.openai_responses.wire import SUMMARY, own
 from bridge.model import (
@@ -22,7 +23,6 @@ from bridge.model import (
     Media,
     MediaKind,
     Message,
-    Origin,
     Part,
     Reasoning,
     Refusal,
@@ -38,7 +38,6 @@ from bridge.model import (
     url_of,
 )
 from bridge.model.parts import plain_text
-from bridge.model.places import unsupported
 
 Item = dict[str, Any]
 
@@ -60,8 +59,6 @@ class ItemWriter:
     def _message(self, message: Message) -> list[Item]:
         if own(message.extras).get(compaction.TRIGGER) == "backend":
             return [{"type": compaction.TRIGGER}]
-        if message.name and message.role != "tool":
-            self._lost.add(Feature.MESSAGE_NAME)
         if message.role != "tool" and (text := plain_text(message)) is not None:
             return [{"type": "message", "role": message.role, "content": text}]
         out: list[Item] = []
@@ -97,8 +94,6 @@ class ItemWriter:
         return None
 
     def _call(self, call: ToolCall) -> Item:
-        if call.origin is not Origin.FUNCTION:
-            self._lost.add(Feature.TOOL_ORIGIN)
         if whole := own(call.extras).get("whole"):
             return dict(whole)
         head = {"type": "function_call", "call_id": call.call_id, "name": call.name, "arguments": call.arguments}
@@ -107,8 +102,6 @@ class ItemWriter:
     def _result(self, result: ToolResult) -> Item:
         if whole := own(result.extras).get("whole"):
             return dict(whole)
-        if result.is_error:
-            self._lost.add(Feature.TOOL_HISTORY, "the mark that a result is an error")
         output: str | list[Item] = result_text(result.parts)
         listed = own(result.extras).get("listed")
         if listed or any(isinstance(p, Media) or own(p.extras) for p in result.parts):
@@ -165,8 +158,6 @@ class ItemWriter:
         more = own(part.extras).get("part", {})
         if isinstance(part, Refusal):
             return {"type": "refusal", "refusal": part.text, **more}
-        if isinstance(part, (Data, Media)):
-            self._lost.add(request_feature(part), "in an assistant's message, sent as text")
         return {"type": "output_text", "text": as_text(part), **(more if isinstance(part, Text) else {})}
 
     # -------------------------------------------------------------- parts of users, systems and results
@@ -183,21 +174,31 @@ class ItemWriter:
             case Data():
                 if notes.get("whole"):
                     return dict(part.value)
-                self._lost.add(Feature.DATA, "sent as text")
                 return {"type": "input_text", "text": json_text(part.value)}
             case Media():
                 wire = _media(part) if role == "user" or notes else None
-                return {**wire, **notes.get("part", {})} if wire is not None else self._refuse(part)
+                if wire is not None:
+                    return {**wire, **notes.get("part", {})}
+                return {"type": "input_text", "text": as_text(part)}
             case _:
                 return {"type": "input_text", "text": as_text(part)}
 
-    def _refuse(self, media: Media) -> Item:
-        if self._options.unsupported_media == "text":
-            self._lost.add(request_feature(media), "sent as text")
-            return {"type": "input_text", "text": as_text(media)}
-        source = describe_source(media.source)
-        why = f"this backend accepts no {media.kind} {source}; send it as text, or leave it out."
-        raise unsupported(self._messages, media, why)
+
+def takes(part: Part, role: str) -> bool:
+    """Return whether there is a form of the wire for a medium or data in a message of this role."""
+    notes = own(part.extras)
+    if isinstance(part, Data):
+        return bool(notes.get("whole"))
+    return isinstance(part, Media) and (role in ("user", RESULT) or bool(notes)) and _media(part) is not None
+
+
+LOSSES = MessageLosses(
+    CAPABILITIES,
+    takes=takes,
+    told=("assistant", "tool"),
+    keeps=(Feature.REASONING_HISTORY,),
+    marks_errors=False,
+)
 
 
 def _verbatim(part: Message | ToolCall | ToolResult) -> Item:

@@ -85,7 +85,7 @@ def counts_in(usage: Any) -> dict[str, Any]:
     if _INNER.isdisjoint(usage):
         return found
     for count, (groups, names) in _GROUPS.items():
-        inner = next((usage[group] for group in groups if isinstance(usage.get(group), dict)), {})
+        inner: dict[str, Any] = next((usage[group] for group in groups if isinstance(usage.get(group), dict)), {})
         values = (_count(inner[name]) for name in names if name in inner)
         value = next((value for value in values if value is not None), None)
         if value is not None:

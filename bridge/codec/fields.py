@@ -187,9 +187,7 @@ class Fields:
         values, unsaid = _left(carried)
         if values(request) != unsaid:
             self._lose_fields(request, lost, carried)
-        if (request.extras and request.has_fields_of_others(self._dialect, self._common)) or self._loses_shared(
-            request
-        ):
+        if self._loses_extras(request):
             lost.add(Feature.EXTRAS, OF_OTHERS)
 
     def _lose_fields(self, request: Request, lost: Losses, carried: frozenset[str]) -> None:
@@ -203,8 +201,10 @@ class Fields:
             if said := [name for name, value in values.items() if value is not None and _asks(name, value)]:
                 lost.add(Feature.SAMPLING, ", ".join(said))
 
-    def _loses_shared(self, request: Request) -> bool:
-        """Return whether this is no request of a client of the dialect, and has shared fields that are not written."""
+    def _loses_extras(self, request: Request) -> bool:
+        """Return whether a request has fields of other dialects, or shared ones that are not written."""
+        if request.extras and request.has_fields_of_others(self._dialect, self._common):
+            return True
         if not request.shared or self._dialect in (request.extras or ()):
             return False
         left = request.shared.keys() - self._common - {"logprobs"}  # which `Request.logprobs` says as well

@@ -47,14 +47,14 @@ def assemble(
         raise ConfigError(
             "httptools is not installed; pip install 'dialect-bridge[httptools]'", key="server.http_client"
         )
-    backends = {name: _backend(name, section, http_client) for name, section in config.backends.items()}
+    backends = {name: _backend(name, section, http_client, config.folder) for name, section in config.backends.items()}
     if tracing is not None:
         from bridge.telemetry.traced import TracedBackend
 
         for name, section in config.backends.items():
             provider = _provider(section)
             backends[name] = cast("Backend", TracedBackend(backends[name], tracing, provider, section.url))
-    return [_route(index, section, backends) for index, section in enumerate(config.routes)]
+    return [_route(index, section, backends, config.folder) for index, section in enumerate(config.routes)]
 
 
 def tracing_for(config: cfg.Config) -> Tracing | None:
@@ -77,7 +77,7 @@ def _provider(section: cfg.Backend) -> str:
     return registry.get(section.dialect).provider or section.dialect
 
 
-def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient) -> Backend:
+def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient, folder: str | None) -> Backend:
     names = ModelNames(section.model, dict(section.model_map))
     breaker = Breaker(name, section.breaker.failures, section.breaker.open_for) if section.breaker else None
     timeouts = Timeouts(**section.timeouts.model_dump())
@@ -89,7 +89,7 @@ def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient) -> Ba
 
             return LocalBackend(name, run, names=names, timeouts=timeouts, breaker=breaker)
         try:
-            agent = load_object(section.target, "an agent")
+            agent = load_object(section.target, "an agent", folder)
         except ConfigError as error:
             raise ConfigError(error.message, key=f"backends.{name}.target") from error
         return LocalBackend(name, agent, names=names, timeouts=timeouts, breaker=breaker)
@@ -130,7 +130,7 @@ def backend_class(dialect: Dialect) -> Callable[..., Backend]:
     return HttpBackend
 
 
-def _route(index: int, section: cfg.Route, backends: dict[str, Backend]) -> Route:
+def _route(index: int, section: cfg.Route, backends: dict[str, Backend], folder: str | None) -> Route:
     def group(names: cfg.Names) -> Group:
         return Group([backends[name] for name in cfg.names_in(names)], cfg.weights_in(names))
 
@@ -146,7 +146,7 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
         group=group(section.backend) if section.backend is not None and not isinstance(section.backend, dict) else None,
         models=models,
         stages=(
-            *(_stage(index, target) for target in section.stages),
+            *(_stage(index, target, folder) for target in section.stages),
             *((EstimateUsage,) if section.estimate_usage else ()),
         ),
         passthrough=section.passthrough,
@@ -164,9 +164,9 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
     )
 
 
-def _stage(index: int, target: str) -> StageFactory:
+def _stage(index: int, target: str, folder: str | None) -> StageFactory:
     try:
-        return load_stage(target)
+        return load_stage(target, folder)
     except ConfigError as error:
         raise ConfigError(error.message, key=f"routes[{index}].stages") from error
 

@@ -419,9 +419,9 @@ class Bridge:
         if route is not None and answers is not None:
             await settle(self.runs, key, answers, route.dialect, route.options)
 
-    def _drove(self, plan: RunPlan, run: Run) -> None:
+    def _drove(self, key: RunKey, plan: RunPlan, run: Run) -> None:
         if self.metrics is not None:
-            self.metrics.run(plan.route, plan.front, run)
+            self.metrics.run(plan.route, plan.front, run, key.owner)
 
     async def count(self, route: Route, request: Request, caller: Caller | None = None) -> tuple[int, bool]:
         """Return the number of input tokens of a request, and True if it is an estimate of the bridge.

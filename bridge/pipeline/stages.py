@@ -357,24 +357,27 @@ def _stages(factories: Sequence[StageFactory], context: StageContext) -> list[St
     return stages
 
 
-def load(target: str) -> StageFactory:
+def load(target: str, folder: str | None = None) -> StageFactory:
     """The factory that `module:name` points at. Raises `ConfigError` when there is none."""
-    return cast(StageFactory, load_object(target, "a stage"))
+    return cast(StageFactory, load_object(target, "a stage", folder))
 
 
-def _named_module(name: str) -> ModuleType:
-    """Import a module that the configuration names: from the working directory, else as any other.
+def _named_module(name: str, folders: Sequence[str]) -> ModuleType:
+    """Import a module that the configuration names: from the first of these folders that has it, else as any other.
 
-    Only such names are looked for there: any other file of the working directory could take the place of a library.
+    Only such names are looked for there: any other file of such a folder could take the place of a library.
     What the module imports itself is found there, too, after everything that is installed.
     """
-    package, here = name.partition(".")[0], os.getcwd()
-    spec = PathFinder.find_spec(package, [here]) if package not in sys.modules else None
-    if spec is not None:
+    package = name.partition(".")[0]
+    for here in folders if package not in sys.modules else ():
+        spec = PathFinder.find_spec(package, [here])
+        if spec is None:
+            continue
         if here not in sys.path:
             sys.path.append(here)
         if spec.loader is not None and spec.origin is not None:
             _imported(package, spec)
+        break
     return importlib.import_module(name)
 
 
@@ -388,16 +391,21 @@ def _imported(name: str, spec: ModuleSpec) -> None:
         raise
 
 
-def load_object(target: str, what: str) -> Callable[..., Any]:
-    """The callable that `module:name` points at. Raises `ConfigError` that says what was looked for."""
+def load_object(target: str, what: str, folder: str | None = None) -> Callable[..., Any]:
+    """The callable that `module:name` points at. Raises `ConfigError` that says what was looked for.
+
+    The module is looked for in `folder`, that of the configuration's file, then in the working directory.
+    """
+    folders = list(dict.fromkeys([*([folder] if folder is not None else []), os.getcwd()]))
     module_name, colon, name = target.partition(":")
     if not colon or not module_name or module_name.startswith(".") or not name:
         raise ConfigError(f"{target!r}: expected {what} as 'module:name'")
     try:
-        found: Any = _named_module(module_name)
+        found: Any = _named_module(module_name, folders)
     except Exception as error:
         # Whatever the module raises while it is imported, it is the configuration's target that cannot be had.
-        raise ConfigError(f"{target!r}: cannot import {module_name!r} for {what}: {error}") from error
+        where = f" (looked for in {' and '.join(folders)})" if isinstance(error, ModuleNotFoundError) else ""
+        raise ConfigError(f"{target!r}: cannot import {module_name!r} for {what}: {error}{where}") from error
     for piece in name.split("."):
         found = getattr(found, piece, None)
     if not callable(found):

@@ -139,7 +139,8 @@ class RouteHandler:
 
     async def __call__(self, http: web.Request) -> web.StreamResponse:
         route, run_id = self.route, token_hex(16)
-        report = Report(request_id(http, run_id), route.path, route.dialect.name, run_id, metrics=self.bridge.metrics)
+        user, metrics = http.get(USER, ""), self.bridge.metrics
+        report = Report(request_id(http, run_id), route.path, route.dialect.name, run_id, user, metrics=metrics)
         details = http[SERVED_BY].details(http)
         context = Context(run_id, None, time.time(), route.options, route.default_model, error_details=details)
         task = asyncio.current_task()

@@ -33,6 +33,7 @@ class Scrape:
         """Held by the one scrape that is being answered: scrapes take one thread and no more."""
         # Before the first request: who counts holds on to what it counts with.
         bridge.metrics = self._metrics
+        self._metrics.most_users = section.users
 
     async def life(self, app: web.Application) -> AsyncIterator[None]:
         self._metrics.watched.append(self)

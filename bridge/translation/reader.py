@@ -81,13 +81,10 @@ class Reader:
                     if not getattr(stage, "at_rest", False):
                         events = stage(events)
                 return events
-            given, count = events, len(events)
             end = events[-1] if type(events[-1]) in TERMINAL else None
             given = None if end is None or self._begun else tuple(events)
             for stage in self.stages:
                 events = stage(events)
-            if events is given and len(events) == count:
-                return events
         except Exception as error:
             if isinstance(error, BridgeError):
                 return self.closing(error.failure)

@@ -260,6 +260,7 @@ async def _soak(seconds: float, seed: int) -> Result:
             world = World()
             await world.open(stack, folder)
             prepare()
+            await asyncio.sleep(0)  # what comes next is another callback
             loop.watch.reset()  # starting may take its time
             end = loop.time() + seconds
 

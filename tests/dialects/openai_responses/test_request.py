@@ -352,7 +352,7 @@ def test_a_talk_of_another_dialect() -> None:
         },
     ]
     TypeAdapter(ResponseInputParam).validate_python(body["input"])
-    assert context.lost.names == ["reasoning_history", "data"]
+    assert context.lost.names == ["data", "reasoning_history"]
     plain = sent(Request(messages[:2]), {"instructions": "message"})
     assert "instructions" not in plain
     assert plain["input"][0] == {"type": "message", "role": "system", "content": "Be short."}
