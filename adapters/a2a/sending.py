@@ -57,7 +57,7 @@ _FIELDS = Fields(NAME, carries={"resume"})
 
 
 _LOSSES = MessageLosses(CAPABILITIES, takes=lambda part, role: isinstance(part, Media))
-"""Whether a medium can be sent, `Sender` finds out."""
+"""`Sender` finds out whether a medium can be sent."""
 
 
 class Sender:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bridge.codec.check import Spelling
 from bridge.codec.jsontext import text_of
 from bridge.codec.words import end_of
 from bridge.errors import Failure
@@ -56,12 +57,8 @@ NOTED = {str(r): r for r in (FinishReason.LENGTH, FinishReason.CONTENT_FILTER)}
 """The finish reasons without an outcome of their own, which are sent as `metadata.finish_reason`."""
 
 
-def camel(value: dict[str, Any]) -> dict[str, Any]:
-    """Return the object with its fields in camelCase, which takes precedence if both spellings exist."""
-    if _ALIASES.keys().isdisjoint(value):
-        return value
-    out = {_ALIASES[k]: v for k, v in value.items() if k in _ALIASES}
-    return {**out, **{k: v for k, v in value.items() if k not in _ALIASES}}
+camel = Spelling(_ALIASES)
+"""Returns an object with its fields in camelCase."""
 
 
 def own(extras: Extras | None) -> dict[str, Any]:

@@ -6,14 +6,14 @@ from collections import deque
 from typing import Any
 
 from bridge.codec import Context, WireRequest
-from bridge.codec.check import Node
+from bridge.codec.check import Node, SpelledNode
 from bridge.codec.fields import BOOLEAN, OBJECT, STRING, STRINGS, Fields, Row, integer, number
 from bridge.codec.jsontext import need_json, read_body, text_of
 from bridge.codec.tools import FUNCTION
 from bridge.dialects.agentscope.calls import CALLS, OUTPUTS, call_of, result_of
 from bridge.dialects.agentscope.contents import part_of
 from bridge.dialects.agentscope.extras import NAME, reasoning_of
-from bridge.dialects.agentscope.normalization import CAMEL_CASE, CONTENT_TYPES, message_type, normalized, unwrap_data
+from bridge.dialects.agentscope.normalization import CONTENT_TYPES, SPELLING, message_type, unwrap_data
 from bridge.dialects.agentscope.options import FrontOptions
 from bridge.dialects.openai.shapes import choice, shape, write_choice, write_format
 from bridge.model import (
@@ -117,18 +117,17 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     return request
 
 
-class _NormalizedNode(Node):
+class _NormalizedNode(SpelledNode):
     """An object normalized to the Python form. Errors have the client's field names."""
 
-    __slots__ = ("_original",)
+    __slots__ = ()
+
+    spelling = SPELLING
 
     def __init__(self, value: dict[str, Any], path: str = "") -> None:
-        super().__init__(normalized(value), path)
-        self._original = value
-
-    def at(self, name: str) -> str:
-        camel = CAMEL_CASE.get(name, name)
-        return super().at(camel if camel in self._original else name)
+        super().__init__(value, path)
+        if self.value is not value and self.value.get("type") == "data":
+            self.value = unwrap_data(self.value)
 
 
 def _tools(body: Node, request: Request, rest: dict[str, Any]) -> None:

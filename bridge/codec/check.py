@@ -6,9 +6,10 @@ message names the place (`messages[2].content[0].type`), what was expected and w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Set
+import re
+from collections.abc import Collection, Iterator, Mapping, Set
 from math import isfinite
-from typing import Any, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 from bridge.codec.jsontext import kind_of, need_json, read_body
 from bridge.codec.wire import WireRequest
@@ -167,6 +168,61 @@ class Node:
         if self.value.keys() <= known:
             return {}
         return {k: v for k, v in self.value.items() if k not in known}
+
+
+class Spelling:
+    """The spellings of the names of a protocol's fields.
+
+    Called with an object, it returns the object with the names that its dialect knows; what is in it stays as it is. It
+    is the same object where it has no other names. Of two spellings of a name the known one counts.
+
+    Arguments:
+        names: The known name for each other spelling. None: every name in snake_case is one in camelCase.
+        dropped: Names of fields that only repeat others.
+    """
+
+    __slots__ = ("_dropped", "_names", "_others")
+
+    def __init__(self, names: Mapping[str, str] | None = None, dropped: Collection[str] = ()) -> None:
+        self._names = names
+        self._dropped = frozenset(dropped)
+        self._others = None if names is None else self._dropped.union(names)
+
+    def name(self, name: str) -> str:
+        """Return the known name for a spelling."""
+        if self._names is not None:
+            return self._names.get(name, name)
+        return _WORD.sub(lambda found: found[1].upper(), name) if "_" in name else name
+
+    def __call__(self, value: dict[str, Any]) -> dict[str, Any]:
+        if "_" not in "".join(value) if self._others is None else self._others.isdisjoint(value):
+            return value
+        out: dict[str, Any] = {}
+        for name, each in value.items():
+            known = self.name(name)
+            if name not in self._dropped and (known == name or known not in value):
+                out[known] = each
+        return out
+
+
+_WORD = re.compile(r"_([a-z0-9])")
+
+
+class SpelledNode(Node):
+    """An object whose names may be spelled in several ways. Errors name fields as the client spelled them."""
+
+    __slots__ = ("_sent",)
+
+    spelling: ClassVar[Spelling] = Spelling()
+
+    def __init__(self, value: dict[str, Any], path: str = "") -> None:
+        super().__init__(self.spelling(value), path)
+        self._sent = value
+
+    def at(self, name: str) -> str:
+        if self._sent is not self.value and name not in self._sent:
+            name = next((sent for sent in self._sent if self.spelling.name(sent) == name), name)
+        return super().at(name)
 
 
 def body_of(wire: WireRequest) -> Node:
