@@ -126,7 +126,9 @@ class Bridge:
     @classmethod
     def _assembled(cls, config: Config, http_client: HttpClient) -> Bridge:
         from bridge.engine import assembly as make
+        from bridge.engine.extras import check_extras
 
+        check_extras(config)
         tracing = make.tracing_for(config)
         routes = make.assemble(config, tracing, config.server.http_client or http_client)
         files = make.attachments_for(config) if any(r.serves(Operation.ATTACH) for r in routes) else None

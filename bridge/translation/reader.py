@@ -58,6 +58,11 @@ class Reader:
         self.usage: UsageReported | None = None
         self.has_content = False
 
+    @property
+    def begun(self) -> bool:
+        """The run has begun: the head was sent, or the backend has said something."""
+        return self._begun
+
     def head(self) -> list[Event]:
         """Begins the run before the backend has said anything, for clients that expect a sign of life."""
         return self.commit([self._head])
