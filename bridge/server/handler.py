@@ -49,7 +49,7 @@ class RequestScope:
     """One request: where it came in, what its codec knows, what is reported of it.
 
     `user` is empty where anybody may call. `lock` may end the run from elsewhere. Of a request that came over a
-    connection with others, `stream` takes the answer, and `known` adds what the connection remembers. `heard` is
+    connection with others, `stream` takes the answer, and `known` adds what the connection remembers. `observe` is
     called with the events of the answer before they are written.
     """
 
@@ -66,7 +66,7 @@ class RequestScope:
         self.lock: RunLock | None = None
         self.stream: web.StreamResponse | None = None
         self.known: Callable[[StoredResponses | None], StoredResponses] | None = None
-        self.heard: Callable[[Sequence[Event]], None] | None = None
+        self.observe: Callable[[Sequence[Event]], None] | None = None
 
     async def read(self) -> WireRequest:
         """Return the whole request. Raises what `read_request` raises."""

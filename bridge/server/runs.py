@@ -76,7 +76,7 @@ async def _keep(scope: RequestScope, owner: str) -> None:
 
 async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamResponse:
     http, route, context, report = scope.http, scope.route, scope.context, scope.report
-    encoder = _Heard(route.dialect.encoder(context), scope.heard) if scope.heard is not None else None
+    encoder = _Observed(route.dialect.encoder(context), scope.observe) if scope.observe is not None else None
     translation = Translation(run.reader, Writer(route.dialect, context, encoder))
     response = scope.stream
     if response is None:
@@ -129,15 +129,15 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
     return response
 
 
-class _Heard:
-    """An encoder whose events somebody else hears first."""
+class _Observed:
+    """An encoder that passes the events to `observe` before it encodes them."""
 
-    def __init__(self, encoder: EncoderLike, heard: Callable[[Sequence[Event]], None]) -> None:
+    def __init__(self, encoder: EncoderLike, observe: Callable[[Sequence[Event]], None]) -> None:
         self._encoder = encoder
-        self._heard = heard
+        self._observe = observe
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
-        self._heard(events)
+        self._observe(events)
         return self._encoder.encode(events)
 
 
@@ -174,8 +174,8 @@ async def _whole(scope: RequestScope, run: Run, owner: str) -> web.StreamRespons
             raise
         events += last
     context.model = shown_model(run, context)
-    if scope.heard is not None:
-        scope.heard(events)
+    if scope.observe is not None:
+        scope.observe(events)
     wire = run.call.whole if route.passthrough and run.failure is None else None
     if wire is not None:
         wire = WireResponse(wire.status, {"content-type": wire.headers.get("content-type", "")}, wire.body)

@@ -48,8 +48,8 @@ _SEPARATOR = "\n\n"
 def required(request: Request, demands: Demands, lost: Losses, survey: Survey | None = None) -> Request:
     """Return the request as `demands` wants it: the same object if it is so, else a copy.
 
-    What the backend does not get, or gets though the client did not say it, is added to `lost`. `survey` is that of the
-    messages, where somebody has looked at them.
+    What the backend does not get, or gets though the client did not say it, is added to `lost`. `survey` is the
+    survey of its messages, if there is one already.
     """
     if demands is NOTHING:
         return request

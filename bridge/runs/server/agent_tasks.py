@@ -114,8 +114,8 @@ async def _live_run(scope: RequestScope, wire: WireRequest, call: TaskCall) -> w
     if call.task_id is not None and (runs := waiting.runs(key)):
         request = scope.context.request = _dialect(scope).continues(request, runs)
         scope.context.thread_id = request.thread_id
-    heard = _Heard(waiting, key, scope.context, len(wire.body))
-    scope.heard = heard
+    collected = _Collected(waiting, key, scope.context, len(wire.body))
+    scope.observe = collected
     waiting.begin(key)
     try:
         return await attend(scope, request, caller)
@@ -124,11 +124,11 @@ async def _live_run(scope: RequestScope, wire: WireRequest, call: TaskCall) -> w
             raise _unknown(call.task_id) from None  # nothing waits in this conversation
         raise
     finally:
-        if not heard.ended:
+        if not collected.ended:
             waiting.abandon(key)
 
 
-class _Heard:
+class _Collected:
     """Collects the events of a run of a task, and notes at its end whether the task waits."""
 
     def __init__(self, waiting: WaitingTasks, key: tuple[str, str, str], context: Context, size: int) -> None:
