@@ -17,7 +17,7 @@ NO_KEY = "unused"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a program finds the bridge: `origin` is its address (no slash at the end), `path` the path of the route."""
+    """The address of a route: `origin` is that of the bridge (no slash at the end), `path` the path of the route."""
 
     origin: str
     path: str

@@ -139,7 +139,7 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
 
 
 class _Heard:
-    """An encoder whose events somebody else hears first."""
+    """An encoder that passes the events to a callback before it encodes them."""
 
     def __init__(self, encoder: EncoderLike, heard: Callable[[Sequence[Event]], None]) -> None:
         self._encoder = encoder
