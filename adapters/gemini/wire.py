@@ -11,6 +11,7 @@ from bridge.codec.citations import Positions
 from bridge.codec.counts import is_count
 from bridge.codec.jsontext import dict_of, text_of
 from bridge.codec.logprobs import entries, with_bytes
+from bridge.codec.media import DEFAULT_TYPES
 from bridge.codec.signed_parts import signature_of, signed
 from bridge.codec.words import reason_of
 from bridge.model import (
@@ -98,12 +99,6 @@ def finish_word(reason: FinishReason | None, known: Any = None) -> str:
 
 # ------------------------------------------------------------------ media
 
-_DEFAULTS = {
-    MediaKind.IMAGE: "image/png",
-    MediaKind.AUDIO: "audio/wav",
-    MediaKind.VIDEO: "video/mp4",
-    MediaKind.FILE: "application/octet-stream",
-}
 _KINDS = {kind.value: kind for kind in MediaKind}
 _UPLOADED = re.compile(r"https://generativelanguage\.googleapis\.com/v[a-z0-9]{1,8}/files/")
 _URL_SAFE = str.maketrans("-_", "+/")
@@ -142,11 +137,11 @@ def media_part(media: Media, *, guessed: bool = False) -> dict[str, Any]:
     """
     mime = (_guess(media) if guessed else media.mime) or ""
     if _kind_of(mime) is not media.kind:
-        mime = _DEFAULTS[media.kind] if guessed or media.kind is MediaKind.FILE else f"{media.kind}/*"
+        mime = DEFAULT_TYPES[media.kind] if guessed or media.kind is MediaKind.FILE else f"{media.kind}/*"
     named = {"displayName": media.filename} if media.filename else {}
     match media.source:
         case Inline(base64=data):
-            mime = mime or (_DEFAULTS[MediaKind.FILE] if guessed else "")
+            mime = mime or (DEFAULT_TYPES[MediaKind.FILE] if guessed else "")
             return {"inlineData": {"mimeType": mime, "data": data, **named}}
         case Url(url=address) | FileRef(file_id=address):
             typed = {"mimeType": mime} if mime else {}

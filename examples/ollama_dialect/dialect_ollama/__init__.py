@@ -140,7 +140,7 @@ class Ollama(ObjectDialect, ModelsDialect):
     # ------------------------------------------------------------- as the back
 
     def encode_request(self, request: Request, context: Context) -> WireRequest:
-        return json_request("/chat", dumps(asking.encoded(request, context)))
+        return json_request("/chat", dumps(asking.encoded(request, context, self.capabilities)))
 
     def decode_object(self, node: Node, builder: Builder) -> None:
         decode_object(node, builder)
