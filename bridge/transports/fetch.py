@@ -39,10 +39,23 @@ _PIECE = 2**16
 _MOST_LOOKUPS = 32
 """Names that clients chose that are looked up at once."""
 _NAT64 = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
+_UNICAST = ipaddress.ip_network("2000::/3")
+"""The only IPv6 addresses that IANA gives to the public internet."""
+_RESERVED = tuple(
+    map(
+        ipaddress.ip_network,
+        # Ranges that Python knows only since 3.12 or 3.13: IETF protocol assignments, of which one cloud serves its
+        # metadata; relays of 6to4; documentation.
+        ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20"),
+    )
+)
+_HOSTS_OWN = frozenset({ipaddress.ip_address("168.63.129.16")})
+"""Addresses of the public internet by number at which a cloud serves its machines their settings (Azure)."""
 
 
 def is_public(address: Address) -> bool:
-    """Return whether an address belongs to the public internet, whatever form it is written in.
+    """Return whether an address belongs to the public internet, whatever form it is written in, by the registries of
+    special-purpose addresses of IANA (RFC 6890) and whatever version of Python runs.
 
     An IPv6 address that embeds an IPv4 one (mapped, compatible, 6to4, Teredo, NAT64) is treated as that.
     """
@@ -56,6 +69,10 @@ def is_public(address: Address) -> bool:
             inner = ipaddress.IPv4Address(int(address))
         if inner is not None:
             return is_public(inner)
+        if address not in _UNICAST:
+            return False
+    if address in _HOSTS_OWN or any(address in network for network in _RESERVED):
+        return False
     return address.is_global and not address.is_multicast
 
 

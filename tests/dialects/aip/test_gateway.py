@@ -210,17 +210,18 @@ def test_a_registration_needs_an_id_and_an_address() -> None:
 def test_a_subscriber_hears_of_the_nodes_it_named() -> None:
     it = gateway()
     asked = schema.message("UpdateSubscriptionRequest", subscriber_id="me", node_ids=["a", "c"])
-    assert call(it, "SubscribeToUpdates", asked) == Subscribe("me")
+    me = call(it, "SubscribeToUpdates", asked)
+    assert me == Subscribe("me")
     for name in ("a", "b"):
         register(it, schema.message("AgentInfo", agent_id=name, address=f"{name}:1").SerializeToString())
-    told = [schema.tool().NodeUpdate.FromString(update) for update in it.events("me") or []]
+    told = [schema.tool().NodeUpdate.FromString(update) for update in it.events(me) or []]
     assert [(u.update_type, u.node_id, u.peer.agent_info.address) for u in told] == [(0, "a", "a:1")]
     it.expire(100.0)
-    assert [schema.tool().NodeUpdate.FromString(u).update_type for u in it.events("me") or []] == [2]
+    assert [schema.tool().NodeUpdate.FromString(u).update_type for u in it.events(me) or []] == [2]
     call(it, "Unsubscribe", schema.message("UnsubscribeRequest", subscriber_id="me", node_ids=["a"]))
-    assert it.events("me") == []
+    assert it.events(me) == []
     call(it, "Unsubscribe", schema.message("UnsubscribeRequest", subscriber_id="me", node_ids=["c"]))
-    assert it.events("me") is None
+    assert it.events(me) is None
 
 
 def test_a_relayed_session_ends_once_and_nothing_follows() -> None:
@@ -288,3 +289,46 @@ def test_a_gateway_has_room_for_so_many_nodes(monkeypatch: pytest.MonkeyPatch) -
     register(it, infos[0])
     call(it, "DeregisterNode", schema.message("DeregisterNodeRequest", node_id="n1"))
     register(it, infos[2])
+
+
+def described(name: str, size: int) -> bytes:
+    """A registration with a name of so many bytes."""
+    wire: bytes = schema.message("AgentInfo", agent_id=name, address=f"{name}:1", name="x" * size).SerializeToString()
+    return wire
+
+
+def test_no_registration_makes_the_list_longer_than_a_message() -> None:
+    """A caller that cannot read the answer of `GetNodes` finds no node at all."""
+    it = gateway()
+    too_long = call(it, "RegisterAgent", described("n", 70_000))
+    assert isinstance(too_long, Refuse)
+    assert (too_long.status, "65536 bytes" in too_long.details) == ("INVALID_ARGUMENT", True)
+    size, names = 60_000, [f"n{n}" for n in range(100)]
+    replies = [call(it, "RegisterAgent", described(name, size)) for name in names]
+    for reply in replies:
+        if isinstance(reply, Dial):
+            it.dialed(reply.node, Dialed.CONNECTED, 0.0)
+        else:
+            assert reply.status == "RESOURCE_EXHAUSTED"
+    assert 0 < sum(isinstance(reply, Dial) for reply in replies) < len(replies)
+    assert len(call(it, "GetNodes", schema.message("GetNodesRequest", domain="default")).body) < 4 * 2**20
+    for n in range(10):  # at their addresses, so that nobody is called
+        info = schema.tool().AgentInfo.FromString(described(f"n{n}", 70_000))
+        longer = schema.message("UpdateNodeInfoRequest", peer=schema.message("Peer", agent_info=info))
+        assert call(it, "UpdateNodeInfo", longer).status == "INVALID_ARGUMENT"
+
+
+def test_a_subscriber_is_its_call_not_its_name() -> None:
+    """One that does not read loses its place; whoever takes its name gets all of its news, and keeps the place."""
+    it = gateway()
+    asked = schema.message("UpdateSubscriptionRequest", subscriber_id="me")
+    slow = call(it, "SubscribeToUpdates", asked, by=Visitor("ann", "127.0.0.1"))
+    for _ in range(1001):
+        register(it, described("n", 1))
+    quick = call(it, "SubscribeToUpdates", asked, by=Visitor("bob", "127.0.0.1"))
+    register(it, described("n", 2))
+    assert it.events(slow) is None
+    it.unwatched(slow)
+    assert len(it.events(quick) or []) == 1
+    it.unwatched(quick)
+    assert it.events(quick) is None
