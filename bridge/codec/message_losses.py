@@ -43,6 +43,7 @@ _FEATURES: dict[type, Feature] = {
     ToolCall: Feature.TOOL_HISTORY,
     ToolResult: Feature.TOOL_HISTORY,
 }
+_TEXT: frozenset[type] = frozenset({Text})
 _SOURCES: dict[type, str] = {Url: "by URL", Inline: "as bytes", FileRef: "by file id"}
 
 
@@ -57,7 +58,7 @@ class MessageLosses:
         marks_errors: Whether the wire says that a tool's result is an error.
     """
 
-    __slots__ = ("_card", "_marks_errors", "_names", "_origins", "_supports", "_takes", "_told")
+    __slots__ = ("_card", "_marks_errors", "_names", "_origins", "_supports", "_takes", "_takes_calls", "_told")
 
     def __init__(
         self,
@@ -74,6 +75,7 @@ class MessageLosses:
         self._supports = {
             kind: Support.EXACT if feature in keeps else card.request(feature) for kind, feature in _FEATURES.items()
         }
+        self._takes_calls = self._supports[ToolCall] is Support.EXACT
         self._takes = takes
         self._told = frozenset(told)
         self._marks_errors = marks_errors
@@ -86,9 +88,12 @@ class MessageLosses:
         for message in messages:
             if message.name and self._names and message.role != "tool":
                 lost.add(Feature.MESSAGE_NAME)
+            if _TEXT.issuperset(map(type, message.parts)):
+                continue
             for part in message.parts:
-                if type(part) is not Text:
-                    self._part(messages, part, message.role, lost, as_text)
+                if type(part) is ToolCall and part.origin is Origin.FUNCTION and self._takes_calls:
+                    continue
+                self._part(messages, part, message.role, lost, as_text)
 
     def _part(self, messages: Sequence[Message], part: Part, role: str, lost: Losses, as_text: bool) -> None:
         kind = type(part)
