@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import CallSignatures, Dialect, Support, registry
+from bridge.codec import CallSignatures, Dialect, Feature, Support, registry
 from bridge.library import Translator
 from bridge.model import (
     Event,
@@ -80,6 +80,8 @@ def losable(front: Dialect) -> set[str]:
     """What a translation for this client may name as lost: what is not exact, or only in part."""
     capabilities = front.capabilities
     told = {str(f) for f in capabilities.answers if capabilities.answer(f) is not Support.EXACT}
+    if not (capabilities.citations and capabilities.logprobs):
+        told.add(str(Feature.RAW))
     return told | ({str(kind) for kind in MediaKind} if capabilities.inline_media_only else set())
 
 

@@ -88,7 +88,7 @@ BROKEN: dict[str, tuple[Callable[[FakeBackend], None], str, str, str]] = {
     "wrong request": (answers(422, error("bad field")), "invalid_request", "answered 422: .*bad field", ""),
     "limits": (answers(429, error("slow down")), "rate_limited", "answered 429: .*slow down", ""),
     "crash": (answers(500, error("no power")), "backend_error", "answered 500: .*no power", ""),
-    "proxy": (answers(502, HTML, "text/html"), "backend_error", "answered 502: <!DOCTYPE html> <html>", ""),
+    "proxy": (answers(502, HTML, "text/html"), "backend_unavailable", "answered 502: <!DOCTYPE html> <html>", ""),
     "overload": (answers(503, error("busy")), "overloaded", "answered 503: .*busy", ""),
     "redirect": (
         answers(307, b"", location="https://x.example/login?t=s3cret"), "backend_error",
