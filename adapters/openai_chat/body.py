@@ -76,7 +76,7 @@ def _set(body: dict[str, Any], request: Request, options: BackOptions, context: 
 
 def _limit(request: Request, options: BackOptions) -> str:
     """The field that limits the answer: as the option says, else as a client of this dialect spelled it."""
-    spelled: str | None = request.extra(NAME).get("notes", {}).get("limit")
+    spelled: str | None = request.extra(NAME).get(NOTES, {}).get("limit")
     return options.max_tokens_field if spelled is None or "max_tokens_field" in options.model_fields_set else spelled
 
 

@@ -75,8 +75,8 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         wrong("messages", "at least one message", nodes)
     reader = MessageReader(context.make_id)
     extras = body.rest(KNOWN)
-    if extras.pop("notes", None) is not None:  # the name under which our own notes travel
-        context.lost.add(Feature.EXTRAS, "notes")
+    if extras.pop(NOTES, None) is not None:  # the name under which our own notes travel
+        context.lost.add(Feature.EXTRAS, NOTES)
     metadata = body.object("metadata")
     if not _TYPED.isdisjoint(body.value):
         _check_extras(body)
@@ -102,7 +102,7 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         request.parallel_tool_calls = body.boolean("parallel_tool_calls")
     if not _SAMPLING.isdisjoint(body.value):
         if body.get("max_completion_tokens") is not None:
-            extras.setdefault("notes", {})["limit"] = "max_completion_tokens"
+            extras.setdefault(NOTES, {})["limit"] = "max_completion_tokens"
         request.sampling = _sampling(body)
     if not _WANTED.isdisjoint(body.value):
         _set_wanted(request, body, extras, FrontOptions.of(context))
