@@ -103,12 +103,12 @@ class AGUI(DescribedDialect):
             return decoder.feed([dumps(v) for v in values]) + decoder.close()
         error = error_in(value)
         if error:
-            return decoder.close(errors.failure_of(error))
+            return decoder.close(errors.ERRORS.failure(error))
         text = "The backend's answer is neither an event stream nor an error object."
         return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        return errors.decode_error(wire)
+        return errors.ERRORS.decode(wire)
 
 
 dialect = AGUI()

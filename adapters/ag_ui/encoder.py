@@ -6,7 +6,7 @@ out. Per token only the text is dumped; the bytes around it are made when the pa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Encoder, Feature
@@ -37,6 +37,8 @@ class _Part:
     id: str = ""
     template: Template | None = None
     hidden: bool = False
+    pieces: list[str] = field(default_factory=list)
+    """Of the arguments of a call."""
 
 
 class AGUIEncoder(Encoder):
@@ -119,7 +121,7 @@ class AGUIEncoder(Encoder):
     def part_started(self, event: ev.PartStarted) -> None:
         part = self._parts[event.part_id] = _Part(event, hidden=event.message_id in self._hidden)
         if event.kind is PartKind.TOOL_CALL:
-            self._end.pending[event.call_id or ""] = None
+            self._end.pending[event.call_id or ""] = event.name or "", part.pieces
             if not part.hidden:
                 self._call(part)
 
@@ -134,7 +136,11 @@ class AGUIEncoder(Encoder):
         if event.text:
             self.out.append(template(event.text))
 
-    reasoning = arguments = text
+    reasoning = text
+
+    def arguments(self, event: ev.ArgsDelta) -> None:
+        self._parts[event.part_id].pieces.append(event.text)
+        self.text(event)
 
     def _begin(self, part: _Part) -> Template:
         """The first piece of a text, of reasoning, or of a call's arguments."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from bridge.codec.jsontext import text_of
+from bridge.codec.jsontext import arguments_text, text_of
 from bridge.dialects.ag_ui.parts import tolerant_parts
-from bridge.dialects.ag_ui.wire import arguments_text, attached, camel, is_result_error, noted
+from bridge.dialects.ag_ui.wire import attached, camel, is_result_error, noted
 from bridge.model import Builder, PartKind, unseal
 
 _Event = dict[str, Any]

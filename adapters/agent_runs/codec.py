@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from bridge.codec import (
     Context,
     Decoder,
+    Demands,
     Endpoint,
     HistoryPage,
     HistoryQuery,
     ModesDialect,
     Operation,
+    Options,
     QueuedRun,
     QueuedRunsDialect,
     RunRef,
@@ -124,11 +127,15 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
 
     # ------------------------------------------------------------- as the back
 
+    def demands(self, options: Options) -> Demands:
+        """The contract refuses a request that does not end with a message of the user or of a tool."""
+        return replace(self.capabilities.demands, needs_user=True)
+
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
         return request.encode_request(wanted, context)
 
     def queued(self, wanted: Request, context: Context) -> QueuedRun:
-        return Calling(self.encode_request(wanted, context), BackOptions.of(context))
+        return Calling(self.encode_request(wanted, context), BackOptions.of(context), wanted.messages)
 
     def decoder(self, context: Context) -> Decoder:
         return RunDecoder(context)
@@ -139,7 +146,7 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
         return AGUI.parse_response(wire, outer(context))
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        return errors.decode_error(wire)
+        return errors.ERRORS.decode(wire)
 
 
 dialect = AgentRuns()

@@ -32,6 +32,7 @@ CAPABILITIES = Capabilities(
     client_runs_calls=False,
     runs_tools=RunsTools.ANY,
     logprobs=True,
+    citations=True,
 )
 
 JAVA_CAPABILITIES = Capabilities(

@@ -84,11 +84,11 @@ class AISDKUI(ResumableDialect):
         if wire.status >= 400:
             return decoder.close(self.decode_error(wire))
         if (error := error_in(read_json(wire.body))) is not None:
-            return decoder.close(errors.failure_of(error))
+            return decoder.close(errors.ERRORS.failure(error))
         return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is not an event stream."))
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        return errors.decode_error(wire)
+        return errors.ERRORS.decode(wire)
 
 
 dialect = AISDKUI()

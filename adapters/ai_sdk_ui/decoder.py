@@ -11,7 +11,7 @@ from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dict_of, read_json, text_of
 from bridge.codec.words import end_of
-from bridge.dialects.ai_sdk_ui.errors import failure_in, failure_of
+from bridge.dialects.ai_sdk_ui.errors import ERRORS
 from bridge.dialects.ai_sdk_ui.usage import Metadata
 from bridge.dialects.ai_sdk_ui.wire import (
     EARLIER,
@@ -41,6 +41,7 @@ from bridge.model import (
     Text,
     ToolCall,
 )
+from bridge.model.open_part import without_placeholder
 
 _KINDS = {"text-delta": PartKind.TEXT, "reasoning-delta": PartKind.REASONING}
 _DELTAS = {PartKind.TEXT: "text-delta", PartKind.REASONING: "reasoning-delta"}
@@ -69,6 +70,7 @@ class UIMessageDecoder(JsonDecoder):
         self._live: dict[str, dict[str, _Key]] = {"text-delta": {}, "reasoning-delta": {}}
         self._secrets: dict[_Key, Any] = {}
         self._calls: dict[str, list[str]] = {}
+        self._said_error: Failure | None = None
         self._preliminary: dict[str, Wire] = {}
         self._asked: set[str] = set()
         self._metadata = Metadata()
@@ -89,13 +91,13 @@ class UIMessageDecoder(JsonDecoder):
         if not isinstance(kind, str):
             self.saw_unknown = True
             if (error := error_in(event)) is not None:
-                self._fail(failure_of(error))
+                self._fail(ERRORS.failure(error))
         elif handler := _HANDLERS.get(kind):
             handler(self, event)
         elif kind.startswith("data-"):
             self._data(kind.removeprefix("data-"), event)
         elif (error := error_in(event)) is not None:
-            self._fail(failure_of(error))
+            self._fail(ERRORS.failure(error))
         else:
             self.saw_unknown = True
             self.builder.emit(Raw(NAME, event))
@@ -151,13 +153,15 @@ class UIMessageDecoder(JsonDecoder):
         word = event.get("finishReason")
         end = end_of(word, answered=self.builder.answered)
         if self._failure is None and word == "error":
-            self._failure = failure_in("")
+            self._failure = ERRORS.failure({})
         elif self._failure is None and word == "interrupted":
             self._failure = _INTERRUPTED
         elif self._failure is None and isinstance(end, Failure):
             self._failure = end
         elif self._failure is None and end not in _CUT and self._has_half_a_call():
             self._failure = _HALF_A_CALL
+        elif self._failure is None and not self.builder.answered:
+            self._failure = self._said_error
         if self._failure is None and not isinstance(end, Failure):
             self.builder.finish(end, self._metadata.extras)
             self._report()
@@ -165,11 +169,11 @@ class UIMessageDecoder(JsonDecoder):
     def _has_half_a_call(self) -> bool:
         """Return whether the input of a call that was not completed is no object."""
         open_calls = (pieces for call_id, pieces in self._calls.items() if self.builder.part(call_id) is not None)
-        said = ["".join(pieces).encode("utf-8", "replace") for pieces in open_calls]
+        said = [without_placeholder("".join(pieces)).encode("utf-8", "replace") for pieces in open_calls]
         return any(text.strip() and not isinstance(read_json(text), dict) for text in said)
 
     def _error(self, event: Wire) -> None:
-        self._fail(failure_in(event.get("errorText")))
+        self._fail(ERRORS.failure({"message": event.get("errorText")}))
 
     def _fail(self, failure: Failure) -> None:
         """End what is open. The reader waits for the end, which may report the usage."""
@@ -258,7 +262,7 @@ class UIMessageDecoder(JsonDecoder):
         part = self.builder.part(call_id)
         if call_id is None or part is None:
             return
-        value, said = event.get("input"), "" if part.said_nothing else "".join(self._calls[call_id])
+        value, said = event.get("input"), "" if part.fresh else "".join(self._calls[call_id])
         whole = value_text({} if value is None else value)
         if not said or (whole.startswith(said) and event.get("type") == "tool-input-available"):
             rest = whole[len(said) :]  # all of it, or the end that the pieces lack
@@ -342,6 +346,8 @@ class UIMessageDecoder(JsonDecoder):
             case _ if question := mastra_question(name, value, event.get("id")):
                 self._framework_question(*question, value)
             case _:
+                if "error" in name.lower() and (error := error_in(value) or error_in({"error": value})) is not None:
+                    self._said_error = self._said_error or ERRORS.failure(error)
                 self.builder.emit(Custom(name, value, noted(picked(event, "id", "transient"))))
 
 

@@ -7,10 +7,11 @@ Fields and types are those of version 5; option `ui_version` adds the approvals 
 from __future__ import annotations
 
 from bridge.codec import KEEPALIVE, Context, Encoder, Feature
+from bridge.codec.citations import Citation, citations_in
 from bridge.codec.jsontext import dumps, text_of
 from bridge.codec.template import HOLE, Template
 from bridge.dialects.ai_sdk_ui.capabilities import CAPABILITIES
-from bridge.dialects.ai_sdk_ui.errors import error_text
+from bridge.dialects.ai_sdk_ui.errors import ERRORS
 from bridge.dialects.ai_sdk_ui.options import FrontOptions
 from bridge.dialects.ai_sdk_ui.usage import told
 from bridge.dialects.ai_sdk_ui.wire import (
@@ -66,6 +67,7 @@ class UIMessageEncoder(Encoder):
         self._template: Template
         self._interrupts: list[ev.Interrupted] = []
         self._usage: ev.UsageReported | None = None
+        self._cited_pages: set[str] = set()
 
     # ------------------------------------------------------------------ writing
 
@@ -131,6 +133,16 @@ class UIMessageEncoder(Encoder):
         else:
             metadata = metadata_in(event.extras)
         self._write(with_metadata({"type": f"{_WORDS[kind]}-end", "id": self._part.part_id}, metadata))
+        for citation in citations_in(event.extras, self.lost, 0) if event.extras else ():
+            self._cited(citation)
+
+    def _cited(self, citation: Citation) -> None:
+        """Write the page that a text cites, once in an answer; the wire has no place in the text for it."""
+        if citation["url"] not in self._cited_pages:
+            self._cited_pages.add(citation["url"])
+            title = {"title": citation["title"]} if citation["title"] else {}
+            number = len(self._cited_pages)
+            self._write({"type": "source-url", "sourceId": f"source-{number}", "url": citation["url"], **title})
 
     def _call_started(self, event: ev.PartStarted) -> None:
         self._arguments = []
@@ -260,7 +272,7 @@ class UIMessageEncoder(Encoder):
         """The client closes the connection at the error, so the usage precedes it."""
         self._end_calls()
         self._report(told(self._usage, {}))
-        self._write({"type": "error", "errorText": error_text(event.error)})
+        self._write({"type": "error", "errorText": ERRORS.text(event.error)})
         self._leave()
         self._write({"type": "finish", "finishReason": "error"})
         self.out.append(_DONE)

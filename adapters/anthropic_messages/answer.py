@@ -9,7 +9,7 @@ from bridge.codec import Context, Frame, FrameLike, WireResponse
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import input_of, loads, read_json
 from bridge.dialects.anthropic_messages.decoder import MessagesDecoder
-from bridge.dialects.anthropic_messages.errors import decode_error, failure_of
+from bridge.dialects.anthropic_messages.errors import ERRORS
 from bridge.dialects.anthropic_messages.wire import merged_usage
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event
@@ -80,13 +80,13 @@ class _Message:
 def parse_response(wire: WireResponse, context: Context) -> list[Event]:
     """Return the run of a whole answer; anything else than a message is a run that failed."""
     if wire.status >= 400:
-        return _failed(decode_error(wire), context)
+        return _failed(ERRORS.decode(wire), context)
     value = read_json(wire.body)
     if isinstance(value, dict) and isinstance(value.get("content"), list):
         return MessagesDecoder(context).whole(value)
     error = error_in(value)
     if error is not None:
-        return _failed(failure_of(error), context)
+        return _failed(ERRORS.failure(error), context)
     return _failed(
         Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is neither a message nor an error."), context
     )

@@ -106,6 +106,7 @@ CAPABILITIES = Capabilities(
     vendor="anthropic",
     wants_signatures=True,
     call_signatures=CallSignatures.IN_REASONING,
+    citations=True,
 )
 
 _MEDIA = (Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE, Feature.DATA)

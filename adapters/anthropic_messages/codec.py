@@ -109,7 +109,7 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
         return answer.parse_response(wire, context)
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        return errors.decode_error(wire)
+        return errors.ERRORS.decode(wire)
 
     def auth_headers(self, api_key: str) -> dict[str, str]:
         return {"x-api-key": api_key}

@@ -20,7 +20,7 @@ from bridge.codec.errors import error_in
 from bridge.codec.jsontext import arguments_of, dict_of, read_json, text_of
 from bridge.codec.refusals import add_explanation
 from bridge.codec.words import end_of
-from bridge.dialects.anthropic_messages.errors import failure_of
+from bridge.dialects.anthropic_messages.errors import ERRORS
 from bridge.dialects.anthropic_messages.wire import CITATIONS, NAME, STOP_DETAILS, UNREAD, UsageReader, given, noted
 from bridge.errors import Failure
 from bridge.model import Event, FinishReason, Heartbeat, PartKind, Raw
@@ -66,6 +66,8 @@ class MessagesDecoder(JsonDecoder):
         self._stop: FinishReason | None = None
         self._end: dict[str, Any] = {}
         self._explained = False
+        self._first: Any = None
+        self._has_blocks = False
 
     def whole(self, message: dict[str, Any]) -> list[Event]:
         """Return the events of a whole message, which is complete even without a stop reason."""
@@ -98,13 +100,13 @@ class MessagesDecoder(JsonDecoder):
         if handler is not None:
             handler(self, event)
         elif (error := error_in(event)) is not None:
-            self.fail(failure_of(error))
+            self.fail(ERRORS.failure(error))
         elif kind:
             self._open()
             self.builder.emit(Raw(NAME, {"event": {**event, "type": kind}}))
 
     def read_error(self, value: Any) -> bool:
-        self.fail(failure_of({"message": value}))
+        self.fail(ERRORS.failure({"message": value}))
         return True
 
     # -------------------------------------------------------------- the message
@@ -115,6 +117,7 @@ class MessagesDecoder(JsonDecoder):
             usage = message.get("usage")
             self._usage.feed(usage, at_end=False)
             self._start(message, given(usage) if isinstance(usage, dict) else None)
+            self._first = message.get("content")
 
     def _start(self, message: dict[str, Any], usage: dict[str, Any] | None = None) -> None:
         """Read the head. Its counts are kept for clients that look there."""
@@ -142,6 +145,7 @@ class MessagesDecoder(JsonDecoder):
         self._open()
         if index in self._blocks:
             self._block_stop(index)
+        self._has_blocks = True
         name = text_of(start.get("type"))
         block = self._blocks[index] = _Block(_KINDS.get(name), start)
         self._last = index
@@ -255,11 +259,20 @@ class MessagesDecoder(JsonDecoder):
         self.builder.end()
 
     def flush(self) -> None:
+        self._whole_start()
         if self._stop is not None:
             self.builder.finish(self._stop, noted(self._end))
         self._end_blocks()
         self._explain()
         self._report_usage()
+
+    def _whole_start(self) -> None:
+        """Read the content of `message_start` if no block came after it, as the SDK shows it then."""
+        first, self._first = self._first, None
+        if isinstance(first, list) and not self._has_blocks:
+            for index, block in enumerate(first):
+                if isinstance(block, dict):
+                    self._block_start(index, block)
 
     def _explain(self) -> None:
         """Pass on why the answer was refused."""
@@ -269,7 +282,7 @@ class MessagesDecoder(JsonDecoder):
             add_explanation(self.builder, _MESSAGE, explanation, NAME)
 
     def _error(self, event: dict[str, Any]) -> None:
-        self.fail(failure_of(error_in(event) or {"message": event.get("message")}))
+        self.fail(ERRORS.failure(error_in(event) or {"message": event.get("message")}))
 
     def _ping(self, event: dict[str, Any]) -> None:
         """The backend keeps its line warm; so does the other side, whose clients may wait as well."""

@@ -9,7 +9,7 @@ from bridge.codec import Context, FrameLike, WireResponse
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import loads, read_json
 from bridge.dialects.gemini.decoder import GeminiDecoder
-from bridge.dialects.gemini.errors import decode_error, failure_of
+from bridge.dialects.gemini.errors import ERRORS
 from bridge.dialects.gemini.wire import NOTES, SIGNATURE, own
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event
@@ -76,14 +76,14 @@ def _end(out: list[Wire], pieces: list[str]) -> None:
 def parse_response(wire: WireResponse, context: Context) -> list[Event]:
     """Return the run of a whole answer; anything else than a response is a run that failed."""
     if wire.status >= 400:
-        return _failed(decode_error(wire), context)
+        return _failed(ERRORS.decode(wire), context)
     value = read_json(wire.body)
     chunks = value if isinstance(value, list) else [value]
     if any(isinstance(chunk, dict) and ("candidates" in chunk or "promptFeedback" in chunk) for chunk in chunks):
         return GeminiDecoder(context).chunks(chunks)
     error = error_in(value)
     if error is not None:
-        return _failed(failure_of(error), context)
+        return _failed(ERRORS.failure(error), context)
     text = "The backend's answer is neither a response nor an error."
     return _failed(Failure(ErrorCode.BACKEND_PROTOCOL, text), context)
 

@@ -84,6 +84,7 @@ CAPABILITIES = Capabilities(
     runs_tools=RunsTools.NEVER,
     logprobs=True,
     call_signatures=CallSignatures.IN_PART,
+    citations=True,
 )
 
 _MEDIA = (Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE)

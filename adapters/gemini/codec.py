@@ -124,7 +124,7 @@ class Gemini(CountingDialect, ModelsDialect):
         return answer.parse_response(wire, context)
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        return errors.decode_error(wire)
+        return errors.ERRORS.decode(wire)
 
     def auth_headers(self, api_key: str) -> dict[str, str]:
         return {_KEY_HEADER: api_key}

@@ -19,7 +19,7 @@ from bridge.codec.jsontext import arguments_of, text_of
 from bridge.codec.logprobs import shared_logprobs
 from bridge.codec.refusals import add_explanation
 from bridge.codec.words import end_of
-from bridge.dialects.gemini.errors import failure_of
+from bridge.dialects.gemini.errors import ERRORS
 from bridge.dialects.gemini.wire import (
     LOGPROBS,
     MADE,
@@ -83,7 +83,7 @@ class GeminiDecoder(JsonDecoder):
 
     def read(self, event: dict[str, Any], name: str | None) -> None:
         if ("candidates" not in event or "error" in event) and (error := error_in(event)) is not None:
-            self.fail(failure_of(error))
+            self.fail(ERRORS.failure(error))
             return
         model, wire_id = text_of(event.get("modelVersion")), text_of(event.get("responseId"))
         if model or wire_id:

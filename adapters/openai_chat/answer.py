@@ -9,7 +9,7 @@ from bridge.codec import Context, WireResponse
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import read_json
 from bridge.codec.merging import Added
-from bridge.codec.openai import decode_error, failure_of
+from bridge.dialects.openai.api import ERRORS
 from bridge.dialects.openai_chat.decoder import ChatDecoder
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.wire import REASONING_FIELDS
@@ -96,7 +96,7 @@ def completion(chunks: Sequence[Any]) -> dict[str, Any]:
 def parse_response(wire: WireResponse, context: Context, options: BackOptions) -> list[Event]:
     """Return the run of a whole answer; anything else than a completion is a run that failed."""
     if wire.status >= 400:
-        return _failed(decode_error(wire), context)
+        return _failed(ERRORS.decode(wire), context)
     value = read_json(wire.body)
     if isinstance(value, dict):
         choices = value.get("choices")
@@ -104,7 +104,7 @@ def parse_response(wire: WireResponse, context: Context, options: BackOptions) -
             return ChatDecoder(context, options, streamed=False).whole(value)
     error = error_in(value)
     if error is not None:
-        return _failed(failure_of(error), context)
+        return _failed(ERRORS.failure(error), context)
     text = "The backend's answer is neither a chat completion nor an error object."
     return _failed(Failure(ErrorCode.BACKEND_PROTOCOL, text), context)
 

@@ -22,7 +22,7 @@ from bridge.codec import (
 )
 from bridge.codec.demands import Demands
 from bridge.codec.jsontext import dumps
-from bridge.codec.openai import EXTRAS, MODELS, OpenAIDialect
+from bridge.dialects.openai.api import EXTRAS, MODELS, OpenAIDialect
 from bridge.dialects.openai_chat import answer, body, request
 from bridge.dialects.openai_chat.capabilities import CAPABILITIES, DEMANDS, HOISTED
 from bridge.dialects.openai_chat.decoder import ChatDecoder

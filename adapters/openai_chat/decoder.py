@@ -13,8 +13,8 @@ from bridge.codec.citations import with_citations
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dict_of, is_number, text_of
-from bridge.codec.openai import failure_of
 from bridge.codec.words import end_of
+from bridge.dialects.openai.api import ERRORS
 from bridge.dialects.openai_chat.audio import TRANSCRIPT, audio_from, joined
 from bridge.dialects.openai_chat.calls import Calls
 from bridge.dialects.openai_chat.options import BackOptions
@@ -81,6 +81,7 @@ class ChatDecoder(JsonDecoder):
         self._streamed = streamed
         self._lanes: dict[int, _Lane] = {}
         self._by_message: set[int] = set()  # the choices whose pieces are messages
+        self._whole: dict[int, dict[str, Any]] = {}  # the last whole message of such choices
         self._started = False
         self._bad_end: Failure | None = None
         self._plain: tuple[str, int] | None = None
@@ -97,7 +98,7 @@ class ChatDecoder(JsonDecoder):
 
     def read(self, event: dict[str, Any], name: str | None) -> None:
         if name == "error":
-            self.fail(failure_of(error_in(event) or event))
+            self.fail(ERRORS.failure(error_in(event) or event))
             return
         self._plain = None
         if not self._started:
@@ -106,7 +107,7 @@ class ChatDecoder(JsonDecoder):
         if type(choices) is list:
             for choice in choices:
                 if type(choice) is dict:
-                    self._choice(choice)
+                    self._choice(choice, event)
         usage = event.get("usage") or dict_of(event.get("x_groq")).get("usage")
         if type(usage) is dict and usage:
             self._usage(usage)
@@ -126,13 +127,13 @@ class ChatDecoder(JsonDecoder):
             self.repeat.learn(chunk, ("choices", 0, field, name), part, padding="obfuscation")
 
     def read_error(self, value: Any) -> bool:
-        self.fail(failure_of(error_in(value) or {"message": value}))
+        self.fail(ERRORS.failure(error_in(value) or {"message": value}))
         return True
 
     def read_value(self, value: Any, name: str | None) -> None:
         """An error may come in a list (Gemini's gateway)."""
         if (error := error_in(value)) is not None:
-            self.fail(failure_of(error))
+            self.fail(ERRORS.failure(error))
 
     def _head(self, chunk: dict[str, Any]) -> None:
         """Id, model and time from the first chunk that has them: Azure's first has none (capture azure-empty-first)."""
@@ -166,7 +167,7 @@ class ChatDecoder(JsonDecoder):
         """Read errors, which may be beside choices (capture openrouter-error-midstream), and unknown fields."""
         error = error_in(chunk)
         if error is not None:
-            self.fail(failure_of(error))
+            self.fail(ERRORS.failure(error))
             return
         changed = {k: v for k, v in _unknown(chunk).items() if k not in _USUAL_KEYS and self._run_fields.get(k) != v}
         if choices is None and changed.keys() <= {"type"}:
@@ -177,13 +178,13 @@ class ChatDecoder(JsonDecoder):
 
     # -------------------------------------------------------------- choices
 
-    def _choice(self, choice: dict[str, Any]) -> None:
+    def _choice(self, choice: dict[str, Any], chunk: dict[str, Any]) -> None:
         index = choice.get("index")
         if type(index) is not int or index < 0:
             index = 0
         delta = choice.get("delta")
         if type(delta) is not dict:
-            delta = self._message(index, choice.get("message"))
+            delta = self._message(index, choice.get("message"), chunk.get("object") == "chat.completion")
         extras = None
         if choice.get("logprobs") is not None or not _USUAL_CHOICE_KEYS.issuperset(choice):
             extras = _choice_extras(choice)
@@ -212,17 +213,38 @@ class ChatDecoder(JsonDecoder):
         if finish and type(finish) is str:
             self._end_choice(index, finish, choice)
 
-    def _message(self, index: int, message: Any) -> Any:
-        """Return what is new in a `message` in place of a delta: all of it, unless it repeats deltas before it."""
+    def _message(self, index: int, message: Any, is_whole: bool) -> Any:
+        """Return what is new in a `message` in place of a delta: all of it, unless it repeats deltas before it.
+
+        `is_whole` says that its object is a whole completion: such objects of one stream grow, so that each has the
+        texts and calls of those before it. Messages in chunks are pieces.
+        """
         if type(message) is not dict or not self._streamed:
             return message
         lane = self._lanes.get(index)
         if lane is None:
             self._by_message.add(index)
-        elif index not in self._by_message:
+        if is_whole and index in self._by_message:
+            return self._grown(index, message)
+        if lane is None:
+            return message
+        if index not in self._by_message:
             told = {"content", "refusal", *REASONING_FIELDS, *(("tool_calls",) if lane.calls.any else ())}
             return {name: value for name, value in message.items() if name not in told}
         return message
+
+    def _grown(self, index: int, message: dict[str, Any]) -> dict[str, Any]:
+        """Return a whole message without what the whole message of the choice before it had."""
+        known = self._whole.get(index, {})
+        self._whole[index] = message
+        out = dict(message)
+        for name in ("content", "refusal", *REASONING_FIELDS):
+            text, before = message.get(name), known.get(name)
+            if type(text) is str and type(before) is str and text.startswith(before):
+                out[name] = text[len(before) :]
+        if message.get("tool_calls") == known.get("tool_calls"):
+            out.pop("tool_calls", None)
+        return out
 
     def _open(self, index: int) -> _Lane:
         lane = self._lanes.get(index)
@@ -393,7 +415,7 @@ class ChatDecoder(JsonDecoder):
         end = end_of(word, answered=self.builder.answered)
         if isinstance(end, Failure):
             error = error_in(choice)
-            self._bad_end = end if error is None else failure_of(error)  # an error beside the choices says more
+            self._bad_end = end if error is None else ERRORS.failure(error)  # an error beside the choices says more
         elif end is not None and (lane := self._open(index)).finished is None:
             lane.finished = end
             lane.stop = self._stop_in(choice) if end is FinishReason.STOP else None

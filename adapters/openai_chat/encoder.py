@@ -13,8 +13,8 @@ from bridge.codec import KEEPALIVE, Context, Encoder, Feature
 from bridge.codec.citations import citations_in
 from bridge.codec.jsontext import dumps
 from bridge.codec.media import answer_feature
-from bridge.codec.openai import error_object
 from bridge.codec.template import HOLE, Template, filled
+from bridge.dialects.openai.api import error_object
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.capabilities import CAPABILITIES
 from bridge.dialects.openai_chat.options import FrontOptions

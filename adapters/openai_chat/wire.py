@@ -9,8 +9,8 @@ from bridge.codec import Feature, Losses
 from bridge.codec.caching import with_control
 from bridge.codec.counts import NOT_REPORTED, counts_in, is_all_zeros
 from bridge.codec.jsontext import dict_of
-from bridge.codec.openai import with_mark
 from bridge.codec.signed_parts import GOOGLE, signature_of, signed
+from bridge.dialects.openai.api import with_mark
 from bridge.model import SHARED, Extras, UsageReported
 
 NAME = "openai-chat"
@@ -49,7 +49,9 @@ def noted_call(values: dict[str, Any]) -> Extras | None:
 
     Gemini's signature, which Google sends in `extra_content`, goes where every dialect looks for it.
     """
-    content = dict_of(values.get(_EXTRA_CONTENT))
+    if _EXTRA_CONTENT not in values:
+        return noted(values)
+    content = dict_of(values[_EXTRA_CONTENT])
     google = dict_of(content.get(GOOGLE))
     signature = google.get(_THOUGHT_SIGNATURE)
     if not isinstance(signature, str):

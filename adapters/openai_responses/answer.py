@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bridge.codec import Context, WireResponse, failure_at_end, json_response
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, read_json
-from bridge.codec.openai import decode_error, encode_error, failure_of
+from bridge.dialects.openai.api import ERRORS, encode_error
 from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.capabilities import CAPABILITIES
 from bridge.dialects.openai_responses.decoder import ResponsesDecoder
@@ -35,12 +35,12 @@ def parse_response(wire: WireResponse, context: Context) -> list[Event]:
     """Return the run of a whole answer; anything else than a response object is a run that failed."""
     decoder = ResponsesDecoder(context)
     if wire.status >= 400:
-        return decoder.close(decode_error(wire))
+        return decoder.close(ERRORS.decode(wire))
     value = read_json(wire.body)
     if isinstance(value, dict) and isinstance(value.get("output"), list):
         return decoder.whole(value)
     error = error_in(value)
     if error is not None:
-        return decoder.close(failure_of(error))
+        return decoder.close(ERRORS.failure(error))
     text = "The backend's answer is neither a response object nor an error object."
     return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))

@@ -86,6 +86,7 @@ CAPABILITIES = Capabilities(
     clients_cache=True,
     vendor="openai",
     call_signatures=CallSignatures.IN_REASONING,
+    citations=True,
 )
 
 _MEDIA = (Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE, Feature.DATA)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec.citations import with_citations
-from bridge.codec.jsontext import dict_of, text_of
+from bridge.codec.jsontext import arguments_text, dict_of, text_of
 from bridge.codec.logprobs import shared_logprobs
 from bridge.dialects.openai_responses.wire import (
     CONTENT,
@@ -211,7 +211,7 @@ class Items:
         """Return whether no piece of the arguments came, except a placeholder."""
         key = (item.number, "call", 0)
         part = self._builder.part(key)
-        return key not in item.said or (part is not None and part.said_nothing)
+        return key not in item.said or (part is not None and part.fresh)
 
     def arguments(self, item: Item, text: str) -> Key:
         """A piece of a call's arguments; the key of that part. It is kept back as long as the call has no name."""
@@ -257,7 +257,7 @@ class Items:
             for piece in item.held:
                 self._builder.delta(key, piece)
         if self._lacks_arguments(item):
-            self._builder.delta(key, text_of(item.value.get("arguments")))
+            self._builder.delta(key, arguments_text(item.value.get("arguments")))
         more = rest(item.value, _CALL)
         if item.value.get("status") == "incomplete":
             more["status"] = "incomplete"

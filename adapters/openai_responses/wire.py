@@ -13,7 +13,7 @@ from typing import Any
 from bridge.codec.caching import CACHE, written_of
 from bridge.codec.counts import counts_in, is_all_zeros
 from bridge.codec.jsontext import dict_of, whole
-from bridge.codec.openai import with_mark
+from bridge.dialects.openai.api import with_mark
 from bridge.model import Extras, UsageReported
 
 NAME = "openai-responses"

@@ -62,8 +62,6 @@ _GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 """The counts that APIs also have in an inner object: the names of the object, and of the count in it."""
-
-
 _PLACES = {name: (count, rank) for count, names in _NAMES.items() for rank, name in enumerate(names)}
 _INNER = frozenset(group for groups, _ in _GROUPS.values() for group in groups)
 

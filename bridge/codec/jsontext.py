@@ -186,17 +186,19 @@ def may_nest(body: bytes, limit: int = MAX_DEPTH) -> bool:
 
 def deeper_than(value: Any, limit: int) -> bool:
     """Return whether objects and lists are nested deeper than `limit`. Walks by level, so depth costs no stack."""
-    level = [value] if isinstance(value, (dict, list)) else []
-    for _ in range(limit):
-        level = [
-            v
-            for item in level
-            for v in (item.values() if isinstance(item, dict) else item)
-            if isinstance(v, (dict, list))
-        ]
+    level: list[Any] = [value]
+    for _ in range(limit + 1):
+        level = [each for each in level if type(each) in _NESTED]
         if not level:
             return False
+        below: list[Any] = []
+        for each in level:
+            below += each.values() if type(each) is dict else each
+        level = below
     return True
+
+
+_NESTED = frozenset({dict, list})
 
 
 def kind_of(value: Any) -> str:
@@ -231,6 +233,11 @@ def input_of(arguments: str) -> dict[str, Any]:
     except ValueError:
         return {_INVALID: arguments}
     return value if isinstance(value, dict) else {_INVALID: arguments}
+
+
+def arguments_text(value: Any) -> str:
+    """Return a call's arguments as the text that they are on the wire; some servers and agents send the object."""
+    return value if isinstance(value, str) else "" if value is None else json_text(value)
 
 
 def arguments_of(value: Any) -> str:

@@ -8,7 +8,9 @@ from functools import lru_cache
 from typing import Any
 
 from bridge.codec.capabilities import Capabilities, Feature, Support
+from bridge.codec.citations import annotations_in
 from bridge.codec.context import Losses
+from bridge.codec.logprobs import logprobs_in
 from bridge.codec.media import answer_feature
 from bridge.errors import ErrorCode, Failure
 from bridge.model import events as ev
@@ -24,6 +26,8 @@ REFUSED: dict[FinishReason, Failure] = {
 """The failure that a finish reason is in a dialect that refuses it: `stop` would tell that the answer is whole."""
 
 _AS_TEXT = "sent as text"
+_PARTED = ""
+"""In place of the message of the last text: whatever text comes next is another one."""
 _ASIDE: dict[type, Feature] = {
     ev.ToolResulted: Feature.TOOL_RESULT,
     ev.StateChanged: Feature.STATE,
@@ -90,7 +94,10 @@ class Projection:
         return (event,) if rule is None else rule(self, event)
 
     def _drop(self, event: Event) -> Sequence[Event]:
-        self._lost.add(_ASIDE[type(event)], event.name if isinstance(event, ev.Custom) else "")
+        feature = _ASIDE[type(event)]
+        if feature is Feature.TOOL_RESULT and self._last:
+            self._last = dict.fromkeys(self._last, _PARTED)  # the client sees nothing between two texts
+        self._lost.add(feature, event.name if isinstance(event, ev.Custom) else "")
         return ()
 
     # ------------------------------------------------------------------ the run
@@ -138,7 +145,7 @@ class Projection:
         elif event.kind is PartKind.REFUSAL and support is Support.TEXT:
             self._lost.add(feature, _AS_TEXT)
             event = replace(event, kind=PartKind.TEXT)
-        if event.kind is PartKind.TEXT and self._separates:
+        if event.kind is PartKind.TEXT and (self._separates or not self._card.logprobs):
             self._texts[event.part_id] = event
             self.watched.add(event.part_id)
         return (event,)
@@ -151,6 +158,8 @@ class Projection:
             return ()
         if event.text and (started := self._texts.pop(event.part_id, None)) is not None:
             self.watched.discard(event.part_id)
+            if event.extras and not self._card.logprobs and logprobs_in(event.extras):
+                self._lost.add(Feature.RAW, "log probabilities")
             if separator := self._before(started.choice, started.message_id):
                 event = replace(event, text=separator + event.text)
         return (event,)
@@ -172,6 +181,8 @@ class Projection:
         if is_signed and (hidden or self._supports[Feature.REASONING_SIGNATURE] is Support.DROP):
             self._lost.add(Feature.REASONING_SIGNATURE)
             event = replace(event, signature=None, redacted=None)
+        if event.extras and not self._card.citations and annotations_in(event.extras):
+            self._lost.add(Feature.RAW, "citations")
         return () if hidden else (event,)
 
     def _content(self, event: ev.ContentAdded) -> Sequence[Event]:

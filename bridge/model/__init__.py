@@ -55,6 +55,7 @@ from bridge.model.parts import (
     unseal,
     url_of,
 )
+from bridge.model.places import unsupported
 from bridge.model.pretty import pretty
 from bridge.model.request import HistoryMode, Request, ResponseFormat, Resume, Sampling, Tool, ToolChoice, ToolMode
 from bridge.model.text import as_markdown, as_text, interrupt_text, json_text, question_about, question_of, result_text
@@ -132,6 +133,7 @@ __all__ = [
     "source_of",
     "unfold",
     "unseal",
+    "unsupported",
     "url_of",
     "verify",
 ]

@@ -21,7 +21,7 @@ from bridge.errors import ErrorCode, Failure
 from bridge.model import events as ev
 from bridge.model.events import Event, FinishReason, MessageStatus, PartKind
 from bridge.model.halves import Halves
-from bridge.model.open_part import PLACEHOLDER, OpenMessage, OpenPart
+from bridge.model.open_part import OpenMessage, OpenPart
 from bridge.model.parts import Extras, Origin, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 
 # Reading a member off its enumeration costs as much as making half an event.
@@ -252,14 +252,13 @@ class Builder:
     def delta(self, key: Hashable, text: str, extras: Extras | None = None) -> None:
         """A piece of the open part `key`; a part that is not open and an empty piece are ignored.
 
-        The arguments `{}` of a call are held back until more comes, which takes their place, or the call ends.
+        Arguments of a call that are a placeholder are held back until an object comes, which takes their place, or the
+        call ends.
         """
         part = self._parts.get(key)
         if part is None or not text:
             return
-        if text == PLACEHOLDER and part.fresh:
-            part.hold_placeholder()
-        else:
+        if not (part.fresh and part.holds(text)):
             self._out.append(part.make(part.id, text, extras))
 
     def end_part(

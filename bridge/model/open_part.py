@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
@@ -31,14 +32,24 @@ class OpenMessage:
     open: dict[Hashable, None] = field(default_factory=dict)
 
 
-PLACEHOLDER = "{}"
-"""The arguments that some servers send before the real ones: the empty input with which a block of Claude begins."""
+_NOTHING = r"(?:\{\s*\}|null|\"\")"
+_PLACEHOLDER = re.compile(rf"\s*{_NOTHING}\s*")
+_BEFORE = re.compile(rf"\s*(?:{_NOTHING}\s*)+(?=\{{)")
+_LONGEST = 20
+
+
+def is_placeholder(text: str) -> bool:
+    """Return whether arguments are none: some servers send such a value before the real ones.
+
+    It is the empty input with which a block of Claude begins, `null` or an empty string.
+    """
+    return len(text) <= _LONGEST and _PLACEHOLDER.fullmatch(text) is not None
 
 
 def without_placeholder(arguments: str) -> str:
-    """Return whole arguments without a placeholder before them."""
-    rest = arguments[len(PLACEHOLDER) :].lstrip() if arguments.startswith(PLACEHOLDER) else ""
-    return rest if rest.startswith("{") else arguments
+    """Return whole arguments without placeholders before them: nothing follows the end of a JSON value."""
+    found = _BEFORE.match(arguments)
+    return arguments if found is None else arguments[found.end() :]
 
 
 @dataclass(slots=True)
@@ -46,7 +57,7 @@ class OpenPart:
     """A part that is or was open. `make` builds its deltas; it is swapped while the first arguments of a call are held
     back, as they may be a placeholder.
 
-    `fresh` is true for a call without arguments so far, `said_nothing` as well while there is only a placeholder.
+    `fresh` is true for a call that has no arguments so far, or placeholders only.
     """
 
     id: str
@@ -56,20 +67,19 @@ class OpenPart:
     ended: bool = False
     fresh: bool = False
     make: _Maker = field(init=False)
-    _placeholder: bool = False
+    _held: str = ""
 
     def __post_init__(self) -> None:
         self.fresh = self.kind is PartKind.TOOL_CALL
         self.make = self._first if self.fresh else _MAKERS[self.kind]
 
-    @property
-    def said_nothing(self) -> bool:
-        return self.fresh or self._placeholder
-
-    def hold_placeholder(self) -> None:
-        """The first arguments are `{}`: the next piece shows whether they are all."""
-        self.fresh, self._placeholder = False, True
+    def holds(self, text: str) -> bool:
+        """Hold a placeholder back; the next piece shows whether it is all. For a `fresh` call."""
+        if not is_placeholder(text):
+            return False
+        self._held = text
         self.make = self._second
+        return True
 
     def _first(self, part_id: str, text: str, extras: Extras | None) -> Event:
         self.fresh = False
@@ -77,15 +87,16 @@ class OpenPart:
         return self.make(part_id, without_placeholder(text), extras)
 
     def _second(self, part_id: str, text: str, extras: Extras | None) -> Event:
-        """A piece after `{}`, which takes its place unless it is blank."""
+        """A piece after a placeholder: an object takes its place, anything else but blanks continues it."""
         if not text.isspace():
-            self._placeholder = False
+            text = without_placeholder(self._held + text)
+            self.fresh, self._held = False, ""
             self.make = _MAKERS[self.kind]
         return _MAKERS[self.kind](part_id, text, extras)
 
     def rest(self) -> Event | None:
-        """The delta of what was held back, and is the end: the arguments `{}`."""
-        if not self._placeholder:
+        """The delta of what was held back, and is the end: a placeholder."""
+        if not self._held:
             return None
-        self._placeholder = False
-        return _MAKERS[self.kind](self.id, PLACEHOLDER, None)
+        self.fresh, text, self._held = False, self._held, ""
+        return _MAKERS[self.kind](self.id, text, None)

@@ -14,6 +14,8 @@ from bridge.stores.attachments import Attachment, Attachments
 from bridge.stores.base import LEASE, Bounds, Conversation, ConversationStore, StoreConflict
 from bridge.stores.rates import LocalRates, Rates
 from bridge.stores.runs import LeaseLost, Ownership, RunKey, RunRecord, RunState, RunStore, ThreadBusy
+from bridge.stores.schema import Schema
+from bridge.stores.scripts import Database
 
 __all__ = [
     "LEASE",
@@ -22,6 +24,7 @@ __all__ = [
     "Bounds",
     "Conversation",
     "ConversationStore",
+    "Database",
     "LeaseLost",
     "LocalRates",
     "Ownership",
@@ -33,6 +36,7 @@ __all__ = [
     "StoreConflict",
     "ThreadBusy",
     "open_attachments",
+    "open_database",
     "open_history",
     "open_rates",
     "open_runs",
@@ -41,24 +45,37 @@ __all__ = [
 _FOLDER = re.compile(r"file:(/|///+)?([^/].*)")
 
 
-def open_history(url: str, *, bounds: Bounds | None = None, lease: float = LEASE) -> ConversationStore:
-    """Return the history at `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite:///:memory:` or
-    `postgresql://...`.
+def open_database(url: str, setting: str, *schemas: Schema) -> Database:
+    """Return the database for these stores at `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite:///:memory:`
+    or `postgresql://...`. `setting` is the place in the configuration, as in "stores.history".
 
-    It does not connect before `open`. The locks of a process that dies expire after `lease` seconds. Raises
-    `ConfigError`, which never repeats the URL.
+    It does not connect before `open`. Raises `ConfigError`, which never repeats the URL.
     """
     scheme = url.partition(":")[0]
     if scheme == "sqlite":
-        from bridge.stores.sqlite import SQLiteHistory
+        from bridge.stores.sqlite import SQLite
         from bridge.stores.sqlite_file import path_of
 
-        return SQLiteHistory(path_of(url), bounds=bounds, lease=lease)
+        return SQLite(path_of(url), schemas)
     if scheme in ("postgresql", "postgres"):
-        from bridge.stores.postgres import PostgresHistory
+        try:
+            from bridge.stores.postgres import Postgres
+        except ImportError:
+            needed = f"{setting}: postgresql needs the extra postgres: pip install 'dialect-bridge[postgres]'"
+            raise ConfigError(needed) from None
+        return Postgres(url, schemas)
+    raise ConfigError(f"expected sqlite:///... or postgresql://... for {setting}")
 
-        return PostgresHistory(url, bounds=bounds, lease=lease)
-    raise ConfigError("expected sqlite:///... or postgresql://... for the history store")
+
+def open_history(url: str, *, bounds: Bounds | None = None, lease: float = LEASE) -> ConversationStore:
+    """Return the conversations in the database at `url`: see `open_database`.
+
+    The locks of a process that dies expire after `lease` seconds.
+    """
+    from bridge.stores.conversations import Conversations
+    from bridge.stores.schema import HISTORY
+
+    return Conversations(open_database(url, "stores.history", HISTORY), bounds=bounds, lease=lease)
 
 
 def open_runs(url: str) -> RunStore:

@@ -1,144 +1,87 @@
-"""The history in PostgreSQL (11 or newer), for bridges on several machines. Needs the extra `postgres`.
+"""Scripts in PostgreSQL (14 or newer), for bridges on several machines. Needs the extra `postgres`.
 
-Transactions run at READ COMMITTED: a commit locks the row of its conversation, and an advisory lock protects the queue
-of a conversation, so that tickets are committed in the order of their numbers. All times are the server's.
+Transactions run at READ COMMITTED, those that only read at REPEATABLE READ. Every statement is inside of one, and all
+settings and locks end with it, so that a pooler that gives each transaction another connection (PgBouncer in
+transaction mode) may stand in between. Statements are prepared under names, which halves their cost, only where there
+is no pooler: the server's process id is then the one that was told when the connection was made.
+
+After a failover, open connections still lead to the old primary, which answers that it is read-only, or to nobody. Such
+a connection is closed, all others are replaced before they are used again, and the script runs once more on a new one,
+unless it may have been committed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from bridge.errors import ConfigError
-from bridge.liveness import Grace, Liveness
-from bridge.model.parts import Message
-from bridge.stores import rows, schema
-from bridge.stores.base import (
-    LEASE,
-    Bounds,
-    Conversation,
-    HeldConversation,
-    StoreConflict,
-    key,
-    plain_id,
-    stored_id,
-    unavailable,
-)
-from bridge.stores.locks import ConversationLocks, Key, Read
-from bridge.stores.memory_budget import FREE, Charge, charging
+import asyncpg
 
-try:
-    import asyncpg
-except ImportError:
-    needed = "stores.history: postgresql needs the extra postgres: pip install 'dialect-bridge[postgres]'"
-    raise ConfigError(needed) from None
+from bridge.errors import BridgeError, ConfigError
+from bridge.stores import schema
+from bridge.stores.base import unavailable
+from bridge.stores.scripts import Rows, Script, T, Values, Work, execute, spelled
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
-    _Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
+    _Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]"
 
-_T = TypeVar("_T")
-_BATCH = 100
+CONNECTIONS = 5
+"""Connections of a process. A transaction takes milliseconds, and PostgreSQL allows 100 connections by default."""
+
+_WAIT = 10.0
+"""Seconds to wait for a connection: for a new one, and for one that is free."""
+_ANSWER = 30.0
+"""Seconds to wait for the result of a statement. Migrations have no limit."""
+_ATTEMPTS = 3
+_POLL = 0.2
+"""Seconds between two looks whether another process has finished its migration."""
 
 _FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
+_USELESS = frozenset({"25006", "25P03", "57P01", "57P02", "57P03", "57P05"})
+"""Read-only (a former primary, or a standby), idle for too long, shutting down, crashed, not up yet."""
+_UNDONE = frozenset({"40001", "40P01"})
+"""Serialization failure, deadlock."""
+_UNPREPARED = frozenset({"26000", "42P05"})
+"""A prepared statement is not known, or another one has its name: there is a pooler in between, since a short time."""
+_OUTDATED = "0A000"
+"""A prepared statement has another result than it had. The driver then forgets all that it has prepared."""
 
-_NOW = "extract(epoch FROM clock_timestamp())::double precision"
-_KEY = "owner = $1 AND scope = $2 AND thread_id = $3"
-_LIVE = f"""EXISTS (SELECT 1 FROM history_turns t WHERE t.owner = c.owner AND t.scope = c.scope
-    AND t.thread_id = c.thread_id AND t.expires > {_NOW} - {{grace}})"""
+_MAY_REPEAT = _UNDONE | _UNPREPARED | {_OUTDATED}
 
-# The size, and the rest if it is at most $4.
-_LOAD = f"""SELECT s.total, l.* FROM (
-        SELECT id, size + octet_length(beside) + coalesce(octet_length(tools), 0) AS total
-        FROM history_conversations WHERE {_KEY}
-    ) s LEFT JOIN LATERAL (
-        SELECT {rows.COLUMNS}, ARRAY(SELECT body FROM history_messages m WHERE m.conversation = c.id ORDER BY seq)
-        FROM history_conversations c WHERE c.id = s.id AND s.total <= $4::bigint
-    ) l ON true"""
-_ANY_SIZE = 2**63 - 1
-_FIND = """SELECT thread_id FROM history_conversations WHERE owner = $1 AND scope = $2 AND digest = $3
-    ORDER BY updated_at DESC, id DESC LIMIT 1"""
-_LATEST = """SELECT thread_id FROM history_conversations WHERE owner = $1 AND scope = $2
-    ORDER BY updated_at DESC, id DESC LIMIT 1"""
-_OWNER = "SELECT owner FROM history_conversations WHERE scope = $1 AND thread_id = $2 ORDER BY id LIMIT 1"
-_DELETE = f"DELETE FROM history_conversations WHERE {_KEY}"
-_PRUNE_TURNS = f"""DELETE FROM history_turns WHERE ticket IN (SELECT ticket FROM history_turns
-    WHERE expires <= {_NOW} - $1::double precision ORDER BY ticket FOR UPDATE SKIP LOCKED)"""
+_CLOCK = "(SELECT extract(epoch FROM clock_timestamp())::double precision)"
 # A subquery reads the clock once: compared with a volatile function, no row would be found by an index.
-_PRUNE = f"""DELETE FROM history_conversations WHERE id IN (SELECT id FROM history_conversations c
-    WHERE updated_at <= (SELECT {_NOW} - $1::double precision) AND NOT {_LIVE.format(grace="$2::double precision")}
-    ORDER BY updated_at LIMIT {_BATCH} FOR UPDATE SKIP LOCKED)"""
-_EVICT = f"""DELETE FROM history_conversations WHERE id IN (SELECT id FROM history_conversations c
-    WHERE id = ANY(ARRAY(SELECT id FROM history_conversations WHERE owner = $1
-    ORDER BY updated_at DESC, id DESC OFFSET $2)) AND NOT {_LIVE.format(grace="$3::double precision")}
-    FOR UPDATE SKIP LOCKED)"""
-
-_LOCK = f"SELECT version, id, dropped, next_seq, messages, size FROM history_conversations WHERE {_KEY} FOR UPDATE"
-_CREATE = f"""INSERT INTO history_conversations (version, digest, dropped, next_seq, messages, size, tools, beside,
-    owner, scope, thread_id, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, {_NOW})
-    ON CONFLICT DO NOTHING RETURNING id, updated_at"""
-_UPDATE = f"""UPDATE history_conversations SET version = $1, digest = $2, dropped = $3, next_seq = $4, messages = $5,
-    size = $6, tools = $7, beside = $8, updated_at = {_NOW} WHERE id = $9 RETURNING id, updated_at"""
-_APPEND = """INSERT INTO history_messages (conversation, commit_version, seq, role, size, links, body)
-    SELECT $1, $2, * FROM unnest($3::bigint[], $4::text[], $5::bigint[], $6::text[], $7::text[])"""
-_SHRINK = "UPDATE history_conversations SET dropped = $2, messages = $3, size = $4 WHERE id = $1"
-_CUT = """WITH gone AS (DELETE FROM history_messages WHERE conversation = $1 AND seq >= (SELECT seq
-    FROM history_messages WHERE conversation = $1 ORDER BY seq LIMIT 1 OFFSET $2) RETURNING size)
-    SELECT count(*), coalesce(sum(size), 0)::bigint FROM gone"""
-_ENTRIES = """SELECT seq, role, size, commit_version, links FROM history_messages
-    WHERE conversation = $1 ORDER BY seq"""
-_DROP = "DELETE FROM history_messages WHERE conversation = $1 AND seq = ANY($2::bigint[])"
-
-# A crash of the server may lose tickets, whose leases it ends anyway: a transaction that changes nothing else ($2) does
-# not wait for the disk.
-_LINE = """SELECT pg_advisory_xact_lock(hashtextextended('bridge history ' || $1, 0)),
-    CASE WHEN $2 THEN set_config('synchronous_commit', 'off', true) END"""
-# Tickets are always locked in the order of their numbers, which prevents deadlocks.
-_CLEAN = f"""WITH line AS (SELECT ticket, expires FROM history_turns WHERE {_KEY} ORDER BY ticket FOR UPDATE),
-    renewed AS (UPDATE history_turns t SET expires = {_NOW} + $5 FROM line
-        WHERE t.ticket = line.ticket AND t.ticket = ANY($4::bigint[])),
-    gone AS (DELETE FROM history_turns t USING line WHERE t.ticket = line.ticket
-        AND (t.ticket = $6 OR line.expires <= {_NOW} - $7::double precision AND t.ticket <> ALL($4::bigint[]))
-        RETURNING t.ticket)
-    SELECT min(ticket) FROM line WHERE ticket NOT IN (SELECT ticket FROM gone)"""
-_HAS = "SELECT ticket FROM history_turns WHERE ticket = $1"
-_ENTER = (
-    f"INSERT INTO history_turns (owner, scope, thread_id, expires) VALUES ($1, $2, $3, {_NOW} + $4) RETURNING ticket"
-)
-_DUE = f"""SELECT t.ticket FROM history_turns t WHERE t.ticket = ANY($1::bigint[]) AND NOT EXISTS (
-    SELECT 1 FROM history_turns o WHERE o.owner = t.owner AND o.scope = t.scope AND o.thread_id = t.thread_id
-    AND o.ticket < t.ticket AND o.expires > {_NOW} - $2::double precision)"""
-_RENEW = f"""UPDATE history_turns SET expires = {_NOW} + $2 WHERE ticket IN (SELECT ticket FROM history_turns
-    WHERE ticket = ANY($1::bigint[]) ORDER BY ticket FOR UPDATE) RETURNING ticket"""
 
 
-class PostgresHistory:
-    """A `ConversationStore` in the database at `url`, with any parameters of libpq (`?sslmode=require`)."""
+class Postgres:
+    """A `Database` at `url`, with any parameters of libpq (`?sslmode=require`)."""
 
-    def __init__(self, url: str, *, bounds: Bounds | None = None, lease: float = LEASE, connections: int = 10) -> None:
+    engine = "postgresql"
+
+    def __init__(self, url: str, schemas: Sequence[schema.Schema], *, connections: int = CONNECTIONS) -> None:
         self._url = url
-        self._bounds = bounds or Bounds()
-        self._lease = lease
-        self._life = Liveness(lease)
+        self._schemas = schemas
         self._connections = connections
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
-        self._connecting = asyncio.Lock()
-        self._turns: ConversationLocks | None = None
+        self._connecting: asyncio.Task[asyncpg.Pool[asyncpg.Record]] | None = None
+        self._is_pooled = False
         self._closed = False
 
     async def open(self) -> None:
         self._closed = False
-        await self._run(_nothing)
+        await self._run(lambda: execute("SELECT 1"), readonly=True, wait=None)
 
     async def close(self) -> None:
-        turns, self._turns = self._turns, None
-        if turns is not None:
-            await turns.close()
         self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.gather(self._connecting, return_exceptions=True)
         pool, self._pool = self._pool, None
         if pool is not None:
             try:
@@ -147,250 +90,300 @@ class PostgresHistory:
             except _FAILURES:
                 pool.terminate()
 
-    # -------------------------------------------------------------------- conversations
-
-    async def load(self, owner: str, scope: str, thread_id: str) -> Conversation | None:
-        where, charge = key(owner, scope, thread_id), charging()
-        return await _loaded(await self._run(lambda db: _fetch(db, where, charge)))
-
-    async def commit(
-        self,
-        owner: str,
-        scope: str,
-        conversation: Conversation,
-        new: list[Message],
-        *,
-        keep: int | None = None,
-        digest: str | None = None,
-    ) -> None:
-        where = key(owner, scope, conversation.thread_id)
-        change = await rows.change(conversation, new, keep, digest)
-
-        async def work(db: _Connection) -> rows.Outcome:
-            async with db.transaction():
-                return await _commit(db, where, change, self._bounds, self._life.grace)
-
-        change.settle(await self._run(work))
-
-    async def find(self, owner: str, scope: str, digest: str) -> str | None:
-        return await self._id(_FIND, *key(owner, scope, digest))
-
-    async def latest(self, owner: str, scope: str) -> str | None:
-        return await self._id(_LATEST, stored_id(owner, "owner"), stored_id(scope, "scope"))
-
-    async def owner(self, scope: str, thread_id: str) -> str | None:
-        return await self._id(_OWNER, stored_id(scope, "scope"), stored_id(thread_id, "conversation id"))
-
-    async def _id(self, query: str, *where: str) -> str | None:
-        """Return the first id that a query finds."""
-        found = await self._run(lambda db: db.fetchval(query, *where))
-        return None if found is None else plain_id(found)
-
-    async def delete(self, owner: str, scope: str, thread_id: str) -> bool:
-        where = key(owner, scope, thread_id)
-        return _count(await self._run(lambda db: db.execute(_DELETE, *where))) > 0
-
-    async def prune(self, older_than: float) -> int:
-        await self._run(lambda db: db.execute(_PRUNE_TURNS, self._lease + self._life.grace()))
-        total = 0
-        while True:
-            count = _count(await self._run(lambda db: db.execute(_PRUNE, older_than, self._life.grace())))
-            total += count
-            if count < _BATCH:
-                return total
-
-    def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[HeldConversation]:
+    def check_open(self) -> None:
         if self._closed:
-            raise unavailable("postgresql", "closed")
-        if self._turns is None:
-            tickets = _Tickets(self, self._lease, self._bounds, self._life.grace)
-            self._turns = ConversationLocks(tickets, "postgresql", self._lease, self._life)
-        return self._turns.turn(key(owner, scope, thread_id))
+            raise self._failure("closed")
 
-    # -------------------------------------------------------------------- the pool
+    async def read(self, work: Work[T]) -> T:
+        return await self._run(work, readonly=True)
 
-    async def _run(self, work: Callable[[_Connection], Awaitable[_T]]) -> _T:
-        try:
-            pool = self._pool or await self._connect()
-            async with pool.acquire(timeout=10) as db:
-                return await work(db)
-        except _FAILURES as error:
-            reason = getattr(error, "sqlstate", None) or type(error).__name__
+    async def write(self, work: Work[T], *, first: bool = False) -> T:
+        return await self._run(work, readonly=False)
+
+    async def shrink(self) -> None:
+        """Do nothing: autovacuum does."""
+
+    # ------------------------------------------------------------------ transactions
+
+    async def _run(self, work: Work[T], *, readonly: bool, wait: float | None = _WAIT) -> T:
+        """Run a script; `wait` at most so many seconds for a migration. Raises `BridgeError` (store_unavailable)."""
+        self.check_open()
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                pool = await self._connected(wait)
+                return await _transaction(pool, work, readonly)
+            except _Undone as error:
+                reason, may_repeat = error.reason, error.may_repeat
+                if reason in _UNPREPARED:
+                    await self._forget(pool)
+            except _FAILURES as error:
+                reason, may_repeat = reason_of(error), False
+            if not may_repeat or attempt == _ATTEMPTS:
+                break
         # Outside of the handler: the driver's own text may name hosts, users and values.
-        raise unavailable("postgresql", reason)
+        raise self._failure(reason)
+
+    def _failure(self, reason: str) -> BridgeError:
+        return unavailable(self.engine, reason, schema.names(self._schemas))
+
+    async def _connected(self, seconds: float | None) -> asyncpg.Pool[asyncpg.Record]:
+        """Return the pool, once the tables are there; wait for a migration at most so many seconds."""
+        if self._pool is not None:
+            return self._pool
+        if self._connecting is None or self._connecting.done():
+            self._connecting = asyncio.create_task(self._connect(), name="postgresql-connect")
+            self._connecting.add_done_callback(lambda task: task.cancelled() or task.exception())
+        async with asyncio.timeout(seconds):
+            return await asyncio.shield(self._connecting)
+
+    async def _forget(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        """Replace a pool whose connections prepare statements that get lost."""
+        self._is_pooled = True
+        if self._pool is pool:
+            self._pool = None
+        await pool.expire_connections()
 
     async def _connect(self) -> asyncpg.Pool[asyncpg.Record]:
-        async with self._connecting:
-            if self._closed:
-                raise unavailable("postgresql", "closed")
-            if self._pool is None:
-                pool = await self._make_pool()
-                try:
-                    async with pool.acquire() as db, db.transaction():
-                        await _migrate(db)
-                except BaseException:
-                    pool.terminate()
-                    raise
-                self._pool = pool
-        return self._pool
-
-    async def _make_pool(self) -> asyncpg.Pool[asyncpg.Record]:
-        try:
-            return await asyncpg.create_pool(
-                self._url,
-                min_size=1,
-                max_size=self._connections,
-                timeout=10,
-                command_timeout=30,
-                reset=_nothing,  # all settings and locks end with their transaction
-            )
-        except (asyncpg.ClientConfigurationError, ValueError):
-            pass
-        raise ConfigError("expected postgresql://user:password@host:port/database for the history store")
-
-
-async def _commit(db: _Connection, where: Key, change: rows.Change, bounds: Bounds, grace: Grace) -> rows.Outcome:
-    found = await db.fetchrow(_LOCK, *where)
-    version, row_id, dropped, seq, count, size = found or (0, None, 0, 0, 0, 0)
-    if version != change.conversation.version:
-        raise StoreConflict
-    if row_id is not None and change.keep is not None:
-        cut = await db.fetchrow(_CUT, row_id, change.keep)
-        assert cut is not None
-        count, size, dropped = count - cut[0], size - cut[1], dropped if change.keep else 0
-    added = change.rows
-    count, size = count + len(added), size + change.size
-    state = (version + 1, change.name, dropped, seq + len(added), count, size, change.tools, change.beside)
-    written = await (db.fetchrow(_CREATE, *state, *where) if row_id is None else db.fetchrow(_UPDATE, *state, row_id))
-    if written is None:
-        raise StoreConflict  # another process has just created it
-    row_id, now = written
-    if added:
-        columns = [list(column) for column in zip(*((r.role, r.size, r.links, r.body) for r in added), strict=True)]
-        await db.execute(_APPEND, row_id, version + 1, list(range(seq, seq + len(added))), *columns)
-    gone: list[int] = []
-    if rows.over(count, size, bounds):
-        entries = [tuple(row) for row in await db.fetch(_ENTRIES, row_id)]
-        gone, seqs = rows.too_many(entries, bounds)
-        await db.execute(_DROP, row_id, seqs)
-        dropped += len(gone)
-        await db.execute(_SHRINK, row_id, dropped, count - len(gone), size - sum(entries[n][2] for n in gone))
-    if version == 0 and bounds.evicts_at(row_id):
-        await db.execute(_EVICT, where[0], bounds.conversations, grace())
-    return rows.Outcome(version + 1, dropped, now, gone)
-
-
-async def _fetch(db: _Connection, where: Key, charge: Charge) -> asyncpg.Record | None:
-    """Return the row of a conversation, with its size in front; a large one by a second query, once it is charged.
-
-    Raises what `charge` raises.
-    """
-    found = await db.fetchrow(_LOAD, *where, FREE)
-    if found is None:
-        return None
-    charge(("conversation", where), found[0])
-    return found if found[1] is not None else await db.fetchrow(_LOAD, *where, _ANY_SIZE)
-
-
-async def _loaded(found: asyncpg.Record | None) -> Conversation | None:
-    if found is None:
-        return None
-    _, *head, bodies = found
-    return await rows.loaded(head, bodies)
-
-
-async def _migrate(db: _Connection) -> None:
-    """Migrate the schema, one process at a time."""
-    await db.execute("SELECT pg_advisory_xact_lock(hashtextextended('bridge schema', 0))")
-    await db.execute(schema.VERSIONS)
-    version = await db.fetchval("SELECT version FROM schema_version WHERE room = $1", schema.HISTORY.name)
-    steps = schema.HISTORY.missing(version or 0, "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY")
-    for statement in steps:
-        await db.execute(statement)
-    if steps:
-        await db.execute(
-            "INSERT INTO schema_version (room, version) VALUES ($1, $2)"
-            " ON CONFLICT (room) DO UPDATE SET version = excluded.version",
-            schema.HISTORY.name,
-            schema.HISTORY.newest,
+        self._is_pooled |= await _migrate(self._url, self._schemas)
+        pool = await asyncpg.create_pool(
+            self._url,
+            min_size=0,
+            max_size=self._connections,
+            timeout=_WAIT,
+            command_timeout=_ANSWER,
+            statement_cache_size=0 if self._is_pooled else 100,
+            reset=_nothing,  # all settings and locks end with their transaction
         )
+        self._pool = pool
+        return pool
 
 
-class _Tickets:
-    """The tickets of `bridge.stores.locks` in the same database."""
+class _Undone(Exception):
+    """A transaction that failed. `may_repeat`: it was surely not committed, and another attempt may be better."""
 
-    def __init__(self, history: PostgresHistory, lease: float, bounds: Bounds, grace: Grace) -> None:
-        self._history = history
-        self._lease = lease
-        self._bounds = bounds
-        self._grace = grace
-
-    async def enter(self, key: Key, own: Sequence[int]) -> tuple[int, Read | None]:
-        charge = charging()
-
-        async def work(db: _Connection) -> tuple[int, Read | None]:
-            async with db.transaction():
-                first = await self._clean(db, key, own)
-                ticket: int = await db.fetchval(_ENTER, *key, self._lease)
-                return ticket, partial(_conversation, key, await _fetch(db, key, charge)) if first is None else None
-
-        return await self._history._run(work)
-
-    async def load(self, key: Key) -> Conversation:
-        charge = charging()
-        return await _conversation(key, await self._history._run(lambda db: _fetch(db, key, charge)))
-
-    async def leave(self, key: Key, ticket: int, own: Sequence[int]) -> int | None:
-        async def work(db: _Connection) -> int | None:
-            async with db.transaction():
-                return await self._clean(db, key, own, ticket)
-
-        return await self._history._run(work)
-
-    async def commit(self, key: Key, ticket: int, own: Sequence[int], change: rows.Change) -> int | None:
-        async def work(db: _Connection) -> tuple[rows.Outcome, int | None]:
-            async with db.transaction():
-                await db.execute(_LINE, "\t".join(key), False)
-                if ticket and await db.fetchval(_HAS, ticket) is None:
-                    raise StoreConflict  # another process has taken the lock, and may have read the conversation
-                outcome = await _commit(db, key, change, self._bounds, self._grace)
-                return outcome, await self._clean(db, key, own, ticket, lasting=True)
-
-        outcome, first = await self._history._run(work)
-        change.settle(outcome)
-        return first
-
-    async def first(self, key: Key, own: Sequence[int]) -> int | None:
-        return await self.leave(key, 0, own)
-
-    async def due(self, tickets: Sequence[int]) -> list[int]:
-        found = await self._history._run(lambda db: db.fetch(_DUE, list(tickets), self._grace()))
-        return [row[0] for row in found]
-
-    async def renew(self, tickets: Sequence[int]) -> list[int]:
-        found = await self._history._run(lambda db: db.fetch(_RENEW, list(tickets), self._lease))
-        return [row[0] for row in found]
-
-    async def _clean(
-        self, db: _Connection, key: Key, own: Sequence[int], ticket: int = 0, *, lasting: bool = False
-    ) -> int | None:
-        """Delete `ticket` and the expired tickets of the queue, but not `own`. Return the first that is left.
-
-        No other process changes the queue until the transaction ends. With `lasting`, a crash cannot undo it.
-        """
-        await db.execute(_LINE, "\t".join(key), not lasting)
-        first: int | None = await db.fetchval(_CLEAN, *key, list(own), self._lease, ticket, self._grace())
-        return first
+    def __init__(self, reason: str, may_repeat: bool) -> None:
+        self.reason = reason
+        self.may_repeat = may_repeat
 
 
-async def _conversation(key: Key, found: asyncpg.Record | None) -> Conversation:
-    return await _loaded(found) or Conversation(plain_id(key[2]))
+async def _transaction(pool: asyncpg.Pool[asyncpg.Record], work: Work[T], readonly: bool) -> T:
+    db = await pool.acquire(timeout=_WAIT)
+    committing = False
+    try:
+        transaction = db.transaction(isolation="repeatable_read" if readonly else None, readonly=readonly)
+        await transaction.start()
+        try:
+            result = await _run_script(db, work())
+        except BaseException:
+            with suppress(*_FAILURES):
+                await transaction.rollback()
+            raise
+        committing = True
+        await transaction.commit()
+        return result
+    except _FAILURES as error:
+        reason = reason_of(error)
+        useless = _is_useless(error)
+        if useless:
+            with suppress(asyncpg.InterfaceError):  # it has ended already
+                db.terminate()
+            await pool.expire_connections()
+    finally:
+        await pool.release(db)
+    raise _Undone(reason, reason in _MAY_REPEAT or (useless and not committing))
+
+
+def _is_useless(error: BaseException) -> bool:
+    """Return whether another connection may be better than the one that raised this."""
+    state = getattr(error, "sqlstate", None)
+    return state is None or state in _USELESS or state.startswith("08")
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the code of a failure, such as `25006`; the name of the class for an error without one."""
+    return getattr(error, "sqlstate", None) or type(error).__name__
+
+
+# ---------------------------------------------------------------------- statements
+
+
+class Syntax:
+    """See `bridge.stores.scripts.Syntax`."""
+
+    fragments: ClassVar[dict[str, str]] = {
+        "serial": "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        "now": _CLOCK,
+        "wall": _CLOCK,
+        "lock": "FOR UPDATE",
+        "skip": "FOR UPDATE SKIP LOCKED",
+        "greatest": "greatest",
+        "json": "jsonb",
+        "concurrently": " CONCURRENTLY",
+        "volatile": "UNLOGGED",
+        "alone": "SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))",
+        "unsynced": "SELECT set_config('synchronous_commit', 'off', true)",
+    }
+
+    def size(self, column: str) -> str:
+        return f"octet_length({column})"
+
+    def table(self, name: str, columns: Sequence[tuple[str, str]]) -> str:
+        return f"{self._unnest(name, columns)} AS {name} ({', '.join(column for column, _ in columns)})"
+
+    def values(self, name: str, columns: Sequence[tuple[str, str]]) -> str:
+        return f"SELECT * FROM {self._unnest(name, columns)}"
+
+    def _unnest(self, name: str, columns: Sequence[tuple[str, str]]) -> str:
+        return f"unnest({', '.join(f'CAST(:{name}__{n} AS {kind}[])' for n, (_, kind) in enumerate(columns))})"
+
+
+SYNTAX = Syntax()
+_VALUE = re.compile(r"(?<![:\w]):([a-z_]\w*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A statement with `$1`, `$2`, ... and where its arguments come from: a value, or a column of a list of tuples."""
+
+    text: str
+    arguments: tuple[tuple[str, int | None], ...]
+
+
+@lru_cache(1024)
+def query(statement: str) -> Query:
+    """Return the statement as PostgreSQL takes it."""
+    names: list[str] = []
+
+    def numbered(found: re.Match[str]) -> str:
+        if found[1] not in names:
+            names.append(found[1])
+        return f"${names.index(found[1]) + 1}"
+
+    text = _VALUE.sub(numbered, spelled(statement, SYNTAX).text)
+    parts = (name.partition("__") for name in names)
+    return Query(text, tuple((name, int(column) if column else None) for name, _, column in parts))
+
+
+async def _run_script(db: _Connection, script: Script[T]) -> T:
+    rows: Rows | None = None
+    try:
+        while True:
+            statement, values = script.send(rows)  # type: ignore[arg-type]  # the first one is sent None
+            rows = await _run_statement(db, statement, values)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    finally:
+        script.close()
+
+
+async def _run_statement(db: _Connection, statement: str, values: Values) -> Rows:
+    found = query(statement)
+    if not found.text:
+        return []
+    arguments = [values[name] if n is None else [row[n] for row in values[name]] for name, n in found.arguments]
+    return [tuple(row) for row in await db.fetch(found.text, *arguments)]
+
+
+# ---------------------------------------------------------------------- migrations
+
+_LOCK = "SELECT pg_try_advisory_xact_lock(hashtextextended('bridge schema', 0))"
+_HAS_NEEDS = """SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('schema_version') AND attname = 'needs'
+    AND NOT attisdropped"""
+_INDEX = re.compile(r"CREATE INDEX\{concurrently\} (\w+) ON")
+_IS_VALID = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)"
+
+
+async def _migrate(url: str, schemas: Sequence[schema.Schema]) -> bool:
+    """Migrate the tables, one process at a time, without a limit of time. Changes nothing if nothing is missing.
+
+    Return whether there is a pooler before the server.
+    """
+    keeper = await _open_connection(url)
+    try:
+        while await _is_missing(keeper, schemas):
+            # This connection holds the lock in a transaction while another one works: a migration has several
+            # transactions, or none, and a lock of the session would get lost in a pooler. Who waits must not wait
+            # inside of a statement, for which the building of an index would wait in turn.
+            async with keeper.transaction():
+                if await keeper.fetchval(_LOCK):
+                    # This also closes the snapshot of the statement before it, for which an index would wait, too.
+                    await keeper.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+                    await _run_migrations(url, schemas)
+                    break
+            await asyncio.sleep(_POLL)
+        async with keeper.transaction(readonly=True):
+            return bool(await keeper.fetchval("SELECT pg_backend_pid()") != keeper.get_server_pid())
+    finally:
+        await _close(keeper)
+
+
+async def _is_missing(db: _Connection, schemas: Sequence[schema.Schema]) -> bool:
+    async with db.transaction(readonly=True):
+        if await db.fetchval(_HAS_NEEDS) is None:
+            return True
+        return any([each.missing(*await _version(db, each)) for each in schemas])
+
+
+async def _version(db: _Connection, tables: schema.Schema) -> tuple[int, int | None]:
+    found = await _run_statement(db, schema.READ, {"room": tables.name})
+    return (found[0][0], found[0][1]) if found else (0, None)
+
+
+async def _run_migrations(url: str, schemas: Sequence[schema.Schema]) -> None:
+    db = await _open_connection(url)
+    try:
+        async with db.transaction():
+            await db.execute(schema.VERSIONS)
+            if await db.fetchval(_HAS_NEEDS) is None:
+                await db.execute(schema.NEEDS)
+        for tables in schemas:
+            async with db.transaction(readonly=True):
+                version, needs = await _version(db, tables)
+            missing = tables.missing(version, needs)
+            if version == 0:  # there are no rows yet
+                plain = (each.replace("{concurrently}", "") for migration in missing for each in migration)
+                await _run_migration(db, tables, tuple(plain), tables.newest)
+                continue
+            for number, migration in enumerate(missing, version + 1):
+                if found := _INDEX.match(migration[0]):
+                    await _build_index(db, found[1], migration[0])
+                    migration = ()
+                await _run_migration(db, tables, migration, number)
+    finally:
+        await _close(db)
+
+
+async def _run_migration(db: _Connection, tables: schema.Schema, migration: Sequence[str], version: int) -> None:
+    async with db.transaction():
+        await db.execute("SET LOCAL statement_timeout = 0")
+        for statement in migration:
+            await _run_statement(db, statement, {})
+        await _run_statement(db, schema.RECORD, tables.record(version))
+
+
+async def _build_index(db: _Connection, name: str, statement: str) -> None:
+    """Build an index beside the work of others. One that an interrupted attempt has left is built anew."""
+    async with db.transaction(readonly=True):
+        is_valid = await db.fetchval(_IS_VALID, name)
+    if is_valid is False:
+        await db.execute(f"DROP INDEX CONCURRENTLY {name}")
+    if not is_valid:
+        await db.execute(query(statement).text)
+
+
+async def _open_connection(url: str) -> asyncpg.Connection[asyncpg.Record]:
+    with suppress(asyncpg.ClientConfigurationError, ValueError):
+        return await asyncpg.connect(url, timeout=_WAIT, statement_cache_size=0)
+    raise ConfigError("expected postgresql://user:password@host:port/database for the store")
+
+
+async def _close(db: asyncpg.Connection[asyncpg.Record]) -> None:
+    try:
+        await db.close(timeout=5)
+    except _FAILURES:
+        db.terminate()
 
 
 async def _nothing(db: object) -> None:
     pass
-
-
-def _count(status: Any) -> int:
-    """Return the number of rows in a command's status, such as `DELETE 3`."""
-    return int(str(status).rpartition(" ")[2])

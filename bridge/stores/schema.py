@@ -1,45 +1,65 @@
 """The tables, the same on every SQL engine, and their migrations.
 
-The table `schema_version` holds the version of each store's schema. Migrations are added, never changed. A SQLite file
-also records in `machine_boot` the boot of the machine that its leases belong to (see `bridge.stores.machine`).
+The table `schema_version` holds the version of each store's schema, and the oldest version whose code works with it.
+Migrations are added, never changed. Each is one transaction, and each leaves tables that the version before it works
+with, so that old and new processes run side by side: a migration adds tables, columns that may be null, and indexes
+(expand). What nobody uses any more is removed by a later version (contract), which then raises `Schema.needs`.
+
+An index of a table that may be large is a migration of its own, `CREATE INDEX{concurrently} ...`: PostgreSQL builds it
+beside the work of others. A SQLite file also records in `machine_boot` the boot of the machine that its leases belong
+to (see `bridge.stores.machine`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bridge.errors import ConfigError
 from bridge.stores.runs import CANCEL_QUEUED
 
-VERSIONS = "CREATE TABLE IF NOT EXISTS schema_version (room text PRIMARY KEY, version bigint NOT NULL)"
-
+VERSIONS = "CREATE TABLE IF NOT EXISTS schema_version (room text PRIMARY KEY, version bigint NOT NULL, needs bigint)"
+NEEDS = "ALTER TABLE schema_version ADD COLUMN needs bigint"
+"""For a table of versions that was made without this column."""
+READ = "SELECT version, needs FROM schema_version WHERE room = :room"
+RECORD = """INSERT INTO schema_version (room, version, needs) VALUES (:room, :version, :needs)
+    ON CONFLICT (room) DO UPDATE SET version = excluded.version, needs = excluded.needs"""
 
 BOOTS = "CREATE TABLE IF NOT EXISTS machine_boot (room text PRIMARY KEY, boot text NOT NULL)"
 
 
 @dataclass(slots=True)
 class Schema:
-    """The tables of one store. `{serial}` in a statement stands for the engine's autoincrement primary key.
+    """The tables of one store; `migrations` are statements with the fragments of `bridge.stores.scripts`.
 
-    `rebooted` are statements that end the leases of an earlier boot in a SQLite file; `:now` is the current time.
+    `rebooted` are statements that end the leases of an earlier boot in a SQLite file. `needs` is the oldest version
+    (number of migrations) whose code works with the newest tables.
     """
 
     name: str
     migrations: tuple[tuple[str, ...], ...]
     rebooted: tuple[str, ...]
+    needs: int
 
     @property
     def newest(self) -> int:
         return len(self.migrations)
 
-    def missing(self, version: int, serial: str) -> list[str]:
-        """Return the statements that migrate from `version` (0 = no tables) to the newest one."""
-        if version > self.newest:
+    def missing(self, version: int, needs: int | None) -> list[tuple[str, ...]]:
+        """Return the migrations from `version` (0 = no tables) to the newest one.
+
+        Raises `ConfigError` for tables of a newer version that this one does not work with.
+        """
+        if version > self.newest and (version if needs is None else needs) > self.newest:
             raise ConfigError(
                 f"the {self.name} store was created by a newer version of dialect-bridge (its schema is {version}, "
                 f"this version knows {self.newest})"
             )
-        return [statement.format(serial=serial) for step in self.migrations[version:] for statement in step]
+        return list(self.migrations[version:])
+
+    def record(self, version: int) -> dict[str, object]:
+        """Return the values of `RECORD`."""
+        return {"room": self.name, "version": version, "needs": min(version, self.needs)}
 
 
 # `links` is null or JSON [calls, results]. `commit_version` is the version of the conversation that added the message.
@@ -158,9 +178,15 @@ _RUNS: tuple[tuple[str, ...], ...] = (
 # Requests to cancel stay valid: their time begins again.
 _RUNS_REBOOTED = (
     "UPDATE runs SET expires = 0 WHERE token IS NOT NULL AND ended_at IS NULL",
-    f"UPDATE run_cancels SET expires = :now + {CANCEL_QUEUED}",
+    f"UPDATE run_cancels SET expires = {{now}} + {CANCEL_QUEUED}",
     "DELETE FROM run_places",
 )
 
-HISTORY = Schema("history", _HISTORY, ("DELETE FROM history_turns",))
-RUNS = Schema("run", _RUNS, _RUNS_REBOOTED)
+
+def names(schemas: Sequence[Schema]) -> str:
+    """Return the names of these stores for a message."""
+    return " and ".join(each.name for each in schemas)
+
+
+HISTORY = Schema("history", _HISTORY, ("DELETE FROM history_turns",), needs=2)
+RUNS = Schema("run", _RUNS, _RUNS_REBOOTED, needs=4)

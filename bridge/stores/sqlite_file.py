@@ -17,34 +17,40 @@ import os
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
+
+import orjson
 
 from bridge.errors import BridgeError, ConfigError
 from bridge.stores import machine, schema
 from bridge.stores.base import unavailable
+from bridge.stores.scripts import Rows, Values, Work, spelled
 
 _T = TypeVar("_T")
 MEMORY = ":memory:"
 _TOGETHER = 64
 """Maximum number of jobs in one transaction, so that later ones do not wait too long."""
+_SHRINK = 1000
+"""Pages that one transaction gives back to the file system at most."""
+_INCREMENTAL = 2
 _SOON = 0.02
 """Seconds that are not worth another attempt at a busy file."""
 
 
 class SQLiteFile:
-    """The tables of one store in the file at `path`, whose folder is created. `:memory:` is lost on close.
+    """The tables of some stores in the file at `path`, whose folder is created. `:memory:` is lost on close.
 
     A write waits up to `busy` seconds for another process before it raises `STORE_UNAVAILABLE`.
     """
 
-    def __init__(self, path: str, tables: schema.Schema, busy: float) -> None:
+    def __init__(self, path: str, tables: Sequence[schema.Schema], busy: float) -> None:
         # Absolute, since the working directory may change later.
         self._path = path if path == MEMORY else str(Path(path).absolute())
         self._tables = tables
@@ -64,7 +70,7 @@ class SQLiteFile:
     def check_open(self) -> None:
         """Raise `BridgeError` (store_unavailable) after `close`."""
         if self._closed:
-            raise unavailable("sqlite", "closed", self._tables.name)
+            raise unavailable("sqlite", "closed", schema.names(self._tables))
 
     async def write(self, work: Callable[[sqlite3.Connection], _T], *, first: bool = False) -> _T:
         """Return the result of `work` in a transaction that may write, before all that wait if it is to be `first`.
@@ -76,6 +82,18 @@ class SQLiteFile:
     async def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """Return the result of `work` in a transaction that only reads. Raises `BridgeError` (store_unavailable)."""
         return await self._lane(self._path == MEMORY).run(work)
+
+    async def shrink(self) -> None:
+        """Give free pages back to the file system, except those that a tenth of the file may soon need again.
+
+        A file that was not made for it (`auto_vacuum`) keeps them until VACUUM is run on it.
+        """
+        more = True
+        while more:
+            began = time.monotonic()
+            more = await self.write(_shrink)
+            # Idle for as long as it took, so that nobody waits for it.
+            await asyncio.sleep(time.monotonic() - began)
 
     def _lane(self, writes: bool) -> _Lane:
         self.check_open()
@@ -101,7 +119,7 @@ class Connection:
     `begin` is the statement that begins its transactions.
     """
 
-    def __init__(self, path: str, tables: schema.Schema, busy: float, begin: str) -> None:
+    def __init__(self, path: str, tables: Sequence[schema.Schema], busy: float, begin: str) -> None:
         self._path = path
         self._tables = tables
         self._busy = self._waits = busy
@@ -131,7 +149,7 @@ class Connection:
 
     def failure(self, reason: str) -> BridgeError:
         """Return the error for a failure of the engine with this name."""
-        return unavailable("sqlite", reason, self._tables.name)
+        return unavailable("sqlite", reason, schema.names(self._tables))
 
     def _wait_at_most(self, seconds: float) -> None:
         # A statement more for each transaction only where some of the time has passed.
@@ -176,29 +194,34 @@ class Connection:
     def _prepare(self, db: sqlite3.Connection) -> None:
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA synchronous = NORMAL")
+        if db.execute("PRAGMA page_count").fetchone() == (0,):
+            db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only a new file can be changed, and only before WAL
         self._wal(db)
         db.execute("PRAGMA journal_size_limit = 67108864")
-        with suppress(sqlite3.OperationalError):  # no such table
-            if not self._tables.missing(self._version(db), "") and self._boot(db) == machine.boot():
+        with suppress(sqlite3.OperationalError):  # no such table, or no such column
+            if all(
+                not self._missing(db, tables) and self._boot(db, tables) == machine.boot() for tables in self._tables
+            ):
                 return
         db.execute("BEGIN IMMEDIATE")
-        db.execute(schema.VERSIONS)
-        for statement in self._tables.missing(self._version(db), "INTEGER PRIMARY KEY AUTOINCREMENT"):
-            db.execute(statement)
-        db.execute(
-            "INSERT INTO schema_version (room, version) VALUES (?, ?)"
-            " ON CONFLICT (room) DO UPDATE SET version = excluded.version",
-            (self._tables.name, self._tables.newest),
-        )
-        db.execute(schema.BOOTS)
-        if self._boot(db) != machine.boot():
-            for statement in self._tables.rebooted:
-                db.execute(statement, {"now": machine.now()})
-            db.execute(
-                "INSERT INTO machine_boot (room, boot) VALUES (?, ?)"
-                " ON CONFLICT (room) DO UPDATE SET boot = excluded.boot",
-                (self._tables.name, machine.boot()),
-            )
+        run_statement(db, schema.VERSIONS)
+        if "needs" not in [row[1] for row in db.execute("PRAGMA table_info(schema_version)")]:
+            run_statement(db, schema.NEEDS)
+        run_statement(db, schema.BOOTS)
+        for tables in self._tables:
+            missing = self._missing(db, tables)
+            for statement in (statement for migration in missing for statement in migration):
+                run_statement(db, statement)
+            if missing:
+                run_statement(db, schema.RECORD, tables.record(tables.newest))
+            if self._boot(db, tables) != machine.boot():
+                for statement in tables.rebooted:
+                    run_statement(db, statement)
+                db.execute(
+                    "INSERT INTO machine_boot (room, boot) VALUES (?, ?)"
+                    " ON CONFLICT (room) DO UPDATE SET boot = excluded.boot",
+                    (tables.name, machine.boot()),
+                )
         db.execute("COMMIT")
 
     def _wal(self, db: sqlite3.Connection) -> None:
@@ -228,13 +251,13 @@ class Connection:
                 self._db.close()
             self._db = None
 
-    def _boot(self, db: sqlite3.Connection) -> str | None:
-        found = db.execute("SELECT boot FROM machine_boot WHERE room = ?", (self._tables.name,)).fetchone()
+    def _boot(self, db: sqlite3.Connection, tables: schema.Schema) -> str | None:
+        found = db.execute("SELECT boot FROM machine_boot WHERE room = ?", (tables.name,)).fetchone()
         return str(found[0]) if found else None
 
-    def _version(self, db: sqlite3.Connection) -> int:
-        found = db.execute("SELECT version FROM schema_version WHERE room = ?", (self._tables.name,)).fetchone()
-        return int(found[0]) if found else 0
+    def _missing(self, db: sqlite3.Connection, tables: schema.Schema) -> list[tuple[str, ...]]:
+        found = run_statement(db, schema.READ, {"room": tables.name})
+        return tables.missing(*found[0] if found else (0, None))
 
 
 @dataclass(slots=True, eq=False)
@@ -252,14 +275,14 @@ class _Job:
 class _Lane:
     """One connection in one thread."""
 
-    def __init__(self, path: str, tables: schema.Schema, busy: float, begin: str) -> None:
+    def __init__(self, path: str, tables: Sequence[schema.Schema], busy: float, begin: str) -> None:
         self._connection = Connection(path, tables, busy, begin)
         self._busy = busy
         self._jobs: deque[_Job] = deque()
         self._working = False
         # A loop = it has jobs; None = stop. An executor takes 400 bytecodes to hand over a job, this queue 15.
         self._signal: SimpleQueue[asyncio.AbstractEventLoop | None] = SimpleQueue()
-        self._thread = Thread(target=self._work, name=tables.name, daemon=True)
+        self._thread = Thread(target=self._work, name=schema.names(tables), daemon=True)
         self._thread.start()
 
     async def run(self, work: Callable[[sqlite3.Connection], _T], *, first: bool = False) -> _T:
@@ -317,27 +340,34 @@ class _Lane:
             loop.call_soon_threadsafe(self._done, done, loop)
 
     def _run_all(self, jobs: list[_Job]) -> list[_Job]:
-        """Run the jobs in one transaction, or each in one of its own where a job raises or the engine fails.
+        """Run the jobs in one transaction, or each in one of its own where the engine fails.
 
-        Failures are rare; a savepoint for each job would take two more statements. Return the jobs that are done: those
-        that found the file busy and may wait longer are in the queue again.
+        Return the jobs that are done: those that found the file busy and may wait longer are in the queue again.
         """
         if len(jobs) > 1:
-            try:
-                self._connection.attempt(partial(_together, jobs), _patience(jobs))
-                return jobs
-            except BaseException as error:
-                if is_busy(error):
-                    return self._still_busy(jobs, error)
+            for together in (_together, _apart):
+                try:
+                    self._connection.attempt(partial(together, jobs), _patience(jobs))
+                except BaseException as error:
+                    if is_busy(error):
+                        return self._still_busy(jobs, error)
+                else:
+                    return self._told(jobs)
         for number, job in enumerate(jobs):
+            job.error = None
             try:
                 job.result = self._connection.attempt(job.work, _patience([job]))
-            except (sqlite3.Error, OSError) as error:
-                if is_busy(error):
-                    return jobs[:number] + self._still_busy(jobs[number:], error)
-                job.error = self._connection.failure(reason_of(error))
             except BaseException as error:
+                if is_busy(error):
+                    return self._told(jobs[:number]) + self._still_busy(jobs[number:], error)
                 job.error = error
+        return self._told(jobs)
+
+    def _told(self, jobs: list[_Job]) -> list[_Job]:
+        """Put the store's error in the place of the engine's, whose text may name files and values."""
+        for job in jobs:
+            if isinstance(job.error, (sqlite3.Error, OSError)):
+                job.error = self._connection.failure(reason_of(job.error))
         return jobs
 
     def _still_busy(self, jobs: list[_Job], error: BaseException) -> list[_Job]:
@@ -354,8 +384,33 @@ class _Lane:
 
 
 def _together(jobs: list[_Job], db: sqlite3.Connection) -> None:
+    """Run the jobs in this transaction. One that refuses before it has changed anything leaves it as it is.
+
+    A savepoint for each job would take two more statements.
+    """
     for job in jobs:
-        job.result = job.work(db)
+        changes, job.error = db.total_changes, None
+        try:
+            job.result = job.work(db)
+        except BridgeError as error:
+            if db.total_changes != changes:
+                raise
+            job.error = error
+
+
+def _apart(jobs: list[_Job], db: sqlite3.Connection) -> None:
+    """Run the jobs in this transaction, so that what one has changed before it raised can be undone alone."""
+    for job in jobs:
+        job.error = None
+        db.execute("SAVEPOINT job")
+        try:
+            job.result = job.work(db)
+        except Exception as error:
+            if not db.in_transaction or is_busy(error):
+                raise  # the engine has undone everything
+            db.execute("ROLLBACK TO job")
+            job.error = error
+        db.execute("RELEASE job")
 
 
 def _patience(jobs: list[_Job]) -> float:
@@ -371,6 +426,77 @@ def is_busy(error: BaseException) -> bool:
 def reason_of(error: BaseException) -> str:
     """Return the engine's name of its failure, such as `SQLITE_FULL`; the name of the class for any other error."""
     return getattr(error, "sqlite_errorname", None) or type(error).__name__
+
+
+def _shrink(db: sqlite3.Connection) -> bool:
+    """Give some pages back. Return whether there are more."""
+    kind, free, pages = (
+        db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("auto_vacuum", "freelist_count", "page_count")
+    )
+    if kind != _INCREMENTAL or free <= max(_SHRINK, pages // 10):
+        return False
+    db.execute(f"PRAGMA incremental_vacuum({_SHRINK})").fetchall()
+    return True
+
+
+class Syntax:
+    """See `bridge.stores.scripts.Syntax`."""
+
+    fragments: ClassVar[dict[str, str]] = {
+        "serial": "INTEGER PRIMARY KEY AUTOINCREMENT",
+        "now": ":now",
+        "wall": ":wall",
+        "lock": "",
+        "skip": "",
+        "greatest": "max",
+        "json": "text",
+        "concurrently": "",
+        "volatile": "",
+        "alone": "",
+        "unsynced": "",
+    }
+
+    def size(self, column: str) -> str:
+        return f"length(CAST({column} AS BLOB))"
+
+    def table(self, name: str, columns: Sequence[tuple[str, str]]) -> str:
+        fields = ", ".join(f"json_extract(value, '$[{n}]') AS {column}" for n, (column, _) in enumerate(columns))
+        return f"(SELECT {fields} FROM json_each(:{name})) AS {name}"
+
+    def values(self, name: str, columns: Sequence[tuple[str, str]]) -> str:
+        return f"VALUES ({', '.join('?' * len(columns))})"
+
+
+SYNTAX = Syntax()
+
+
+def run_script(work: Work[_T], db: sqlite3.Connection) -> _T:
+    """Return the result of a script, run in the transaction that has begun. Raises what it and the engine raise."""
+    script = work()
+    rows: Rows | None = None
+    try:
+        while True:
+            statement, values = script.send(rows)  # type: ignore[arg-type]  # the first one is sent None
+            rows = run_statement(db, statement, values)
+    except StopIteration as done:
+        result: _T = done.value
+        return result
+    finally:
+        script.close()
+
+
+def run_statement(db: sqlite3.Connection, statement: str, values: Values | None = None) -> Rows:
+    """Return the rows of a statement with the fragments of `bridge.stores.scripts`."""
+    found = spelled(statement, SYNTAX)
+    if not found.text:
+        return []
+    given: dict[str, Any] = {"now": machine.now(), "wall": time.time(), **(values or {})}
+    if found.many is not None:
+        db.executemany(found.text, given[found.many])
+        return []
+    for name in found.sets:
+        given[name] = orjson.dumps(given[name]).decode()
+    return db.execute(found.text, given).fetchall()
 
 
 def path_of(url: str) -> str:

@@ -65,7 +65,7 @@ class SQLiteRuns:
     """
 
     def __init__(self, path: str, *, busy: float = 5.0) -> None:
-        self._file = SQLiteFile(path, schema.RUNS, busy)
+        self._file = SQLiteFile(path, (schema.RUNS,), busy)
         self._notifier: Notifier[log.Stored] = Notifier()
         self._tails: Tails[log.Stored] = Tails()
         self._own_events: set[int] = set()

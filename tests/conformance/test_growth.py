@@ -222,3 +222,19 @@ def test_a_request_of_another_dialect(back: str, name: str) -> None:
         return translate
 
     check_linear(work)
+
+
+def test_a_message_with_blocks_that_only_its_own_dialect_reads() -> None:
+    """Between n texts n calls of tools that Anthropic runs, with their results: they go back to where they were."""
+
+    def work(n: int) -> Callable[[], object]:
+        blocks: list[dict[str, Any]] = []
+        for i in range(n):
+            blocks.append({"type": "text", "text": f"Text {i}."})
+            blocks.append({"type": "server_tool_use", "id": f"s{i}", "name": "web_search", "input": {}})
+            blocks.append({"type": "web_search_tool_result", "tool_use_id": f"s{i}", "content": []})
+        said = [{"role": "user", "content": "x"}, {"role": "assistant", "content": blocks}]
+        body = jsontext.dumps({"model": "m", "max_tokens": 5, "messages": said})
+        return lambda: Translator("anthropic-messages", "anthropic-messages").request(body)
+
+    check_linear(work)

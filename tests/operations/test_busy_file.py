@@ -27,7 +27,7 @@ def held(path: Path) -> Iterator[sqlite3.Connection]:
 
 async def opened(path: Path) -> tuple[SQLiteFile, list[str]]:
     """The file, and the attempts to begin a transaction."""
-    file = SQLiteFile(str(path), schema.HISTORY, BUSY)
+    file = SQLiteFile(str(path), (schema.HISTORY,), BUSY)
     await file.open()
     begun: list[str] = []
     await file.write(lambda db: db.set_trace_callback(begun.append))

@@ -33,15 +33,20 @@ ACCOUNT = "nobody" if os.name == "posix" and os.geteuid() == 0 else None  # Post
 
 
 class Server:
-    """A PostgreSQL of our own in a temporary folder."""
+    """A PostgreSQL of our own in a temporary folder; with `primary`, its standby."""
 
-    def __init__(self) -> None:
+    def __init__(self, primary: Server | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="bridge-pg-"))
         self.url = f"postgresql://postgres:{SECRET}@/postgres?{urlencode({'host': str(self.folder)})}"
         self._bin = self._binaries()
         if ACCOUNT:
             shutil.chown(self.folder, ACCOUNT)
-        self._call("initdb", "-A", "trust", "-U", "postgres", "-E", "utf8", "--locale=C", "--no-sync", "-D", self._data)
+        if primary is None:
+            locale = ("-E", "utf8", "--locale=C")
+            self._call("initdb", "-A", "trust", "-U", "postgres", *locale, "--no-sync", "-D", self._data)
+        else:
+            source = ("-h", str(primary.folder), "-U", "postgres")
+            self._call("pg_basebackup", *source, "-D", self._data, "-R", "-X", "stream", "-c", "fast", "--no-sync")
         self.start()
 
     @property
@@ -54,6 +59,10 @@ class Server:
 
     def stop(self) -> None:
         self._call("pg_ctl", "-D", self._data, "-w", "-s", "-m", "immediate", "stop")
+
+    def promote(self) -> None:
+        """A standby becomes the primary."""
+        self._call("pg_ctl", "-D", self._data, "-w", "-s", "promote")
 
     def remove(self) -> None:
         with suppress(subprocess.CalledProcessError):

@@ -18,13 +18,24 @@ import pytest
 from bridge.errors import BridgeError, ConfigError, ErrorCode
 from bridge.model import Message, Text
 from bridge.stores import Conversation, ConversationStore, open_history, schema
-from bridge.stores.postgres import PostgresHistory
-from bridge.stores.sqlite import SQLiteHistory
+from bridge.stores.conversations import Conversations
+from bridge.stores.sqlite import SQLite
+from bridge.stores.sqlite_file import SQLiteFile
 from tests.stores.conftest import SECRET, Engine, Server
 
 
 def says(text: str) -> Message:
     return Message("user", [Text(text)])
+
+
+def local(path: str, *, busy: float = 5.0) -> Conversations:
+    return Conversations(SQLite(path, (schema.HISTORY,), busy=busy))
+
+
+def file_of(history: Conversations) -> SQLiteFile:
+    database = history._database
+    assert isinstance(database, SQLite)
+    return database.file
 
 
 def operations(history: ConversationStore) -> dict[str, Callable[[], Awaitable[object]]]:
@@ -118,9 +129,29 @@ async def test_a_failed_migration_changes_nothing(engine: Engine, monkeypatch: p
 async def test_a_newer_schema_is_refused(engine: Engine) -> None:
     first = engine.history()
     await first.open()
-    await engine.execute("UPDATE schema_version SET version = 99")
+    await engine.execute("UPDATE schema_version SET version = 99, needs = 98")
     with pytest.raises(ConfigError, match="created by a newer version of dialect-bridge"):
         await engine.history().open()
+
+
+async def test_a_newer_schema_that_only_has_more_is_used(engine: Engine) -> None:
+    first = engine.history()
+    conversation = Conversation("t")
+    await first.commit("o", "s", conversation, [says("1")])
+    await engine.execute(f"UPDATE schema_version SET version = 99, needs = {schema.HISTORY.newest}")
+    assert await engine.history().load("o", "s", "t") == conversation
+    assert await engine.execute("SELECT version FROM schema_version") == 99
+
+
+async def test_a_table_of_versions_without_the_oldest_that_works(engine: Engine) -> None:
+    """As versions before this column made it."""
+    first = engine.history()
+    conversation = Conversation("t")
+    await first.commit("o", "s", conversation, [says("1")])
+    await first.close()
+    await engine.execute("ALTER TABLE schema_version DROP COLUMN needs")
+    assert await engine.history().load("o", "s", "t") == conversation
+    assert await engine.execute("SELECT count(*) FROM schema_version WHERE needs IS NULL") == 1
 
 
 # ---------------------------------------------------------------------- SQLite
@@ -128,7 +159,7 @@ async def test_a_newer_schema_is_refused(engine: Engine) -> None:
 
 async def test_a_locked_database(tmp_path: Path) -> None:
     path = tmp_path / "bridge.db"
-    history = SQLiteHistory(str(path), busy=0.05)
+    history = local(str(path), busy=0.05)
     conversation = Conversation("t")
     await history.commit("o", "s", conversation, [says("1")])
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -143,7 +174,7 @@ async def test_a_locked_database(tmp_path: Path) -> None:
 
 async def test_writers_wait_for_each_other(tmp_path: Path) -> None:
     path = tmp_path / "bridge.db"
-    history = SQLiteHistory(str(path))
+    history = local(str(path))
     await history.open()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -155,10 +186,10 @@ async def test_writers_wait_for_each_other(tmp_path: Path) -> None:
 
 
 async def test_a_full_disk(tmp_path: Path) -> None:
-    history = SQLiteHistory(str(tmp_path / "bridge.db"))
+    history = local(str(tmp_path / "bridge.db"))
     conversation = Conversation("t")
     await history.commit("o", "s", conversation, [says("1")])
-    await history._file.write(lambda db: db.execute("PRAGMA max_page_count = 30"))
+    await file_of(history).write(lambda db: db.execute("PRAGMA max_page_count = 30"))
     error = await refused(lambda: history.commit("o", "s", conversation, [says("x" * 1_000_000)]))
     assert "SQLITE_FULL" in error.message
     assert conversation.version == 1
@@ -169,9 +200,9 @@ async def test_a_full_disk(tmp_path: Path) -> None:
 
 
 async def test_a_read_only_database(tmp_path: Path) -> None:
-    history = SQLiteHistory(str(tmp_path / "bridge.db"))
+    history = local(str(tmp_path / "bridge.db"))
     await history.open()
-    await history._file.write(lambda db: db.execute("PRAGMA query_only = ON"))
+    await file_of(history).write(lambda db: db.execute("PRAGMA query_only = ON"))
     error = await refused(lambda: history.commit("o", "s", Conversation("t"), [says("1")]))
     assert "SQLITE_READONLY" in error.message
     await history.commit("o", "s", Conversation("t"), [says("1")])
@@ -179,7 +210,7 @@ async def test_a_read_only_database(tmp_path: Path) -> None:
 
 
 async def test_a_deleted_database_is_made_anew(tmp_path: Path) -> None:
-    history = SQLiteHistory(str(tmp_path / "bridge.db"))
+    history = local(str(tmp_path / "bridge.db"))
     conversation = Conversation("t")
     await history.commit("o", "s", conversation, [says("1")])
     for name in os.listdir(tmp_path):
@@ -193,7 +224,7 @@ async def test_a_deleted_database_is_made_anew(tmp_path: Path) -> None:
 
 async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     (tmp_path / "bridge.db").write_text("these are notes" * 100)
-    history = SQLiteHistory(str(tmp_path / "bridge.db"))
+    history = local(str(tmp_path / "bridge.db"))
     assert "SQLITE_NOTADB" in (await refused(history.open)).message
     (tmp_path / "bridge.db").unlink()
     await history.open()
@@ -233,7 +264,7 @@ async def test_in_memory_it_is_forgotten(tmp_path: Path, monkeypatch: pytest.Mon
 async def test_a_server_that_is_stopped_and_started() -> None:
     server = Server()
     try:
-        history = PostgresHistory(server.url)
+        history = open_history(server.url)
         conversation = Conversation("t")
         await history.commit("o", "s", conversation, [says("1")])
         await asyncio.to_thread(server.stop)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bridge.errors import BridgeError, ErrorCode
-from bridge.stores import schema
+from bridge.stores import StoreConflict, schema
 from bridge.stores.sqlite_file import SQLiteFile
 
 TABLE = "CREATE TABLE t (n INTEGER PRIMARY KEY)"
@@ -20,7 +20,7 @@ TABLE = "CREATE TABLE t (n INTEGER PRIMARY KEY)"
 
 @pytest.fixture
 async def file(tmp_path: Path) -> AsyncIterator[SQLiteFile]:
-    file = SQLiteFile(str(tmp_path / "f.db"), schema.HISTORY, 5.0)
+    file = SQLiteFile(str(tmp_path / "f.db"), (schema.HISTORY,), 5.0)
     await file.open()
     await file.write(lambda db: db.execute(TABLE))
     yield file
@@ -110,6 +110,26 @@ async def test_who_raises_undoes_only_his_own(file: SQLiteFile) -> None:
     assert await numbers(file) == [1, 2]
 
 
+@pytest.mark.parametrize("changes", [False, True], ids=["before a change", "after a change"])
+async def test_who_refuses_costs_the_others_nothing(file: SQLiteFile, changes: bool) -> None:
+    """A client that provokes conflicts must not turn off that writes share a transaction."""
+
+    def refuses(db: sqlite3.Connection) -> None:
+        if changes:
+            db.execute("INSERT INTO t VALUES (999)")
+        raise StoreConflict
+
+    begun: list[str] = []
+    await file.write(lambda db: db.set_trace_callback(begun.append))
+    held, tasks = await waiting(file, *(refuses if n % 3 == 0 else adds(n) for n in range(30)))
+    begun.clear()
+    await held.release()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [n for n, each in enumerate(found) if isinstance(each, StoreConflict)] == list(range(0, 30, 3))
+    assert await numbers(file) == [n for n in range(30) if n % 3]
+    assert begun.count("COMMIT") == 2, "of the one that was held, and of all that waited"
+
+
 async def test_an_error_of_the_engine_fails_nobody_else(file: SQLiteFile) -> None:
     held, tasks = await waiting(file, adds(1), adds(1), adds(2))
     await held.release()
@@ -131,7 +151,7 @@ async def test_who_was_cancelled_before_his_turn_does_nothing(file: SQLiteFile) 
 
 async def test_what_waits_is_done_before_the_file_is_closed(tmp_path: Path) -> None:
     path = str(tmp_path / "closed.db")
-    file = SQLiteFile(path, schema.HISTORY, 5.0)
+    file = SQLiteFile(path, (schema.HISTORY,), 5.0)
     await file.open()
     await file.write(lambda db: db.execute(TABLE))
     held, tasks = await waiting(file, *(adds(n) for n in range(200)))

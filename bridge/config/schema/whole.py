@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
@@ -65,6 +66,11 @@ class Stores(Section):
         default=64 * 2**20,
         description="maximum size of one conversation in bytes; the oldest turns are deleted beyond it",
     )
+    max_conversations: OrOff[Annotated[int, Field(ge=1)]] = Field(
+        default=None,
+        description="maximum number of conversations of one user; those unused for longest are deleted beyond it. "
+        "All clients with one API key are one user",
+    )
     retention: Retention = Field(default_factory=Retention, description="retention times")
 
 
@@ -104,8 +110,15 @@ class Config(Section):
         self._origin = origin
         return self
 
+    @property
+    def folder(self) -> str | None:
+        """The folder of the file that the configuration was read from; None if it was in none."""
+        if self._origin is None or not self._origin.positions:
+            return None
+        return os.path.dirname(os.path.abspath(self._origin.name))
+
     def located(self, error: ConfigError) -> ConfigError:
-        """Return an error that a checked configuration caused later, with file and line if it begins with a key."""
+        """Return an error that a checked configuration caused later, with file and line if it names a key."""
         return error if self._origin is None else self._origin.located(error)
 
     def describe(self) -> list[str]:

@@ -1,0 +1,145 @@
+"""Transactions, written once for every SQL engine.
+
+A script is one transaction: a generator that yields statements, is sent their rows and returns a result. It does no
+I/O, so that the same script runs in the thread of an SQLite file and on a connection of PostgreSQL, and scripts are
+combined with `yield from`:
+
+    def rename(owner: str, name: str) -> Script[bool]:
+        found = yield "UPDATE things SET name = :name, at = {wall} WHERE owner = :owner RETURNING id", {...}
+        return bool(found)
+
+    await database.write(lambda: rename("o", "n"))
+
+A database may run a script again from its beginning when the engine undid its first attempt: it must have no effects
+outside of the transaction, and `write` is called with a function that makes the generator. A script that raises changes
+nothing. It is to refuse (raise a `BridgeError`) before it has changed anything where it can: that costs the others in
+the same transaction of an SQLite file nothing.
+
+Values are `:name`. Rows are tuples; SQLite returns 0 and 1 for booleans. PostgreSQL infers the type of a value from its
+place; where it cannot, write `CAST(:name AS bigint)`, which all engines take. Differences between the engines are
+fragments:
+
+| fragment | SQLite | PostgreSQL |
+|---|---|---|
+| `{serial}` | `INTEGER PRIMARY KEY AUTOINCREMENT` | `bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY` |
+| `{now}` | the machine's monotonic clock (`bridge.stores.machine`): leases | the server's clock |
+| `{wall}` | seconds since 1970: ages | the server's clock |
+| `{lock}` | | `FOR UPDATE` |
+| `{skip}` | | `FOR UPDATE SKIP LOCKED` |
+| `{greatest}` | `max` | `greatest` |
+| `{json}` | `text` | `jsonb` |
+| `{bytes COLUMN}` | the length of a text in bytes of UTF-8 | |
+| `{rows NAME (a bigint, b text)}` | the value NAME, a list of tuples, as a table NAME | |
+| `{values NAME (a bigint, b text)}` | the list as the end of an INSERT; no other value in the statement | |
+| `{concurrently}` | | `CONCURRENTLY`; see `bridge.stores.schema` |
+| `{volatile}` | | `UNLOGGED`: a table that a crash of the server empties |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+Rows: TypeAlias = list[tuple[Any, ...]]
+Values: TypeAlias = Mapping[str, Any]
+Statement: TypeAlias = tuple[str, Values]
+Script: TypeAlias = Generator[Statement, Rows, T]
+Work: TypeAlias = Callable[[], Script[T]]
+
+ALONE = "{alone}"
+"""No other script that yields this with the same `name` runs until this one ends. SQLite has one writer anyway."""
+UNSYNCED = "{unsynced}"
+"""A crash of a PostgreSQL server may undo this script, which does not wait for the disk."""
+
+
+class Database(Protocol):
+    """A database that carries out scripts. It connects at the first use, and again after a failure.
+
+    Every method raises `BridgeError` (store_unavailable) if the engine fails, with a message that contains neither
+    address nor credentials. A database belongs to the event loop in which it is first used.
+    """
+
+    engine: str
+    """Its name in messages: `sqlite` or `postgresql`."""
+
+    async def open(self) -> None:
+        """Connect, and create or migrate the tables, however long that takes. Without it, the first call does so.
+
+        Raises `ConfigError` if a newer version created the tables.
+        """
+
+    async def close(self) -> None:
+        """Disconnect. May be called twice; `open` opens again."""
+
+    def check_open(self) -> None:
+        """Raise `BridgeError` (store_unavailable) after `close`."""
+
+    async def read(self, work: Work[T]) -> T:
+        """Return the result of a script that changes nothing. All its statements see the same state."""
+
+    async def write(self, work: Work[T], *, first: bool = False) -> T:
+        """Return the result of a script, once it is committed. If it is to be `first`, it is done before all that wait.
+
+        After an error other than the script's own, it may have been committed nevertheless. A canceled call has
+        happened completely or not at all.
+        """
+
+    async def shrink(self) -> None:
+        """Give the space of deleted rows back to the file system, where the engine does not do that by itself."""
+
+
+def execute(statement: str, **values: Any) -> Script[Rows]:
+    """Return the rows of one statement: a script of its own."""
+    return (yield statement, values)
+
+
+class Syntax(Protocol):
+    """How an engine spells fragments."""
+
+    fragments: Mapping[str, str]
+
+    def size(self, column: str) -> str:
+        """Return the length of a column in bytes."""
+
+    def table(self, name: str, columns: Sequence[tuple[str, str]]) -> str:
+        """Return `{rows}`: a table from the value `name`, with columns and their types."""
+
+    def values(self, name: str, columns: Sequence[tuple[str, str]]) -> str:
+        """Return `{values}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spelled:
+    """A statement in an engine's words. `sets` and `many` are the values that `{rows}` and `{values}` name."""
+
+    text: str
+    sets: tuple[str, ...] = ()
+    many: str | None = None
+
+
+_FRAGMENT = re.compile(r"\{(\w+)(?:\s+(\w+)(?:\s+\(([^)]*)\))?)?\}")
+
+
+@lru_cache(1024)
+def spelled(statement: str, syntax: Syntax) -> Spelled:
+    """Return the statement with its fragments replaced. Raises `KeyError` for an unknown one."""
+    sets: list[str] = []
+    many: list[str] = []
+
+    def replaced(found: re.Match[str]) -> str:
+        kind, name, columns = found.groups()
+        if name is None:
+            return syntax.fragments[kind]
+        if kind == "bytes":
+            return syntax.size(name)
+        typed = [(column, type_) for column, _, type_ in (each.strip().partition(" ") for each in columns.split(","))]
+        {"rows": sets, "values": many}[kind].append(name)
+        return syntax.table(name, typed) if kind == "rows" else syntax.values(name, typed)
+
+    text = _FRAGMENT.sub(replaced, statement)
+    return Spelled(text.strip(), tuple(sets), many[0] if many else None)
