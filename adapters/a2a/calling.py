@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Any
 
-from bridge.codec import Context, FrameLike, Step, WireRequest, WireResponse
+from bridge.codec import Context, Frame, FrameLike, Step, WireRequest, WireResponse
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import read_json
-from bridge.codec.wire import holds_events, payloads_in
 from bridge.dialects.a2a import errors
 from bridge.dialects.a2a.card import (
     LARGEST,
@@ -33,6 +33,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.5, 5.0, 1.6
 """Seconds between two questions for the state of a task."""
 _MOST_REFUSALS = 3
 """Questions for the state of a task that may fail one after another."""
+_STREAM = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
+"""The first bytes of an event stream, whatever its content type."""
 _NO_CARD = frozenset({404, 405, 501})
 
 
@@ -57,12 +59,25 @@ def decode_error(wire: WireResponse) -> Failure:
 
 def _whole(decoder: A2ADecoder, wire: WireResponse) -> tuple[list[Event], Failure | None]:
     """Return the events of a whole answer; an invalid one is a failure."""
-    if holds_events(wire):
-        return decoder.feed(payloads_in(wire.body)), None
+    if wire.content_type == "text/event-stream" or _STREAM.match(wire.body):
+        return decoder.feed(_payloads_in(wire.body)), None
     value = read_json(wire.body)
     if isinstance(value, dict):
         return decoder.answer(value), None
     return [], Failure(ErrorCode.BACKEND_PROTOCOL, "The agent's answer is neither an event stream nor a JSON object.")
+
+
+def _payloads_in(body: bytes) -> list[FrameLike]:
+    """The frames of an event stream that is all there; its lines are complete, so that splitting them is simple."""
+    frames: list[FrameLike] = []
+    text = body.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    for block in text.split(b"\n\n"):
+        lines = block.split(b"\n")
+        if data := [line[5:].strip() for line in lines if line.startswith(b"data:")]:
+            names = [line[6:].strip() for line in lines if line.startswith(b"event:")]
+            name = names[-1].decode("utf-8", "replace").replace("\0", "\ufffd") if names else None
+            frames.append(Frame(b"\n".join(data), name))
+    return frames
 
 
 class _Asked(Enum):

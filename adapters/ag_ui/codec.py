@@ -93,14 +93,10 @@ class AGUI(DescribedDialect):
         return AGUIDecoder(context)
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
-        """A body in one piece: a stream that is all there, a list of its events, or an error object."""
+        """A body in one piece: a list of events, or an error object."""
         decoder = AGUIDecoder(context)
         if wire.status >= 400:
             return decoder.close(self.decode_error(wire))
-        if wire.content_type == "text/event-stream" or wire.body[:5] == b"data:":
-            lines = wire.body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-            events = decoder.feed([line[5:].strip() for line in lines if line.startswith(b"data:")])
-            return events + decoder.close()
         value = read_json(wire.body)
         values = value if isinstance(value, list) else [value]
         if values and all(isinstance(v, dict) and isinstance(v.get("type"), str) for v in values):

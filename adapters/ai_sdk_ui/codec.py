@@ -18,7 +18,7 @@ from bridge.codec import (
 )
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, read_json
-from bridge.codec.wire import event_stream, holds_events, payloads_in
+from bridge.codec.wire import event_stream
 from bridge.dialects.ai_sdk_ui import body, errors, request
 from bridge.dialects.ai_sdk_ui.capabilities import CAPABILITIES
 from bridge.dialects.ai_sdk_ui.decoder import UIMessageDecoder
@@ -79,12 +79,10 @@ class AISDKUI(ResumableDialect):
         return UIMessageDecoder(context)
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
-        """A body in one piece: a stream that is all there; anything else is no answer."""
+        """A body in one piece, which is no answer: the protocol has streams only."""
         decoder = UIMessageDecoder(context)
         if wire.status >= 400:
             return decoder.close(self.decode_error(wire))
-        if holds_events(wire):
-            return decoder.feed(payloads_in(wire.body)) + decoder.close()
         if (error := error_in(read_json(wire.body))) is not None:
             return decoder.close(errors.ERRORS.failure(error))
         return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is not an event stream."))

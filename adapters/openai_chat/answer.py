@@ -9,7 +9,6 @@ from bridge.codec import Context, WireResponse
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import read_json
 from bridge.codec.merging import Added
-from bridge.codec.wire import holds_events, payloads_in
 from bridge.dialects.openai.api import ERRORS
 from bridge.dialects.openai_chat.decoder import ChatDecoder
 from bridge.dialects.openai_chat.options import BackOptions
@@ -99,9 +98,6 @@ def parse_response(wire: WireResponse, context: Context, options: BackOptions) -
     if wire.status >= 400:
         return _failed(ERRORS.decode(wire), context)
     value = read_json(wire.body)
-    if value is None and holds_events(wire):
-        decoder = ChatDecoder(context, options)
-        return decoder.feed(payloads_in(wire.body)) + decoder.close()
     if isinstance(value, dict):
         choices = value.get("choices")
         if isinstance(choices, list) and dict in map(type, choices):

@@ -6,7 +6,7 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.dialects.openai_chat.options import FrontOptions
-from bridge.dialects.openai_chat.wire import NAME, own
+from bridge.dialects.openai_chat.wire import NAME, NOTES, own
 from bridge.model import Answer, Extras, FinishReason, Inline, Media, MediaKind, RunStarted, UsageReported, url_of
 
 _CUT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
@@ -21,7 +21,7 @@ def wants_usage(context: Context, usage: UsageReported | None) -> bool:
     """Return whether the client requested the usage chunk; a translation without its request must lose nothing."""
     if context.request is None:
         return usage is not None
-    notes = context.request.extra(NAME).get("notes")
+    notes = context.request.extra(NAME).get(NOTES)
     return isinstance(notes, dict) and bool(notes.get("include_usage"))
 
 

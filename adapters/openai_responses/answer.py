@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from bridge.codec import Context, WireResponse, failure_at_end, json_response
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, read_json
-from bridge.codec.wire import holds_events, payloads_in
 from bridge.dialects.openai.api import ERRORS, encode_error
 from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.capabilities import CAPABILITIES
@@ -38,8 +37,6 @@ def parse_response(wire: WireResponse, context: Context) -> list[Event]:
     if wire.status >= 400:
         return decoder.close(ERRORS.decode(wire))
     value = read_json(wire.body)
-    if value is None and holds_events(wire):
-        return decoder.feed(payloads_in(wire.body)) + decoder.close()
     if isinstance(value, dict) and isinstance(value.get("output"), list):
         return decoder.whole(value)
     error = error_in(value)

@@ -19,7 +19,7 @@ _PIECES = frozenset({
     "arguments", "content", "delta", "inputTextDelta", "partial_json", "reasoning", "reasoning_content", "refusal",
     "text", "thinking",
 })  # fmt: skip
-"""The members in which servers put pieces of a text, of which one may end in the middle of a character."""
+"""The members that hold pieces of a text, of which one may end in the middle of a character."""
 
 
 class JsonDecoder:

@@ -5,6 +5,9 @@ was parsed in full, their meaning is known, and only the text is parsed (which s
 The result is that of parsing in full: JSON is read from left to right, so that with the same bytes before it, the text
 is at the position of a value; as long as it is a single string, the bytes after it have the same meaning.
 
+Where many events come in one read, this is most of what an event costs: a chat token in a burst of 32, from chunk to
+chunk, takes 15,700 machine instructions with it and 38,300 without it.
+
 Beside the text, an event may contain a counter and a string of random letters (OpenAI pads its events so that their
 length reveals nothing). Decoders ignore both, so that they may differ, too.
 """

@@ -81,28 +81,6 @@ class WireResponse:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-_STARTS = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
-"""The first bytes of an event stream, whatever its content type."""
-
-
-def holds_events(wire: WireResponse) -> bool:
-    """Return whether a body in one piece is a complete event stream."""
-    return wire.content_type == "text/event-stream" or bool(_STARTS.match(wire.body))
-
-
-def payloads_in(body: bytes) -> list[FrameLike]:
-    """The frames of an event stream that is all there; its lines are complete, so that splitting them is simple."""
-    frames: list[FrameLike] = []
-    text = body.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    for block in text.split(b"\n\n"):
-        lines = block.split(b"\n")
-        if data := [line[5:].strip() for line in lines if line.startswith(b"data:")]:
-            names = [line[6:].strip() for line in lines if line.startswith(b"event:")]
-            name = names[-1].decode("utf-8", "replace").replace("\0", "\ufffd") if names else None
-            frames.append(Frame(b"\n".join(data), name))
-    return frames
-
-
 def wire_request(headers: Mapping[str, str], body: bytes, path: str = "") -> WireRequest:
     """Return a request from HTTP: `path` may be percent-encoded and have a query."""
     path, _, query = path.partition("?")

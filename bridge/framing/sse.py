@@ -30,13 +30,11 @@ class Splitter:
     """
 
     __slots__ = (
-        "_begin",
         "_clean",
         "_cr",
         "_data",
         "_excess",
         "_id",
-        "_label",
         "_limit",
         "_lines_size",
         "_name",
@@ -60,62 +58,18 @@ class Splitter:
         self._clean = True
         self._limit = max_event
         self._excess: BackendError | None = None
-        # The beginning of the last event with a name or an id, up to its data, and its meaning.
-        self._begin: bytes | None = None
-        self._label: tuple[str | None, str | None] = None, None
 
     def feed(self, chunk: bytes) -> list[FrameLike]:
         if self._excess is not None:
             raise self._excess
-        if self._clean and chunk[-2:] == b"\n\n" and len(chunk) <= self._limit and _CR not in chunk:
-            # Whole events, as most reads are.
-            whole: list[FrameLike] | None
-            if chunk[:6] == b"data: ":
-                payloads = chunk[6:-2].split(b"\n\ndata: ")
-                # With more line ends, one of them is within an event.
-                whole = payloads if chunk.count(b"\n") == 2 * len(payloads) else None  # type: ignore[assignment]
-            else:
-                whole = self._alike(chunk) or self._named(chunk)
-            if whole is not None:
+        if self._clean and chunk[:6] == b"data: " and chunk[-2:] == b"\n\n" and len(chunk) <= self._limit:
+            # Whole events of one line each, as most reads are. With more line ends, one of them is within an event.
+            payloads = chunk[6:-2].split(b"\n\ndata: ")
+            if _CR not in chunk and chunk.count(b"\n") == 2 * len(payloads):
                 self._started = True
-                return whole
+                return payloads  # type: ignore[return-value]
         out = self._feed(chunk)
         self._clean = self._started and not (self._rest or self._data or self._cr or self._name or self._id)
-        return out
-
-    def _alike(self, chunk: bytes) -> list[FrameLike] | None:
-        """Whole events that all begin as the last one with a name or an id did, as most do; None when they do not."""
-        begin = self._begin
-        if begin is None or not chunk.startswith(begin):
-            return None
-        name, number = self._label
-        out: list[FrameLike] = []
-        for data in chunk[len(begin) : -2].split(b"\n\n" + begin):
-            if _LF in data:
-                return None
-            out.append(Frame(data, name, number))
-        return out
-
-    def _named(self, chunk: bytes) -> list[FrameLike] | None:
-        """Whole events of two lines each, a name or an id before the data; None when they are not."""
-        out: list[FrameLike] = []
-        head, last, name, number = b"", None, None, None
-        for event in chunk[:-2].split(b"\n\n"):
-            head, line, data = event.partition(b"\ndata: ")
-            if not line or _LF in data:
-                return None
-            if head != last:
-                if _LF in head or _NUL in head:
-                    return None
-                if head[:7] == b"event: " != head:
-                    name, number = head[7:].decode("utf-8", "replace"), None
-                elif head[:4] == b"id: ":
-                    name, number = None, head[4:].decode("utf-8", "replace")
-                else:
-                    return None
-                last = head
-            out.append(Frame(data, name, number))
-        self._begin, self._label = head + b"\ndata: ", (name, number)
         return out
 
     def _feed(self, chunk: bytes) -> list[FrameLike]:

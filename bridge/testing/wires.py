@@ -11,6 +11,7 @@ from bridge.codec import Context, Dialect, Losses
 from bridge.errors import BackendError, Failure
 from bridge.model import (
     Answer,
+    ContentAdded,
     Event,
     MessageEnded,
     MessageStarted,
@@ -70,15 +71,19 @@ def with_numbered_calls(value: T, *dialects: Dialect) -> T:
 
 
 def overlaps(events: Sequence[Event]) -> bool:
-    """Return whether a part starts while another of its kind is open."""
+    """Return whether a part starts while another of its kind is open, or a medium waits for the end of one."""
     open_parts: dict[str, PartKind] = {}
+    waits = False
     for event in events:
         if isinstance(event, PartStarted):
-            if event.kind in open_parts.values():
+            if waits or event.kind in open_parts.values():
                 return True
             open_parts[event.part_id] = event.kind
+        elif isinstance(event, ContentAdded):
+            waits = bool(open_parts)
         elif isinstance(event, PartEnded):
             open_parts.pop(event.part_id, None)
+            waits = waits and bool(open_parts)
     return False
 
 

@@ -16,6 +16,7 @@ from bridge.codec import Dialect, Feature, Support, registry
 from bridge.model import (
     Answer,
     ArgsDelta,
+    Data,
     Event,
     MessageEnded,
     MessageStarted,
@@ -29,7 +30,9 @@ from bridge.model import (
     fold,
     verify,
 )
-from bridge.testing.wires import context, decode
+from bridge.testing.outline import outline, project
+from bridge.testing.wires import comparable, context, decode, encode, overlaps
+from bridge.translation import AnswerDecoder
 
 _EXAMPLES = Path(__file__).parents[2] / "examples"
 toy: Dialect = run_path(str(_EXAMPLES / "dialect_toy.py"))["dialect"]
@@ -82,7 +85,8 @@ def streamed(dialect: Dialect, events: list[Event]) -> Answer:
 def whole(dialect: Dialect, events: list[Event]) -> Answer:
     """What a client reads that has the answer in one piece."""
     wire = dialect.assemble(events, context(dialect.front_options()))
-    return fold(dialect.parse_response(wire, context(dialect.back_options())))
+    reading = AnswerDecoder(dialect, context(dialect.back_options()), wire.headers)
+    return fold(reading.receive(wire.body) + reading.close())
 
 
 def found(answer: Answer, events: list[Event], kind: PartKind) -> list[str]:
@@ -144,3 +148,24 @@ def test_choices_go_side_by_side() -> None:
     encoder.encode([PartStarted("1", "a", PartKind.TEXT), PartStarted("2", "b", PartKind.TEXT, choice=1)])
     for part in "1", "2":
         assert encoder.encode([TextDelta(part, "x")])
+
+
+def test_what_waits_for_the_end_of_a_text_may_come_after_another_kind() -> None:
+    """Chat has a field for texts and one for reasoning: a medium that is told as text waits, and reasoning does not."""
+    dialect = registry.get("openai-chat")
+    builder = context(dialect.front_options()).builder()
+    builder.open_part("text", "m", PartKind.TEXT)
+    builder.delta("text", "before ")
+    builder.add("m", Data({"a": 1}))
+    builder.open_part("thought", "m", PartKind.REASONING)
+    builder.delta("thought", "hm")
+    builder.end_part("thought")
+    builder.end_part("text")
+    builder.finish()
+    builder.end()
+    events = builder.take()
+    read = outline(fold(decode(dialect, [encode(dialect, events)])))
+    wanted = project(fold(events), dialect.capabilities)
+    assert overlaps(events)
+    assert comparable(read, by_kind=True) == comparable(wanted, by_kind=True)
+    assert comparable(read) != comparable(wanted)

@@ -15,6 +15,7 @@ from bridge.codec import (
     EncoderLike,
     Endpoint,
     Feature,
+    FrameLike,
     Framing,
     ModelInfo,
     ModelsDialect,
@@ -25,7 +26,6 @@ from bridge.codec import (
     WireResponse,
     body_of,
     entries,
-    failure_at_end,
     json_request,
     json_response,
 )
@@ -119,11 +119,8 @@ class Ollama(ObjectDialect, ModelsDialect):
     def encoder(self, context: Context) -> EncoderLike:
         return AnswerEncoder(context, self.capabilities)
 
-    def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
-        failure = failure_at_end(events, self.capabilities, context.lost)
-        if failure is not None:
-            return self.encode_error(failure)
-        return json_response(dumps(assembled(self.encoder(context).encode(events))))
+    def accumulate(self, frames: Sequence[FrameLike], context: Context) -> dict[str, Any]:
+        return assembled(frames)
 
     def encode_event(self, event: Event) -> dict[str, Any] | None:
         return {"error": event.error.message} if isinstance(event, RunFailed) else None
