@@ -32,6 +32,8 @@ Send = Callable[[Message], Awaitable[None]]
 _HOP = frozenset({"connection", "date", "keep-alive", "transfer-encoding"})
 """Response headers that are the ASGI server's own."""
 _PIECE = 64 * 1024
+_INPUT = 4 * 1024
+"""Compressed bytes that are decompressed at a time."""
 _ANY_HEADER = 32 + zlib.MAX_WBITS
 """For zlib: a header of gzip or of deflate."""
 
@@ -45,7 +47,7 @@ def app(bridge: Bridge) -> ASGIApp:
         raise TypeError(f"expected a bridge.Bridge, got {type(bridge).__name__}; write Bridge.from_config(...)")
     for index, route in enumerate(bridge.routes):
         if route.listen:
-            raise ConfigError(f"routes[{index}].listen: ASGI has no gRPC; serve it with `dialect-bridge serve`")
+            raise ConfigError("ASGI has no gRPC; serve it with `dialect-bridge serve`", key=f"routes[{index}].listen")
     return ASGIApp(bridge)
 
 
@@ -121,7 +123,7 @@ class _Connection:
         self._writer = _Writer(send, "websocket.http.response" if scope["type"] == "websocket" else "http.response")
         self._payload = StreamReader(self, _PIECE, loop=asyncio.get_running_loop())  # type: ignore[arg-type]
         encoding = dict(scope["headers"]).get(b"content-encoding", b"").strip().lower()
-        self._inflate = zlib.decompressobj(_ANY_HEADER) if encoding in (b"gzip", b"deflate") else None
+        self._inflate = _Inflate() if encoding in (b"gzip", b"deflate") else None
         self._wanted = asyncio.Event()
         self._wanted.set()
         self._handling: asyncio.Task[None] | None = None
@@ -172,15 +174,15 @@ class _Connection:
             return
         if self._payload.is_eof():
             return
-        inflate = self._inflate
+        data, inflate = message.get("body", b""), self._inflate
         try:
-            for piece in _pieces(message.get("body", b""), inflate):
+            for piece in [data] if inflate is None else inflate.pieces(data):
                 await self._wanted.wait()
                 self._payload.feed_data(piece)
             if message.get("more_body"):
                 return
-            if inflate is not None and not inflate.eof:
-                raise zlib.error("the end is missing")
+            if inflate is not None:
+                inflate.close()
         except zlib.error as error:
             self._payload.set_exception(web.RequestPayloadError(str(error)))
         self._payload.feed_eof()
@@ -210,14 +212,29 @@ class _Connection:
         return {"peername": self.peername, "sslcontext": self.ssl_context}.get(name, default)
 
 
-def _pieces(data: bytes, inflate: zlib._Decompress | None) -> Iterator[bytes]:
-    """Yield the data, decompressed if necessary: in chunks, since a few bytes may expand to many."""
-    if inflate is None:
-        yield data
-        return
-    while data:
-        yield inflate.decompress(data, _PIECE)
-        data = inflate.unconsumed_tail
+class _Inflate:
+    """Decompresses a body as it comes. A body of gzip may have several members (RFC 1952, section 2.2); what follows
+    the end and begins none is an error, and is not kept.
+    """
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(_ANY_HEADER)
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """Yield the data in chunks, since a few bytes may expand to many. Raises `zlib.error`."""
+        # At the end of a member zlib copies what is left of its input: little, so that many short members cost no more.
+        for start in range(0, len(data), _INPUT):
+            left = data[start : start + _INPUT]
+            while left:
+                if self._member.eof:
+                    self._member = zlib.decompressobj(_ANY_HEADER)
+                yield self._member.decompress(left, _PIECE)
+                left = self._member.unconsumed_tail or self._member.unused_data
+
+    def close(self) -> None:
+        """The body ended. Raises `zlib.error` inside a member."""
+        if not self._member.eof:
+            raise zlib.error("the end is missing")
 
 
 class _Writer(AbstractStreamWriter):

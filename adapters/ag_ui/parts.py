@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec.check import Node
+from bridge.codec.media import DEFAULT_TYPES
 from bridge.dialects.ag_ui.wire import camel, noted, own
 from bridge.errors import RequestError
 from bridge.model import (
@@ -35,13 +36,6 @@ _KINDS: dict[str, MediaKind] = {
 }
 _TYPES = {kind: name for name, kind in _KINDS.items()}
 _PART_TYPES = ("text", "binary", *_KINDS)
-# The default media type of bytes, which is required here.
-_MIMES = {
-    MediaKind.IMAGE: "image/png",
-    MediaKind.AUDIO: "audio/wav",
-    MediaKind.VIDEO: "video/mp4",
-    MediaKind.FILE: "application/octet-stream",
-}
 _NOTES: dict[str, type] = {"id": str, "metadata": dict}
 
 # ------------------------------------------------------------------ reading
@@ -153,7 +147,7 @@ def _media(media: Media) -> _Wire:
     source: _Wire
     match media.source:
         case Inline(base64=data):
-            source = {"type": "data", "value": data, "mimeType": mime_of(media) or _MIMES[media.kind]}
+            source = {"type": "data", "value": data, "mimeType": mime_of(media) or DEFAULT_TYPES[media.kind]}
         case Url(url=url):
             source = {"type": "url", "value": url}
         case FileRef(file_id=file_id):
@@ -170,7 +164,7 @@ def _media(media: Media) -> _Wire:
 
 def _as_binary(media: Media) -> _Wire:
     """The part that agents of 0.x know."""
-    wire: _Wire = {"type": "binary", "mimeType": mime_of(media) or _MIMES[media.kind]}
+    wire: _Wire = {"type": "binary", "mimeType": mime_of(media) or DEFAULT_TYPES[media.kind]}
     match media.source:
         case Inline(base64=data):
             wire["data"] = data

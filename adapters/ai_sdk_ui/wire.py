@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec.jsontext import loads, text_of
+from bridge.codec.media import DEFAULT_TYPES
 from bridge.codec.signed_parts import GOOGLE, signature_of, signed
 from bridge.model import (
     Extras,
@@ -43,12 +44,6 @@ FINISHES: dict[FinishReason, str] = {
     FinishReason.INTERRUPTED: "tool-calls",
 }
 
-_MIMES = {
-    MediaKind.IMAGE: "image/png",
-    MediaKind.AUDIO: "audio/wav",
-    MediaKind.VIDEO: "video/mp4",
-    MediaKind.FILE: "application/octet-stream",
-}
 _KINDS = {"image": MediaKind.IMAGE, "audio": MediaKind.AUDIO, "video": MediaKind.VIDEO}
 
 Wire = dict[str, Any]
@@ -149,7 +144,7 @@ def read_file(wire: Wire) -> Media:
     if declared and registered(mime or None) is None:  # `image/*` says less than the URL (vercel/ai#20604)
         mime = declared
     kind = _kind_of(mime)
-    if text_of(ours.get("kind")) in _MIMES:
+    if text_of(ours.get("kind")) in DEFAULT_TYPES:
         kind = MediaKind(ours["kind"])
     filename = text_of(wire.get("filename")) or text_of(ours.get("filename"))
     extras = noted_part({"providerMetadata": native or None}, native)
@@ -158,7 +153,7 @@ def read_file(wire: Wire) -> Media:
 
 def write_file(media: Media) -> Wire:
     """Return a medium as `url` and `mediaType`, which the wire requires. The id of a file replaces the address."""
-    mime = mime_of(media) or _MIMES[media.kind]
+    mime = mime_of(media) or DEFAULT_TYPES[media.kind]
     url = media.source.file_id if isinstance(media.source, FileRef) else url_of(media, mime)
     return {"type": "file", "url": url, "mediaType": mime}
 

@@ -49,7 +49,7 @@ from bridge.dialects.aip.messages import (
     UpdateNodeInfoRequest,
     UpdateType,
 )
-from bridge.dialects.aip.options import FrontOptions
+from bridge.dialects.aip.options import MAX_MESSAGE, FrontOptions
 from bridge.dialects.aip.proto import fields, text_field
 from bridge.dialects.aip.writing import CALL_AGENT
 
@@ -59,6 +59,14 @@ _IS_ERROR = 4
 """The number of `is_error` in a ToolResponse."""
 _MOST_NEWS = 1000
 """Updates that wait for a subscriber; one that does not read them is removed."""
+_MOST_NODES = 10_000
+"""Nodes of one gateway."""
+_MOST_OF_ONE = 64 * 1024
+"""Bytes of one registration."""
+_MOST_OF_ALL = MAX_MESSAGE - 256 * 1024
+"""Bytes of all registrations: `GetNodes` answers with all of them in one message, beside the gateway's own agents."""
+_ENVELOPE = 16
+"""Bytes of such a message beside each registration, at most."""
 _NO_GATEWAY = Refuse("UNIMPLEMENTED", "This is the address of an agent, not of a gateway.")
 _GIVES = {Mode.IMAGE: Feature.IMAGE, Mode.AUDIO: Feature.AUDIO, Mode.EMBEDDED: Feature.FILE}
 _TAKES = {Mode.IMAGE: Feature.IMAGE_INLINE, Mode.AUDIO: Feature.AUDIO_INLINE, Mode.EMBEDDED: Feature.FILE_INLINE}
@@ -108,6 +116,7 @@ class _Joining:
 class _Subscriber:
     """A subscriber to changes of some nodes, of all if none are named, and the changes that it has not received."""
 
+    call: Subscribe
     owner: str
     wanted: set[str]
     waiting: list[bytes]
@@ -142,7 +151,7 @@ class Gateway(AgentRegistry):
             [*allow_addresses, *(entry for options, _ in self._own.values() for entry in options.allow_addresses)]
         )
         self._joining: dict[str, _Joining] = {}
-        self._live: set[str] = set()
+        self._live: set[tuple[str, str]] = set()
         self._changes: list[NodeChange] = []
         self._watching: dict[str, _Subscriber] = {}
         self._methods: dict[str, Callable[[bytes, float, Visitor], Decision]] = {
@@ -166,8 +175,9 @@ class Gateway(AgentRegistry):
             return Refuse("INVALID_ARGUMENT", "subscriber_id: required, expected the id of the subscriber.")
         if subscription.subscriber_id in self._watching:
             return Refuse("ALREADY_EXISTS", f"Subscriber [{printable(subscription.subscriber_id)}] already subscribed.")
-        self._watching[subscription.subscriber_id] = _Subscriber(by.user, set(subscription.node_ids), [])
-        return Subscribe(subscription.subscriber_id)
+        call = Subscribe(subscription.subscriber_id)
+        self._watching[subscription.subscriber_id] = _Subscriber(call, by.user, set(subscription.node_ids), [])
+        return call
 
     def _unsubscribe(self, body: bytes, now: float, by: Visitor) -> Decision:
         """Unsubscribe from some nodes, or from all; without nodes, the subscriber is removed."""
@@ -182,15 +192,17 @@ class Gateway(AgentRegistry):
             del self._watching[subscription.subscriber_id]
         return Respond(Done(True, "Unsubscribed").to_bytes())
 
-    def events(self, subscriber: str) -> list[bytes] | None:
-        found = self._watching.get(subscriber)
-        if found is None:
+    def events(self, call: Subscribe) -> list[bytes] | None:
+        found = self._watching.get(call.subscriber)
+        if found is None or found.call is not call:
             return None
         messages, found.waiting = found.waiting, []
         return messages
 
-    def unwatched(self, subscriber: str) -> None:
-        self._watching.pop(subscriber, None)
+    def unwatched(self, call: Subscribe) -> None:
+        found = self._watching.get(call.subscriber)
+        if found is not None and found.call is call:
+            del self._watching[call.subscriber]
 
     def _tell(self, what: UpdateType, node: Node) -> None:
         update = NodeUpdate(what, node.node_id, None if what is UpdateType.REMOVED else node.peer).to_bytes()
@@ -252,10 +264,27 @@ class Gateway(AgentRegistry):
         )
         if node.address == self._address or node.address in others:
             return Refuse("ALREADY_EXISTS", f"Address [{printable(node.address)}] already registered.")
+        if (no_room := self._no_room(node)) is not None:
+            return no_room
         reply = self._rule.dial(node.node_id, node.address, by)
         if isinstance(reply, Dial):
             self._joining[node.node_id] = joining
         return reply
+
+    def _no_room(self, node: Node) -> Refuse | None:
+        """Return why a registration, or what replaces one, has no place here."""
+        if len(node.raw) > _MOST_OF_ONE:
+            name = printable(node.node_id)
+            return Refuse(
+                "INVALID_ARGUMENT", f"Node [{name}]: expected a registration of at most {_MOST_OF_ONE} bytes."
+            )
+        others = [n for n in self.nodes.values() if n.node_id != node.node_id]
+        others += [j.node for j in self._joining.values()]
+        if len(others) >= _MOST_NODES:
+            return Refuse("RESOURCE_EXHAUSTED", f"This gateway already has {_MOST_NODES} nodes.")
+        if sum(len(n.raw) + _ENVELOPE for n in (*others, node)) > _MOST_OF_ALL:
+            return Refuse("RESOURCE_EXHAUSTED", f"This gateway already has nodes of {_MOST_OF_ALL} bytes.")
+        return None
 
     def dialed(self, node: str, outcome: Dialed, now: float) -> Decision:
         joining = self._joining.pop(node)
@@ -330,7 +359,7 @@ class Gateway(AgentRegistry):
             return Refuse("ABORTED", f"Node [{name}] is being registered or updated by another call.")
         if node.address != known.address:
             return self._dial(_Joining(node, is_update=True), by)
-        return self._updated(node, now)
+        return self._no_room(node) or self._updated(node, now)
 
     def _updated(self, node: Node, now: float) -> Decision:
         if node.node_id not in self.nodes:
@@ -366,14 +395,14 @@ class Gateway(AgentRegistry):
             return Refuse("INVALID_ARGUMENT", _no_session(message))
         if not message.session_id:
             return Refuse("INVALID_ARGUMENT", "Missing session_id in START_QUEST")
-        if message.session_id in self._live:
+        if (by.user, message.session_id) in self._live:
             return Refuse(
                 "INVALID_ARGUMENT", f"Session_id [{printable(message.session_id)}] is already registered in server"
             )
         self._heard(message.sender_id, now, by)
         reply = self._route(endpoint, message)
         if not isinstance(reply, Refuse):
-            self._live.add(message.session_id)
+            self._live.add((by.user, message.session_id))
         return reply
 
     def _route(self, endpoint: Endpoint, message: AgentMessage) -> Decision:
@@ -387,8 +416,8 @@ class Gateway(AgentRegistry):
             return self._not_found("agent", message.receiver_id)
         return Forward(node.node_id, node.address, CALL_AGENT, Relayed(message))
 
-    def closed(self, session: str) -> None:
-        self._live.discard(session)
+    def closed(self, session: str, by: Visitor) -> None:
+        self._live.discard((by.user, session))
 
     # ------------------------------------------------------------------ own agents
 

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import Any, Self
 
-from bridge.codec.check import Node
+from bridge.codec.check import SpelledNode
 from bridge.codec.citations import Positions
 from bridge.codec.counts import is_count
 from bridge.codec.jsontext import dict_of, text_of
 from bridge.codec.logprobs import entries, with_bytes
+from bridge.codec.media import DEFAULT_TYPES
 from bridge.codec.signed_parts import signature_of, signed
 from bridge.codec.words import reason_of
 from bridge.model import (
@@ -39,31 +40,11 @@ MADE = "call_made"
 """How ids begin that are made here for calls without one: they are not sent to servers, which do not know them."""
 MODEL_PREFIX = "models/"
 
-_WORD = re.compile(r"_([a-z0-9])")
 
+class Spelled(SpelledNode):
+    """An object of the schema: names may be camelCase or snake_case, and a single object may replace a list of one."""
 
-def camel(name: str) -> str:
-    """Return a field's name as answers spell it; requests may spell it in snake_case."""
-    return _WORD.sub(lambda found: found[1].upper(), name)
-
-
-class Spelled(Node):
-    """An object of the schema: names may be camelCase or snake_case, and a single object may replace a list of one.
-
-    Places in error messages are spelled as the client spelled them.
-    """
-
-    __slots__ = ("_sent",)
-
-    def __init__(self, value: dict[str, Any], path: str = "") -> None:
-        self._sent: dict[str, str] = {}
-        if any("_" in name for name in value):
-            self._sent = {camel(name): name for name in value}
-            value = {camel(name): each for name, each in value.items()}
-        super().__init__(value, path)
-
-    def at(self, name: str) -> str:
-        return super().at(self._sent.get(name, name))
+    __slots__ = ()
 
     def objects(self, name: str) -> Iterator[Self]:
         value = self.get(name)
@@ -118,12 +99,6 @@ def finish_word(reason: FinishReason | None, known: Any = None) -> str:
 
 # ------------------------------------------------------------------ media
 
-_DEFAULTS = {
-    MediaKind.IMAGE: "image/png",
-    MediaKind.AUDIO: "audio/wav",
-    MediaKind.VIDEO: "video/mp4",
-    MediaKind.FILE: "application/octet-stream",
-}
 _KINDS = {kind.value: kind for kind in MediaKind}
 _UPLOADED = re.compile(r"https://generativelanguage\.googleapis\.com/v[a-z0-9]{1,8}/files/")
 _URL_SAFE = str.maketrans("-_", "+/")
@@ -162,11 +137,11 @@ def media_part(media: Media, *, guessed: bool = False) -> dict[str, Any]:
     """
     mime = (_guess(media) if guessed else media.mime) or ""
     if _kind_of(mime) is not media.kind:
-        mime = _DEFAULTS[media.kind] if guessed or media.kind is MediaKind.FILE else f"{media.kind}/*"
+        mime = DEFAULT_TYPES[media.kind] if guessed or media.kind is MediaKind.FILE else f"{media.kind}/*"
     named = {"displayName": media.filename} if media.filename else {}
     match media.source:
         case Inline(base64=data):
-            mime = mime or (_DEFAULTS[MediaKind.FILE] if guessed else "")
+            mime = mime or (DEFAULT_TYPES[MediaKind.FILE] if guessed else "")
             return {"inlineData": {"mimeType": mime, "data": data, **named}}
         case Url(url=address) | FileRef(file_id=address):
             typed = {"mimeType": mime} if mime else {}

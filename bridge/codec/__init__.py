@@ -33,6 +33,8 @@ from bridge.codec.demands import Demands, SchemaDemands, SystemPlace
 from bridge.codec.described import DescribedAgent, DescribedDialect
 from bridge.codec.dialect import Decoder, Dialect, EncoderLike, Framing, Options, require
 from bridge.codec.encoder import Encoder
+from bridge.codec.fields import Fields, Row
+from bridge.codec.message_losses import MessageLosses
 from bridge.codec.models import ModelInfo, ModelsDialect
 from bridge.codec.objects import ObjectDialect
 from bridge.codec.projection import Projection, failure_at_end
@@ -89,6 +91,7 @@ __all__ = [
     "Endpoint",
     "Feature",
     "FeatureSupport",
+    "Fields",
     "Frame",
     "FrameLike",
     "Framing",
@@ -98,6 +101,7 @@ __all__ = [
     "HistoryQuery",
     "JsonDecoder",
     "Losses",
+    "MessageLosses",
     "ModelInfo",
     "ModelsDialect",
     "ModesDialect",
@@ -115,6 +119,7 @@ __all__ = [
     "QueuedRunsDialect",
     "QueuedRunsOptions",
     "ResumableDialect",
+    "Row",
     "RunRef",
     "RunsTools",
     "SchemaDemands",

@@ -6,7 +6,15 @@ from collections.abc import Callable, Sequence
 
 from bridge.codec.capabilities import Feature
 from bridge.codec.context import Losses
-from bridge.model import Data, FileRef, Media, Part, Url, result_text
+from bridge.model import Data, FileRef, Media, MediaKind, Part, Url, result_text
+
+DEFAULT_TYPES = {
+    MediaKind.IMAGE: "image/png",
+    MediaKind.AUDIO: "audio/wav",
+    MediaKind.VIDEO: "video/mp4",
+    MediaKind.FILE: "application/octet-stream",
+}
+"""The media types of bytes whose type nobody named, for wires that demand one."""
 
 
 def answer_feature(part: Part) -> Feature:

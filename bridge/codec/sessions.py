@@ -340,8 +340,8 @@ class AgentRegistry(Protocol):
     def open(self, endpoint: Endpoint, first: bytes | None, now: float, by: Visitor) -> Decision:
         """Return how to answer a session, by its first message; None if it ended without one."""
 
-    def closed(self, session: str) -> None:
-        """A session that `open` let in is over."""
+    def closed(self, session: str, by: Visitor) -> None:
+        """A session that `open` let this caller begin is over."""
 
     def dialed(self, node: str, outcome: Dialed, now: float) -> Decision:
         """Return how to answer the node that was dialed. Called exactly once for each `Dial`."""
@@ -355,11 +355,13 @@ class AgentRegistry(Protocol):
     def failed(self, answer: bytes) -> bool:
         """Return whether this response of a tool reports a failure."""
 
-    def events(self, subscriber: str) -> list[bytes] | None:
-        """Return the messages for a subscriber since the last call; None if it has unsubscribed."""
+    def events(self, call: Subscribe) -> list[bytes] | None:
+        """Return the messages for the subscriber of this call since the last time; None if it is one no more, also
+        where another call has its name now.
+        """
 
-    def unwatched(self, subscriber: str) -> None:
-        """The call of this subscriber is over."""
+    def unwatched(self, call: Subscribe) -> None:
+        """The call of a subscriber is over."""
 
     def taken(self, other: AgentRegistry) -> list[str]:
         """Which ids of the other one's own agents belong to nodes that are registered here."""

@@ -83,6 +83,8 @@ class Subscription:
     async def open(self) -> bool:
         """Return False if the cursor is at the end of the run, else True, also for a run that does not exist yet.
 
+        A reader with a cursor beyond the end of a run gets the run's last entry.
+
         Raises `RequestError`: 410 for a run that has expired, 400 for a cursor behind the last event of one that has
         not ended.
         """
@@ -90,8 +92,10 @@ class Subscription:
         if record is not None and record.state is RunState.ENDED:
             last = record.last or 0
             if self._cursor.entry > last:
-                self.done = True
-            elif self._cursor.entry == last:
+                # What this reader got is lost, with the power or with a primary of the database: it hears how the run
+                # ended, not that it has everything.
+                self._cursor = Cursor(last, -1)
+            if self._cursor.entry == last:
                 # Only the encoder knows how many frames the last entry has; all of the log is there.
                 self._pending = await self.read(0)
         elif record is not None and record.last is not None and self._cursor.entry > record.last:

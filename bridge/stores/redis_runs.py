@@ -42,7 +42,7 @@ try:
     from redis.asyncio import BlockingConnectionPool, Redis
     from redis.exceptions import RedisError
 except ImportError:
-    raise ConfigError("stores.runs: redis needs the extra redis: pip install 'dialect-bridge[redis]'") from None
+    raise ConfigError("redis needs the extra redis: pip install 'dialect-bridge[redis]'", key="stores.runs") from None
 
 from bridge.stores.redis_batches import BatchedScript
 from bridge.stores.redis_tail import RedisTail

@@ -88,7 +88,7 @@ async def test_behind_the_end_there_is_nothing(bridge: Bridge, runs: Runs) -> No
     frames = await frames_of(subscribe(runs, key))
     last = cursor_of(frames[-1])
     assert last is not None
-    for cursor in (last, Cursor(last.entry, last.frame + 1), Cursor(last.entry + 1, 0), Cursor(2**64 - 1, 2**64 - 1)):
+    for cursor in (last, Cursor(last.entry, last.frame + 1)):
         subscription = subscribe(runs, key, cursor)
         assert await subscription.open() is False
         assert await subscription.read(0) == []
@@ -96,6 +96,19 @@ async def test_behind_the_end_there_is_nothing(bridge: Bridge, runs: Runs) -> No
     assert await subscription.open() is True
     assert [sse.join([frame]) for frame in await subscription.read(0)] == frames[-1:]
     assert subscription.reason == "stop"
+
+
+@pytest.mark.parametrize("cursor", [None, Cursor(2**64 - 1, 2**64 - 1)])
+async def test_a_reader_of_what_was_lost_hears_the_end(bridge: Bridge, runs: Runs, cursor: Cursor | None) -> None:
+    """Its cursor is beyond the end: the store has lost entries that it acknowledged."""
+    key = await begin(bridge, runs, "count")
+    last = cursor_of((frames := await frames_of(subscribe(runs, key)))[-1])
+    assert last is not None
+    end = [frame for frame in frames if (c := cursor_of(frame)) is not None and c.entry == last.entry]
+    subscription = subscribe(runs, key, cursor or Cursor(last.entry + 1, 0))
+    assert await subscription.open() is True
+    assert await frames_of(subscription) == end
+    assert subscription.done
 
 
 async def test_only_the_frames_of_this_run(bridge: Bridge, runs: Runs) -> None:

@@ -56,11 +56,11 @@ log = logging.getLogger("bridge.grpc")
 _GOODBYE = 1.0
 """Seconds for sessions to end after they were asked to."""
 _FORWARD_TIMEOUT = 60.0
+"""Seconds for a single message that is handed on: such a call always has a deadline."""
 _CHECKS = 3
 """So many checks in a row have to be in time before a node is called dead."""
 _LEAST = 1.0
 """Seconds for which they have to be in time at least: shorter delays are no pause."""
-"""Seconds for a single message that is handed on: such a call always has a deadline."""
 
 
 class Host(Protocol):
@@ -262,17 +262,14 @@ class GrpcServer:
             # Send the head now: a caller that has read it misses no later change.
             await rpc.send_initial_metadata(())
             # The subscriber's replacement gets the same changes.
-            while (
-                not self._handlers.server._leaving.is_set()
-                and (events := self._registry.events(reply.subscriber)) is not None
-            ):
+            while not self._handlers.server._leaving.is_set() and (events := self._registry.events(reply)) is not None:
                 for message in events:
                     await rpc.write(message)
                 await changed.wait()
                 changed.clear()
         finally:
             self._watchers.discard(changed)
-            self._registry.unwatched(reply.subscriber)
+            self._registry.unwatched(reply)
 
     def _tell(self) -> None:
         """Report changes of nodes to operators and subscribers."""
@@ -384,7 +381,7 @@ class GrpcServer:
                 record.to(reply.agent, reply.session.name)
                 await self._host.session(reply, first, rpc, self._leaving)
             finally:
-                self._registry.closed(reply.session.name)
+                self._registry.closed(reply.session.name, by)
                 self._open -= 1
                 if not self._open and self._follower is not None:
                     self._quiet.set()
@@ -395,7 +392,7 @@ class GrpcServer:
                 if status is not None:
                     await self._passed_on(reply, *status, rpc)
             finally:
-                self._registry.closed(reply.session.name)
+                self._registry.closed(reply.session.name, by)
         else:
             await self._refuse(rpc, endpoint, reply, by)
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
 from bridge import RequestError, Unsupported
-from bridge.codec import Context, Feature, Node
+from bridge.codec import Capabilities, Context, Feature, Fields, MessageLosses, Node, Row
+from bridge.codec.fields import BOOLEAN, INTEGER, NUMBER, STRINGS
 from bridge.codec.tools import supported
+from bridge.dialects.openai.shapes import read_function, write_function
 from bridge.model import (
-    Data,
     Inline,
     Media,
     MediaKind,
     Message,
-    Origin,
     Part,
     Reasoning,
     Request,
     ResponseFormat,
-    Sampling,
     Text,
     Tool,
     ToolCall,
@@ -30,17 +30,56 @@ from bridge.model import (
 from dialect_ollama.answering import Wire, arguments_object, arguments_of, image_of
 
 NAME = "ollama"
-_KNOWN = {"model", "messages", "tools", "format", "options", "stream", "think"}
-_SAMPLING = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "max_tokens": "num_predict",
-    "stop": "stop",
-    "seed": "seed",
-    "frequency_penalty": "frequency_penalty",
-    "presence_penalty": "presence_penalty",
-}
-"""The fields of `Sampling` and their names among the options."""
+
+
+def _limit(options: Node, name: str) -> int | None:
+    limit = options.integer(name)
+    return None if limit is None or limit < 0 else limit  # negative: no limit, in words of this API
+
+
+def _tools(body: Node, name: str) -> list[Tool]:
+    return [read_function(node.need_object("function")) for node in body.objects(name)]
+
+
+def _format(body: Node, name: str) -> ResponseFormat | None:
+    said = body.get(name)
+    if isinstance(said, str) and said:
+        body.need_one_of(name, ("json",))
+        return ResponseFormat("json")
+    return ResponseFormat("json_schema", schema=body.need_object(name).value) if said else None
+
+
+def _write_format(wanted: ResponseFormat) -> Any:
+    return None if wanted.kind == "text" else "json" if wanted.schema is None else wanted.schema
+
+
+def _think(body: Node, name: str) -> str | None:
+    think = body.get(name)
+    return {True: "medium", False: "none"}[think] if isinstance(think, bool) else body.string(name)
+
+
+OPTIONS = Fields(
+    NAME,
+    Row("temperature", NUMBER, "sampling.temperature"),
+    Row("top_p", NUMBER, "sampling.top_p"),
+    Row("num_predict", _limit, "sampling.max_tokens"),
+    Row("stop", STRINGS, "sampling.stop"),
+    Row("seed", INTEGER, "sampling.seed"),
+    Row("frequency_penalty", NUMBER, "sampling.frequency_penalty"),
+    Row("presence_penalty", NUMBER, "sampling.presence_penalty"),
+    carries={"tools", "response_format", "reasoning_effort", "resume"},
+)
+"""The object `options`, which carries what `BODY` does not; what neither of them has is lost."""
+BODY = Fields(
+    NAME,
+    Row("model"),
+    Row("messages"),
+    Row("stream", BOOLEAN, "stream"),
+    Row("tools", _tools, "tools"),
+    Row("format", _format, "response_format"),
+    Row("think", _think, "reasoning_effort"),
+    Row("options"),
+)
 
 
 # ------------------------------------------------------------- from the client
@@ -52,21 +91,18 @@ def decoded(body: Node, default_model: str | None) -> Request:
     if not body.need_array("messages"):
         raise RequestError("messages: expected at least one message, got none.", param="messages")
     history = _History()
-    sampling, options = _sampling(body.object("options"))
-    extras = {**body.rest(_KNOWN), **({"options": options} if options else {})}
-    think = body.get("think")
-    if think is True:
+    request = Request([history.message(node) for node in body.objects("messages")], model=model)
+    extras = BODY.read(body, request)
+    options = body.object("options")
+    own = OPTIONS.read(options, request) if options else {}
+    if options and request.sampling.max_tokens is None and options.get("num_predict") is not None:
+        own["num_predict"] = options.get("num_predict")
+    if own:
+        extras["options"] = own
+    if body.get("think") is True:
         extras["think"] = True  # for models that know no levels
-    return Request(
-        [history.message(node) for node in body.objects("messages")],
-        tools=[_tool(node) for node in body.objects("tools")] or None,
-        model=model,
-        stream=body.boolean("stream") is not False,
-        sampling=sampling,
-        response_format=_format(body),
-        reasoning_effort={True: "medium", False: "none"}[think] if isinstance(think, bool) else body.string("think"),
-        extras={NAME: extras} if extras else None,
-    )
+    request.extras = {NAME: extras} if extras else None
+    return request
 
 
 class _History:
@@ -109,142 +145,68 @@ class _History:
         return ToolResult(found[0], parts, name=found[1])
 
 
-def _tool(node: Node) -> Tool:
-    function = node.need_object("function")
-    parameters = function.object("parameters")
-    return Tool(function.need_string("name"), function.string("description"), parameters.value if parameters else None)
-
-
-def _format(body: Node) -> ResponseFormat | None:
-    said = body.get("format")
-    if said in (None, ""):
-        return None
-    if isinstance(said, str):
-        body.need_one_of("format", ("json",))
-        return ResponseFormat("json")
-    return ResponseFormat("json_schema", schema=body.need_object("format").value)
-
-
-def _sampling(options: Node | None) -> tuple[Sampling, Wire]:
-    """The options that every model has, and the others."""
-    if options is None:
-        return Sampling(), {}
-    said: Wire = {
-        name: options.number(wire) for name, wire in _SAMPLING.items() if name not in ("stop", "max_tokens", "seed")
-    }
-    said["stop"], said["seed"] = options.strings("stop"), options.integer("seed")
-    limit = options.integer("num_predict")
-    own = options.rest(set(_SAMPLING.values()))
-    if limit is not None and limit < 0:  # no limit, in words of this API
-        own["num_predict"], limit = limit, None
-    return Sampling(**said, max_tokens=limit), own
-
-
 # ------------------------------------------------------------- for the backend
 
 
-def encoded(request: Request, context: Context) -> Wire:
+def encoded(request: Request, context: Context, card: Capabilities) -> Wire:
     """Return the body that asks a backend. Raises `Unsupported` with the place of what it cannot be asked."""
     if request.resume:
         raise Unsupported("resume: this backend has no interrupts to answer.", param="resume")
-    extras = dict(request.extra(NAME))
-    body: Wire = {
+    MessageLosses(card, takes=_takes).note(request.messages, context.lost)
+    if any(isinstance(p, Reasoning) and (p.signature or p.redacted) for m in request.messages for p in m.parts):
+        context.lost.add(Feature.REASONING_HISTORY, "its signature")
+    extras, effort, wanted = dict(request.extra(NAME)), request.reasoning_effort, request.response_format
+    no_tools = request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE
+    tools = [] if no_tools else supported(request, NAME, context.lost)
+    options = OPTIONS.write(request, context.lost, carries={"tool_choice"} if no_tools else ())
+    options.update(extras.pop("options", {}))
+    fields = {
         "model": context.model or request.model or "",
-        "messages": _messages(request, context),
+        "messages": _messages(request),
         "stream": request.stream,
+        "tools": [{"type": "function", "function": write_function(tool)} for tool in tools],
+        "format": None if wanted is None else _write_format(wanted),
+        "think": False if effort == "none" else effort,
+        "options": options,
     }
-    if tools := _tools(request, context):
-        body["tools"] = tools
-    if (wanted := request.response_format) is not None and wanted.kind != "text":
-        body["format"] = wanted.schema if wanted.schema is not None else "json"
-    if (effort := request.reasoning_effort) is not None:
-        body["think"] = False if effort == "none" else effort
-    said = {wire: getattr(request.sampling, name) for name, wire in _SAMPLING.items()}
-    options = {**{k: v for k, v in said.items() if v is not None}, **extras.pop("options", {})}
-    if options:
-        body["options"] = options
-    _note_losses(request, context)
-    return {**body, **extras}
+    return {**{name: value for name, value in fields.items() if value not in (None, [], {})}, **extras}
 
 
-def _note_losses(request: Request, context: Context) -> None:
-    lost = {
-        Feature.PARALLEL_TOOL_CALLS: request.parallel_tool_calls is not None,
-        Feature.USER_ID: request.user_id is not None,
-        Feature.THREAD_ID: request.thread_id is not None,
-        Feature.METADATA: request.metadata,
-        Feature.CONTEXT: request.context,
-        Feature.STATE: request.state,
-        Feature.EXTRAS: request.shared or request.has_fields_of_others(NAME),
-    }
-    for feature, said in lost.items():
-        if said:
-            context.lost.add(feature)
-    if (request.sampling.n or 1) > 1:
-        context.lost.add(Feature.SAMPLING, "n")
+def _takes(part: Part, role: str) -> bool:
+    return isinstance(part, Media) and part.kind is MediaKind.IMAGE and isinstance(part.source, Inline)
 
 
-def _tools(request: Request, context: Context) -> list[Wire]:
-    choice = request.tool_choice
-    if choice is not None and choice.mode is ToolMode.NONE:
-        return []
-    if choice is not None and (choice.mode is ToolMode.REQUIRED or choice.names):
-        context.lost.add(Feature.TOOL_CHOICE)
-    tools = []
-    for tool in supported(request, NAME, context.lost):
-        function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-        tools.append({"type": "function", "function": {k: v for k, v in function.items() if v is not None}})
-    return tools
-
-
-def _messages(request: Request, context: Context) -> list[Wire]:
+def _messages(request: Request) -> list[Wire]:
     """The conversation. Each result is a message; results that follow each other are in the order of their calls."""
     calls = [part for message in request.messages for part in message.parts if isinstance(part, ToolCall)]
     places = {call.call_id: (number, call.name) for number, call in enumerate(calls)}
     out: list[Wire] = []
     results: list[tuple[int, Wire]] = []
-    for index, message in enumerate(request.messages):
-        if message.name is not None:
-            context.lost.add(Feature.MESSAGE_NAME)
-        others: list[tuple[str, Part]] = []
-        for number, part in enumerate(message.parts):
-            where = f"messages[{index}].content[{number}]"
+    for message in request.messages:
+        others = [part for part in message.parts if not isinstance(part, ToolResult)]
+        for part in message.parts:
             if isinstance(part, ToolResult):
                 place, name = places.get(part.call_id, (len(places), part.name or ""))
-                wire = _message("tool", [(where, p) for p in part.parts], context)
-                results.append((place, {**wire, "tool_name": name}))
-            else:
-                others.append((where, part))
+                results.append((place, {**_message("tool", part.parts), "tool_name": name}))
         if others or not message.parts:
             out += [wire for _, wire in sorted(results, key=itemgetter(0))]
             results.clear()
-            out.append(_message("system" if message.role == "developer" else message.role, others, context))
+            out.append(_message("system" if message.role == "developer" else message.role, others))
     return out + [wire for _, wire in sorted(results, key=itemgetter(0))]
 
 
-def _message(role: str, parts: list[tuple[str, Part]], context: Context) -> Wire:
+def _message(role: str, parts: Sequence[Part]) -> Wire:
     texts: list[str] = []
     fields: dict[str, Any] = {}
-    for path, part in parts:
+    for part in parts:
         match part:
-            case Text():
-                texts.append(part.text)
             case Reasoning():
                 fields["thinking"] = fields.get("thinking", "") + part.text
-                if part.signature or part.redacted:
-                    context.lost.add(Feature.REASONING_HISTORY, "its signature")
             case ToolCall():
-                if part.origin is not Origin.FUNCTION:
-                    context.lost.add(Feature.TOOL_ORIGIN)
                 call = {"function": {"name": part.name, "arguments": arguments_object(part.arguments)}}
                 fields.setdefault("tool_calls", []).append(call)
             case Media(kind=MediaKind.IMAGE, source=Inline(base64=data)):
                 fields.setdefault("images", []).append(data)
-            case Media():
-                came = f"{part.kind} as {type(part.source).__name__}"
-                raise Unsupported(f"{path}: expected an image as bytes, got {came}.", param=path)
             case _:
-                feature = Feature.DATA if isinstance(part, Data) else Feature.REFUSAL_HISTORY
-                context.lost.add(feature, "told as text")
                 texts.append(as_text(part))
     return {"role": role, "content": "\n".join(texts), **fields}

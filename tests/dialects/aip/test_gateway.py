@@ -210,17 +210,18 @@ def test_a_registration_needs_an_id_and_an_address() -> None:
 def test_a_subscriber_hears_of_the_nodes_it_named() -> None:
     it = gateway()
     asked = schema.message("UpdateSubscriptionRequest", subscriber_id="me", node_ids=["a", "c"])
-    assert call(it, "SubscribeToUpdates", asked) == Subscribe("me")
+    me = call(it, "SubscribeToUpdates", asked)
+    assert me == Subscribe("me")
     for name in ("a", "b"):
         register(it, schema.message("AgentInfo", agent_id=name, address=f"{name}:1").SerializeToString())
-    told = [schema.tool().NodeUpdate.FromString(update) for update in it.events("me") or []]
+    told = [schema.tool().NodeUpdate.FromString(update) for update in it.events(me) or []]
     assert [(u.update_type, u.node_id, u.peer.agent_info.address) for u in told] == [(0, "a", "a:1")]
     it.expire(100.0)
-    assert [schema.tool().NodeUpdate.FromString(u).update_type for u in it.events("me") or []] == [2]
+    assert [schema.tool().NodeUpdate.FromString(u).update_type for u in it.events(me) or []] == [2]
     call(it, "Unsubscribe", schema.message("UnsubscribeRequest", subscriber_id="me", node_ids=["a"]))
-    assert it.events("me") == []
+    assert it.events(me) == []
     call(it, "Unsubscribe", schema.message("UnsubscribeRequest", subscriber_id="me", node_ids=["c"]))
-    assert it.events("me") is None
+    assert it.events(me) is None
 
 
 def test_a_relayed_session_ends_once_and_nothing_follows() -> None:
@@ -264,3 +265,70 @@ def test_what_would_end_an_agent_for_everybody_is_mended_on_the_way() -> None:
     repaired = schema.tool().AgentMessage.FromString(it.onwards(odd.SerializeToString()) or b"")
     assert [(item.WhichOneof("data"), item.text) for item in repaired.content] == [("text", "")]
     assert (repaired.session_id, repaired.message_id, repaired.task_info) == ("s1", odd.message_id, odd.task_info)
+
+
+def test_a_session_id_is_taken_for_its_user_only() -> None:
+    it, first = gateway(), quest("START_QUEST", session="s1").SerializeToString()
+    ann, bob = Visitor("ann", "127.0.0.1"), Visitor("bob", "127.0.0.1")
+    assert isinstance(it.open(endpoint("CallAgent"), first, 0.0, ann), Serve)
+    assert isinstance(it.open(endpoint("CallAgent"), first, 0.0, ann), Refuse)
+    assert isinstance(it.open(endpoint("CallAgent"), first, 0.0, bob), Serve)
+    it.closed("s1", bob)
+    assert isinstance(it.open(endpoint("CallAgent"), first, 0.0, ann), Refuse)
+    it.closed("s1", ann)
+    assert isinstance(it.open(endpoint("CallAgent"), first, 0.0, ann), Serve)
+
+
+def test_a_gateway_has_room_for_so_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridge.dialects.aip.gateway._MOST_NODES", 2)
+    it = gateway()
+    infos = [schema.message("AgentInfo", agent_id=f"n{n}", address=f"n{n}:1").SerializeToString() for n in range(3)]
+    for body in infos[:2]:
+        register(it, body)
+    assert call(it, "RegisterAgent", infos[2]) == Refuse("RESOURCE_EXHAUSTED", "This gateway already has 2 nodes.")
+    register(it, infos[0])
+    call(it, "DeregisterNode", schema.message("DeregisterNodeRequest", node_id="n1"))
+    register(it, infos[2])
+
+
+def described(name: str, size: int) -> bytes:
+    """A registration with a name of so many bytes."""
+    wire: bytes = schema.message("AgentInfo", agent_id=name, address=f"{name}:1", name="x" * size).SerializeToString()
+    return wire
+
+
+def test_no_registration_makes_the_list_longer_than_a_message() -> None:
+    """A caller that cannot read the answer of `GetNodes` finds no node at all."""
+    it = gateway()
+    too_long = call(it, "RegisterAgent", described("n", 70_000))
+    assert isinstance(too_long, Refuse)
+    assert (too_long.status, "65536 bytes" in too_long.details) == ("INVALID_ARGUMENT", True)
+    size, names = 60_000, [f"n{n}" for n in range(100)]
+    replies = [call(it, "RegisterAgent", described(name, size)) for name in names]
+    for reply in replies:
+        if isinstance(reply, Dial):
+            it.dialed(reply.node, Dialed.CONNECTED, 0.0)
+        else:
+            assert reply.status == "RESOURCE_EXHAUSTED"
+    assert 0 < sum(isinstance(reply, Dial) for reply in replies) < len(replies)
+    assert len(call(it, "GetNodes", schema.message("GetNodesRequest", domain="default")).body) < 4 * 2**20
+    for n in range(10):  # at their addresses, so that nobody is called
+        info = schema.tool().AgentInfo.FromString(described(f"n{n}", 70_000))
+        longer = schema.message("UpdateNodeInfoRequest", peer=schema.message("Peer", agent_info=info))
+        assert call(it, "UpdateNodeInfo", longer).status == "INVALID_ARGUMENT"
+
+
+def test_a_subscriber_is_its_call_not_its_name() -> None:
+    """One that does not read loses its place; whoever takes its name gets all of its news, and keeps the place."""
+    it = gateway()
+    asked = schema.message("UpdateSubscriptionRequest", subscriber_id="me")
+    slow = call(it, "SubscribeToUpdates", asked, by=Visitor("ann", "127.0.0.1"))
+    for _ in range(1001):
+        register(it, described("n", 1))
+    quick = call(it, "SubscribeToUpdates", asked, by=Visitor("bob", "127.0.0.1"))
+    register(it, described("n", 2))
+    assert it.events(slow) is None
+    it.unwatched(slow)
+    assert len(it.events(quick) or []) == 1
+    it.unwatched(quick)
+    assert it.events(quick) is None
