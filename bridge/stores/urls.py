@@ -39,12 +39,10 @@ def check_postgres(url: str, setting: str) -> tuple[str, int | None]:
 
     Raises `ConfigError`, with host, database, parameter and reason.
     """
-    try:
-        parts = urlsplit(url)
-        _ = parts.port if "," not in parts.netloc else None
-        query = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
-    except ValueError:
-        raise ConfigError(f"{setting}: expected postgresql://user:password@host:port/database") from None
+    parsed = _parsed(url)
+    if parsed is None:
+        raise ConfigError(f"{setting}: expected postgresql://user:password@host:port/database")
+    parts, query = parsed
     where = f"{setting}: {_postgres(parts)}"
     for name, value in query.items():
         if name not in (*_CONNECTING, *_SETTINGS, _PREPARED):
@@ -66,6 +64,16 @@ def check_postgres(url: str, setting: str) -> tuple[str, int | None]:
     if prepared is None:
         return url, None
     return parts._replace(query=urlencode(query)).geturl(), int(prepared)
+
+
+def _parsed(url: str) -> tuple[SplitResult, dict[str, str]] | None:
+    """Return the parts of a URL and its parameters; None where it has a mistake: the error would repeat its text."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port if "," not in parts.netloc else None
+        return parts, dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+    except ValueError:
+        return None
 
 
 def _postgres(parts: SplitResult) -> str:
