@@ -1,17 +1,21 @@
-"""Commands that only look: check, dialects, translate, schema. No network."""
+"""Commands that only look: check, dialects, translate, schema. No network, except for `check --connect`."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import shutil
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bridge.cli.progress import Progress, amount
 from bridge.codec import Dialect, Support, registry
+
+if TYPE_CHECKING:
+    from bridge.engine import Bridge
 
 _PIECE = 2**16
 """Bytes read from stdin at once, at most."""
@@ -20,7 +24,8 @@ _PIECE = 2**16
 def check(args: argparse.Namespace) -> int:
     """Validates a configuration and prints its routes; refuses what `serve` refuses before it listens.
 
-    Settings that are valid and unlikely to work are warnings on stderr.
+    With `--connect`, it also opens the stores, and makes their tables where there are none. Settings that are valid and
+    unlikely to work are warnings on stderr.
     """
     from bridge.config import load
     from bridge.config.advice import warnings
@@ -28,13 +33,25 @@ def check(args: argparse.Namespace) -> int:
     from bridge.server.serve import check as check_server
 
     config = load(args.config)
-    check_server(Bridge.of(config))
+    bridge = Bridge.of(config)
+    check_server(bridge)
     print(f"{args.config} is valid.")
     for line in config.describe():
         print(f"  {line}")
     for warning in warnings(config):
         print(f"warning: {warning}", file=sys.stderr)
-    return 0
+    return _connect(bridge) if args.connect else 0
+
+
+def _connect(bridge: Bridge) -> int:
+    """Print whether each store can be written to. Return the exit code."""
+    found = asyncio.run(bridge.probe_stores())
+    for name, place, failure in found:
+        if failure is None:
+            print(f"store {name}, {place}, is ready.")
+        else:
+            print(f"store {name}, {place}, cannot be written to: {failure}", file=sys.stderr)
+    return int(any(failure is not None for _, _, failure in found))
 
 
 def dialects(args: argparse.Namespace) -> int:

@@ -148,6 +148,7 @@ def _parser() -> argparse.ArgumentParser:
 
     check = _command(commands, "bridge.cli.look.check", "validate a configuration", "dialect-bridge check config.yaml")
     _config_argument(check)
+    check.add_argument("--connect", action="store_true", help="also open the stores and write to them")
 
     dialects = _command(
         commands, "bridge.cli.look.dialects", "list what each dialect can carry", "dialect-bridge dialects --json"

@@ -26,6 +26,7 @@ from bridge.codec import (
     require,
 )
 from bridge.engine.route import LIBRARY, Caller, Route
+from bridge.engine.store_watch import StoreWatch
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, RequestError
 from bridge.model import Answer, Event, Folder, Request, estimate_tokens
 from bridge.pipeline import Backend, BackendAttempt, CallInfo, Group, Run, queued_runs, threads
@@ -39,6 +40,7 @@ from bridge.pipeline.retries import may_ask_elsewhere
 from bridge.pipeline.stored_responses import Answers
 from bridge.pipeline.task_index import TaskIndex
 from bridge.pipeline.tools import with_tools
+from bridge.stores import describe
 from bridge.stores.memory_budget import LoadedBytes, MemoryBudget, counted
 
 if TYPE_CHECKING:
@@ -94,6 +96,8 @@ class Bridge:
         """Set by a server whose limits also apply to stored runs."""
         self.memory_budget = MemoryBudget(config.server.limits.bodies)
         """What the bodies of requests, and what they load, may take in memory."""
+        self.store_watch = StoreWatch({})
+        """Which stores cannot be written to, once the bridge is open."""
         self.tracing: Tracing | None = None
         self._runs: Runs | None = None
         self._response_now: Callable[..., Awaitable[StoredAnswer]] | None = None
@@ -163,6 +167,9 @@ class Bridge:
             if self._store is not None:
                 self._runs = self._make_runs(self._store)
                 stack.push_async_callback(self._runs.close)
+            self.store_watch = self._make_watch()
+            stack.push_async_callback(self.store_watch.close)
+            self.store_watch.start()
             if self._attachments is not None:
                 stack.push_async_callback(self._attachments.close)
                 await self._attachments.open()
@@ -172,6 +179,33 @@ class Bridge:
             self._open = stack.pop_all()
         if self._runs is not None:
             await self._runs.open()
+
+    def _make_watch(self) -> StoreWatch:
+        urls = self.config.stores
+        watched: dict[str, tuple[str, Callable[[], Awaitable[object]]]] = {}
+        if self._memory is not None and urls.history is not None:
+            watched["history"] = urls.history, self._memory.history.probe
+        if (runs := self._store) is not None:
+            watched["runs"] = urls.runs, lambda: runs.renew([], "probe", 1.0)
+        return StoreWatch(watched)
+
+    async def probe_stores(self) -> list[tuple[str, str, str | None]]:
+        """Open and write to each store of a bridge that is not open. Return name, place and failure (None = it works)
+        of each.
+        """
+        found = await self._make_watch().probe()
+        for store in (self._memory.history if self._memory is not None else None, self._store):
+            if store is not None:
+                await store.close()
+        if self._attachments is not None:
+            place = describe(self.config.stores.attachments)
+            try:
+                await self._attachments.open()
+                found.append(("attachments", place, None))
+            except BridgeError as error:
+                found.append(("attachments", place, error.message))
+            await self._attachments.close()
+        return found
 
     @property
     def is_open(self) -> bool:

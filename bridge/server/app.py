@@ -488,4 +488,6 @@ async def _ready(http: web.Request) -> web.StreamResponse:
         return web.json_response({"status": "draining"}, status=503)
     if silent := state.silent_workers():
         return web.json_response({"status": "workers do not answer", "silent_workers": silent}, status=503)
+    if failing := state.bridge.store_watch.failing:
+        return web.json_response({"status": "stores cannot be written to", "stores": failing}, status=503)
     return web.json_response({"status": "ok"})

@@ -11,11 +11,12 @@ import re
 
 from bridge.errors import ConfigError
 from bridge.stores.attachments import Attachment, Attachments
-from bridge.stores.base import LEASE, Bounds, Conversation, ConversationStore, StoreConflict
+from bridge.stores.base import LEASE, Bounds, Conversation, ConversationStore, StoreConflict, StoreUnavailable
 from bridge.stores.rates import LocalRates, Rates
 from bridge.stores.runs import LeaseLost, Ownership, RunKey, RunRecord, RunState, RunStore, ThreadBusy
 from bridge.stores.schema import Schema
 from bridge.stores.scripts import Database
+from bridge.stores.urls import check_postgres, describe
 
 __all__ = [
     "LEASE",
@@ -34,7 +35,9 @@ __all__ = [
     "RunState",
     "RunStore",
     "StoreConflict",
+    "StoreUnavailable",
     "ThreadBusy",
+    "describe",
     "open_attachments",
     "open_database",
     "open_history",
@@ -63,7 +66,7 @@ def open_database(url: str, setting: str, *schemas: Schema) -> Database:
         except ImportError:
             needed = f"{setting}: postgresql needs the extra postgres: pip install 'dialect-bridge[postgres]'"
             raise ConfigError(needed) from None
-        return Postgres(url, schemas)
+        return Postgres(*check_postgres(url, setting), schemas)
     raise ConfigError(f"expected sqlite:///... or postgresql://... for {setting}")
 
 

@@ -170,6 +170,9 @@ class ConversationStore(Protocol):
         determines the order; the version alone guarantees consistency.
         """
 
+    async def probe(self) -> None:
+        """Write something, which is undone at once. Raises if the engine cannot be written to."""
+
     async def prune(self, older_than: float) -> int:
         """Delete conversations without a commit for `older_than` seconds. Return how many.
 
@@ -177,7 +180,13 @@ class ConversationStore(Protocol):
         """
 
 
-class StoreFull(BridgeError):
+class StoreUnavailable(BridgeError):
+    """A failure of an engine. `reason` is a code or a class name."""
+
+    reason: str
+
+
+class StoreFull(StoreUnavailable):
     """The engine can read, but has no space to write."""
 
 
@@ -188,8 +197,10 @@ _FULL = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "53100", "DiskFullErro
 def unavailable(engine: str, reason: str, store: str = "history") -> BridgeError:
     """Return the error for any failure of an engine. `reason` is a code or a class name, never the engine's text."""
     message = f"the {store} store is not available ({engine}: {reason})"
-    kind = StoreFull if reason in _FULL else BridgeError
-    return kind(message, code=ErrorCode.STORE_UNAVAILABLE, headers={"retry-after": "1"})
+    kind = StoreFull if reason in _FULL else StoreUnavailable
+    error = kind(message, code=ErrorCode.STORE_UNAVAILABLE, headers={"retry-after": "1"})
+    error.reason = reason
+    return error
 
 
 def key(owner: str, scope: str, thread_id: str) -> tuple[str, str, str]:

@@ -14,7 +14,7 @@ from bridge.stores.conversation_scripts import DELETE, FIND, LATEST, OWNER, comm
 from bridge.stores.locks import ConversationLocks
 from bridge.stores.memory_budget import charging
 from bridge.stores.scripts import Database, execute
-from bridge.stores.tickets import PRUNE_TURNS, Tickets
+from bridge.stores.tickets import PRUNE_TURNS, Tickets, probe
 
 
 class Conversations:
@@ -75,6 +75,9 @@ class Conversations:
     async def delete(self, owner: str, scope: str, thread_id: str) -> bool:
         values = named(key(owner, scope, thread_id))
         return bool(await self._database.write(lambda: execute(DELETE, **values)))
+
+    async def probe(self) -> None:
+        await self._database.write(probe)
 
     async def prune(self, older_than: float) -> int:
         grace = self._life.grace

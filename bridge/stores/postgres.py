@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import asyncpg
 
-from bridge.errors import BridgeError, ConfigError
+from bridge.errors import BridgeError
 from bridge.stores import schema
 from bridge.stores.base import unavailable
 from bridge.stores.scripts import Rows, Script, T, Values, Work, execute, spelled
@@ -60,12 +60,23 @@ _CLOCK = "(SELECT extract(epoch FROM clock_timestamp())::double precision)"
 
 
 class Postgres:
-    """A `Database` at `url`, with any parameters of libpq (`?sslmode=require`)."""
+    """A `Database` at `url`, with parameters of libpq (`?sslmode=require`); see `bridge.stores.urls`.
+
+    `prepared`: how many prepared statements a connection keeps; by default 100, and none behind a pooler.
+    """
 
     engine = "postgresql"
 
-    def __init__(self, url: str, schemas: Sequence[schema.Schema], *, connections: int = CONNECTIONS) -> None:
+    def __init__(
+        self,
+        url: str,
+        prepared: int | None,
+        schemas: Sequence[schema.Schema],
+        *,
+        connections: int = CONNECTIONS,
+    ) -> None:
         self._url = url
+        self._prepared = 100 if prepared is None else prepared
         self._schemas = schemas
         self._connections = connections
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
@@ -151,7 +162,7 @@ class Postgres:
             max_size=self._connections,
             timeout=_WAIT,
             command_timeout=_ANSWER,
-            statement_cache_size=0 if self._is_pooled else 100,
+            statement_cache_size=0 if self._is_pooled else self._prepared,
             reset=_nothing,  # all settings and locks end with their transaction
         )
         self._pool = pool
@@ -373,9 +384,11 @@ async def _build_index(db: _Connection, name: str, statement: str) -> None:
 
 
 async def _open_connection(url: str) -> asyncpg.Connection[asyncpg.Record]:
-    with suppress(asyncpg.ClientConfigurationError, ValueError):
+    try:
         return await asyncpg.connect(url, timeout=_WAIT, statement_cache_size=0)
-    raise ConfigError("expected postgresql://user:password@host:port/database for the store")
+    except ValueError as error:  # the driver finds a mistake in the URL that `bridge.stores.urls` does not know
+        reason = type(error).__name__
+    raise asyncpg.InterfaceError(reason)
 
 
 async def _close(db: asyncpg.Connection[asyncpg.Record]) -> None:

@@ -34,6 +34,13 @@ _RENEW = """UPDATE history_turns SET expires = {now} + CAST(:lease AS double pre
     WHERE ticket IN (SELECT ticket FROM {rows own (ticket bigint)}) RETURNING ticket"""
 
 
+def probe() -> Script[None]:
+    """Write a ticket, and delete it."""
+    yield UNSYNCED, {}
+    ((ticket,),) = yield _ENTER, {"owner": "", "scope": "", "thread": "%0000probe", "lease": 0.0}
+    yield _LEAVE, {"gone": [(ticket,)]}
+
+
 class Tickets:
     """The tickets of `bridge.stores.locks`, in the database of the conversations. Each method is one transaction.
 

@@ -28,7 +28,7 @@ from tests.stores.test_scripts import THINGS, add, names
 
 @pytest.fixture
 async def things(postgres_schema: Engine) -> AsyncIterator[Postgres]:
-    made = Postgres(postgres_schema.url, (THINGS,))
+    made = Postgres(postgres_schema.url, None, (THINGS,))
     await made.open()
     yield made
     await made.close()
@@ -73,7 +73,7 @@ async def test_after_a_failover_everything_is_written_to_the_new_primary() -> No
     new = Server(old)
     try:
         async with Address(old) as address:
-            things = Postgres(address.url, (THINGS,))
+            things = Postgres(address.url, None, (THINGS,))
             await things.write(lambda: add("before"))
             assert len(await pids(things)) == driver.CONNECTIONS
             await asyncio.to_thread(new.promote)
@@ -179,7 +179,7 @@ async def pooled() -> AsyncIterator[tuple[Server, str]]:
 async def test_behind_a_pooler_of_transactions(pooled: tuple[Server, str]) -> None:
     """Two processes, with more connections together than the pooler has to the server."""
     _, url = pooled
-    stores = [Postgres(url, (THINGS,)) for _ in range(2)]
+    stores = [Postgres(url, None, (THINGS,)) for _ in range(2)]
     await asyncio.gather(*(store.open() for store in stores))
     await asyncio.gather(*(stores[n % 2].write(lambda n=n: add(f"n{n}")) for n in range(60)))  # type: ignore[misc]
     found = await asyncio.gather(*(stores[n % 2].read(names) for n in range(60)))
@@ -193,7 +193,7 @@ async def test_a_pooler_that_comes_in_between_later(
 ) -> None:
     """What the connections had prepared gets lost: they are replaced by some that prepare nothing."""
     _, url = pooled
-    things, other = Postgres(url, (THINGS,)), Postgres(url, (THINGS,))
+    things, other = Postgres(url, None, (THINGS,)), Postgres(url, None, (THINGS,))
     migrate = driver._migrate
 
     async def takes_it_for_a_server(url: str, schemas: Sequence[Schema]) -> bool:
@@ -231,7 +231,7 @@ async def test_an_index_is_built_beside_the_work_of_others(things: Postgres, pos
     older = await asyncpg.connect(postgres_schema.server, server_settings={"search_path": postgres_schema.schema})
     async with older.transaction(isolation="repeatable_read"):
         await older.fetch("SELECT * FROM things")
-        new = [Postgres(postgres_schema.url, (INDEXED,)) for _ in range(3)]
+        new = [Postgres(postgres_schema.url, None, (INDEXED,)) for _ in range(3)]
         opening = [asyncio.create_task(store.open()) for store in new]
         async with asyncio.timeout(60):
             while await postgres_schema.execute("SELECT to_regclass('things_by_note')") is None:
@@ -262,7 +262,7 @@ async def test_an_index_that_an_interrupted_migration_left_is_built_anew(
     await db.close()
     valid = "SELECT indisvalid AND NOT indisunique FROM pg_index WHERE indexrelid = 'things_by_note'::regclass"
     assert await postgres_schema.execute(valid) is False
-    new = Postgres(postgres_schema.url, (INDEXED,))
+    new = Postgres(postgres_schema.url, None, (INDEXED,))
     await new.open()
     assert await postgres_schema.execute(valid) is True
     await new.close()
@@ -278,7 +278,7 @@ async def test_a_role_that_may_not_create_tables_can_use_them(things: Postgres, 
         ):
             await postgres_schema.execute(statement)
         parts = urlsplit(postgres_schema.url)
-        guest = Postgres(parts._replace(netloc=f"{role}@").geturl(), (THINGS,))
+        guest = Postgres(parts._replace(netloc=f"{role}@").geturl(), None, (THINGS,))
         await guest.write(lambda: add("a"))
         assert await things.read(names) == ["a"]
         await guest.close()

@@ -29,7 +29,7 @@ THINGS = Schema(
 def database(engine: Engine, *schemas: Schema) -> Database:
     if engine.name == "sqlite":
         return SQLite(path_of(engine.url), schemas or (THINGS,))
-    return Postgres(engine.url, schemas or (THINGS,))
+    return Postgres(engine.url, None, schemas or (THINGS,))
 
 
 @pytest.fixture
