@@ -180,7 +180,7 @@ class Connection:
 
     def _prepare(self, db: sqlite3.Connection) -> None:
         db.execute("PRAGMA foreign_keys = ON")
-        db.execute("PRAGMA synchronous = NORMAL")
+        db.execute(f"PRAGMA synchronous = {'FULL' if any(each.synced for each in self._tables) else 'NORMAL'}")
         if db.execute("PRAGMA page_count").fetchone() == (0,):
             db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only a new file can be changed, and only before WAL
         self._wal(db)
@@ -428,6 +428,8 @@ class Syntax:
         "json": "text",
         "concurrently": "",
         "volatile": "",
+        "clustered": "WITHOUT ROWID",
+        "version": "PRAGMA data_version",
         "alone": "",
         "unsynced": "",
         "shrink": f"PRAGMA incremental_vacuum({_SHRINK})",

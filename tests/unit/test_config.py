@@ -188,7 +188,7 @@ GOOD = """
         durable: false
     stores:
       history: sqlite:///data/bridge.db
-      runs: redis://127.0.0.1
+      runs: postgresql://127.0.0.1/d
       attachments: s3://bucket?endpoint=x
       retention: {events: 24h, history: 90d}
     speech: {url: "https://speech.example/v1", api_key: k, model: whisper-1}
@@ -697,7 +697,7 @@ def test_mistakes_at_the_top(tmp_path: Path, text: str, lines: list[str]) -> Non
     ("stores", "line"),
     [
         ("history: mysql://u:p@h", "stores.history: expected a URL that begins with sqlite: or postgresql:, got text"),
-        ("runs: 'sqlite:'", "stores.runs: expected a URL that begins with sqlite: or redis: or rediss:, got text"),
+        ("runs: 'sqlite:'", "stores.runs: expected a URL that begins with sqlite: or postgresql:, got text"),
         ("attachments: /data", "stores.attachments: expected a URL that begins with file: or s3:, got text"),
         ("retention: {events: -1}", f"stores.retention.events: {DURATION}, got a number"),
         ("lease: 900ms", "stores.lease: expected at least 1s, got text"),
@@ -831,7 +831,7 @@ def test_secrets_are_in_no_repr() -> None:
             server={"auth": {"keys": keys}, "secret": "hush-4"},
             backends={"demo": backend},
             speech={"url": "http://h", "api_key": "hush-5"},
-            stores={"history": "postgresql://u:hush-6@h/d", "runs": "redis://:hush-7@h"},
+            stores={"history": "postgresql://u:hush-6@h/d", "runs": "postgresql://u:hush-7@h/d"},
         )
     )
     assert config.backends["demo"].api_key == SecretStr("hush-2")
