@@ -188,7 +188,7 @@ def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
     return Memory(
         open_history(
             config.stores.history,
-            bounds=Bounds(config.stores.max_messages, config.stores.max_conversation),
+            bounds=Bounds(config.stores.max_messages, config.stores.max_conversation, config.stores.max_conversations),
             lease=config.stores.lease,
         )
     )

@@ -68,26 +68,14 @@ def open_database(url: str, setting: str, *schemas: Schema) -> Database:
 
 
 def open_history(url: str, *, bounds: Bounds | None = None, lease: float = LEASE) -> ConversationStore:
-    """Return the history at `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite:///:memory:` or
-    `postgresql://...`.
+    """Return the conversations in the database at `url`: see `open_database`.
 
-    It does not connect before `open`. The locks of a process that dies expire after `lease` seconds. Raises
-    `ConfigError`, which never repeats the URL.
+    The locks of a process that dies expire after `lease` seconds.
     """
-    scheme = url.partition(":")[0]
-    if scheme == "sqlite":
-        from bridge.stores.sqlite_file import path_of
-        from bridge.stores.sqlite_history import SQLiteHistory
+    from bridge.stores.conversations import Conversations
+    from bridge.stores.schema import HISTORY
 
-        return SQLiteHistory(path_of(url), bounds=bounds, lease=lease)
-    if scheme in ("postgresql", "postgres"):
-        try:
-            from bridge.stores.postgres_history import PostgresHistory
-        except ImportError:
-            needed = "stores.history: postgresql needs the extra postgres: pip install 'dialect-bridge[postgres]'"
-            raise ConfigError(needed) from None
-        return PostgresHistory(url, bounds=bounds, lease=lease)
-    raise ConfigError("expected sqlite:///... or postgresql://... for the history store")
+    return Conversations(open_database(url, "stores.history", HISTORY), bounds=bounds, lease=lease)
 
 
 def open_runs(url: str) -> RunStore:

@@ -65,12 +65,10 @@ class Bounds:
 
     messages: int = 10_000
     size: int = 64 * 2**20
-    conversations: int = 10_000
-    """Maximum per owner; beyond it, those unused for longest are deleted, up to one percent late."""
-
-    def evicts_at(self, index: int) -> bool:
-        """Return whether the owner's conversations are counted at this new one, as a count reads all of them."""
-        return index % max(1, self.conversations // 100) == 0
+    conversations: int | None = None
+    """Maximum per owner; beyond it, those unused for longest are deleted. They are counted at random, on average at
+    every hundredth part of the maximum, as a count reads all of them. None is no limit.
+    """
 
 
 class StoreConflict(BridgeError):

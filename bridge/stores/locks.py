@@ -20,59 +20,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 from bridge.errors import BridgeError
 from bridge.liveness import Liveness
 from bridge.model.parts import Message
 from bridge.stores import rows
 from bridge.stores.base import Conversation, HeldConversation, StoreFull, unavailable
+from bridge.stores.conversation_scripts import Key
+from bridge.stores.tickets import Read, Tickets
 
 _log = logging.getLogger(__name__)
 
-Key: TypeAlias = tuple[str, str, str]
-
-Read: TypeAlias = Callable[[], Awaitable[Conversation]]
-"""Builds the conversation from the rows that an engine has read."""
-
 POLL = 0.05
 """Seconds between two polls for locks that other processes hold."""
-
-
-class Tickets(Protocol):
-    """Tickets as an engine stores them, in the database of the conversations. Each method is one transaction.
-
-    `own` are other tickets of this process in the same queue: they are renewed before expired ones are deleted. Tickets
-    of other processes count as expired after the grace of this process (`bridge.liveness`).
-    """
-
-    async def enter(self, key: Key, own: Sequence[int]) -> tuple[int, Read | None]:
-        """Delete expired tickets and append one. If it is the first, return the conversation with it."""
-
-    async def load(self, key: Key) -> Conversation:
-        """Return the conversation as of the last commit; a new one if there is none."""
-
-    async def leave(self, key: Key, ticket: int, own: Sequence[int]) -> int | None:
-        """Delete this ticket and expired ones. Return the first ticket of the queue; it may be None without `own`."""
-
-    async def commit(self, key: Key, ticket: int, own: Sequence[int], change: rows.Change) -> int | None:
-        """Do the work of `ConversationStore.commit` and `leave` in one transaction.
-
-        Raises `StoreConflict` for a ticket that another process has deleted. 0 is none.
-        """
-
-    async def first(self, key: Key, own: Sequence[int]) -> int | None:
-        """Delete expired tickets. Return the first ticket of the queue."""
-
-    async def due(self, tickets: Sequence[int]) -> list[int]:
-        """Return those of these tickets that have no valid ticket before them. Changes nothing."""
-
-    async def renew(self, tickets: Sequence[int]) -> list[int]:
-        """Renew these tickets. Return those that still exist. Also without tickets, this raises if it cannot write."""
 
 
 @dataclass(slots=True, eq=False)

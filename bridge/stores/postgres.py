@@ -1,9 +1,9 @@
 """Scripts in PostgreSQL (14 or newer), for bridges on several machines. Needs the extra `postgres`.
 
-Transactions run at READ COMMITTED. Every statement is inside of one, and all settings and locks end with it, so that a
-pooler that gives each transaction another connection (PgBouncer in transaction mode) may stand in between. Statements
-are prepared under names, which halves their cost, only where there is no pooler: the server's process id is then the
-one that was told when the connection was made.
+Transactions run at READ COMMITTED, those that only read at REPEATABLE READ. Every statement is inside of one, and all
+settings and locks end with it, so that a pooler that gives each transaction another connection (PgBouncer in
+transaction mode) may stand in between. Statements are prepared under names, which halves their cost, only where there
+is no pooler: the server's process id is then the one that was told when the connection was made.
 
 After a failover, open connections still lead to the old primary, which answers that it is read-only, or to nobody. Such
 a connection is closed, all others are replaced before they are used again, and the script runs once more on a new one,
@@ -25,7 +25,7 @@ import asyncpg
 from bridge.errors import BridgeError, ConfigError
 from bridge.stores import schema
 from bridge.stores.base import unavailable
-from bridge.stores.scripts import Rows, Script, T, Values, Work, spelled
+from bridge.stores.scripts import Rows, Script, T, Values, Work, execute, spelled
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -75,12 +75,7 @@ class Postgres:
 
     async def open(self) -> None:
         self._closed = False
-        try:
-            await self._connected(None)
-            return
-        except _FAILURES as error:
-            reason = reason_of(error)
-        raise self._failure(reason)
+        await self._run(lambda: execute("SELECT 1"), readonly=True, wait=None)
 
     async def close(self) -> None:
         self._closed = True
@@ -105,13 +100,17 @@ class Postgres:
     async def write(self, work: Work[T], *, first: bool = False) -> T:
         return await self._run(work, readonly=False)
 
+    async def shrink(self) -> None:
+        """Do nothing: autovacuum does."""
+
     # ------------------------------------------------------------------ transactions
 
-    async def _run(self, work: Work[T], *, readonly: bool) -> T:
+    async def _run(self, work: Work[T], *, readonly: bool, wait: float | None = _WAIT) -> T:
+        """Run a script; `wait` at most so many seconds for a migration. Raises `BridgeError` (store_unavailable)."""
         self.check_open()
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                pool = await self._connected(_WAIT)
+                pool = await self._connected(wait)
                 return await _transaction(pool, work, readonly)
             except _Undone as error:
                 reason, may_repeat = error.reason, error.may_repeat
@@ -171,7 +170,7 @@ async def _transaction(pool: asyncpg.Pool[asyncpg.Record], work: Work[T], readon
     db = await pool.acquire(timeout=_WAIT)
     committing = False
     try:
-        transaction = db.transaction(readonly=readonly)
+        transaction = db.transaction(isolation="repeatable_read" if readonly else None, readonly=readonly)
         await transaction.start()
         try:
             result = await _run_script(db, work())
@@ -225,7 +224,6 @@ class Syntax:
         "version": "",
         "alone": "SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))",
         "unsynced": "SELECT set_config('synchronous_commit', 'off', true)",
-        "shrink": "",
     }
 
     def size(self, column: str) -> str:

@@ -31,7 +31,7 @@ from bridge.stores.runs import (
     base_scope,
     queue_full,
 )
-from bridge.stores.scripts import ALONE, SHRINK, UNSYNCED, VERSION, Rows, Script
+from bridge.stores.scripts import ALONE, UNSYNCED, VERSION, Rows, Script
 
 Stored: TypeAlias = tuple[str, str, str, str]
 """Owner, scope, thread id and run id as they are stored."""
@@ -628,4 +628,3 @@ def forget_processes(grace: Grace) -> Script[None]:
         " (SELECT 1 FROM runs WHERE holder = run_processes.token AND ended_at IS NULL)",
         values,
     )
-    yield SHRINK, {}

@@ -58,8 +58,6 @@ UNSYNCED = "{unsynced}"
 """A crash of a PostgreSQL server may undo this script, which does not wait for the disk."""
 VERSION = "{version}"
 """One row with a number that changes whenever another connection has changed the SQLite file; PostgreSQL: no row."""
-SHRINK = "{shrink}"
-"""Give some of the space of deleted rows back to the file system. PostgreSQL does that by itself (autovacuum)."""
 
 
 class Database(Protocol):
@@ -85,7 +83,7 @@ class Database(Protocol):
         """Raise `BridgeError` (store_unavailable) after `close`."""
 
     async def read(self, work: Work[T]) -> T:
-        """Return the result of a script that changes nothing."""
+        """Return the result of a script that changes nothing. All its statements see the same state."""
 
     async def write(self, work: Work[T], *, first: bool = False) -> T:
         """Return the result of a script, once it is committed. If it is to be `first`, it is done before all that wait.
@@ -93,6 +91,9 @@ class Database(Protocol):
         After an error other than the script's own, it may have been committed nevertheless. A canceled call has
         happened completely or not at all.
         """
+
+    async def shrink(self) -> None:
+        """Give the space of deleted rows back to the file system, where the engine does not do that by itself."""
 
 
 def execute(statement: str, **values: Any) -> Script[Rows]:
@@ -124,7 +125,7 @@ class Spelled:
     many: str | None = None
 
 
-_FRAGMENT = re.compile(r"\{(\w+)(?: (\w+)(?: \(([^)]*)\))?)?\}")
+_FRAGMENT = re.compile(r"\{(\w+)(?:\s+(\w+)(?:\s+\(([^)]*)\))?)?\}")
 
 
 @lru_cache(1024)

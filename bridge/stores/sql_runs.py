@@ -433,4 +433,6 @@ class SQLRuns:
                 # In small transactions, and idle for as long as each took, so that nobody waits for it.
                 await asyncio.sleep(time.monotonic() - began)
         await self._write(lambda: scripts.forget_processes(grace))
+        if total:
+            await self._database.shrink()
         return total

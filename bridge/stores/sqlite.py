@@ -36,3 +36,6 @@ class SQLite:
 
     async def write(self, work: Work[T], *, first: bool = False) -> T:
         return await self.file.write(partial(run_script, work), first=first)
+
+    async def shrink(self) -> None:
+        await self.file.shrink()

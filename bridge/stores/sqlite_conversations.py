@@ -1,24 +1,24 @@
-"""The history in one SQLite file, without an event loop: statements of `bridge.stores.sqlite_history`."""
+"""The history in one SQLite file, without an event loop: the scripts of `bridge.stores.conversations`."""
 
 from __future__ import annotations
 
 import os
-import sqlite3
 import sys
 import threading
 import weakref
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from bridge.model.parts import Message
 from bridge.stores import rows, schema
-from bridge.stores.base import Bounds, Conversation, key, plain_id, stored_id
-from bridge.stores.sqlite_file import Connection
-from bridge.stores.sqlite_history import commit, head, load
+from bridge.stores.base import Bounds, Conversation, key, stored_id
+from bridge.stores.conversation_scripts import commit, fetch, head, names
+from bridge.stores.memory_budget import charging
+from bridge.stores.scripts import Script, T, Work
+from bridge.stores.sqlite_file import Connection, run_script
 
-_T = TypeVar("_T")
-_ALL = Bounds(sys.maxsize, sys.maxsize, sys.maxsize)
+_ALL = Bounds(sys.maxsize, sys.maxsize)
 
 
 class SQLiteConversations:
@@ -39,7 +39,8 @@ class SQLiteConversations:
     def load(self, thread_id: str) -> Conversation | None:
         """Return the conversation; None if there is none."""
         where = key(self._owner, self._scope, thread_id)
-        return self._do(lambda db: load(db, where))
+        found = self._do(lambda: fetch(where, charging()))
+        return rows.to_conversation(*found) if found is not None else None
 
     def create(self, thread_id: str) -> bool:
         """Create an empty conversation. Return False if there is one."""
@@ -55,9 +56,8 @@ class SQLiteConversations:
 
     def threads(self) -> list[str]:
         """Return the conversations, oldest first."""
-        where = (stored_id(self._owner, "owner"), stored_id(self._scope, "scope"))
-        query = "SELECT thread_id FROM history_conversations WHERE owner = ? AND scope = ? ORDER BY id"
-        return self._do(lambda db: [plain_id(name) for (name,) in db.execute(query, where)])
+        owner, scope = stored_id(self._owner, "owner"), stored_id(self._scope, "scope")
+        return self._do(lambda: names(owner, scope))
 
     def _change(
         self, thread_id: str, wanted: Callable[[Conversation | None], list[Message] | None], keep: int | None = None
@@ -65,20 +65,20 @@ class SQLiteConversations:
         """Append what `wanted` returns for the conversation, which comes without messages; None changes nothing."""
         where = key(self._owner, self._scope, thread_id)
 
-        def work(db: sqlite3.Connection) -> bool:
-            found = head(db, where)
+        def work() -> Script[bool]:
+            found = yield from head(where)
             new = wanted(found)
             if new is not None:
-                commit(db, where, rows.Change(found or Conversation(thread_id), new, keep), _ALL)
+                yield from commit(where, rows.Change(found or Conversation(thread_id), new, keep), _ALL)
             return new is not None
 
         return self._do(work)
 
-    def _do(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+    def _do(self, work: Work[T]) -> T:
         with self._lock:
             if self._connection is None or self._connection[0] != os.getpid():
                 # A connection of SQLite must not be used in a process that was forked off.
                 connection = Connection(self._path, (schema.HISTORY,), self._busy, "BEGIN IMMEDIATE")
                 self._connection = os.getpid(), connection
                 weakref.finalize(self, connection.close)
-            return self._connection[1].run(work)
+            return self._connection[1].run(partial(run_script, work))

@@ -39,6 +39,7 @@ _TOGETHER = 64
 """Maximum number of jobs in one transaction, so that later ones do not wait too long."""
 _SHRINK = 1000
 """Pages that one transaction gives back to the file system at most."""
+_INCREMENTAL = 2
 _SOON = 0.02
 """Seconds that are not worth another attempt at a busy file."""
 
@@ -81,6 +82,18 @@ class SQLiteFile:
     async def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """Return the result of `work` in a transaction that only reads. Raises `BridgeError` (store_unavailable)."""
         return await self._lane(self._path == MEMORY).run(work)
+
+    async def shrink(self) -> None:
+        """Give free pages back to the file system, except those that a tenth of the file may soon need again.
+
+        A file that was not made for it (`auto_vacuum`) keeps them until VACUUM is run on it.
+        """
+        more = True
+        while more:
+            began = time.monotonic()
+            more = await self.write(_shrink)
+            # Idle for as long as it took, so that nobody waits for it.
+            await asyncio.sleep(time.monotonic() - began)
 
     def _lane(self, writes: bool) -> _Lane:
         self.check_open()
@@ -415,6 +428,17 @@ def reason_of(error: BaseException) -> str:
     return getattr(error, "sqlite_errorname", None) or type(error).__name__
 
 
+def _shrink(db: sqlite3.Connection) -> bool:
+    """Give some pages back. Return whether there are more."""
+    kind, free, pages = (
+        db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("auto_vacuum", "freelist_count", "page_count")
+    )
+    if kind != _INCREMENTAL or free <= max(_SHRINK, pages // 10):
+        return False
+    db.execute(f"PRAGMA incremental_vacuum({_SHRINK})").fetchall()
+    return True
+
+
 class Syntax:
     """See `bridge.stores.scripts.Syntax`."""
 
@@ -432,7 +456,6 @@ class Syntax:
         "version": "PRAGMA data_version",
         "alone": "",
         "unsynced": "",
-        "shrink": f"PRAGMA incremental_vacuum({_SHRINK})",
     }
 
     def size(self, column: str) -> str:

@@ -109,7 +109,7 @@ async def read(runs: Runs, key: RunKey, seen: Seen) -> None:
     match events[-1]:
         case RunFinished() if text == whole:
             seen.finished += 1
-        case RunFailed(error=error) if error.code is ErrorCode.RUN_LOST and whole.startswith(text):
+        case RunFailed(error=failure) if failure.code is ErrorCode.RUN_LOST and whole.startswith(text):
             seen.lost += 1
         case end:
             seen.wrong.append(f"{key.run_id}: {text!r} {end}")

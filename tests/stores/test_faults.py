@@ -18,13 +18,24 @@ import pytest
 from bridge.errors import BridgeError, ConfigError, ErrorCode
 from bridge.model import Message, Text
 from bridge.stores import Conversation, ConversationStore, open_history, schema
-from bridge.stores.postgres_history import PostgresHistory
-from bridge.stores.sqlite_history import SQLiteHistory
+from bridge.stores.conversations import Conversations
+from bridge.stores.sqlite import SQLite
+from bridge.stores.sqlite_file import SQLiteFile
 from tests.stores.conftest import SECRET, Engine, Server
 
 
 def says(text: str) -> Message:
     return Message("user", [Text(text)])
+
+
+def local(path: str, *, busy: float = 5.0) -> Conversations:
+    return Conversations(SQLite(path, (schema.HISTORY,), busy=busy))
+
+
+def file_of(history: Conversations) -> SQLiteFile:
+    database = history._database
+    assert isinstance(database, SQLite)
+    return database.file
 
 
 def operations(history: ConversationStore) -> dict[str, Callable[[], Awaitable[object]]]:
@@ -148,7 +159,7 @@ async def test_a_table_of_versions_without_the_oldest_that_works(engine: Engine)
 
 async def test_a_locked_database(tmp_path: Path) -> None:
     path = tmp_path / "bridge.db"
-    history = SQLiteHistory(str(path), busy=0.05)
+    history = local(str(path), busy=0.05)
     conversation = Conversation("t")
     await history.commit("o", "s", conversation, [says("1")])
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -163,7 +174,7 @@ async def test_a_locked_database(tmp_path: Path) -> None:
 
 async def test_writers_wait_for_each_other(tmp_path: Path) -> None:
     path = tmp_path / "bridge.db"
-    history = SQLiteHistory(str(path))
+    history = local(str(path))
     await history.open()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -175,10 +186,10 @@ async def test_writers_wait_for_each_other(tmp_path: Path) -> None:
 
 
 async def test_a_full_disk(tmp_path: Path) -> None:
-    history = SQLiteHistory(str(tmp_path / "bridge.db"))
+    history = local(str(tmp_path / "bridge.db"))
     conversation = Conversation("t")
     await history.commit("o", "s", conversation, [says("1")])
-    await history._file.write(lambda db: db.execute("PRAGMA max_page_count = 30"))
+    await file_of(history).write(lambda db: db.execute("PRAGMA max_page_count = 30"))
     error = await refused(lambda: history.commit("o", "s", conversation, [says("x" * 1_000_000)]))
     assert "SQLITE_FULL" in error.message
     assert conversation.version == 1
@@ -189,9 +200,9 @@ async def test_a_full_disk(tmp_path: Path) -> None:
 
 
 async def test_a_read_only_database(tmp_path: Path) -> None:
-    history = SQLiteHistory(str(tmp_path / "bridge.db"))
+    history = local(str(tmp_path / "bridge.db"))
     await history.open()
-    await history._file.write(lambda db: db.execute("PRAGMA query_only = ON"))
+    await file_of(history).write(lambda db: db.execute("PRAGMA query_only = ON"))
     error = await refused(lambda: history.commit("o", "s", Conversation("t"), [says("1")]))
     assert "SQLITE_READONLY" in error.message
     await history.commit("o", "s", Conversation("t"), [says("1")])
@@ -199,7 +210,7 @@ async def test_a_read_only_database(tmp_path: Path) -> None:
 
 
 async def test_a_deleted_database_is_made_anew(tmp_path: Path) -> None:
-    history = SQLiteHistory(str(tmp_path / "bridge.db"))
+    history = local(str(tmp_path / "bridge.db"))
     conversation = Conversation("t")
     await history.commit("o", "s", conversation, [says("1")])
     for name in os.listdir(tmp_path):
@@ -213,7 +224,7 @@ async def test_a_deleted_database_is_made_anew(tmp_path: Path) -> None:
 
 async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     (tmp_path / "bridge.db").write_text("these are notes" * 100)
-    history = SQLiteHistory(str(tmp_path / "bridge.db"))
+    history = local(str(tmp_path / "bridge.db"))
     assert "SQLITE_NOTADB" in (await refused(history.open)).message
     (tmp_path / "bridge.db").unlink()
     await history.open()
@@ -253,7 +264,7 @@ async def test_in_memory_it_is_forgotten(tmp_path: Path, monkeypatch: pytest.Mon
 async def test_a_server_that_is_stopped_and_started() -> None:
     server = Server()
     try:
-        history = PostgresHistory(server.url)
+        history = open_history(server.url)
         conversation = Conversation("t")
         await history.commit("o", "s", conversation, [says("1")])
         await asyncio.to_thread(server.stop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from bridge.model import (
     ToolResult,
     Url,
 )
-from bridge.stores import Bounds, Conversation, ConversationStore, StoreConflict
+from bridge.stores import Bounds, Conversation, ConversationStore, StoreConflict, conversation_scripts, open_history
 from tests.stores.conftest import Engine
 from tests.strategies import AWKWARD, requests
 
@@ -456,3 +457,57 @@ async def test_a_cancelled_commit_is_whole_or_not_at_all(history: ConversationSt
         conversation = await stored(history)
         assert len(conversation.messages) % 2 == 1
         assert conversation.version == len(conversation.messages) // 2 + 1
+
+
+async def test_conversations_are_limited_for_each_owner_alone(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Owners who begin conversations by turns have every second row each."""
+    monkeypatch.setattr("random.random", lambda: 0.0)  # count at every new one
+    history = engine.history(bounds=Bounds(conversations=200))
+    for n in range(210):
+        for owner in ("even", "odd"):
+            await history.commit(owner, "s", Conversation(f"t{n}"), [])
+    for owner in ("even", "odd"):
+        assert await engine.execute(f"SELECT count(*) FROM history_conversations WHERE owner = '{owner}'") == 200
+        assert await history.load(owner, "s", "t9") is None
+        assert await history.load(owner, "s", "t10") is not None
+
+
+async def test_owners_are_counted_often_enough(engine: Engine) -> None:
+    """About as often as a hundredth part of the limit is begun, and always up to a limit of a hundred."""
+    few = engine.history(bounds=Bounds(conversations=3))
+    for n in range(6):
+        await few.commit("few", "s", Conversation(f"t{n}"), [])
+        assert await engine.execute("SELECT count(*) FROM history_conversations WHERE owner = 'few'") <= 3
+
+
+async def test_without_a_limit_nobody_is_counted(engine: Engine) -> None:
+    from bridge.config.schema.whole import Stores
+
+    assert Stores().max_conversations is Bounds().conversations is None
+    history = engine.history()
+    for n in range(5):
+        await history.commit("o", "s", Conversation(f"t{n}"), [])
+    assert await engine.execute("SELECT count(*) FROM history_conversations") == 5
+
+
+async def test_old_conversations_go_in_batches(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of so many messages, since a conversation may have thousands; the one that is too large for it goes alone."""
+    monkeypatch.setattr(conversation_scripts, "_MESSAGES", 10)
+    history = engine.history()
+    for n, size in enumerate([3, 3, 3, 40, 1, 1]):
+        await history.commit("o", "s", Conversation(f"t{n}"), [says("x")] * size)
+        await engine.backdate(f"t{n}", 1000 - n)
+    assert await history.prune(500) == 6
+    assert await engine.execute("SELECT count(*) FROM history_messages") == 0
+
+
+async def test_a_file_gets_smaller(tmp_path: Path) -> None:
+    history = open_history(f"sqlite:///{tmp_path}/h.db")
+    for n in range(60):
+        await history.commit("o", "s", Conversation(f"t{n}"), [says("x" * 200_000)])
+    await history.close()
+    assert (before := (tmp_path / "h.db").stat().st_size) > 12_000_000
+    history = open_history(f"sqlite:///{tmp_path}/h.db")
+    assert await history.prune(-10) == 60
+    await history.close()
+    assert (tmp_path / "h.db").stat().st_size < before / 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,9 @@ import asyncpg
 import pytest
 
 from bridge.model import Message, Text
-from bridge.stores import Bounds, Conversation, open_runs, run_scripts
-from bridge.stores import postgres_history as postgres
+from bridge.stores import Bounds, Conversation, open_history, open_runs, postgres, run_scripts
+from bridge.stores.conversations import Conversations
 from bridge.stores.runs import Blocked, QueueLimits
-from bridge.stores.sqlite_history import SQLiteHistory
 from tests.stores.conftest import Postgres
 from tests.stores.test_run_store import DAY, begun, key
 
@@ -99,56 +98,71 @@ async def test_runs_in_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert walks(found) == []
 
 
+async def use(store: Conversations) -> None:
+    """Whatever a store of conversations does."""
+    for n in range(4):
+        conversation = Conversation(f"t{n}")
+        async with store.turn("o", "s", f"t{n}") as held:
+            for _ in range(3):
+                await store.commit("o", "s", conversation, [Message("user", [Text("x")])] * 2, digest="d", keep=1)
+            held.conversation.version = conversation.version
+            await held.commit([])
+            await store._turns._tickets.due([1])  # type: ignore[union-attr]
+            await store._turns._tickets.renew([1])  # type: ignore[union-attr]
+    await store.load("o", "s", "t3")
+    await store.find("o", "s", "d")
+    await store.latest("o", "s")
+    await store.owner("s", "t3")
+    await store.delete("o", "s", "t3")
+    await store.prune(-DAY)
+
+
+BOUNDS = Bounds(messages=3, conversations=2)
+
+
 async def test_conversations_in_sqlite(tmp_path: Path) -> None:
-    bounds = Bounds(messages=3, conversations=2)
-    store = SQLiteHistory(str(tmp_path / "history.db"), bounds=bounds)
-
-    async def work() -> None:
-        for n in range(4):
-            conversation = Conversation(f"t{n}")
-            async with store.turn("o", "s", f"t{n}"):
-                for _ in range(3):
-                    await store.commit("o", "s", conversation, [Message("user", [Text("x")])] * 2, digest="d", keep=1)
-        await store.load("o", "s", "t3")
-        await store.find("o", "s", "d")
-        await store.latest("o", "s")
-        await store.delete("o", "s", "t3")
-        await store.prune(-DAY)
-
-    found = await plans(store._file, work)
+    store: Any = open_history(f"sqlite:///{tmp_path}/history.db", bounds=BOUNDS)
+    found = await plans(store._database.file, lambda: use(store))
     await store.close()
     assert len(found) > 15
     assert walks(found) == []
 
 
-def statements() -> Iterator[str]:
-    """All that the history asks of PostgreSQL."""
-    for name, value in vars(postgres).items():
-        if isinstance(value, str) and re.match(r"\s*(SELECT|UPDATE|DELETE|WITH|INSERT)\b", value):
-            yield name
-
-
-@pytest.mark.parametrize("name", list(statements()))
-async def test_conversations_in_postgresql(postgres_schema: Postgres, name: str) -> None:
+async def test_conversations_in_postgresql(postgres_schema: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     """With sequential scans and sorts forbidden the plan has one only where there is no other way."""
-    statement = getattr(postgres, name)
-    count = max([0, *map(int, re.findall(r"\$(\d+)", statement))])
-    await postgres_schema.history().open()
+    store: Any = open_history(postgres_schema.url, bounds=BOUNDS)
+    await store.open()
+    asked: set[str] = set()
+    query = postgres.query
+
+    def noted(statement: str) -> postgres.Query:
+        found = query(statement)
+        asked.add(found.text)
+        return found
+
+    monkeypatch.setattr(postgres, "query", noted)
+    await use(store)
+    await store.close()
+    kinds = ("SELECT", "UPDATE", "DELETE", "INSERT")
+    statements = {text for text in asked if text.startswith(kinds) and "history_" in text}
+    assert len(statements) > 20
     db = await asyncpg.connect(postgres_schema.server, server_settings={"search_path": postgres_schema.schema})
-    try:
-        for setting in (
-            "enable_seqscan = off",
-            "enable_sort = off",
-            "enable_hashjoin = off",
-            "plan_cache_mode = force_generic_plan",
-        ):
-            await db.execute(f"SET {setting}")
-        await db.execute(f"PREPARE asked AS {statement}")
+    for setting in (
+        "enable_seqscan = off",
+        "enable_sort = off",
+        "enable_hashjoin = off",
+        "plan_cache_mode = force_generic_plan",
+    ):
+        await db.execute(f"SET {setting}")
+    wrong = []
+    for number, statement in enumerate(sorted(statements)):
+        await db.execute(f"PREPARE asked{number} AS {statement}")
+        count = max([0, *map(int, re.findall(r"\$(\d+)", statement))])
         nothing = f"({', '.join(['NULL'] * count)})" if count else ""
-        plan = "\n".join(row[0] for row in await db.fetch(f"EXPLAIN EXECUTE asked{nothing}"))
-    finally:
-        await db.close()
-    if name == "_PRUNE":
-        assert re.search(r"Index Cond: \(.*updated_at <=", plan), plan
-    scanned = set(re.findall(r"Seq Scan on (\w+)", plan))
-    assert scanned <= SMALL, plan
+        plan = "\n".join(row[0] for row in await db.fetch(f"EXPLAIN EXECUTE asked{number}{nothing}"))
+        if not set(re.findall(r"Seq Scan on (\w+)", plan)) <= SMALL:
+            wrong.append(plan)
+        if "updated_at <=" in statement:
+            assert re.search(r"Index Cond: \(.*updated_at <=", plan), plan
+    await db.close()
+    assert wrong == []

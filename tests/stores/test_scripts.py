@@ -13,7 +13,7 @@ from bridge.errors import BridgeError, ErrorCode
 from bridge.stores import StoreConflict
 from bridge.stores.postgres import Postgres
 from bridge.stores.schema import Schema
-from bridge.stores.scripts import ALONE, SHRINK, UNSYNCED, Database, Rows, Script, execute, spelled
+from bridge.stores.scripts import ALONE, UNSYNCED, Database, Rows, Script, execute, spelled
 from bridge.stores.sqlite import SQLite
 from bridge.stores.sqlite_file import SYNTAX, path_of
 from tests.stores.conftest import Engine
@@ -69,7 +69,7 @@ async def test_a_script_is_sent_rows_and_returns(things: Database) -> None:
 async def test_statements_without_rows(things: Database) -> None:
     def work() -> Script[list[Rows]]:
         sent = []
-        for statement in ("DELETE FROM things", UNSYNCED, SHRINK):
+        for statement in ("DELETE FROM things", UNSYNCED):
             sent.append((yield statement, {}))
         return sent
 

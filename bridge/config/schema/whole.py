@@ -65,6 +65,11 @@ class Stores(Section):
         default=64 * 2**20,
         description="maximum size of one conversation in bytes; the oldest turns are deleted beyond it",
     )
+    max_conversations: OrOff[Annotated[int, Field(ge=1)]] = Field(
+        default=None,
+        description="maximum number of conversations of one user; those unused for longest are deleted beyond it. "
+        "All clients with one API key are one user",
+    )
     retention: Retention = Field(default_factory=Retention, description="retention times")
 
 
