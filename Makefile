@@ -10,7 +10,7 @@ JOBS   ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() * $(if $(ALL),3,
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lowest others interop interop-all compare lint types bench profile performance growth fuzz soak sbom wheel provenance audit fidelity pages reliability docs clean
+.PHONY: help run test lowest others interop interop-all compare lint types bench profile instructions performance growth fuzz soak sbom wheel provenance audit fidelity pages reliability docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -123,6 +123,9 @@ bench: $(VENV)/.dev $(PEERS)  ## benchmark the bridge and other gateways, write 
 profile: $(VENV)/.dev  ## count calls per token and request, and bytecodes by function, for docs/profile.md
 	$(BIN)/python bench/calls.py
 	$(BIN)/python bench/bytecodes.py
+
+instructions: $(VENV)/.dev  ## count instructions of the whole server for a request; needs valgrind
+	$(BIN)/python bench/instructions.py
 
 performance: $(VENV)/.dev  ## rewrite docs/performance.md and its charts from the last measurement
 	$(BIN)/python bench/report.py

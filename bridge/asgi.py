@@ -45,7 +45,7 @@ def app(bridge: Bridge) -> ASGIApp:
         raise TypeError(f"expected a bridge.Bridge, got {type(bridge).__name__}; write Bridge.from_config(...)")
     for index, route in enumerate(bridge.routes):
         if route.listen:
-            raise ConfigError(f"routes[{index}].listen: ASGI has no gRPC; serve it with `dialect-bridge serve`")
+            raise ConfigError("ASGI has no gRPC; serve it with `dialect-bridge serve`", key=f"routes[{index}].listen")
     return ASGIApp(bridge)
 
 

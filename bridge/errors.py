@@ -141,7 +141,10 @@ def shortened(value: str) -> str:
 
 
 class Wrong(StrEnum):
-    """What is wrong with a request, where a dialect tells it in a code of its own."""
+    """The kind of what is wrong, for code that acts on it or a dialect that has a code for it.
+
+    No code reads the texts of the bridge's own errors.
+    """
 
     EMPTY = "empty"
     """The body is empty."""
@@ -151,6 +154,10 @@ class Wrong(StrEnum):
     """The body is not valid JSON."""
     MISSING = "missing"
     """A required field is absent."""
+    TYPE = "type"
+    """A field has a value of another type than it should, or one that is not among those allowed."""
+    COMPRESSION = "compression"
+    """A backend's answer is compressed in a way that cannot be read."""
 
 
 @dataclass(slots=True)
@@ -161,7 +168,7 @@ class Failure:
     than that of the code (422 of a backend, 405 of the bridge). `backend_code` is the backend's own code, which clients
     may handle (`insufficient_quota`). `headers` are response headers that must reach the client (`retry-after`).
     `cause` is only for the log: the call that failed, the backend's answer, and what to check. `wrong` is the kind of
-    an invalid request, for dialects that have codes for kinds.
+    what is wrong with a request or an answer.
     """
 
     code: ErrorCode
@@ -285,9 +292,17 @@ class Canceled(BridgeError):
 
 
 class ConfigError(BridgeError):
-    """The configuration is wrong; the message names file, line, key and what was expected."""
+    """The configuration is wrong; the message names file, line, key and what was expected.
+
+    `key` is the place in the configuration, such as `routes[0].listen`, which the message then begins with; `reason`
+    is the message without it.
+    """
 
     default = ErrorCode.INVALID_REQUEST
+
+    def __init__(self, message: str, *, key: str | None = None, details: dict[str, Any] | None = None) -> None:
+        super().__init__(f"{key}: {message}" if key else message, param=key, details=details)
+        self.reason = message
 
 
 LOG_FACTS: ContextVar[Mapping[str, object]] = ContextVar("log_facts", default=MappingProxyType({}))

@@ -6,8 +6,10 @@ The SDK's client itself forgives almost everything, since it makes objects witho
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from openai import AsyncOpenAI
 from openai.types.responses import Response, ResponseStreamEvent
 
 from tests.official import judge_response
@@ -44,6 +46,17 @@ def judge(events: list[Json]) -> None:
     assert [fault for fault in faults_found if not fault.startswith(_SUM)] == []
 
 
+async def wire_events(client: AsyncOpenAI, response_id: str | None = None, **asked: Any) -> list[Json]:
+    """Return the events of a stream as they are on the wire: the SDK raises at `error` and hides what follows it.
+
+    The stream is that of a new response, or of the stored one with this id.
+    """
+    api = client.responses.with_streaming_response
+    begun = api.retrieve(response_id, stream=True) if response_id else api.create(**asked, stream=True)
+    async with begun as reply:
+        return [json.loads(line[5:]) for line in (await reply.read()).split(b"\n") if line.startswith(b"data:")]
+
+
 def stream_faults(events: list[Json]) -> list[str]:
     """Return what is wrong with a stream, from its first event to its last."""
     out = [f"[{n}]{fault}" for n, event in enumerate(events) for fault in _typed(event, ResponseStreamEvent)]
@@ -63,8 +76,13 @@ def stream_faults(events: list[Json]) -> list[str]:
     named = "failed" if last["status"] == "cancelled" else last["status"]
     if kinds[-1] != f"response.{named}":
         out.append(f"{kinds[-1]} with the status {last['status']}")
+    ending = 1
+    if last["status"] == "failed":
+        ending = 2
+        if kinds[-2] != "error":
+            out.append(f"no error before response.failed, but {kinds[-2]}")
     items = _Items()
-    for number, event in enumerate(events[len(head) : -1], len(head)):
+    for number, event in enumerate(events[len(head) : -ending], len(head)):
         out += [f"[{number}] {event['type']}: {fault}" for fault in items.feed(event)]
     if set(items.done) != set(range(len(items.opened))):
         out.append("an item is open at the end")

@@ -38,6 +38,7 @@ ROOMS: dict[str, set[str]] = {
     "framing": {"errors", "codec"},
     "jsonrpc": {"errors", "codec", "framing"},
     "config": {"errors", "codec"},
+    "connect": {"errors"},
     "stores": {"errors", "liveness", "model"},
     "translation": {*_BASE, "framing"},
     "pipeline": {*_BASE, "stores", "translation"},
@@ -51,12 +52,12 @@ ROOMS: dict[str, set[str]] = {
     "telemetry": {*_BASE, "pipeline"},
     "engine": {*_BASE, "config", "grpc", "pipeline", "runs", "speech", "stores", "telemetry", "transports"},
     "testing": {*_BASE, "framing", "config", "pipeline", "transports", "library", "engine", "translation"},
-    "server": {*_WHOLE, "grpc", "runs", *_SERVERS, "stores", "speech"},
+    "server": {*_WHOLE, "connect", "grpc", "runs", *_SERVERS, "stores", "speech"},
     "asgi": {"engine", "errors", "server"},
     "sdk": set(),
     "sdk.agentscope": {"codec"},
     "sdk.aip": {*_BASE, "grpc", "grpc.server", "server", "stores"},
-    "cli": {*_WHOLE, "grpc", "library", "liveness", "server"},
+    "cli": {*_WHOLE, "connect", "grpc", "library", "liveness", "server"},
     "bridge": {"errors", "model", "engine", "library"},
     "__main__": {"cli"},
 }
@@ -64,8 +65,11 @@ ROOMS: dict[str, set[str]] = {
 FOLDER, DIALECTS = "adapters", "bridge.dialects"
 """The folder of the dialects, and the package that it is imported as."""
 
-# What a dialect may use: our three rooms, two libraries, and of the standard library what has no clock, no
-# randomness and no I/O.
+KITS = {"openai"}
+"""Folders of `adapters/` that are no dialects: what the wires of one vendor share, for the dialects that speak it."""
+
+# What a dialect may use: our three rooms, the kits, two libraries, and of the standard library what has no clock, no
+# randomness and no I/O. A kit may use what a dialect may, but no dialect.
 ADAPTER_ROOMS = {"bridge.model", "bridge.codec", "bridge.errors"}
 ADAPTER_LIBRARIES = {"orjson", "pydantic"}
 IMPURE = {
@@ -232,7 +236,9 @@ def test_a_circle_of_imports_is_found() -> None:
 
 
 def dialects() -> list[str]:
-    return sorted(p.name for p in (ROOT / FOLDER).iterdir() if (p / "__init__.py").exists())
+    folders = {p.name for p in (ROOT / FOLDER).iterdir() if (p / "__init__.py").exists()}
+    assert folders >= KITS
+    return sorted(folders - KITS)
 
 
 def impurities(path: Path, tree: ast.Module | None = None) -> Iterator[str]:
@@ -242,7 +248,8 @@ def impurities(path: Path, tree: ast.Module | None = None) -> Iterator[str]:
         module, top = found.module, found.module.partition(".")[0]
         place = f"{where(path, found.line)}: "
         if room_of(module) == "dialects":
-            if own == DIALECTS or not (module == own or module.startswith(own + ".")):
+            package = ".".join(module.split(".")[:3])
+            if own == DIALECTS or package not in {own, *(f"{DIALECTS}.{kit}" for kit in KITS)}:
                 yield f"{place}a dialect may not import another one: {module}"
         elif top == "bridge":
             if not any(module == room or module.startswith(room + ".") for room in ADAPTER_ROOMS):
@@ -287,6 +294,7 @@ def test_dialects_are_pure_and_strangers_to_each_other() -> None:
         "if TYPE_CHECKING:\n    from bridge.engine import Bridge",
         "from bridge.dialects.another.codec import x",
         "from bridge.dialects import another",
+        "from bridge.dialects.openai_chat.wire import x",
         "import bridge.dialects.another",
         "if TYPE_CHECKING:\n    from bridge.dialects.another import dialect",
         "from ..another import codec",
@@ -304,6 +312,13 @@ def test_the_rule_for_dialects_bites(line: str) -> None:
     assert list(impurities(ROOT / FOLDER / "one" / "codec.py", ast.parse(line)))
 
 
+def test_a_kit_imports_no_dialect_and_is_none() -> None:
+    for kit in KITS:
+        line = ast.parse("from bridge.dialects.one.wire import x")
+        assert list(impurities(ROOT / FOLDER / kit / "api.py", line))
+        assert kit not in registry.names()
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -317,6 +332,8 @@ def test_the_rule_for_dialects_bites(line: str) -> None:
         "from bridge.dialects.one.wire import x",
         "from .wire import x",
         "from . import wire",
+        "from bridge.dialects.openai.api import x",
+        "from bridge.dialects import openai",
     ],
 )
 def test_the_rule_for_dialects_lets_pass(line: str) -> None:

@@ -46,13 +46,13 @@ def parse_response(wire: WireResponse, context: Context) -> list[Event]:
     """The events of a message, of a task that is over or waits, or of a stream that is all there."""
     decoder = A2ADecoder(context)
     if wire.status >= 400:
-        return decoder.close(errors.decode_error(wire))
+        return decoder.close(errors.ERRORS.decode(wire))
     events, failure = _whole(decoder, wire)
     return events + decoder.close(failure)
 
 
 def decode_error(wire: WireResponse) -> Failure:
-    return errors.decode_error(wire)
+    return errors.ERRORS.decode(wire)
 
 
 def _whole(decoder: A2ADecoder, wire: WireResponse) -> tuple[list[Event], Failure | None]:
@@ -143,7 +143,7 @@ class Calling:
         value = read_json(answer.body)
         error = error_in(value)
         if error is not None:
-            failure = errors.failure_of(error)
+            failure = errors.ERRORS.failure(error)
             if self.refused(failure):
                 return []
             raise BackendError.of(failure)

@@ -22,7 +22,7 @@ from bridge.codec.pieces import Pieces
 from bridge.codec.redact import LONGEST_WORD, masked
 from bridge.codec.words import end_of
 from bridge.dialects.a2a.card import Interface, assumed
-from bridge.dialects.a2a.errors import failure_of, task_failure
+from bridge.dialects.a2a.errors import ERRORS, task_failure
 from bridge.dialects.a2a.old_rest import read_result
 from bridge.dialects.a2a.options import BackOptions
 from bridge.dialects.a2a.wire import (
@@ -137,7 +137,7 @@ class A2ADecoder(JsonDecoder):
         told = isinstance(event.get("result"), dict) and not event.get("error")
         error = (None if told else error_in(event)) or (event if name == "error" else None)
         if error is not None:
-            self.fail(failure_of(error))
+            self.fail(ERRORS.failure(error))
             return
         result = event.get("result") if "jsonrpc" in event or "result" in event else event
         if not isinstance(result, dict):
@@ -174,7 +174,7 @@ class A2ADecoder(JsonDecoder):
 
     def read_error(self, value: Any) -> bool:
         text = value if isinstance(value, str) and value else "The agent reported an error."
-        self.fail(failure_of({"message": text}))
+        self.fail(ERRORS.failure({"message": text}))
         return True
 
     def answer(self, value: dict[str, Any]) -> list[Event]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import KEEPALIVE, Context
+from bridge.codec.template import HOLE, Template
 from bridge.dialects.a2a.old_rest import write_result
 from bridge.dialects.a2a.request import Notes
 from bridge.dialects.a2a.updates import ANSWER, Updates, history_of
@@ -15,8 +16,6 @@ from bridge.dialects.a2a.wire import Version, Wire, part_said, written
 from bridge.model import Heartbeat
 
 _NEW_NAMES = {"status-update": "statusUpdate", "artifact-update": "artifactUpdate"}
-_SLOT = "\x00"
-"""Placeholder for the text of a piece in the frame around it, which no dumped string contains."""
 
 
 def enveloped(result: Any, notes: Notes) -> Any:
@@ -38,7 +37,7 @@ class A2AEncoder(Updates):
         super().__init__(context, reader)
         self._goes_on = goes_on
         self._text: tuple[str, Wire] = "", {}
-        self._before, self._after = b"", b""
+        self._template: Template
 
     def _write(self, kind: str, value: Wire) -> None:
         self.out.append(self.frame(kind, value))
@@ -71,16 +70,16 @@ class A2AEncoder(Updates):
         part = part_said({"text": text}, metadata, self.version)
         artifact = {"artifactId": artifact_id, "name": ANSWER, "parts": [part]}
         self._write("artifact-update", self._piece(artifact, append=False, last=False))
-        frame = self.frame("artifact-update", self._next(_SLOT, last=False))
-        self._before, _, self._after = frame.rpartition(written(_SLOT))
+        frame = named("artifact-update", self._next(HOLE, last=False), self.version)
+        self._template = Template(enveloped(frame, self.reader), one_line=True)
 
     def text_goes_on(self, text: str) -> None:
-        self.out.append(self._before + written(text) + self._after)
+        self.out.append(self._template(text))
 
     def text_ended(self) -> None:
         self._write("artifact-update", self._next("", last=True))
 
-    def _next(self, text: str, *, last: bool) -> Wire:
+    def _next(self, text: Any, *, last: bool) -> Wire:
         """A further piece of the text that began last."""
         artifact_id, metadata = self._text
         artifact = {"artifactId": artifact_id, "parts": [part_said({"text": text}, metadata, self.version)]}

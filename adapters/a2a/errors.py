@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import WireResponse
 from bridge.codec.counts import is_count
-from bridge.codec.errors import code_in, error_in, recognized, words_in
+from bridge.codec.error_table import OWN, ErrorTable, Wire
+from bridge.codec.errors import STATUSES
 from bridge.codec.inner_errors import unwrapped
-from bridge.codec.jsontext import read_json, text_of, whole
-from bridge.codec.ratelimits import passed_on
+from bridge.codec.jsontext import text_of, whole
 from bridge.codec.redact import LONGEST_WORD, masked
 from bridge.dialects.a2a.wire import ADK_ERROR_CODE
-from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
+from bridge.errors import ErrorCode, Failure
 
 UNKNOWN_TASK, UNSUPPORTED, OTHER_VERSION, PARAMS = "-32001", "-32004", "-32009", "-32602"
 
@@ -31,69 +31,54 @@ REASONS: dict[str, str] = {
 }
 """What HTTP+JSON calls a failure -> its number in JSON-RPC."""
 _BY_STATUS = {404: UNKNOWN_TASK}
-_OWN_CODES = frozenset(map(str, ErrorCode)) - {ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN, ErrorCode.INTERNAL}
-"""Codes of the bridge that mean the same when another bridge sends them, unlike its key check and its crash."""
-_CODES = {
-    UNKNOWN_TASK: ErrorCode.NOT_FOUND,
-    OTHER_VERSION: ErrorCode.BACKEND_PROTOCOL,
-    "-32600": ErrorCode.BACKEND_PROTOCOL,
-    "-32601": ErrorCode.BACKEND_PROTOCOL,
-    "-32700": ErrorCode.BACKEND_PROTOCOL,
-}
-"""The rest is a failure of the agent: it is the bridge that wrote the request, not its client."""
+_ABOUT_AGENT = (408, 413, 429, 502, 503, 504, 529)
+"""Statuses with one meaning; for others the number counts, as the bridge wrote the request."""
 
 
-def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
-    """Return the failure of an error object; `status` is the HTTP status, if it is not 200."""
-    word = _number(error)
-    said = words_in(error)
-    code = BY_STATUS.get(status) if status in (401, 403, 413, 429, 503, 504) else None
-    code = code or _own_code(error) or _CODES.get(word) or code_in(error) or ErrorCode.BACKEND_ERROR
-    if code is ErrorCode.BACKEND_AUTH:
-        return Failure(code, KEY_REFUSED)
-    message = masked(said) or "The agent reported an error without a message."
-    return recognized(Failure(code, message, backend_code=masked(word, LONGEST_WORD) or None))
-
-
-def _number(error: dict[str, Any]) -> str:
-    """The number of JSON-RPC for an error of either binding."""
+def _told(error: Wire) -> Sequence[str]:
+    """Return the number of JSON-RPC for an error of either binding."""
     for detail in _details(error):
         if (told := REASONS.get(text_of(detail.get("reason")))) is not None:
-            return told
+            return (told,)
     code = error.get("code")
     if is_count(code):
-        return _BY_STATUS.get(code, str(code))
+        return (_BY_STATUS.get(code, str(code)),)
     number = whole(code)
-    return text_of(code) if number is None else str(number)
+    return (text_of(code) if number is None else str(number),)
 
 
-def _own_code(error: dict[str, Any]) -> ErrorCode | None:
-    """The code that another bridge names in the details."""
-    words = (text_of(detail.get("reason")).lower() for detail in _details(error))
-    return next((ErrorCode(word) for word in words if word in _OWN_CODES), None)
+def _words(error: Wire) -> Sequence[str]:
+    """Return the number, and codes that another bridge names in the details."""
+    return (*_told(error), *(text_of(detail.get("reason")).lower() for detail in _details(error)))
 
 
-def _details(error: dict[str, Any]) -> list[dict[str, Any]]:
+def _details(error: Wire) -> list[Wire]:
     found = error.get("data") or error.get("details")
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
-def decode_error(wire: WireResponse) -> Failure:
-    """Return the failure that a response with an error status means for the caller."""
-    body = read_json(wire.body)
-    error = error_in(body, refused=True)
-    if error is not None and error.get("code") is None:
-        error = {**error, "code": wire.status}  # HTTP+JSON of 0.3
-    if error is not None:
-        failure = failure_of(error, wire.status)
-    else:
-        code = BY_STATUS.get(wire.status, ErrorCode.BACKEND_ERROR)
-        if code in (ErrorCode.INVALID_REQUEST, ErrorCode.NOT_FOUND, ErrorCode.CONFLICT):
-            code = ErrorCode.BACKEND_ERROR  # a proxy's page does not concern the request
-        text = KEY_REFUSED if code is ErrorCode.BACKEND_AUTH else f"The agent answered with status {wire.status}."
-        failure = Failure(code, text)
-    failure.headers = {**failure.headers, **passed_on(wire.headers)}
-    return failure
+class _Errors(ErrorTable):
+    def failure(self, error: Wire, status: int | None = None) -> Failure:
+        """Return the failure of an error object; HTTP+JSON of 0.3 has no code in it."""
+        if status is not None and error.get("code") is None:
+            error = {**error, "code": status}
+        return super().failure(error, status)
+
+
+ERRORS = _Errors(
+    codes={
+        UNKNOWN_TASK: ErrorCode.NOT_FOUND,
+        OTHER_VERSION: ErrorCode.BACKEND_PROTOCOL,
+        "-32600": ErrorCode.BACKEND_PROTOCOL,
+        "-32601": ErrorCode.BACKEND_PROTOCOL,
+        "-32700": ErrorCode.BACKEND_PROTOCOL,
+    },
+    words_of=_words,
+    told_of=_told,
+    statuses={status: STATUSES[status] for status in _ABOUT_AGENT},
+    own=frozenset(),
+    inner=True,
+)
 
 
 def task_failure(said: str, metadata: dict[str, Any]) -> Failure:
@@ -101,7 +86,6 @@ def task_failure(said: str, metadata: dict[str, Any]) -> Failure:
     word = metadata.get(ADK_ERROR_CODE, metadata.get("code"))
     word = str(word) if is_count(word) else text_of(word)
     code = ErrorCode.RATE_LIMITED if word == "429" else ErrorCode.BACKEND_ERROR
-    if word in _OWN_CODES:
-        code = ErrorCode(word)
+    code = OWN.get(word, code)
     message = masked(said) or "The agent's task failed, and it did not say why."
     return unwrapped(Failure(code, message, backend_code=masked(word, LONGEST_WORD) or None))

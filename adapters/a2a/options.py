@@ -54,6 +54,11 @@ class FrontOptions(Options):
         description="Tool calls of the backend and their results: drop, or send them as data parts in messages of "
         "status WORKING. Clients that request google-adk's extension always get them.",
     )
+    answer: Literal["artifact", "message"] = Field(
+        "artifact",
+        description="Where the texts of an answer are: in artifacts, or also in the message of the last status, for "
+        "chat pages that show messages only. Clients that show both would show the answer twice.",
+    )
     push: Literal[False] | Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] = Field(
         False,
         description="Send push notifications to URLs of clients at these hosts (name, *.name, name:port), if their "

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from bridge.codec import Context, Feature, WireRequest
+from bridge.codec.fields import Fields
+from bridge.codec.message_losses import MessageLosses
 from bridge.codec.paths import segment
+from bridge.dialects.a2a.capabilities import CAPABILITIES
 from bridge.dialects.a2a.card import Interface
 from bridge.dialects.a2a.decoder import CALL, TASK, notes_of
 from bridge.dialects.a2a.old_rest import write_params
@@ -34,18 +35,14 @@ from bridge.model import (
     HistoryMode,
     Media,
     Message,
-    Origin,
     Part,
     Reasoning,
-    Refusal,
     Request,
     Resume,
-    Sampling,
     Text,
-    ToolCall,
-    ToolResult,
     as_text,
 )
+from bridge.model.places import unsupported
 
 _PATHS = {
     Method.SEND: ("POST", "/message:send"),
@@ -53,6 +50,14 @@ _PATHS = {
     Method.GET: ("GET", "/tasks/{id}"),
     Method.CANCEL: ("POST", "/tasks/{id}:cancel"),
 }
+
+
+_FIELDS = Fields(NAME, carries={"resume"})
+"""A message has no field of a request; what it can carry goes with its metadata."""
+
+
+_LOSSES = MessageLosses(CAPABILITIES, takes=lambda part, role: isinstance(part, Media))
+"""`Sender` finds out whether a medium can be sent."""
 
 
 class Sender:
@@ -184,9 +189,9 @@ class Sender:
     def _known(self, version: Version) -> list[Wire]:
         """Return what is new in a conversation that the agent remembers, without its own messages."""
         out: list[Wire] = []
-        for index, each in enumerate(self._request.messages):
+        for each in self._request.messages:
             if each.role != "assistant":
-                out += self._said(each, index, version)
+                out += self._said(each, version)
         return out
 
     def _anew(self, version: Version) -> list[Wire]:
@@ -195,81 +200,52 @@ class Sender:
         answered = [index for index, each in enumerate(messages) if each.role == "assistant"]
         start = answered[-1] + 1 if answered else 0
         out: list[Wire] = []
-        for index, each in enumerate(messages[:start]):
-            self._note(each)
+        for each in messages[:start]:
             if text := "".join(_told(part) for part in each.parts):
                 role = "" if each.role in ("system", "developer") else f"{each.role}: "
                 out.append(part_said({"text": role + text}, {}, version))
-            out += self._media(each, index, version)
-        for index, each in enumerate(messages[start:], start):
-            out += self._said(each, index, version)
+            out += self._media(each, version)
+        for each in messages[start:]:
+            out += self._said(each, version)
         return out
 
-    def _said(self, said: Message, index: int, version: Version) -> list[Wire]:
+    def _said(self, said: Message, version: Version) -> list[Wire]:
         """The parts of a message as they are; a tool's result that nothing waits for is text."""
-        self._note(said)
         out: list[Wire] = []
-        for position, part in enumerate(said.parts):
+        for part in said.parts:
             if isinstance(part, (Text, Media, Data)):
-                out.append(self._written(part, index, position, version))
+                out.append(self._written(part, version))
             elif text := _told(part):
                 out.append(part_said({"text": text}, {}, version))
         return out
 
-    def _media(self, said: Message, index: int, version: Version) -> list[Wire]:
+    def _media(self, said: Message, version: Version) -> list[Wire]:
         """Return the media of an earlier turn, which follow its text."""
-        found = [(n, part) for n, part in enumerate(said.parts) if isinstance(part, Media)]
-        return [self._written(part, index, n, version) for n, part in found]
+        return [self._written(part, version) for part in said.parts if isinstance(part, Media)]
 
-    def _written(self, part: Text | Media | Data, index: int, position: int, version: Version) -> Wire:
+    def _written(self, part: Text | Media | Data, version: Version) -> Wire:
         wire = write_part(part, version)
         if wire is None:
-            place = f"messages[{index}].content[{position}]"
-            raise Unsupported(f"{place}: a2a cannot send a file by its id; expected its data or URL.", param=place)
+            why = "a2a cannot send a file by its id; expected its data or URL."
+            raise unsupported(self._request.messages, part, why)
         return wire
 
     # ------------------------------------------------------------------ losses
-
-    def _note(self, said: Message) -> None:
-        lost = self._lost
-        if said.name:
-            lost.add(Feature.MESSAGE_NAME)
-        if said.role in ("system", "developer"):
-            lost.add(Feature.SYSTEM, "a text part")
-        for part in said.parts:
-            match part:
-                case Reasoning():
-                    lost.add(Feature.REASONING_HISTORY)
-                case Refusal():
-                    lost.add(Feature.REFUSAL_HISTORY, "a text part")
-                case ToolCall():
-                    lost.add(Feature.TOOL_HISTORY, "sent as text")
-                    if part.origin is not Origin.FUNCTION:
-                        lost.add(Feature.TOOL_ORIGIN)
-                case ToolResult():
-                    lost.add(Feature.TOOL_HISTORY, "sent as text")
 
     def _record_losses(self) -> None:
         request, lost = self._request, self._lost
         if request.tools and self._options.tools == "refuse":
             raise Unsupported("tools: A2A agents run their own tools and accept none from clients.", param="tools")
-        dropped: dict[Feature, Any] = {
-            Feature.TOOLS: request.tools,
-            Feature.TOOL_CHOICE: request.tool_choice,
-            Feature.PARALLEL_TOOL_CALLS: request.parallel_tool_calls is not None,
-            Feature.RESPONSE_FORMAT: request.response_format,
-            Feature.SAMPLING: request.sampling != Sampling(),
-            Feature.REASONING_EFFORT: request.reasoning_effort,
-            Feature.CONTEXT: request.context,
-            Feature.STATE: request.state,
-            Feature.METADATA: request.metadata and not (self._options.metadata or self._is_own),
-            Feature.USER_ID: request.user_id and not self._options.metadata,
-            Feature.THREAD_ID: request.thread_id and not self.context_id,
-            Feature.EXTRAS: request.has_fields_of_others(NAME),
+        carried = {
+            "metadata": self._options.metadata or self._is_own,
+            "user_id": self._options.metadata,
+            "thread_id": bool(self.context_id),
         }
-        for feature, said in dropped.items():
-            if said:
-                lost.add(feature)
+        messages = [m for m in request.messages if m.role != "assistant"] if self.context_id else request.messages
+        _LOSSES.note(messages, lost)
+        if any(message.role in ("system", "developer") for message in messages):
+            lost.add(Feature.SYSTEM, "a text part")
+        _FIELDS.write(request, lost, carries={name for name, is_carried in carried.items() if is_carried})
 
 
 def _task_of(answer: Resume) -> str:

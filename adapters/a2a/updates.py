@@ -76,6 +76,7 @@ class Updates(Encoder):
         # Of the task that the run continues, else of its own.
         self.task_id, self.context_id = notes.task or context.run_id, context_id_of(context)
         self._tools = notes.adk or options.tools == "status"
+        self._answer: list[list[str]] | None = [] if options.answer == "message" else None
         self._has_content = False
         self._part: ev.PartStarted
         self._texts: list[str] = []
@@ -149,6 +150,9 @@ class Updates(Encoder):
     def text(self, event: ev.TextDelta) -> None:
         if not event.text:
             return
+        if self._answer is not None:
+            self._answer += [[]] if not self._told else []
+            self._answer[-1].append(event.text)
         if self._told:
             self.text_goes_on(event.text)
             return
@@ -251,6 +255,9 @@ class Updates(Encoder):
                 state = State.REJECTED
             case _:
                 state = State.COMPLETED
+        if self._answer and reason is not FinishReason.CANCELED:
+            texts = [part_said({"text": "".join(pieces)}, {}, self.version) for pieces in self._answer]
+            said = self._message(texts) if said is None else {**said, "parts": [*texts, *said["parts"]]}
         told = {each.call_id for each in asked}
         self._over([call_id for call_id in self._calls if call_id not in told])
         self.status(self._state(state, event.ended_at, said), self._metadata(more), final=True)

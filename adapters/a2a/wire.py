@@ -7,13 +7,12 @@ whichever was requested; written objects are of the given version.
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from bridge.codec.check import Node
-from bridge.codec.jsontext import arguments_of, dict_of, dumps, text_of
+from bridge.codec.check import SpelledNode, Spelling
+from bridge.codec.jsontext import arguments_of, dict_of, dumps, escape_line_breaks, text_of
 from bridge.codec.words import Meaning, meaning_of, plain
 from bridge.errors import ErrorCode
 from bridge.model import (
@@ -200,23 +199,14 @@ KIND: Final = "kind"
 
 # ------------------------------------------------------------------ fields
 
-_WORD = re.compile(r"_([a-z0-9])")
+camel_keys: Final = Spelling()
+"""Returns an object with camelCase names; what is in it stays as it is."""
 
 
-class Spelled(Node):
+class Spelled(SpelledNode):
     """An object of the schema: names may be camelCase or snake_case."""
 
     __slots__ = ()
-
-    def __init__(self, value: Wire, path: str = "") -> None:
-        super().__init__(camel_keys(value), path)
-
-
-def camel_keys(value: Wire) -> Wire:
-    """Return the object with camelCase names; what is in it stays as it is."""
-    if "_" not in "".join(value):
-        return value
-    return {_WORD.sub(lambda found: found[1].upper(), name): each for name, each in value.items()}
 
 
 def own(extras: Extras | None) -> Wire:
@@ -244,15 +234,9 @@ def timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-_SEPARATORS = re.compile("[\u0085\u2028\u2029]")
-
-
 def written(value: Any) -> bytes:
     """Return a value as JSON. Characters at which the Python client's reader ends a line are escaped."""
-    data = dumps(value)
-    if b"\xe2\x80" not in data and b"\xc2\x85" not in data:
-        return data
-    return _SEPARATORS.sub(lambda found: f"\\u{ord(found[0]):04x}", data.decode()).encode()
+    return escape_line_breaks(dumps(value))
 
 
 # ------------------------------------------------------------------ parts

@@ -8,8 +8,9 @@ from urllib.parse import quote
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
 from bridge.codec.tools import supported
-from bridge.dialects.ag_kit.history import MessageWriter
+from bridge.dialects.ag_kit.history import LOSSES, MessageWriter
 from bridge.dialects.ag_kit.options import BackOptions
+from bridge.dialects.ag_kit.request import FIELDS
 from bridge.dialects.ag_kit.wire import EMPTY_SCHEMA, NAME, own, request_notes, unknown_fields
 from bridge.errors import Unsupported
 from bridge.model import Request, Resume, Tool, ToolMode, json_text
@@ -21,17 +22,19 @@ def encode_request(request: Request, context: Context) -> WireRequest:
     """Encode a request. Records losses; raises `Unsupported` for what must not be left out."""
     options = BackOptions.of(context)
     check_supported(request)
-    _record_losses(request, context)
-    body: dict[str, Any] = {
-        **unknown_fields(request.extras),
+    LOSSES.note(request.messages, context.lost, as_text=options.unsupported_media == "text")
+    if request.model:
+        context.lost.add(Feature.MODEL)
+    no_tools = request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE
+    made = {
         "conversationId": conversation_of(request, context),
         "messages": MessageWriter(context, options).write(request),
+        # None keeps the conversation's earlier list, an empty list offers none.
+        "tools": None if no_tools or request.tools is None else _tools(request, context),
+        "resume": _resume(request.resume[0]) if request.resume else None,
     }
-    tools = _tools(request, context)
-    if tools is not None:
-        body["tools"] = tools
-    if request.resume:
-        body["resume"] = _resume(request.resume[0])
+    fields = FIELDS.write(request, context.lost, made, carries={"tool_choice"} if no_tools else ())
+    body = {**unknown_fields(request.extras), **fields}
     return WireRequest("POST", path_of(options), dict(HEADERS), body=dumps(body))
 
 
@@ -58,34 +61,7 @@ def check_supported(request: Request) -> None:
         raise Unsupported(f"{place}: this backend accepts the answer to one interrupt at a time.", param=place)
 
 
-def _record_losses(request: Request, context: Context) -> None:
-    """Record what has no field in the protocol."""
-    choice, sampling = request.tool_choice, request.sampling
-    dropped = [name for name in sampling.__slots__ if getattr(sampling, name) is not None and name != "n"]
-    if dropped:
-        context.lost.add(Feature.SAMPLING, ", ".join(dropped))
-    losses = {
-        Feature.TOOL_CHOICE: choice is not None and (choice.mode is ToolMode.REQUIRED or bool(choice.names)),
-        Feature.PARALLEL_TOOL_CALLS: request.parallel_tool_calls is not None,
-        Feature.RESPONSE_FORMAT: request.response_format is not None and request.response_format.kind != "text",
-        Feature.REASONING_EFFORT: request.reasoning_effort is not None,
-        Feature.MODEL: bool(request.model),
-        Feature.USER_ID: request.user_id is not None,
-        Feature.METADATA: bool(request.metadata),
-        Feature.CONTEXT: bool(request.context),
-        Feature.STATE: request.state not in (None, {}),
-    }
-    for feature, lost in losses.items():
-        if lost:
-            context.lost.add(feature)
-    if request.has_fields_of_others(NAME):
-        context.lost.add(Feature.EXTRAS, "fields of other dialects")
-
-
-def _tools(request: Request, context: Context) -> list[dict[str, Any]] | None:
-    """Return the tools: None keeps the conversation's earlier list, an empty list offers none."""
-    if request.tools is None or (request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE):
-        return None
+def _tools(request: Request, context: Context) -> list[dict[str, Any]]:
     return [_tool(t) for t in supported(request, NAME, context.lost)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
 from bridge.codec.demands import Demands
@@ -15,8 +15,11 @@ _NO_FINISH = "the protocol has no finish reasons; option finish_notice: error"
 _MARKDOWN = "Markdown in the text; option media: drop"
 _TEXT_ONLY = "messages are plain strings; option unsupported_media: text"
 
-DEMANDS = Demands(one_message_per_turn=True)
-"""Of the reference server of generation 1, which reads the calls of a turn in one message."""
+DEMANDS = Demands(
+    own="ag-kit",
+    one_message_per_turn=True,  # the reference server of generation 1 reads the calls of a turn in one message
+    object_arguments=True,  # the page: the joined pieces of a call's arguments are valid JSON
+)
 
 CAPABILITIES = Capabilities(
     answers=entries(
@@ -101,6 +104,7 @@ _BY_OPTION = "dropped by option media"
 
 
 @cache
+@lru_cache
 def card(options: FrontOptions) -> Capabilities:
     """Return the card of a route of generation 1 with these options."""
     found = CAPABILITIES.changed(separator=options.message_separator)

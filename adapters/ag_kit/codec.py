@@ -108,7 +108,7 @@ class AGKit(Dialect):
         return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        return errors.decode_error(wire)
+        return errors.ERRORS.decode(wire)
 
 
 dialect = AGKit()

@@ -14,7 +14,7 @@ from bridge.codec import Context, FrameLike
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.dialect import Decoder as AnyDecoder
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import is_object, repaired
+from bridge.codec.jsontext import is_object
 from bridge.dialects.ag_kit.errors import failure_of
 from bridge.dialects.ag_kit.options import BackOptions
 from bridge.dialects.ag_kit.wire import NAME
@@ -36,8 +36,6 @@ class Decoder(JsonDecoder):
         self._is_generation2 = False
         self._needs_end_event = BackOptions.of(context).generation == 2
         self._has_events = False
-        self._unpaired = False
-        self._write_text = self.builder.flow
         self._message_number = 0
         self._has_results = False
         # The pieces of the arguments of open calls.
@@ -99,7 +97,9 @@ class Decoder(JsonDecoder):
         if kind == "text":
             content = event.get("content")
             if type(content) is str and content:
-                self._write_text(self._current_message() if self._has_results else self._message_number, _TEXT, content)
+                self.builder.flow(
+                    self._current_message() if self._has_results else self._message_number, _TEXT, content
+                )
         elif isinstance(kind, str) and kind:
             handler = _HANDLERS.get(kind)
             if handler is None and (error := error_in(event)) is not None:
@@ -115,17 +115,10 @@ class Decoder(JsonDecoder):
         else:
             self._unknown(event)
 
-    def read_unpaired(self, event: _Wire, name: str | None) -> None:
-        # Halves of a pair may come in two pieces, so these two are left to the builder.
-        halves = {k: event[k] for k in ("content", "delta") if isinstance(event.get(k), str)}
-        self._unpaired, self._write_text = True, self.builder.unpaired_flow
-        self.read({**repaired(event), **halves}, name)
-        self._unpaired, self._write_text = False, self.builder.flow
-
     def _unknown(self, event: _Wire) -> None:
         """Pass an unknown event (rules 5 and 6) unchanged to clients of this dialect."""
         self.saw_unknown = True
-        self.builder.emit(Raw(NAME, repaired(event) if self._unpaired else event))
+        self.builder.emit(Raw(NAME, event))
 
     # ------------------------------------------------------------------ text and calls
 
@@ -162,7 +155,7 @@ class Decoder(JsonDecoder):
         if delta is not None and delta != "":
             piece = delta if isinstance(delta, str) else json_text(delta)
             pieces.append(piece)
-            (self.builder.unpaired if self._unpaired else self.builder.delta)(key, piece)
+            self.builder.delta(key, piece)
 
     def _call_ended(self, event: _Wire) -> None:
         key = _call_id_of(event)

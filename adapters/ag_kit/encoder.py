@@ -11,8 +11,9 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Encoder, FrameLike
 from bridge.codec.cut_calls import CUT, CUT_CALL
-from bridge.codec.jsontext import dumps, escape_line_breaks
+from bridge.codec.jsontext import dumps
 from bridge.codec.media import answer_feature, result_as_text
+from bridge.codec.template import HOLE, Template
 from bridge.dialects.ag_kit.capabilities import card
 from bridge.dialects.ag_kit.errors import error_as_text, error_text
 from bridge.dialects.ag_kit.options import FrontOptions
@@ -24,7 +25,7 @@ from bridge.model.events import Event
 # Events that may come inside a text but not inside a call: clients handle calls better when they are not interrupted.
 _INLINE = (ev.ToolResulted, ev.Raw)
 _TEXT_KINDS = (PartKind.TEXT, PartKind.REFUSAL, PartKind.REASONING)
-_TEXT_PREFIX = b'{"type":"text","content":'
+_SAY = Template({"type": "text", "content": HOLE}, one_line=True)
 _USAGE_FIELDS = {
     "input": "inputTokens",
     "output": "outputTokens",
@@ -51,7 +52,7 @@ class GenerationOneEncoder(Encoder):
         self._conversation_suffix = b',"conversationId":' + dumps(conversation_id) + b"}" if conversation_id else b""
         self._has_truncated_call = False
         self._call: ev.PartStarted | None = None
-        self._arguments_prefix = b""
+        self._template: Template
         self._has_arguments = False
         self._open_reasoning: set[str] = set()
         self._has_text = False
@@ -77,8 +78,7 @@ class GenerationOneEncoder(Encoder):
 
     def _write_text(self, text: str) -> None:
         self._has_message = True
-        encoded = dumps(text)
-        self.out.append(_TEXT_PREFIX + (encoded if encoded.isascii() else escape_line_breaks(encoded)) + b"}")
+        self.out.append(_SAY(text))
 
     def reasoning(self, event: ev.ReasoningDelta) -> None:
         if not event.text:
@@ -103,17 +103,12 @@ class GenerationOneEncoder(Encoder):
         call_id = event.call_id or ""
         self._call, self._has_arguments, self._has_message = event, False, True
         self.out.append(write({"type": "tool-call-start", "toolCallId": call_id, "toolCallName": event.name or ""}))
-        self._arguments_prefix = (
-            b'{"type":"tool-call-args","toolCallId":' + escape_line_breaks(dumps(call_id)) + b',"delta":'
-        )
+        self._template = Template({"type": "tool-call-args", "toolCallId": call_id, "delta": HOLE}, one_line=True)
 
     def arguments(self, event: ev.ArgsDelta) -> None:
         if event.text:
             self._has_arguments = self._has_arguments or not event.text.isspace()
-            encoded = dumps(event.text)
-            self.out.append(
-                self._arguments_prefix + (encoded if encoded.isascii() else escape_line_breaks(encoded)) + b"}"
-            )
+            self.out.append(self._template(event.text))
 
     def part_ended(self, event: ev.PartEnded) -> None:
         if event.part_id in self._open_reasoning:
@@ -122,7 +117,7 @@ class GenerationOneEncoder(Encoder):
             self._has_truncated_call = self._has_truncated_call or event.status is MessageStatus.INCOMPLETE
             if event.status is MessageStatus.COMPLETED:
                 if not self._has_arguments:
-                    self.out.append(self._arguments_prefix + b'"{}"}')
+                    self.out.append(self._template("{}"))
                 self.out.append(write({"type": "tool-call-end", "toolCallId": self._call.call_id or ""}))
             self._call = None
 

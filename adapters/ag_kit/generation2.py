@@ -14,6 +14,7 @@ from typing import Any
 
 from bridge.codec import Context, Dialect, EncoderLike, Feature, FrameLike, WireRequest, registry
 from bridge.codec import Decoder as AnyDecoder
+from bridge.codec.check import Spelling
 from bridge.codec.jsontext import dumps, loads
 from bridge.dialects.ag_kit.body import HEADERS, check_supported, path_of, payload_of
 from bridge.dialects.ag_kit.errors import GENERATION_2, error_as_text, error_text
@@ -79,17 +80,8 @@ def decode_request(wire: WireRequest, body: dict[str, Any], context: Context) ->
 
 
 # AG-UI's Python models, which this generation's server uses, also accept snake_case.
-_ALIASES = {"thread_id": "threadId", "run_id": "runId", "forwarded_props": "forwardedProps"}
-
-
-def normalized(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the body with camelCase names of the fields by which generations differ."""
-    if _ALIASES.keys().isdisjoint(body):
-        return body
-    return {
-        **{_ALIASES[k]: v for k, v in body.items() if k in _ALIASES},
-        **{k: v for k, v in body.items() if k not in _ALIASES},
-    }
+normalized = Spelling({"thread_id": "threadId", "run_id": "runId", "forwarded_props": "forwardedProps"})
+"""Returns a body with camelCase names of the fields by which generations differ."""
 
 
 def _with_defaults(body: dict[str, Any], context: Context) -> dict[str, Any]:

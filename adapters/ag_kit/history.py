@@ -10,15 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, Feature
-from bridge.codec.media import request_feature, result_as_text
+from bridge.codec.message_losses import RESULT, MessageLosses
+from bridge.dialects.ag_kit.capabilities import CAPABILITIES
 from bridge.dialects.ag_kit.options import BackOptions
 from bridge.dialects.ag_kit.wire import unknown_fields
-from bridge.errors import Unsupported
 from bridge.model import (
-    Data,
-    Media,
     Message,
-    Origin,
     Part,
     Reasoning,
     Request,
@@ -40,6 +37,7 @@ class MessageWriter:
         self._context = context
         self._lost = context.lost
         self._options = options
+        self._sent: list[Message] = []
         self._results: dict[str, str] = {}
         self._request_calls: set[str] = set()
         self._structured_calls: set[str] = set()
@@ -49,17 +47,15 @@ class MessageWriter:
 
     def write(self, request: Request) -> list[_Wire]:
         self._index_calls(request.messages)
-        for position, message in enumerate(request.messages):
-            path = f"messages[{position}]"
-            if message.name and message.role != "tool":
-                self._lost.add(Feature.MESSAGE_NAME)
+        self._sent = request.messages
+        for message in request.messages:
             for part in message.parts:
                 if isinstance(part, ToolResult):
                     self._result(part, message)
             if message.role == "assistant":
                 self._assistant(message)
             elif message.role != "tool" and (not message.parts or not _only_results(message)):
-                self._text_message(message, path)
+                self._text_message(message)
         self._flush_lines()
         return self._messages
 
@@ -82,7 +78,7 @@ class MessageWriter:
                 self._structured_calls |= calls
             for part in message.parts:
                 if isinstance(part, ToolResult):
-                    text = result_as_text(part.parts, self._lost, request_feature)
+                    text = result_text(part.parts)
                     self._results.setdefault(part.call_id, text)
 
     # ------------------------------------------------------------------ one message
@@ -92,44 +88,13 @@ class MessageWriter:
         self._messages.append(wire)
         self._accepts_lines = accepts_lines
 
-    def _text_message(self, message: Message, path: str) -> None:
+    def _text_message(self, message: Message) -> None:
         """Write a system or user message, whose content is one string."""
-        texts = [self._part(part, f"{path}.content[{position}]") for position, part in enumerate(message.parts)]
+        texts = [_told(part) for part in message.parts]
         role = _ROLES.get(message.role, message.role)
         self._add({**unknown_fields(message.extras), "role": role, "content": "".join(texts)})
 
-    def _part(self, part: Part, path: str | None) -> str:
-        """Return a part as text. `path` is its position, or None in an assistant's message."""
-        match part:
-            case Media():
-                return self._media(part, path)
-            case Data():
-                self._lost.add(Feature.DATA, "sent as text")
-            case Reasoning():
-                self._lost.add(Feature.REASONING_HISTORY)
-                return ""
-            case ToolResult():
-                return ""
-            case _:
-                pass
-        return as_text(part)
-
-    def _media(self, media: Media, path: str | None) -> str:
-        """Return media as text. Assistant messages are never refused for them, others by option."""
-        if path is None:
-            self._lost.add(request_feature(media), "in an assistant's message, sent as text")
-        elif self._options.unsupported_media == "refuse":
-            raise Unsupported(
-                f"{path}: this backend accepts text only, not {media.kind}; send it as text or omit it.",
-                param=path,
-            )
-        else:
-            self._lost.add(request_feature(media), "sent as text")
-        return as_text(media)
-
     def _result(self, result: ToolResult, message: Message) -> None:
-        if result.is_error:
-            self._lost.add(Feature.TOOL_HISTORY, "the mark that a result is an error")
         if result.call_id in self._structured_calls or result.call_id not in self._request_calls:
             content = result_text(result.parts)
             self._add(
@@ -140,9 +105,7 @@ class MessageWriter:
 
     def _assistant(self, message: Message) -> None:
         calls = [p for p in message.parts if isinstance(p, ToolCall)]
-        text = "".join(self._part(p, None) for p in message.parts if not isinstance(p, ToolCall))
-        if any(c.origin is not Origin.FUNCTION for c in calls):
-            self._lost.add(Feature.TOOL_ORIGIN)
+        text = "".join(_told(p) for p in message.parts if not isinstance(p, ToolCall))
         structured = any(c.call_id in self._structured_calls for c in calls)
         if calls and not structured:
             self._lost.add(Feature.TOOL_HISTORY, "completed tool calls are sent as text")
@@ -169,9 +132,18 @@ class MessageWriter:
         return as_text(call) if result is None else f"{as_text(call)} -> {result}"
 
 
+LOSSES = MessageLosses(
+    CAPABILITIES, told=("assistant", "tool", RESULT), keeps=(Feature.TOOL_HISTORY,), marks_errors=False
+)
+
+
 def _call(call: ToolCall) -> _Wire:
     function = {"name": call.name, "arguments": call.arguments or "{}"}
     return {"id": call.call_id, "type": "function", "function": function}
+
+
+def _told(part: Part) -> str:
+    return "" if isinstance(part, (Reasoning, ToolResult)) else as_text(part)
 
 
 def _only_results(message: Message) -> bool:

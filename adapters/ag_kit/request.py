@@ -6,12 +6,20 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.check import Node, wrong
+from bridge.codec.fields import STRING, Fields, Row
 from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, may_nest
 from bridge.dialects.ag_kit.wire import EMPTY_SCHEMA, NAME, noted
 from bridge.errors import RequestError
 from bridge.model import HistoryMode, Message, Part, Request, Resume, Text, Tool, ToolCall, ToolResult
 
-_FIELDS = frozenset({"conversationId", "messages", "tools", "resume"})
+FIELDS = Fields(
+    NAME,
+    Row("conversationId", STRING, "thread_id"),
+    Row("messages"),
+    Row("tools", to="tools"),
+    Row("resume", to="resume"),
+    carries={"sampling.n"},  # more than one answer is refused
+)
 _JSON_STARTS = frozenset('"{[tfn-0123456789')
 """The characters with which a JSON text can begin."""
 _ROLES = ("system", "user", "assistant", "tool")
@@ -23,20 +31,17 @@ def decode_request(value: dict[str, Any], context: Context) -> Request:
     A request without a conversation id begins a conversation, whose id the encoder sends to the client.
     """
     body = Node(value)
-    resume = body.object("resume")
-    conversation, rest = body.string("conversationId"), body.rest(_FIELDS)
+    request = Request([], history=HistoryMode.DELTA)
+    rest = FIELDS.read(body, request)
     notes: dict[str, Any] = {"generation": 1}
-    if conversation is None:
-        notes["conversation"] = conversation = context.make_id("conv")
-    return Request(
-        [_message(node) for node in body.objects("messages")],
-        tools=None if body.array("tools") is None else [_tool(node) for node in body.objects("tools")],
-        thread_id=conversation,
-        stream=True,
-        history=HistoryMode.DELTA,
-        resume=[] if resume is None else [resume_of(resume.need_string("interruptId"), resume.get("payload"))],
-        extras={NAME: {"notes": notes, **({"fields": rest} if rest else {})}},
-    )
+    if request.thread_id is None:
+        notes["conversation"] = request.thread_id = context.make_id("conv")
+    request.messages = [_message(node) for node in body.objects("messages")]
+    request.tools = None if body.array("tools") is None else [_tool(node) for node in body.objects("tools")]
+    if (resume := body.object("resume")) is not None:
+        request.resume = [resume_of(resume.need_string("interruptId"), resume.get("payload"))]
+    request.extras = {NAME: {"notes": notes, **({"fields": rest} if rest else {})}}
+    return request
 
 
 def resume_of(interrupt_id: str, payload: Any) -> Resume:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import Context, Feature, WireRequest
+from bridge.codec import Context, WireRequest
 from bridge.codec.jsontext import dumps
 from bridge.codec.tools import supported
-from bridge.dialects.ag_ui.history import MessageWriter
+from bridge.dialects.ag_ui.history import LOSSES, MessageWriter
 from bridge.dialects.ag_ui.options import BackOptions
-from bridge.dialects.ag_ui.props import write_props
+from bridge.dialects.ag_ui.props import PROPS
 from bridge.dialects.ag_ui.reports import metadata_of, unnamed_event
 from bridge.dialects.ag_ui.wire import NAME, UNNAMED, own
 from bridge.model import Request, Resume, Tool
@@ -22,6 +22,7 @@ _NOT_SENT = frozenset({"forwardedProps", "protocolVersion", "messages", "resume"
 def encode_request(request: Request, context: Context, options: BackOptions) -> WireRequest:
     """Return the request body; nothing is refused."""
     extras = request.extra(NAME)
+    LOSSES.note(request.messages, context.lost)
     body: dict[str, Any] = {
         "threadId": context.thread_id or request.thread_id or context.run_id,
         "runId": request.run_id or context.run_id,
@@ -38,10 +39,6 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
     if request.resume:
         more = extras.get("resume")
         body["resume"] = [_answer(r, more if isinstance(more, dict) else {}) for r in request.resume]
-    if request.metadata:
-        context.lost.add(Feature.METADATA)
-    if request.has_fields_of_others(NAME):
-        context.lost.add(Feature.EXTRAS, "fields of other dialects")
     body.update((k, v) for k, v in extras.items() if k not in _NOT_SENT and k not in body)
     return WireRequest("POST", "", dict(HEADERS), body=dumps(body))
 
@@ -50,7 +47,8 @@ def _props(request: Request, context: Context, options: BackOptions) -> Any:
     """Return the fields of an AG-UI client; those that a route read go back to where they stood."""
     rest = request.extra(NAME).get("forwardedProps")
     from_here = NAME in (request.extras or {})
-    props = write_props(request, context, options.forward_props or from_here)
+    wanted = None if options.forward_props or from_here else ()
+    props = PROPS.write(request, context.lost, {"model": context.model or request.model or None}, only=wanted)
     if from_here and not options.forward_props and request.model is None:
         props.pop("model", None)
     if rest is not None and not isinstance(rest, dict):

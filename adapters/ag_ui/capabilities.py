@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Demands, Feature, RunsTools, entries
 from bridge.dialects.ag_ui.options import FrontOptions
 from bridge.model import HistoryMode
 
 _AS_MARKDOWN = "Markdown in a text message; the protocol has no event for it"
 _BY_OPTION = "the protocol has no field for it; backend option forward_props sends it in forwardedProps"
 _NO_FIELD = "the protocol has no field for it"
+
+DEMANDS = Demands(
+    own="ag-ui",
+    object_arguments=True,  # LangGraph, Pydantic AI, ADK: agents parse them, or hand them to the model's API
+    media_types=True,  # mealie-recipes/mealie#5897: the model's API behind the agent refuses image/jpg
+)
+"""Of the frameworks behind the agents, which hand a history to the API of a model."""
 
 CAPABILITIES = Capabilities(
     answers=entries(
@@ -52,10 +59,12 @@ CAPABILITIES = Capabilities(
     # A client runs what is pending when the run has finished: calls started minus results.
     client_runs_calls=False,
     runs_tools=RunsTools.UNLISTED,
+    demands=DEMANDS,
 )
 
 
 @cache
+@lru_cache
 def card(options: FrontOptions, *, new: bool) -> Capabilities:
     """Return the card of a route with these options; `new`: for a client of version 1.0."""
     no_value = {Feature.REASONING_SIGNATURE: "THINKING_* events have no place for it"}

@@ -15,7 +15,6 @@ from bridge.codec import (
     DescribedDialect,
     EncoderLike,
     Endpoint,
-    Frame,
     Operation,
     Options,
     WireRequest,
@@ -24,6 +23,7 @@ from bridge.codec import (
 )
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.wire import event_stream
 from bridge.dialects.ag_ui import body, errors, request
 from bridge.dialects.ag_ui.capabilities import CAPABILITIES, card
 from bridge.dialects.ag_ui.decoder import AGUIDecoder
@@ -63,10 +63,7 @@ class AGUI(DescribedDialect):
         last = events[-1]
         if isinstance(last, RunFailed):
             return self.encode_error(last.error)
-        encoder = AGUIEncoder(context)
-        frames = encoder.encode(events)
-        data = b"".join(b"data: " + f + b"\n\n" for f in frames if not isinstance(f, Frame))
-        return WireResponse(200, {"content-type": "text/event-stream"}, data)
+        return event_stream(AGUIEncoder(context).encode(events))
 
     def encode_description(self, agent: DescribedAgent) -> WireResponse:
         return json_response(dumps(description(agent.name, agent.backends)))
@@ -110,12 +107,12 @@ class AGUI(DescribedDialect):
             return decoder.feed([dumps(v) for v in values]) + decoder.close()
         error = error_in(value)
         if error:
-            return decoder.close(errors.failure_of(error))
+            return decoder.close(errors.ERRORS.failure(error))
         text = "The backend's answer is neither an event stream nor an error object."
         return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        return errors.decode_error(wire)
+        return errors.ERRORS.decode(wire)
 
 
 dialect = AGUI()

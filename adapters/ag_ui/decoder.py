@@ -13,20 +13,19 @@ from typing import Any
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import loads, repaired, text_of
+from bridge.codec.jsontext import dict_of, loads, text_of
 from bridge.codec.words import end_of
-from bridge.dialects.ag_ui.errors import failure_of
+from bridge.dialects.ag_ui.errors import ERRORS
 from bridge.dialects.ag_ui.reports import read_interrupt, read_unnamed, read_usage
 from bridge.dialects.ag_ui.snapshot import answer_from
 from bridge.dialects.ag_ui.streams import Streams
-from bridge.dialects.ag_ui.wire import NAME, OURS, UNNAMED, attached, camel, finish_in, noted, own
+from bridge.dialects.ag_ui.wire import NAME, OURS, TOOL_INPUT, UNNAMED, attached, camel, finish_in, noted, own
 from bridge.errors import Failure
 from bridge.model import Custom, Extras, FinishReason, Interrupted, Raw, StateChanged, StateOp, StepEnded, StepStarted
 
 _Event = dict[str, Any]
 # Events that belong to no stream: an open chunk and a reasoning that awaits its encrypted value stay open.
 _QUIET = frozenset({"RAW", "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA", "REASONING_ENCRYPTED_VALUE"})
-_PIECES = frozenset({"delta"})  # texts whose halves the builder combines
 _CHUNKS = frozenset({"TEXT_MESSAGE_CHUNK", "TOOL_CALL_CHUNK", "REASONING_MESSAGE_CHUNK"})
 
 
@@ -69,11 +68,6 @@ class AGUIDecoder(JsonDecoder):
                 return
         self._event(event)
 
-    def read_unpaired(self, event: _Event, name: str | None) -> None:
-        self._streams.unpaired = True
-        self._event(repaired(event, _PIECES))
-        self._streams.unpaired = False
-
     def flush(self) -> None:
         """A run that has ended does so now: no other one followed in the stream."""
         ended = self._ended
@@ -90,7 +84,7 @@ class AGUIDecoder(JsonDecoder):
         if not isinstance(kind, str):
             error = error_in(event)
             if error:
-                self.fail(failure_of(error))
+                self.fail(ERRORS.failure(error))
             return
         streams = self._streams
         if kind not in _QUIET:
@@ -102,7 +96,7 @@ class AGUIDecoder(JsonDecoder):
         if handler is not None:
             handler(self, event)
         elif (error := error_in(event)) is not None:
-            self.fail(failure_of(error))
+            self.fail(ERRORS.failure(error))
         else:
             self._raw(event)
 
@@ -194,9 +188,13 @@ class AGUIDecoder(JsonDecoder):
         if prefix == OURS and dialect and dialect != NAME:
             self.builder.emit(Raw(dialect, event.get("event")))
         else:
-            error = error_in(event.get("event"))
-            self._said_error = self._said_error or (None if error is None else failure_of(error))
+            self._note_error(event.get("event"))
             self._raw(event)
+
+    def _note_error(self, value: Any) -> None:
+        """Keep the error that a value of the agent's own holds, in case that it sends nothing else."""
+        error = error_in(value)
+        self._said_error = self._said_error or (None if error is None else ERRORS.failure(error))
 
     def _custom(self, event: _Event) -> None:
         name, value = event.get("name"), event.get("value")
@@ -204,7 +202,11 @@ class AGUIDecoder(JsonDecoder):
             self._raw(event)
         elif name == "on_interrupt":
             self._on_interrupt(value)
+        elif name == TOOL_INPUT and text_of(dict_of(value).get("toolCallId")) in self._streams.called:
+            return  # TanStack AI and the bridge repeat a call so
         else:
+            if "error" in name.lower():
+                self._note_error(value if error_in(value) else {"error": value})
             self.builder.emit(Custom(name, value, noted(attached(event))))
 
     def _on_interrupt(self, value: Any) -> None:
@@ -266,7 +268,7 @@ class AGUIDecoder(JsonDecoder):
             self._ended = _Ended(end, [], None)
         else:
             questions, self._unnamed = self._unnamed, []
-            self._ended = _Ended(failure_of(event), questions, None)
+            self._ended = _Ended(ERRORS.failure(event), questions, None)
 
     def _usage(self, event: _Event) -> None:
         report = read_usage(event.get("usage"))

@@ -6,12 +6,13 @@ out. Per token only the text is dumped; the bytes around it are made when the pa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Encoder, Feature
 from bridge.codec.jsontext import dumps
 from bridge.codec.media import answer_feature, result_as_text
+from bridge.codec.template import HOLE, Template
 from bridge.dialects.ag_ui.capabilities import card
 from bridge.dialects.ag_ui.ending import Ending
 from bridge.dialects.ag_ui.options import FrontOptions
@@ -30,13 +31,14 @@ _INLINE = frozenset({ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom, e
 
 @dataclass(slots=True)
 class _Part:
-    """A part that began. `before` and `after` lie around each piece; `before` is empty until the first one comes."""
+    """A part that began. `template` is the event of each piece, None until the first one comes."""
 
     started: ev.PartStarted
     id: str = ""
-    before: bytes = b""
-    after: bytes = b"}"
+    template: Template | None = None
     hidden: bool = False
+    pieces: list[str] = field(default_factory=list)
+    """Of the arguments of a call."""
 
 
 class AGUIEncoder(Encoder):
@@ -80,11 +82,6 @@ class AGUIEncoder(Encoder):
             held, self._held = self._held, None
             self.out.append(dumps(held))
 
-    def _around(self, kind: str, name: str, wire_id: str, more: dict[str, Any]) -> tuple[bytes, bytes]:
-        """The bytes before and after a piece of text."""
-        head = dumps({"type": kind, name: wire_id}) if name else dumps({"type": kind})
-        return head[:-1] + b',"delta":', (b"," + dumps(more)[1:]) if more else b"}"
-
     def _more(self, extras: Any) -> dict[str, Any]:
         """The subagent whose work this is, for clients that know subagents."""
         owner = own(extras).get("subagentRunId")
@@ -124,39 +121,46 @@ class AGUIEncoder(Encoder):
     def part_started(self, event: ev.PartStarted) -> None:
         part = self._parts[event.part_id] = _Part(event, hidden=event.message_id in self._hidden)
         if event.kind is PartKind.TOOL_CALL:
-            self._end.pending[event.call_id or ""] = None
+            self._end.pending[event.call_id or ""] = event.name or "", part.pieces
             if not part.hidden:
                 self._call(part)
 
     def text(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> None:
         part = self._parts[event.part_id]
-        if not part.before:
+        template = part.template
+        if template is None:
             # White space before arguments says nothing, and alone it is no JSON, as which clients parse them.
             if part.hidden or not event.text or (isinstance(event, ev.ArgsDelta) and event.text.isspace()):
                 return
-            self._begin(part)
+            template = self._begin(part)
         if event.text:
-            self.out.append(part.before + dumps(event.text) + part.after)
+            self.out.append(template(event.text))
 
-    reasoning = arguments = text
+    reasoning = text
 
-    def _begin(self, part: _Part) -> None:
+    def arguments(self, event: ev.ArgsDelta) -> None:
+        self._parts[event.part_id].pieces.append(event.text)
+        self.text(event)
+
+    def _begin(self, part: _Part) -> Template:
         """The first piece of a text, of reasoning, or of a call's arguments."""
         self._has_words = True
         started = part.started
         more = self._more(started.extras)
         if started.kind is PartKind.TOOL_CALL:
-            part.before, part.after = self._around("TOOL_CALL_ARGS", "toolCallId", part.id, more)
+            named = {"type": "TOOL_CALL_ARGS", "toolCallId": part.id}
         elif started.kind is PartKind.REASONING:
             words = self._words()
             part.id = self._claims.take(started.part_id)
             for kind in words.opening:
                 role = {"role": "reasoning"} if kind == "REASONING_MESSAGE_START" else {}
                 self._write({"type": kind, **words.named(part.id), **role, **more})
-            part.before, part.after = self._around(words.content, words.id_field, part.id, more)
+            named = {"type": words.content, **words.named(part.id)}
         else:
             part.id = self._open_text(started.message_id, started.part_id, self._whole_of(started.extras))
-            part.before, part.after = self._around("TEXT_MESSAGE_CONTENT", "messageId", part.id, more)
+            named = {"type": "TEXT_MESSAGE_CONTENT", "messageId": part.id}
+        part.template = Template({**named, "delta": HOLE, **more})
+        return part.template
 
     def _words(self) -> ReasoningWords:
         found = words(self._options)
@@ -172,10 +176,10 @@ class AGUIEncoder(Encoder):
         if kind is PartKind.REASONING:
             self._end_reasoning(part, event, more)
         elif kind is PartKind.TOOL_CALL:
-            if not part.before:  # clients parse the arguments, and "" is no JSON
+            if part.template is None:  # clients parse the arguments, and "" is no JSON
                 self._write({"type": "TOOL_CALL_ARGS", "toolCallId": part.id, "delta": "{}", **more})
             self._write({"type": "TOOL_CALL_END", "toolCallId": part.id, **self._note(event.extras), **more})
-        elif part.before:
+        elif part.template is not None:
             self._held = {"type": "TEXT_MESSAGE_END", "messageId": part.id, **self._note(event.extras), **more}
 
     def _open_text(self, message_id: str, fallback: str, more: dict[str, Any]) -> str:
@@ -216,7 +220,7 @@ class AGUIEncoder(Encoder):
         value = ReasoningWords.secret(event) if words.encrypts else None
         if event.signature and event.redacted:
             self.lost.add(Feature.REASONING_SIGNATURE, "one of two opaque values")
-        if not part.before:
+        if part.template is None:
             if value is None:
                 return
             self._begin(part)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, Feature
+from bridge.codec.jsontext import input_of
 from bridge.dialects.ag_ui.errors import run_error
 from bridge.dialects.ag_ui.reports import write_interrupt, write_usage
 from bridge.dialects.ag_ui.wholes import Subagents
-from bridge.dialects.ag_ui.wire import NOTED, UNNAMED, own
+from bridge.dialects.ag_ui.wire import NOTED, TOOL_INPUT, UNNAMED, own
 from bridge.errors import ErrorCode, Failure
 from bridge.model import FinishReason, Interrupted, RunFinished, UsageReported
 
@@ -17,15 +18,17 @@ _FILTERED = Failure(ErrorCode.CONTENT_FILTER, "A content filter stopped the answ
 
 
 class Ending:
-    """`run` holds the ids the client gave; `pending` the calls without a result, `steps` those that are open, each
-    with its subagent."""
+    """`run` holds the ids the client gave; `pending` the calls without a result, each with its name and the pieces of
+    its arguments; `steps` those that are open, each with its subagent."""
 
     def __init__(self, context: Context, new: bool) -> None:
         self._context = context
         self._new = new
         self.run: _Wire = {}
         self.model: str | None = None
-        self.pending: dict[str, None] = {}
+        self.pending: dict[str, tuple[str, list[str]]] = {}
+        request = context.request
+        self._tools = {tool.name for tool in request.tools or ()} if request is not None else set()
         self.steps: dict[tuple[str | None, str], None] = {}
         self.subagents = Subagents()
         self.interrupts: list[Interrupted] = []
@@ -55,8 +58,8 @@ class Ending:
         wire.update(self._reported())
         if metadata := {**(own(event.extras).get("metadata") or {}), **note}:
             wire["metadata"] = metadata
-        question = self._question() if reason is FinishReason.CANCELED else []
-        return [*self._closing(), *question, wire]
+        said = self._question() if reason is FinishReason.CANCELED else self._inputs()
+        return [*self._closing(), *said, wire]
 
     def _closing(self) -> list[_Wire]:
         steps: list[_Wire] = []
@@ -70,6 +73,20 @@ class Ending:
         if any("told" in own(i.extras) for i in self.interrupts):
             return []  # as the agent told them
         return [{"type": "CUSTOM", "name": UNNAMED, "value": write_interrupt(i)} for i in self.interrupts]
+
+    def _inputs(self) -> list[_Wire]:
+        """Write the calls of the client's tools once more, whole, for clients that run them on this event only."""
+        if self.interrupts:
+            return []
+        calls = [(each, name, pieces) for each, (name, pieces) in self.pending.items() if name in self._tools]
+        return [
+            {
+                "type": "CUSTOM",
+                "name": TOOL_INPUT,
+                "value": {"toolCallId": call_id, "toolName": name, "input": input_of("".join(pieces))},
+            }
+            for call_id, name, pieces in calls
+        ]
 
     def _reported(self) -> _Wire:
         usage = write_usage(self.usage, self.model or self._context.model) if self.usage else []

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import WireResponse, json_response
-from bridge.codec.errors import error_in
-from bridge.codec.inner_errors import unwrapped
-from bridge.codec.jsontext import dumps, read_json, text_of
-from bridge.codec.ratelimits import passed_on
+from bridge.codec import WireResponse
+from bridge.codec.error_table import UNPROCESSABLE, ErrorTable, Wire, members
+from bridge.codec.jsontext import dict_of
 from bridge.codec.redact import LONGEST_WORD, masked
 from bridge.dialects.ag_ui.wire import OURS
-from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
+from bridge.errors import ErrorCode, Failure
 
 WORDS: dict[ErrorCode, str] = {
     **{code: str(code).upper() for code in ErrorCode},
@@ -28,22 +26,52 @@ WORDS: dict[ErrorCode, str] = {
     ErrorCode.CANCELED: "RUN_CANCELLED",
 }
 _HTTP = "UPSTREAM_HTTP_"
+_code = members("code")
 
-# Code of the wire -> code of the bridge. An agent's error about a key is about its own key: never the client's 401.
-_CODES: dict[str, ErrorCode] = {
-    **{word: code for code, word in WORDS.items()},
-    "UNAUTHORIZED": ErrorCode.BACKEND_AUTH,
-    "FORBIDDEN": ErrorCode.BACKEND_AUTH,
-    "INTERNAL": ErrorCode.BACKEND_ERROR,
-    "CANCELLED": ErrorCode.CANCELED,
-    "ABORTED": ErrorCode.CANCELED,
-    "ABORT": ErrorCode.CANCELED,
-    "TIMEOUT": ErrorCode.BACKEND_TIMEOUT,
-    "RATE_LIMIT_EXCEEDED": ErrorCode.RATE_LIMITED,
-    "CONTEXT_LENGTH_EXCEEDED": ErrorCode.CONTEXT_LENGTH,
-}
-_INVALID = frozenset({ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED})
-_OWN_CODES = frozenset(map(str, ErrorCode))
+
+def _ours(error: Wire) -> Wire:
+    """Return what another bridge adds to an error whose word is ambiguous."""
+    return dict_of(dict_of(error.get("metadata")).get(OURS))
+
+
+class _Errors(ErrorTable):
+    def failure(self, error: Wire, status: int | None = None) -> Failure:
+        """Return the failure of a `RUN_ERROR`, or of the error object of a body.
+
+        The code `UPSTREAM_HTTP_<status>` is the status that an agent's own backend answered with.
+        """
+        word = next(iter(_code(error)), "")
+        inner = _status(word)
+        if inner is not None:
+            error = {**error, "code": _ours(error).get("backend_code")}
+        failure = super().failure(error, status if inner is None else inner)
+        if inner is not None:
+            failure.details["backend_status"] = inner
+        return failure
+
+
+ERRORS = _Errors(
+    words=WORDS,
+    sent=UNPROCESSABLE,
+    codes={
+        **{word: code for code, word in WORDS.items()},
+        # An agent's error about a key is about its own key: never the client's 401.
+        "UNAUTHORIZED": ErrorCode.BACKEND_AUTH,
+        "FORBIDDEN": ErrorCode.BACKEND_AUTH,
+        "INTERNAL": ErrorCode.BACKEND_ERROR,
+        "CANCELLED": ErrorCode.CANCELED,
+        "ABORTED": ErrorCode.CANCELED,
+        "ABORT": ErrorCode.CANCELED,
+        "TIMEOUT": ErrorCode.BACKEND_TIMEOUT,
+        "RATE_LIMIT_EXCEEDED": ErrorCode.RATE_LIMITED,
+        "CONTEXT_LENGTH_EXCEEDED": ErrorCode.CONTEXT_LENGTH,
+    },
+    words_of=lambda error: [*_code(_ours(error)), *_code(error)],
+    named=frozenset({404}),
+    plain=True,
+    own=frozenset({*WORDS.values(), *map(str, ErrorCode)}),
+    inner=True,
+)
 
 
 # ------------------------------------------------------------------ inside a stream
@@ -52,12 +80,8 @@ _OWN_CODES = frozenset(map(str, ErrorCode))
 def run_error(failure: Failure) -> dict[str, Any]:
     """Return a `RUN_ERROR`. If its code is ambiguous, the metadata contain the bridge's code and the backend's."""
     word = _word(failure)
-    out: dict[str, Any] = {
-        "type": "RUN_ERROR",
-        "message": masked(failure.message) or "Unknown error.",
-        "code": word,
-    }
-    ours = {} if _code(word) is failure.code else {"code": str(failure.code)}
+    out: dict[str, Any] = {"type": "RUN_ERROR", "message": ERRORS.text(failure), "code": word}
+    ours = {} if _code_of(word) is failure.code else {"code": str(failure.code)}
     if failure.backend_code and word.startswith(_HTTP):
         ours["backend_code"] = masked(failure.backend_code, LONGEST_WORD)
     if ours:
@@ -73,33 +97,9 @@ def _word(failure: Failure) -> str:
     if isinstance(status, int) and 100 <= status <= 999:
         return f"{_HTTP}{status}"
     code = failure.backend_code
-    if code and _code(code) is failure.code:
+    if code and _code_of(code) is failure.code:
         return masked(code, LONGEST_WORD)
-    return WORDS[failure.code]
-
-
-def failure_of(event: dict[str, Any]) -> Failure:
-    """Return the failure in a `RUN_ERROR`, or in the `error` object of a body: a message and perhaps a code."""
-    word = event.get("code")
-    word = str(word) if isinstance(word, (str, int)) and not isinstance(word, bool) else ""
-    code = _code(word)
-    metadata = event.get("metadata")
-    ours = metadata.get(OURS) if isinstance(metadata, dict) else None
-    ours = ours if isinstance(ours, dict) else {}
-    if text_of(ours.get("code")) in _OWN_CODES:
-        code = ErrorCode(ours["code"])
-    elif code is ErrorCode.BACKEND_AUTH:
-        return Failure(code, KEY_REFUSED)
-    message = masked(text_of(event.get("message"))) or "The backend reported an error."
-    status = _status(word)
-    details = {} if status is None else {"backend_status": status}
-    said = _foreign(word) if status is None else _foreign(text_of(ours.get("backend_code")))
-    return unwrapped(Failure(code, message, backend_code=said, details=details))
-
-
-def _foreign(word: str) -> str | None:
-    """Return the code if it is the backend's own; one of the bridge's adds nothing."""
-    return masked(word, LONGEST_WORD) if word and word.upper() not in WORDS.values() else None
+    return ERRORS.word(failure)
 
 
 def _status(word: str) -> int | None:
@@ -109,11 +109,11 @@ def _status(word: str) -> int | None:
     return int(digits) if fits else None
 
 
-def _code(word: str) -> ErrorCode:
+def _code_of(word: str) -> ErrorCode:
     status = _status(word)
     if status is not None:
-        return BY_STATUS.get(status, ErrorCode.BACKEND_ERROR)
-    return _CODES.get(word.upper(), ErrorCode.BACKEND_ERROR)
+        return ERRORS.statuses.get(status, ErrorCode.BACKEND_ERROR)
+    return ERRORS.codes.get(word.upper(), ErrorCode.BACKEND_ERROR)
 
 
 # ------------------------------------------------------------------ before a stream
@@ -121,29 +121,7 @@ def _code(word: str) -> ErrorCode:
 
 def encode_error(failure: Failure) -> WireResponse:
     """`application/json`, since the official client shows any other type as raw text. Invalid bodies are 422."""
-    status = failure.status or (422 if failure.code in _INVALID else failure.http_status)
-    error: dict[str, Any] = {"code": _word(failure), "message": masked(failure.message) or "Unknown error."}
+    error: dict[str, Any] = {"code": _word(failure), "message": ERRORS.text(failure)}
     if failure.param:
         error["param"] = masked(failure.param, LONGEST_WORD)
-    return json_response(dumps({"error": error}), status, dict(failure.headers))
-
-
-def decode_error(wire: WireResponse) -> Failure:
-    """Return the failure that an error status means. Only a JSON error's own message is repeated, and nothing about
-    keys.
-    """
-    headers = passed_on(wire.headers)
-    code = BY_STATUS.get(wire.status, ErrorCode.BACKEND_ERROR)
-    details = {"backend_status": wire.status}
-    if code is ErrorCode.BACKEND_AUTH:
-        return Failure(code, KEY_REFUSED, headers=headers, details=details)
-    error = error_in(read_json(wire.body), refused=True) or {}
-    text, word = text_of(error.get("message")), text_of(error.get("code"))
-    if code is ErrorCode.BACKEND_ERROR and word:
-        code = _code(word)
-        if code is ErrorCode.BACKEND_AUTH:
-            return Failure(code, KEY_REFUSED, headers=headers)
-    elif code is ErrorCode.NOT_FOUND and not word:
-        code = ErrorCode.BACKEND_ERROR  # a wrong address does not concern the request
-    message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
-    return unwrapped(Failure(code, message, backend_code=_foreign(word), headers=headers, details=details))
+    return ERRORS.response(failure, {"error": error})

@@ -12,6 +12,8 @@ from typing import Any
 from bridge.codec import Context, Feature
 from bridge.codec.jsontext import dumps
 from bridge.codec.media import request_feature, result_as_text
+from bridge.codec.message_losses import MessageLosses
+from bridge.dialects.ag_ui.capabilities import CAPABILITIES
 from bridge.dialects.ag_ui.messages import error_part
 from bridge.dialects.ag_ui.options import BackOptions
 from bridge.dialects.ag_ui.parts import write_part
@@ -20,7 +22,6 @@ from bridge.model import (
     Data,
     Media,
     Message,
-    Origin,
     Part,
     Reasoning,
     Request,
@@ -82,8 +83,6 @@ class MessageWriter:
         """The wire messages that one message becomes: reasoning before it, results after it."""
         results = [self._result(p, message) for p in message.parts if isinstance(p, ToolResult)]
         thoughts = [self._reasoning(p, message) for p in message.parts if isinstance(p, Reasoning)]
-        if any(isinstance(part, Data) for part in message.parts):
-            self._lost.add(Feature.DATA, "sent as text")
         parts: list[Part] = [p for p in message.parts if not isinstance(p, (ToolResult, Reasoning))]
         if thoughts and not self._options.reasoning_history:
             self._lost.add(Feature.REASONING_HISTORY, "dropped by option reasoning_history")
@@ -133,8 +132,6 @@ class MessageWriter:
         return wire
 
     def _call(self, call: ToolCall) -> Wire:
-        if call.origin is not Origin.FUNCTION:
-            self._lost.add(Feature.TOOL_ORIGIN)
         function = {"name": call.name, "arguments": call.arguments}
         return {"id": call.call_id, "type": "function", "function": function, **own(call.extras)}
 
@@ -152,6 +149,9 @@ class MessageWriter:
         if error or result.is_error:
             wire["error"] = error or content if isinstance(error or content, str) else result_text(result.parts)
         return wire
+
+
+LOSSES = MessageLosses(CAPABILITIES, keeps=(Feature.REASONING_HISTORY,))
 
 
 def _main(written: list[Wire]) -> Wire | None:

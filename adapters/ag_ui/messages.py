@@ -17,6 +17,7 @@ from bridge.model import (
 )
 
 ROLES = ("developer", "system", "user", "assistant", "tool", "reasoning", "activity")
+_SPEAKERS = frozenset({"developer", "system", "user", "assistant"})
 _COMMON = frozenset({"id", "role", "name", "metadata", "content"})
 _KNOWN = {
     "assistant": _COMMON | {"toolCalls"},
@@ -37,8 +38,12 @@ class MessageReader:
         self._names: dict[str, str] = {}
 
     def read(self, body: Node) -> None:
-        body.need_array("messages")
-        for found in body.objects("messages"):
+        path = body.at("messages")
+        for index, value in enumerate(body.need_array("messages")):
+            if (message := _plain(value, index)) is not None:
+                self.messages.append(message)
+                continue
+            found = Node.of(value, f"{path}[{index}]")
             node = Node(camel(found.value), found.path)
             role = node.need_one_of("role", ROLES)
             if role == "activity":
@@ -95,6 +100,15 @@ class MessageReader:
             if not parts:
                 parts = [error_part(error)]
         return ToolResult(call_id, parts, self._names.get(call_id), bool(error))
+
+
+def _plain(value: Any, index: int) -> Message | None:
+    """Return a message that is an id, a role and a text, as most are; None for any other."""
+    if type(value) is dict and len(value) == 3:
+        name, role, text = value.get("id"), value.get("role"), value.get("content")
+        if type(name) is str and name and type(text) is str and text and type(role) is str and role in _SPEAKERS:
+            return Message(role, [Text(text)], name, places=(index,))
+    return None
 
 
 def error_part(error: str) -> Text:

@@ -13,7 +13,7 @@ from bridge.codec.check import Node
 from bridge.codec.jsontext import need_json, read_body
 from bridge.dialects.ag_ui.messages import MessageReader
 from bridge.dialects.ag_ui.options import FrontOptions
-from bridge.dialects.ag_ui.props import read_props
+from bridge.dialects.ag_ui.props import PROPS
 from bridge.dialects.ag_ui.wire import NAME, camel, noted
 from bridge.errors import RequestError, Wrong
 from bridge.model import HistoryMode, Request, Resume, Tool
@@ -43,7 +43,7 @@ def decode_request(wire: WireRequest, options: FrontOptions) -> Request:
     )
     props = body.get("forwardedProps")
     if isinstance(props, dict):
-        props = read_props(Node(props, "forwardedProps"), options.forwarded_props, request)
+        props = PROPS.read(Node(props, "forwardedProps"), request, only=options.forwarded_props)
     if props is not None and props != {}:
         extras["forwardedProps"] = props
     if reader.aside:

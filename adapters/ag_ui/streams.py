@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from bridge.codec.jsontext import text_of
+from bridge.codec.jsontext import arguments_text, text_of
 from bridge.dialects.ag_ui.parts import tolerant_parts
-from bridge.dialects.ag_ui.wire import arguments_text, attached, camel, is_result_error, noted
+from bridge.dialects.ag_ui.wire import attached, camel, is_result_error, noted
 from bridge.model import Builder, PartKind, unseal
 
 _Event = dict[str, Any]
@@ -25,7 +25,7 @@ class Streams:
 
     `live` contains for events with pieces the field of their id and the open parts; `unsettled` is set while a chunk or
     an ended text or reasoning waits for what follows; `texted` and `thought` are set if there was text and reasoning,
-    `called` contains the calls; `unpaired` is set if the current event may contain halves of surrogate pairs.
+    `called` contains the calls.
     """
 
     def __init__(self, builder: Builder) -> None:
@@ -47,7 +47,6 @@ class Streams:
         self.unsettled = False
         self.texted = False
         self.thought = False
-        self.unpaired = False
         self.thinking = "thinking-1"
         self._announced: dict[str, _Event] = {}
         self._foreign: set[str] = set()
@@ -94,7 +93,7 @@ class Streams:
 
     def _put(self, key: Hashable, delta: Any) -> None:
         text = arguments_text(delta)
-        (self._builder.unpaired if self.unpaired else self._builder.delta)(key, text)
+        self._builder.delta(key, text)
 
     def close(self) -> None:
         """End all messages: another run follows."""

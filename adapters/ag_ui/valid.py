@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bridge.codec.jsontext import arguments_text
 from bridge.dialects.ag_ui.messages import ROLES
 from bridge.dialects.ag_ui.parts import tolerant_parts, write_part
-from bridge.dialects.ag_ui.wire import arguments_text, camel
+from bridge.dialects.ag_ui.wire import camel
 from bridge.model import result_text
 
 _Wire = dict[str, Any]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from bridge.codec.check import Spelling
 from bridge.codec.jsontext import text_of
 from bridge.codec.words import end_of
 from bridge.errors import Failure
-from bridge.model import Extras, FinishReason, Request, json_text
+from bridge.model import Extras, FinishReason, Request
 
 NAME = "ag-ui"
 VERSION = "1.0"
 UNNAMED = "on_interrupt"
+TOOL_INPUT = "tool-input-available"
+"""The CUSTOM event for which TanStack AI runs a tool of the client; it waits for no other sign of a call."""
 """The name of CUSTOM events that ask without an id, and the beginning of the ids that such questions get. They are
 answered in `forwardedProps`.
 """
@@ -54,12 +57,8 @@ NOTED = {str(r): r for r in (FinishReason.LENGTH, FinishReason.CONTENT_FILTER)}
 """The finish reasons without an outcome of their own, which are sent as `metadata.finish_reason`."""
 
 
-def camel(value: dict[str, Any]) -> dict[str, Any]:
-    """Return the object with its fields in camelCase, which takes precedence if both spellings exist."""
-    if _ALIASES.keys().isdisjoint(value):
-        return value
-    out = {_ALIASES[k]: v for k, v in value.items() if k in _ALIASES}
-    return {**out, **{k: v for k, v in value.items() if k not in _ALIASES}}
+camel = Spelling(_ALIASES)
+"""Returns an object with its fields in camelCase."""
 
 
 def own(extras: Extras | None) -> dict[str, Any]:
@@ -97,11 +96,6 @@ def speaks_new(request: Request | None) -> bool:
         return True
     version = request.extra(NAME).get("protocolVersion")
     return version is not None and not (isinstance(version, str) and version.startswith("0."))
-
-
-def arguments_text(value: Any) -> str:
-    """A call's arguments as the text that they are on the wire; some agents keep the object."""
-    return value if isinstance(value, str) else "" if value is None else json_text(value)
 
 
 def finish_in(event: dict[str, Any]) -> FinishReason | Failure | None:

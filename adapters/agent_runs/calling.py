@@ -12,6 +12,8 @@ from bridge.codec import Frame, FrameLike, WireRequest, WireResponse
 from bridge.codec.jsontext import dumps, loads, read_json
 from bridge.dialects.agent_runs.options import BackOptions
 from bridge.errors import BackendError, ErrorCode, RequestError
+from bridge.model import Inline, Media, Message, Text
+from bridge.model.places import place_of
 
 _CURSOR = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
 _IMAGES = {"image/png": "png", "image/jpeg": "jpg", "image/jpg": "jpg", "image/gif": "gif", "image/webp": "webp"}
@@ -27,7 +29,8 @@ class Calling:
     Raises `RequestError` for an image whose data are no base64.
     """
 
-    def __init__(self, wire: WireRequest, options: BackOptions) -> None:
+    def __init__(self, wire: WireRequest, options: BackOptions, messages: list[Message]) -> None:
+        """`wire` says `messages`. Raises `RequestError` for an image that is not base64."""
         self.waits = options.reconnect
         self._wire = wire
         self._options = options
@@ -35,22 +38,22 @@ class Calling:
         self._thread: str = self._body["threadId"]
         self._images: dict[tuple[str, str], list[_Wire]] = {}
         self.uploads: list[WireRequest] = []
-        for position, part in _media_in(self._body):
-            self._note(position, part)
+        for part in _media_in(self._body):
+            self._note(part, messages)
         self._run = ""
         self._run_field = b""
         self._last: str | None = None
         self._place: tuple[int, int] | None = None
         self._lost_way = False
 
-    def _note(self, position: str, part: _Wire) -> None:
+    def _note(self, part: _Wire, messages: list[Message]) -> None:
         """An image as data has to be uploaded, once even if it occurs several times."""
         kind = _IMAGES.get(part["mimeType"].lower())
         if kind is None or "data" not in part:
             return
         parts = self._images.setdefault((part["mimeType"], part["data"]), [])
         if not parts:
-            self.uploads.append(_upload(self._thread, part, kind, position))
+            self.uploads.append(_upload(self._thread, part, kind, messages))
         parts.append(part)
 
     # ------------------------------------------------------------------ asking
@@ -62,7 +65,7 @@ class Calling:
                 del part["data"]
                 part["url"] = url
         if self._options.part_style == "media":
-            for _, part in _media_in(self._body):
+            for part in _media_in(self._body):
                 _restyle(part)
         self._run = self._body["runId"] = run_id
         self._run_field = b'"runId":' + dumps(run_id)
@@ -113,21 +116,28 @@ class Calling:
         return not isinstance(event, dict) or event.get("runId", self._run) == self._run
 
 
-def _media_in(body: _Wire) -> Iterator[tuple[str, _Wire]]:
-    """The media of its messages, each with its place."""
-    for number, message in enumerate(body["messages"]):
+def _media_in(body: _Wire) -> Iterator[_Wire]:
+    """The media of its messages."""
+    for message in body["messages"]:
         content = message.get("content")
-        for index, part in enumerate(content if isinstance(content, list) else ()):
+        for part in content if isinstance(content, list) else ():
             if part["type"] == "binary":
-                yield f"messages[{number}].content[{index}]", part
+                yield part
 
 
-def _upload(thread: str, part: _Wire, kind: str, position: str) -> WireRequest:
+def _not_base64(messages: list[Message], data: str) -> RequestError:
+    parts = (part for message in messages for part in message.parts)
+    found = next((p for p in parts if isinstance(p, Media) and p.source == Inline(data)), Text(""))
+    path, name = place_of(messages, found)
+    return RequestError(f"{name}: expected an image in base64.", param=path)
+
+
+def _upload(thread: str, part: _Wire, kind: str, messages: list[Message]) -> WireRequest:
     """A form with the thread and the image."""
     try:
         content = b64decode(part["data"], validate=True)
     except ValueError:
-        raise RequestError(f"{position}: expected an image in base64.", param=position) from None
+        raise _not_base64(messages, part["data"]) from None
     # The separator must not occur in the pieces: a digest of the image does not.
     border = sha256(content).hexdigest()
     head = (

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from bridge.codec import (
     Context,
     Decoder,
+    Demands,
     Endpoint,
-    Frame,
     HistoryPage,
     HistoryQuery,
     ModesDialect,
     Operation,
+    Options,
     QueuedRun,
     QueuedRunsDialect,
     RunRef,
@@ -23,11 +25,12 @@ from bridge.codec import (
 )
 from bridge.codec.dialect import EncoderLike
 from bridge.codec.jsontext import loads
+from bridge.codec.wire import event_stream
 from bridge.dialects.agent_runs import answers, errors, request
 from bridge.dialects.agent_runs.base import AGUI, CAPABILITIES, MODES, NAME, outer
 from bridge.dialects.agent_runs.calling import Calling
 from bridge.dialects.agent_runs.decoder import RunDecoder
-from bridge.dialects.agent_runs.encoder import Encoder
+from bridge.dialects.agent_runs.encoder import RunEncoder
 from bridge.dialects.agent_runs.options import BackOptions, FrontOptions
 from bridge.errors import Failure
 from bridge.model import Event, Request, RunFailed
@@ -70,18 +73,14 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
         return request.mode_of(wanted)
 
     def encoder(self, context: Context) -> EncoderLike:
-        return Encoder(context)
+        return RunEncoder(context)
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
         """There is no answer in one piece: this is the whole stream. A failed run is its error response."""
         last = events[-1]
         if isinstance(last, RunFailed):
             return self.encode_error(last.error)
-        encoder = Encoder(context)
-        frames = encoder.encode(events)
-        data = [frame.data if isinstance(frame, Frame) else frame for frame in frames]
-        body = b"".join(b"data: " + payload + b"\n\n" for payload in data if payload)
-        return WireResponse(200, {"content-type": "text/event-stream"}, body)
+        return event_stream(RunEncoder(context).encode(events))
 
     def encode_error(self, failure: Failure) -> WireResponse:
         return errors.encode_error(failure)
@@ -128,11 +127,15 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
 
     # ------------------------------------------------------------- as the back
 
+    def demands(self, options: Options) -> Demands:
+        """The contract refuses a request that does not end with a message of the user or of a tool."""
+        return replace(self.capabilities.demands, needs_user=True)
+
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
         return request.encode_request(wanted, context)
 
     def queued(self, wanted: Request, context: Context) -> QueuedRun:
-        return Calling(self.encode_request(wanted, context), BackOptions.of(context))
+        return Calling(self.encode_request(wanted, context), BackOptions.of(context), wanted.messages)
 
     def decoder(self, context: Context) -> Decoder:
         return RunDecoder(context)
@@ -143,7 +146,7 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
         return AGUI.parse_response(wire, outer(context))
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        return errors.decode_error(wire)
+        return errors.ERRORS.decode(wire)
 
 
 dialect = AgentRuns()

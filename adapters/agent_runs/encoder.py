@@ -13,7 +13,7 @@ from bridge.model import Event, RunStarted
 _TYPE = b'{"type":"'
 
 
-class Encoder:
+class RunEncoder:
     """One run's frames. A frame that has an id already, such as RUN_STARTED, keeps its place for it."""
 
     def __init__(self, context: Context) -> None:

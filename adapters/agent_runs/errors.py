@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.codec import CONNECTIONS, Operation, WireResponse
-from bridge.codec.errors import error_in, recognized
+from bridge.codec.error_table import OWN, ErrorTable, names
+from bridge.codec.errors import STATUSES
 from bridge.codec.fastapi import location
-from bridge.codec.jsontext import dumps, read_json
-from bridge.codec.ratelimits import passed_on
-from bridge.codec.redact import LONGEST_WORD, masked
-from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
+from bridge.codec.jsontext import dumps
+from bridge.errors import ErrorCode, Failure
 
 TYPE = "application/problem+json"
 
@@ -66,7 +65,7 @@ def encode_error(failure: Failure) -> WireResponse:
         "type": "about:blank",
         "title": word.replace("_", " ").capitalize(),
         "status": status,
-        "detail": masked(failure.message) or "Unknown error.",
+        "detail": ERRORS.text(failure),
         "code": word,
     }
     if path := failure.details.get("path"):
@@ -101,40 +100,24 @@ def word_of(failure: Failure) -> str:
 
 # ------------------------------------------------------------------ as the back
 
-_CODES: dict[str, ErrorCode] = {
-    **{str(code).upper(): code for code in ErrorCode},
-    **{word: code for code, word in _PLAIN.items()},
-    _CONNECTION_LIMIT: ErrorCode.RATE_LIMITED,
-    "UNAUTHORIZED": ErrorCode.BACKEND_AUTH,
-    "FORBIDDEN": ErrorCode.BACKEND_AUTH,
-    "AGENT_QUEUE_UNAVAILABLE": ErrorCode.OVERLOADED,
-    "AGENT_STORAGE_UNAVAILABLE": ErrorCode.OVERLOADED,
-    # What a queued run left behind has expired; the rest of its answer will not come.
-    "AGENT_THREAD_NOT_FOUND": ErrorCode.RUN_LOST,
-    "AGENT_EVENTS_EXPIRED": ErrorCode.TRUNCATED_STREAM,
-    "AGENT_ATTACHMENT_NOT_FOUND": ErrorCode.NOT_FOUND,
-}
-_ABSENT = frozenset({404, 410})
-
-
-def decode_error(wire: WireResponse) -> Failure:
-    """Return the failure in an error response. The code is in `code`, `error.code`, `detail.code` or `detail`."""
-    value = read_json(wire.body)
-    body: dict[str, Any] = value if isinstance(value, dict) else {}
-    word, text = _word_in(body), (error_in(value, refused=True) or {}).get("message")
-    code = _CODES.get(word, ErrorCode.BACKEND_ERROR)
-    if wire.status not in _ABSENT:  # a 404 may also mean a wrong address
-        code = BY_STATUS.get(wire.status) or code
-    headers = passed_on(wire.headers)
-    details = {"backend_status": wire.status}
-    if code is ErrorCode.BACKEND_AUTH:
-        return Failure(code, KEY_REFUSED, headers=headers, details=details)
-    text = masked(text or f"The backend answered with HTTP status {wire.status}.")
-    word = masked(word, LONGEST_WORD)
-    return recognized(Failure(code, text, backend_code=word or None, headers=headers, details=details))
-
-
-def _word_in(body: dict[str, Any]) -> str:
-    holders = [body, body.get("error"), body.get("detail")]
-    words = [holder.get("code") for holder in holders if isinstance(holder, dict)]
-    return next((w for w in [*words, body.get("detail")] if isinstance(w, str) and w), "")
+ERRORS = ErrorTable(
+    codes={
+        **{word.upper(): code for word, code in OWN.items()},
+        **{word: code for code, word in _PLAIN.items()},
+        _CONNECTION_LIMIT: ErrorCode.RATE_LIMITED,
+        "UNAUTHORIZED": ErrorCode.BACKEND_AUTH,
+        "FORBIDDEN": ErrorCode.BACKEND_AUTH,
+        "AGENT_QUEUE_UNAVAILABLE": ErrorCode.OVERLOADED,
+        "AGENT_STORAGE_UNAVAILABLE": ErrorCode.OVERLOADED,
+        # What a queued run left behind has expired; the rest of its answer will not come.
+        "AGENT_THREAD_NOT_FOUND": ErrorCode.RUN_LOST,
+        "AGENT_EVENTS_EXPIRED": ErrorCode.TRUNCATED_STREAM,
+        "AGENT_ATTACHMENT_NOT_FOUND": ErrorCode.NOT_FOUND,
+    },
+    statuses={**STATUSES, 404: ErrorCode.BACKEND_ERROR},  # it may also mean a wrong address
+    words_of=names("code", "detail"),
+    told_of=names("code", "detail"),
+    plain=True,
+    own=frozenset(),
+    inner=True,
+)

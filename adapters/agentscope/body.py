@@ -7,13 +7,17 @@ from typing import Any
 from bridge.codec import Context, Feature, Losses, WireRequest
 from bridge.codec.jsontext import dumps
 from bridge.codec.media import request_feature
-from bridge.codec.tools import supported
+from bridge.codec.message_losses import MessageLosses
+from bridge.codec.tools import FUNCTION, supported
 from bridge.dialects.agentscope.approvals import answer_data
 from bridge.dialects.agentscope.calls import call_data, call_type, origin_metadata, output_data, output_of
+from bridge.dialects.agentscope.capabilities import CAPABILITIES, JAVA_CAPABILITIES
 from bridge.dialects.agentscope.contents import content_of
 from bridge.dialects.agentscope.extras import NAME, own, reasoning_metadata
 from bridge.dialects.agentscope.forms import PYTHON, Form
 from bridge.dialects.agentscope.options import BackOptions
+from bridge.dialects.agentscope.request import CARRIED, FIELDS, PASSED_ON
+from bridge.dialects.openai.shapes import write_function
 from bridge.errors import Unsupported
 from bridge.model import (
     Message,
@@ -21,18 +25,13 @@ from bridge.model import (
     Reasoning,
     Refusal,
     Request,
-    ResponseFormat,
     Text,
     Tool,
     ToolCall,
-    ToolChoice,
     ToolMode,
     ToolResult,
 )
 
-_SAMPLING = ("top_p", "temperature", "frequency_penalty", "presence_penalty", "max_tokens", "stop", "n", "seed")
-# OpenAI fields without a counterpart, carried as extra fields of the same name.
-_CARRIED = ("logprobs", "logit_bias", "store")
 _EMPTY_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
@@ -47,18 +46,23 @@ def encode_request(
     if n is not None and not 1 <= n <= 5:
         raise Unsupported(f"n: expected a number from 1 to 5, got {n}.", param="n")
     options = options or BackOptions.of(context)
-    _record_losses(request, form, context.lost)
-    body: dict[str, Any] = {"input": _input(request, options.call_type, form, context.lost), "stream": True}
-    fields = {
-        "response_id" if form.exact else "id": request.run_id,
+    choice = request.tool_choice
+    no_tools = form.exact and choice is not None and choice.mode is ToolMode.NONE
+    made = {
+        "input": _input(request, options.call_type, form, context.lost),
+        "stream": True,
+        "response_id": request.run_id if form.exact else None,
+        "id": None if form.exact else request.run_id,
         "model": context.model or request.model,
-        **{name: getattr(request.sampling, name) for name in _SAMPLING},
-        "tools": _tools(request, form, context),
+        "tools": None if no_tools else _tools(request, form, context),
         "session_id": session_of(request, context),
-        "user_id": request.user_id,
-        **({} if form.exact else _extra(request)),
     }
-    body.update((k, v) for k, v in fields.items() if v is not None)
+    # Exact forms do not support the fields that other forms pass on unread.
+    sent = FIELDS.known - PASSED_ON if form.exact else None
+    body = FIELDS.write(request, context.lost, made, only=sent, carries={"tool_choice"} if no_tools else ())
+    _record_losses(request, form, context.lost)
+    if not form.exact:
+        body.update((name, value) for name, value in _extra(request).items() if value is not None)
     headers = {"content-type": "application/json", "accept": "text/event-stream"}
     return WireRequest("POST", options.path, headers, body=dumps(form.named(body)))
 
@@ -80,97 +84,40 @@ def session_of(request: Request, context: Context) -> str:
 
 
 def _record_losses(request: Request, form: Form, lost: Losses) -> None:
-    """Record what has no field. Exact forms do not support the fields that other forms pass on unread."""
-    dropped: list[tuple[Feature, object]] = [(Feature.CONTEXT, request.context)]
+    """Record what one of the forms has no field for."""
+    _LOSSES[form.exact].note(request.messages, lost)
     if form.exact:
-        # "none" is expressed by sending no tools.
-        choice = request.tool_choice if request.tool_choice and request.tool_choice.mode is not ToolMode.NONE else None
-        dropped += [
-            (Feature.TOOL_CHOICE, choice),
-            (Feature.RESPONSE_FORMAT, request.response_format),
-            (Feature.REASONING_EFFORT, request.reasoning_effort),
-            (Feature.METADATA, request.metadata),
-            (Feature.MESSAGE_NAME, any(m.name for m in request.messages)),
-            (
-                Feature.EXTRAS,
-                own(request.extras).keys() - {"input"} | (request.shared or {}).keys() & set(_CARRIED),
-            ),
-        ]
-    for feature, value in dropped:
-        if value:
-            lost.add(feature)
-    if request.logprobs and not form.exact:
+        if own(request.extras).keys() - {"input"} or (request.shared or {}).keys() & set(CARRIED):
+            lost.add(Feature.EXTRAS)
+    elif request.logprobs:
         lost.add(Feature.SAMPLING, "the number of alternatives of log probabilities")
-    if request.has_fields_of_others(NAME, _CARRIED):
-        lost.add(Feature.EXTRAS, "fields of other dialects")
-    if request.state not in (None, {}):  # AG-UI clients always send one
-        lost.add(Feature.STATE)
-    if form.exact and request.parallel_tool_calls is not None:
-        lost.add(Feature.PARALLEL_TOOL_CALLS)
+
+
+_LOSSES = {False: MessageLosses(CAPABILITIES), True: MessageLosses(JAVA_CAPABILITIES)}
+"""Of forms that take any field, and of exact ones."""
 
 
 def _extra(request: Request) -> dict[str, Any]:
     """Return fields that the protocol passes on unread, and those of a frontend of this dialect."""
     shared = request.shared or {}
-    own_fields = {k: v for k, v in own(request.extras).items() if k not in ("input", "tools")}
     return {
-        "tool_choice": _choice(request.tool_choice),
-        "parallel_tool_calls": request.parallel_tool_calls,
-        "response_format": _format(request.response_format),
-        "reasoning_effort": request.reasoning_effort,
-        "metadata": request.metadata or None,
         **({"logprobs": True} if request.logprobs is not None else {}),
-        **{name: shared[name] for name in _CARRIED if name in shared},
-        **own_fields,
+        **{name: shared[name] for name in CARRIED if name in shared},
+        **{name: value for name, value in own(request.extras).items() if name not in ("input", "tools")},
     }
 
 
 def _tools(request: Request, form: Form, context: Context) -> list[dict[str, Any]] | None:
-    if form.exact:
-        is_excluded = request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE
-        return (
-            [_tool(t, strict=False) for t in supported(request, NAME, context.lost)] or None
-            if not is_excluded
-            else None
-        )
-    others = own(request.extras).get("tools")
-    tools = [_tool(t) for t in supported(request, NAME, context.lost)] + (others if isinstance(others, list) else [])
-    return tools or None
+    tools = [_tool(t, strict=not form.exact) for t in supported(request, NAME, context.lost)]
+    others = None if form.exact else own(request.extras).get("tools")
+    return [*tools, *(others if isinstance(others, list) else [])] or None
 
 
-def _tool(tool: Tool, *, strict: bool = True) -> dict[str, Any]:
-    function: dict[str, Any] = {
-        "name": tool.name,
-        "description": tool.description or "",
-        "parameters": _EMPTY_PARAMETERS if tool.parameters is None else tool.parameters,
-    }
-    if strict and tool.strict is not None:
-        function["strict"] = tool.strict
-    return {"type": "function", "function": function}
-
-
-def _choice(choice: ToolChoice | None) -> Any:
-    if choice is None:
-        return None
-    named = [{"type": "function", "function": {"name": n}} for n in choice.names]
-    if not named:
-        return str(choice.mode)
-    if choice.mode is ToolMode.REQUIRED and len(named) == 1:
-        return named[0]
-    return {"type": "allowed_tools", "allowed_tools": {"mode": str(choice.mode), "tools": named}}
-
-
-def _format(response_format: ResponseFormat | None) -> dict[str, Any] | None:
-    if response_format is None:
-        return None
-    if response_format.kind != "json_schema":
-        return {"type": "json_object" if response_format.kind == "json" else "text"}
-    schema: dict[str, Any] = {"name": response_format.name or "answer", "schema": response_format.schema or {}}
-    if response_format.strict is not None:
-        schema["strict"] = response_format.strict
-    if response_format.description is not None:
-        schema["description"] = response_format.description
-    return {"type": "json_schema", "json_schema": schema}
+def _tool(tool: Tool, *, strict: bool) -> dict[str, Any]:
+    function = {"name": tool.name, "description": "", "parameters": _EMPTY_PARAMETERS, **write_function(tool)}
+    if not strict:
+        function.pop("strict", None)
+    return {"type": FUNCTION, FUNCTION: function}
 
 
 # ------------------------------------------------------------------ input

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
 from bridge.model import HistoryMode
@@ -32,6 +32,7 @@ CAPABILITIES = Capabilities(
     client_runs_calls=False,
     runs_tools=RunsTools.ANY,
     logprobs=True,
+    citations=True,
 )
 
 JAVA_CAPABILITIES = Capabilities(
@@ -69,6 +70,7 @@ JAVA_CAPABILITIES = Capabilities(
 
 
 @cache
+@lru_cache
 def card(exact: bool, events: str) -> Capabilities:
     """Return the card of a route: `exact` is that of its form, `events` the option."""
     found = JAVA_CAPABILITIES if exact else CAPABILITIES

@@ -154,7 +154,7 @@ class AgentScope(SingleRunDialect, TaskDialect):
         return [*decoder.feed([dumps(response)]), *decoder.close()]
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        return errors.decode_error(wire)
+        return errors.ERRORS.decode(wire)
 
     def _form(self, options: FrontOptions | BackOptions) -> Form:
         return self.form

@@ -40,14 +40,14 @@ class ContentReader:
         self._generated_ids: deque[str] = deque()  # generated ids of calls without a result so far
         self._without_message: set[tuple[str, str]] = set()
 
-    def read(self, message: Message, content: Content, event: dict[str, Any], unpaired: str | None) -> None:
+    def read(self, message: Message, content: Content, event: dict[str, Any]) -> None:
         """Read one content event: a delta, a snapshot, or the final value."""
         if content.done:
             return
         content.end = content.end or end_fields(event)
         final = bool(content.end) or (bool(status_of(event)) and event.get("delta") is not True)
         if content.kind in PART_KINDS:
-            self._text(message, content, event, final, unpaired)
+            self._text(message, content, event, final)
         else:
             self._accumulate(content, event)
             if content.kind == "call":
@@ -77,13 +77,11 @@ class ContentReader:
 
     # ------------------------------------------------------------------ text
 
-    def _text(
-        self, message: Message, content: Content, event: dict[str, Any], final: bool, unpaired: str | None
-    ) -> None:
+    def _text(self, message: Message, content: Content, event: dict[str, Any], final: bool) -> None:
         text = event.get(content.type)
         text = text if isinstance(text, str) else ""
         if event.get("delta") is True:
-            self._add_text(message, content, text, unpaired)
+            self._add_text(message, content, text)
             return
         # A snapshot or the final value replaces earlier text: only what it appends can be emitted.
         self._add_rest(message, content, text)
@@ -102,23 +100,20 @@ class ContentReader:
 
     def _add_rest(self, message: Message, content: Content, text: str) -> None:
         if 2 * len(text) < content.pieces.size:
-            return  # too short even with unpaired surrogates combined
+            return  # too short even with surrogate pairs combined
         sent = content.pieces.text
         if not text.startswith(sent):
             sent = repair(sent)
         if text.startswith(sent):
-            self._add_text(message, content, text[len(sent) :], None)
+            self._add_text(message, content, text[len(sent) :])
 
-    def _add_text(self, message: Message, content: Content, text: str, unpaired: str | None) -> None:
+    def _add_text(self, message: Message, content: Content, text: str) -> None:
         if not text:
             return
         self._open_text(message, content)
         self.output_count += content.kind != "reasoning"
-        content.pieces.append(text if unpaired is None else unpaired)
-        if unpaired is None:
-            self._builder.delta(content, text)
-        else:
-            self._builder.unpaired(content, unpaired)
+        content.pieces.append(text)
+        self._builder.delta(content, text)
 
     def _open_text(self, message: Message, content: Content) -> None:
         if not content.opened:

@@ -12,7 +12,6 @@ from typing import Any
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import repaired
 from bridge.dialects.agentscope.approvals import interrupted
 from bridge.dialects.agentscope.content_reader import ContentReader
 from bridge.dialects.agentscope.errors import failure_of, has_error
@@ -67,10 +66,6 @@ class Decoder(JsonDecoder):
                 return
         self._event(event)
 
-    def read_unpaired(self, event: dict[str, Any], name: str | None) -> None:
-        text = event.get("text")
-        self._event(repaired(event), text if isinstance(text, str) else None)
-
     def end_mark(self) -> None:
         """Read `[DONE]`, the end mark of other protocols; an AgentScope stream ends with its response."""
         self.flush()
@@ -83,13 +78,13 @@ class Decoder(JsonDecoder):
     def malformed(self, data: bytes) -> None:
         self.fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent an event that is not JSON."))
 
-    def _event(self, event: dict[str, Any], unpaired: str | None = None) -> None:
+    def _event(self, event: dict[str, Any]) -> None:
         self._last_text = None
         key = "msgId" if "msgId" in event else "msg_id"
         event = normalized(event)
         match object_of(event):
             case "content":
-                self._on_content(event, unpaired, key)
+                self._on_content(event, key)
             case "message":
                 self._on_message(event)
             case "response":
@@ -105,16 +100,16 @@ class Decoder(JsonDecoder):
 
     # ------------------------------------------------------------------ contents
 
-    def _on_content(self, event: dict[str, Any], unpaired: str | None, key: str) -> None:
+    def _on_content(self, event: dict[str, Any], key: str) -> None:
         message = self._message_of(event)
         if message.done:
             return
         content = message.content(event)
         if content is None:
             return
-        self._reader.read(message, content, event, unpaired)
+        self._reader.read(message, content, event)
         self._record_end(message, event)
-        if content.streams and unpaired is None and event.get("msg_id"):
+        if content.streams and event.get("msg_id"):
             self._last_text = (content, key, event.get("msg_id"), event.get("index"))
 
     def _message_of(self, event: dict[str, Any]) -> Message:
@@ -260,7 +255,7 @@ class Decoder(JsonDecoder):
         for content, item in message.repeated_contents(event.get("content")):
             status = (status_of(item) or "completed") if final else "in_progress"
             done = content.done
-            self._reader.read(message, content, {**item, "delta": False, "status": status}, None)
+            self._reader.read(message, content, {**item, "delta": False, "status": status})
             if not done:
                 self._record_end(message, item)
 

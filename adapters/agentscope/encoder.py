@@ -11,9 +11,9 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Encoder, Feature, FrameLike
 from bridge.codec.cut_calls import CUT
-from bridge.codec.jsontext import dumps, escape_line_breaks
 from bridge.codec.media import answer_feature
 from bridge.codec.sequencer import ChoicesInTurn
+from bridge.codec.template import Template
 from bridge.dialects.agentscope.approvals import approval_data
 from bridge.dialects.agentscope.calls import call_data, call_type, origin_metadata, output_data, output_of
 from bridge.dialects.agentscope.capabilities import card
@@ -72,11 +72,11 @@ _MESSAGE_FIELDS = frozenset(
 
 @dataclass(slots=True)
 class _OpenPart:
-    """The content that is being written. `prefix`: the bytes of a delta between its number and its text."""
+    """The content that is being written. `template`: a delta of a text, once one is written."""
 
     started: ev.PartStarted
     kind: str
-    prefix: bytes = b""
+    template: Template | None = None
     pieces: list[str] = field(default_factory=list)
 
 
@@ -198,7 +198,7 @@ class MessagesEncoder(Encoder):
             kind = call_type(
                 event.origin, event.extras, self._options.call_type, has_metadata=not self._output.form.exact
             )
-            self._open_message(event.message_id, kind, "assistant", origin_metadata(event.origin, kind))
+            self._open_message(event, kind, "assistant", origin_metadata(event.origin, kind))
             self._calls[event.call_id or ""] = (kind, event.name or "", event.message_id)
             self._write_call(event, "")
 
@@ -207,44 +207,41 @@ class MessagesEncoder(Encoder):
         assert part is not None
         if not text:
             return
-        prefix = part.prefix or self._open_text(part)
+        template = part.template or self._open_text(part)
         part.pieces.append(text)
         if event.extras is not None:
             self._add_logprobs(event.extras)
         output = self._output
         number = output.number
         output.number = number + 1
-        encoded = dumps(text)
-        output.frames.append(
-            b"%b%d%b%b}" % (output.head, number, prefix, encoded if encoded.isascii() else escape_line_breaks(encoded))
-        )
+        output.frames.append(template(text, number))
 
     reasoning = text
 
-    def _open_text(self, part: _OpenPart) -> bytes:
-        """Open the message of a text if needed; return the bytes that all its deltas share."""
-        owner = part.started.message_id
+    def _open_text(self, part: _OpenPart) -> Template:
+        """Open the message of a text if needed; return its delta."""
         if part.started.kind is PartKind.REASONING:
-            self._open_message(owner, "reasoning", "assistant", {})
+            self._open_message(part.started, "reasoning", "assistant", {})
         else:
-            self._continue_message(owner)
-        part.prefix = self._output.text_prefix(part.kind)
-        return part.prefix
+            self._continue_message(part.started)
+        part.template = self._output.text_template(part.kind)
+        return part.template
 
-    def _continue_message(self, owner: str) -> None:
-        """Keep the open message if it is an ordinary one of this owner, else open a new one."""
-        message = self._output.message
+    def _continue_message(self, event: ev.PartStarted | ev.ContentAdded) -> None:
+        """Keep the open message if it is an ordinary one of the event's message, else open a new one."""
+        message, owner = self._output.message, event.message_id
         if message is None or message.owner != owner or message.kind != "message":
-            self._open_message(owner, "message", self._roles.get(owner, "assistant"), {})
+            self._open_message(event, "message", self._roles.get(owner, "assistant"), {})
 
-    def _open_message(self, owner: str, kind: str, role: str, metadata: dict[str, Any]) -> None:
+    def _open_message(
+        self, event: ev.PartStarted | ev.ContentAdded, kind: str, role: str, metadata: dict[str, Any]
+    ) -> None:
         """Open a message of an answer. The first message of a run names the model."""
-        choice = self._choices.choice_of(owner) if self._choices is not None else 0
-        if choice:
-            metadata = {"choice_index": choice, **metadata}
+        if event.choice:
+            metadata = {"choice_index": event.choice, **metadata}
         if self._first_metadata and not self._output.form.exact:
             metadata, self._first_metadata = {**self._first_metadata, **metadata}, {}
-        self._output.open(owner, kind, role, metadata)
+        self._output.open(event.message_id, kind, role, metadata)
 
     @property
     def _has_choices(self) -> bool:
@@ -302,14 +299,14 @@ class MessagesEncoder(Encoder):
         self._open_part = None
 
     def _end_text(self, part: _OpenPart, metadata: dict[str, Any], end: dict[str, Any]) -> None:
-        if (metadata or end) and not part.prefix:
+        if (metadata or end) and part.template is None:
             self._open_text(part)
-        if part.prefix:
+        if part.template is not None:
             self._output.add_metadata(metadata)
             self._output.end_content(part.kind, {part.kind: "".join(part.pieces)}, end)
 
     def content(self, event: ev.ContentAdded) -> None:
-        self._continue_message(event.message_id)
+        self._continue_message(event)
         self._output.complete_content(*content_of(event.part), own(event.part.extras))
 
     def tool_resulted(self, event: ev.ToolResulted) -> None:

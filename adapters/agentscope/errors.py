@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import WireResponse
-from bridge.codec.fastapi import detail_response, refusal_in
-from bridge.codec.inner_errors import unwrapped
-from bridge.codec.jsontext import read_json
-from bridge.codec.ratelimits import passed_on
+from bridge.codec.error_table import ErrorTable, members
+from bridge.codec.errors import STATUSES
+from bridge.codec.fastapi import detail_response
+from bridge.codec.jsontext import text_of
 from bridge.codec.redact import LONGEST_WORD, masked
-from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
+from bridge.errors import ErrorCode, Failure
 
 # Code of the bridge -> AgentScope's code; the default below for all others.
 _WIRE_CODES: dict[ErrorCode, str] = {
@@ -32,7 +32,6 @@ _WIRE_CODES: dict[ErrorCode, str] = {
     ErrorCode.RUN_TIMEOUT: "TIMEOUT",
     ErrorCode.CANCELED: "CANCELED",
 }
-_DEFAULT_WIRE_CODE = "AGENT_UNKNOWN_ERROR"
 
 # AgentScope's code -> code of the bridge; all others, such as the Java runtime's "500", are errors of the backend.
 # AUTH_FAILED and similar codes refer to services that the agent called, so they are never a 401 for the client.
@@ -55,8 +54,19 @@ _CODES: dict[str, ErrorCode] = {
 }
 # A status that implies a code, for errors with an unknown one.
 _CODES_BY_STATUS = {"rejected": ErrorCode.CONTENT_FILTER, "canceled": ErrorCode.CANCELED}
-_CODES_BY_HTTP_STATUS = {**BY_STATUS, 499: ErrorCode.CANCELED}
-_OWN_CODES = frozenset(map(str, ErrorCode))
+
+ERRORS = ErrorTable(
+    words=_WIRE_CODES,
+    default_word="AGENT_UNKNOWN_ERROR",
+    codes=_CODES,
+    words_of=members("reason", "code", "type"),
+    told_of=members("code", "type"),
+    statuses={**STATUSES, 499: ErrorCode.CANCELED},
+    other_refusals=ErrorCode.INVALID_REQUEST,
+    plain=True,
+    own=frozenset(),
+    inner=True,
+)
 
 
 # ------------------------------------------------------------------ inside a stream
@@ -70,7 +80,7 @@ def error_object(failure: Failure, wire_code: str | None = None, status: str = "
     chosen = wire_code if wire_code and _code_of(wire_code, status) is failure.code else None
     if chosen is None and failure.code is ErrorCode.NOT_FOUND and failure.backend_code == "model_not_found":
         chosen = "MODEL_NOT_FOUND"
-    chosen = masked(chosen, LONGEST_WORD) if chosen else _WIRE_CODES.get(failure.code, _DEFAULT_WIRE_CODE)
+    chosen = masked(chosen, LONGEST_WORD) if chosen else ERRORS.word(failure)
     error = {"code": chosen, "message": masked(failure.message)}
     if _code_of(chosen, status) is not failure.code:
         error["reason"] = str(failure.code)
@@ -90,21 +100,16 @@ def has_error(error: object) -> bool:
     return any(v is not None for v in error.values()) if isinstance(error, dict) else bool(error)
 
 
-def failure_of(error: object, fallback: str = "The backend reported an error.", status: object = None) -> Failure:
+def failure_of(error: object, status: object = None) -> Failure:
     """Return the failure in an `error` of a stream: an object with `code` and `message`, or a text.
 
-    `status` is that of the object with the error.
+    `status` is that of the object with the error; it says what an unknown code does not.
     """
-    if isinstance(error, dict):
-        wire_code, text, reason = error.get("code"), error.get("message"), error.get("reason")
-    else:
-        wire_code, text, reason = None, error, None
-    wire_code = str(wire_code) if isinstance(wire_code, (str, int)) and not isinstance(wire_code, bool) else None
-    code = _code_of(wire_code, status)
-    if isinstance(reason, str) and reason in _OWN_CODES:
-        code = ErrorCode(reason)
-    message = masked(text) if isinstance(text, str) and text else fallback
-    return unwrapped(Failure(code, message, backend_code=wire_code and masked(wire_code, LONGEST_WORD)))
+    known = error if isinstance(error, dict) else {"message": error}
+    failure = ERRORS.failure(known)
+    if failure.code is ErrorCode.BACKEND_ERROR:
+        failure.code = _CODES_BY_STATUS.get(text_of(status), failure.code)
+    return failure
 
 
 # ------------------------------------------------------------------ before a stream
@@ -113,20 +118,3 @@ def failure_of(error: object, fallback: str = "The backend reported an error.", 
 def encode_error(failure: Failure) -> WireResponse:
     """Return a response in the real server's shape, that of FastAPI; invalid requests are 422."""
     return detail_response(failure, masked(failure.message))
-
-
-def decode_error(wire: WireResponse) -> Failure:
-    """Return the failure of an error response.
-
-    A refused key gets the bridge's own message; HTML pages are not quoted.
-    """
-    headers = passed_on(wire.headers)
-    if wire.status in (401, 403):
-        return Failure(ErrorCode.BACKEND_AUTH, KEY_REFUSED, headers=headers)
-    text, kind = refusal_in(read_json(wire.body))
-    default = ErrorCode.BACKEND_ERROR if wire.status >= 500 else ErrorCode.INVALID_REQUEST
-    code = _CODES_BY_HTTP_STATUS.get(wire.status, default)
-    if kind in _OWN_CODES:
-        code = ErrorCode(kind)
-    message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
-    return unwrapped(Failure(code, message, backend_code=masked(kind, LONGEST_WORD) or None, headers=headers))

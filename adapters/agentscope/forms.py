@@ -36,11 +36,6 @@ class Form:
     opening: str = "in_progress"
     milliseconds: bool = False
 
-    @property
-    def head(self) -> bytes:
-        """The first bytes of every event, up to its number."""
-        return b'{"%b":' % self.fields.get("sequence_number", "sequence_number").encode()
-
     def time(self, seconds: float) -> int:
         """Return Unix seconds in the unit of this form; milliseconds are rounded to the nearest."""
         return round(seconds * 1000) if self.milliseconds else int(seconds)

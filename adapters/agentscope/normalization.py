@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from bridge.codec.check import Spelling
+
 CONTENT_TYPES = frozenset({"text", "refusal", "data", "image", "audio", "video", "file"})
 
 ENVELOPE_FIELDS = frozenset({"sequence_number", "object", "status", "error", "type", "index", "delta", "msg_id"})
@@ -31,10 +33,9 @@ CAMEL_CASE: dict[str, str] = {
     "frequency_penalty": "frequencyPenalty",
     "presence_penalty": "presencePenalty",
 }
-_SNAKE_CASE = {camel: snake for snake, camel in CAMEL_CASE.items()}
 # By-products of Java getters (capture `java_camelcase_text`), which repeat the content.
 _REDUNDANT_FIELDS = frozenset({"textContent", "imageContent"})
-_FIELDS_TO_NORMALIZE = frozenset(_SNAKE_CASE) | _REDUNDANT_FIELDS
+SPELLING = Spelling({camel: snake for snake, camel in CAMEL_CASE.items()}, _REDUNDANT_FIELDS)
 
 _TYPES: dict[str, str] = {
     "mcp_tool_call": "mcp_call",
@@ -59,10 +60,8 @@ _MIN_MILLISECONDS = 10**11
 
 def normalized(value: dict[str, Any]) -> dict[str, Any]:
     """Return the object with the Python form's field names; the same object if it has them already."""
-    if _FIELDS_TO_NORMALIZE.isdisjoint(value):
-        return value
-    renamed = {_SNAKE_CASE.get(key, key): item for key, item in value.items() if key not in _REDUNDANT_FIELDS}
-    return unwrap_data(renamed) if renamed.get("type") == "data" else renamed
+    renamed = SPELLING(value)
+    return unwrap_data(renamed) if renamed is not value and renamed.get("type") == "data" else renamed
 
 
 def unwrap_data(content: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from bridge.model import UsageReported
 
 
 def content_object(
-    number: int | None,
+    number: Any,
     status: str,
     kind: str,
     index: int,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Feature, FrameLike, Losses
+from bridge.codec.template import HOLE, NUMBER, Template
 from bridge.dialects.agentscope.fields import end_fields
 from bridge.dialects.agentscope.forms import Form
 from bridge.dialects.agentscope.normalization import payload_of
@@ -27,7 +28,6 @@ class Output:
 
     def __init__(self, form: Form, lost: Losses) -> None:
         self.form = form
-        self.head = form.head
         self.frames: list[FrameLike] = []
         self.number = 0
         self.response = WireResponse("", 0, "")
@@ -105,15 +105,13 @@ class Output:
         self.content(kind, len(self.message.contents), True, payload)
         self.end_content(kind, payload, end)
 
-    def text_prefix(self, kind: str) -> bytes:
-        """Return the bytes that all deltas of the open message's next text have between their number and their text.
-
-        `{"sequence_number":0` before it and `""}` after it are what changes from delta to delta.
-        """
+    def text_template(self, kind: str) -> Template:
+        """Return the delta of the open message's next text."""
         assert self.message is not None
         index = len(self.message.contents)
-        event = content_object(0, "in_progress", kind, index, True, self.message.id, {kind: ""})
-        return self.form.write(event)[len(self.head) + 1 : -3]
+        event = content_object(NUMBER, "in_progress", kind, index, True, self.message.id, {kind: ""})
+        name = "text" if self.form.exact else kind
+        return Template({**self.form.event(event), name: HOLE}, one_line=True)
 
     def copy_content(self, content: dict[str, Any]) -> None:
         """Write a content of another server's stream."""

@@ -6,27 +6,26 @@ from collections import deque
 from typing import Any
 
 from bridge.codec import Context, WireRequest
-from bridge.codec.check import Node
+from bridge.codec.check import Node, SpelledNode
+from bridge.codec.fields import BOOLEAN, OBJECT, STRING, STRINGS, Fields, Row, integer, number
 from bridge.codec.jsontext import need_json, read_body, text_of
+from bridge.codec.tools import FUNCTION
 from bridge.dialects.agentscope.calls import CALLS, OUTPUTS, call_of, result_of
 from bridge.dialects.agentscope.contents import part_of
 from bridge.dialects.agentscope.extras import NAME, reasoning_of
-from bridge.dialects.agentscope.normalization import CAMEL_CASE, CONTENT_TYPES, message_type, normalized, unwrap_data
+from bridge.dialects.agentscope.normalization import CONTENT_TYPES, SPELLING, message_type, unwrap_data
 from bridge.dialects.agentscope.options import FrontOptions
+from bridge.dialects.openai.shapes import choice, shape, write_choice, write_format
 from bridge.model import (
     HistoryMode,
     Interrupted,
     Message,
     Part,
     Request,
-    ResponseFormat,
     Resume,
-    Sampling,
     Text,
     Tool,
     ToolCall,
-    ToolChoice,
-    ToolMode,
     interrupt_text,
 )
 
@@ -48,19 +47,56 @@ _CONTENT_FIELDS = frozenset(
         "sequence_number",
     }
 )  # fmt: skip
-_FIELDS = frozenset(
-    {
-        "input", "stream", "id", "response_id", "model", "top_p", "temperature", "frequency_penalty",
-        "presence_penalty", "max_tokens", "stop", "n", "seed", "tools", "session_id", "user_id",
-    }
-)  # fmt: skip
-_SAMPLING = frozenset(
-    {"top_p", "temperature", "frequency_penalty", "presence_penalty", "max_tokens", "stop", "n", "seed"}
-)
 _PAYLOADS = frozenset(
     {"text", "refusal", "image_url", "video_url", "file_url", "file_id", "file_data", "filename", "file_name"}
 )
 _KNOWN_CONTENT_FIELDS = _CONTENT_FIELDS | _PAYLOADS
+
+
+_OF_OPENAI = (
+    Row("tool_choice", choice, "tool_choice", write_choice),
+    Row("parallel_tool_calls", BOOLEAN, "parallel_tool_calls"),
+    Row("response_format", shape, "response_format", write_format),
+    Row("reasoning_effort", STRING, "reasoning_effort"),
+    Row("metadata", OBJECT, "metadata", lambda metadata: metadata or None),
+)
+PASSED_ON = frozenset(row.name for row in _OF_OPENAI)
+"""Fields of OpenAI's API, which this protocol passes on unread; values of another type stay among the extras."""
+CARRIED = ("logprobs", "logit_bias", "store")
+"""Fields of OpenAI's API without a place in the model, which are sent under the same names."""
+
+
+def _streams(body: Node, name: str) -> bool:
+    return body.boolean(name) is not False
+
+
+def _run(body: Node, name: str) -> str | None:
+    return body.string(name) or None
+
+
+_NUMBER, _INTEGER = number(convert=True), integer(convert=True)
+FIELDS = Fields(
+    NAME,
+    Row("input"),
+    Row("stream", _streams, "stream"),
+    Row("response_id", _run, "run_id"),
+    Row("id", _run, "run_id"),
+    Row("model", STRING, "model"),
+    Row("top_p", _NUMBER, "sampling.top_p"),
+    Row("temperature", _NUMBER, "sampling.temperature"),
+    Row("frequency_penalty", _NUMBER, "sampling.frequency_penalty"),
+    Row("presence_penalty", _NUMBER, "sampling.presence_penalty"),
+    Row("max_tokens", _INTEGER, "sampling.max_tokens"),
+    Row("stop", STRINGS, "sampling.stop"),
+    Row("n", integer(convert=True, least=1, most=5), "sampling.n"),
+    Row("seed", _INTEGER, "sampling.seed"),
+    Row("tools", to="tools"),
+    Row("session_id", STRING, "thread_id"),
+    Row("user_id", STRING, "user_id"),
+    *_OF_OPENAI,
+    carries={"resume"},
+    common=CARRIED,
+)
 
 
 def decode_request(wire: WireRequest, context: Context) -> Request:
@@ -69,62 +105,36 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     body = _NormalizedNode(read_body(wire.body))
     reader = _InputReader()
     reader.read(body)
-    streams = body.boolean("stream") is not False or not FrontOptions.of(context).honour_stream
-    rest = body.rest(_FIELDS)
-    request = Request(
-        reader.messages,
-        model=body.string("model"),
-        thread_id=body.string("session_id"),
-        run_id=body.string("id") or body.string("response_id"),
-        user_id=body.string("user_id"),
-        stream=streams,
-        history=HistoryMode.DELTA,
-        sampling=_sampling(body),
-        resume=reader.resume,
-    )
+    request = Request(reader.messages, history=HistoryMode.DELTA, resume=reader.resume)
+    rest = FIELDS.read(body, request, only=FIELDS.known - PASSED_ON)
+    request.stream = request.stream or not FrontOptions.of(context).honour_stream
     _tools(body, request, rest)
     if rest:
-        _read_openai_fields(rest, request)
+        rest = FIELDS.read(Node(rest), request, only=PASSED_ON, tolerant=True)
     if reader.passed_through:
         rest["input"] = reader.passed_through
     request.extras = {NAME: rest} if rest else None
     return request
 
 
-class _NormalizedNode(Node):
+class _NormalizedNode(SpelledNode):
     """An object normalized to the Python form. Errors have the client's field names."""
 
-    __slots__ = ("_original",)
+    __slots__ = ()
+
+    spelling = SPELLING
 
     def __init__(self, value: dict[str, Any], path: str = "") -> None:
-        super().__init__(normalized(value), path)
-        self._original = value
-
-    def at(self, name: str) -> str:
-        camel = CAMEL_CASE.get(name, name)
-        return super().at(camel if camel in self._original else name)
-
-
-def _sampling(body: Node) -> Sampling:
-    if _SAMPLING.isdisjoint(body.value):
-        return Sampling()
-    return Sampling(
-        temperature=body.number("temperature", convert=True),
-        top_p=body.number("top_p", convert=True),
-        max_tokens=body.integer("max_tokens", convert=True),
-        stop=body.strings("stop"),
-        seed=body.integer("seed", convert=True),
-        n=body.integer("n", convert=True, least=1, most=5),
-        frequency_penalty=body.number("frequency_penalty", convert=True),
-        presence_penalty=body.number("presence_penalty", convert=True),
-    )
+        super().__init__(value, path)
+        if self.value is not value and self.value.get("type") == "data":
+            self.value = unwrap_data(self.value)
 
 
 def _tools(body: Node, request: Request, rest: dict[str, Any]) -> None:
     """Read tools in OpenAI's shape; other objects are kept in extras, as the real server keeps them."""
     tools, others = [], []
     for node in body.objects("tools"):
-        function = node.get("function")
+        function = node.get(FUNCTION)
         tool = _function(function) if isinstance(function, dict) else None
         if tool is None:
             others.append(node.value)
@@ -145,68 +155,6 @@ def _function(function: dict[str, Any]) -> Tool | None:
         description if isinstance(description, str) else None,
         parameters if isinstance(parameters, dict) else None,
         strict if isinstance(strict, bool) else None,
-    )
-
-
-# ------------------------------------------------------------------ fields of OpenAI's API
-
-
-def _read_openai_fields(rest: dict[str, Any], request: Request) -> None:
-    """Read OpenAI's fields, which this protocol passes on; those of another shape stay in `rest`."""
-    choice, response_format = _tool_choice(rest.get("tool_choice")), _format(rest.get("response_format"))
-    if choice is not None:
-        request.tool_choice = choice
-        del rest["tool_choice"]
-    if response_format is not None:
-        request.response_format = response_format
-        del rest["response_format"]
-    if isinstance(rest.get("parallel_tool_calls"), bool):
-        request.parallel_tool_calls = rest.pop("parallel_tool_calls")
-    if isinstance(rest.get("reasoning_effort"), str):
-        request.reasoning_effort = rest.pop("reasoning_effort")
-    if isinstance(rest.get("metadata"), dict):
-        request.metadata = rest.pop("metadata")
-
-
-def _tool_choice(value: object) -> ToolChoice | None:
-    if isinstance(value, str):
-        return ToolChoice(ToolMode(value)) if value in ("auto", "none", "required") else None
-    if not isinstance(value, dict):
-        return None
-    if value.get("type") == "allowed_tools" and isinstance(value.get("allowed_tools"), dict):
-        allowed = value["allowed_tools"]
-        tools, mode = allowed.get("tools"), allowed.get("mode")
-        names = [n for n in map(_function_name, tools) if n] if isinstance(tools, list) else []
-        return ToolChoice(ToolMode(mode), names) if mode in ("auto", "required") and names else None
-    name = _function_name(value)
-    return ToolChoice(ToolMode.REQUIRED, [name]) if name else None
-
-
-def _function_name(value: object) -> str | None:
-    function = value.get("function") if isinstance(value, dict) else None
-    name = function.get("name") if isinstance(function, dict) else None
-    return name if isinstance(name, str) and name else None
-
-
-def _format(value: object) -> ResponseFormat | None:
-    if not isinstance(value, dict):
-        return None
-    if value.get("type") in ("text", "json_object"):
-        return ResponseFormat("json" if value["type"] == "json_object" else "text")
-    json_schema = value.get("json_schema")
-    if (
-        value.get("type") != "json_schema"
-        or not isinstance(json_schema, dict)
-        or not isinstance(json_schema.get("schema"), dict)
-    ):
-        return None
-    name, strict, description = json_schema.get("name"), json_schema.get("strict"), json_schema.get("description")
-    return ResponseFormat(
-        "json_schema",
-        name if isinstance(name, str) else None,
-        json_schema["schema"],
-        strict if isinstance(strict, bool) else None,
-        description if isinstance(description, str) else None,
     )
 
 

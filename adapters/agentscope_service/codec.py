@@ -8,7 +8,7 @@ from bridge.codec import Context, SteppedRun, SteppedRunDialect, WireRequest, Wi
 from bridge.dialects.agentscope_service.calling import Calling
 from bridge.dialects.agentscope_service.capabilities import CAPABILITIES
 from bridge.dialects.agentscope_service.decoder import Decoder
-from bridge.dialects.agentscope_service.errors import decode_error
+from bridge.dialects.agentscope_service.errors import ERRORS
 from bridge.dialects.agentscope_service.options import BackOptions
 from bridge.dialects.agentscope_service.request import NAME, encode_request
 from bridge.errors import ErrorCode, Failure
@@ -41,7 +41,7 @@ class AgentScopeService(SteppedRunDialect):
         return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        return decode_error(wire)
+        return ERRORS.decode(wire)
 
 
 dialect = AgentScopeService()

@@ -13,7 +13,7 @@ from bridge.codec.errors import error_in
 from bridge.codec.jsontext import whole
 from bridge.codec.words import end_of
 from bridge.dialects.agentscope_service.calls import ASKING, Block, Waiting, shown_id
-from bridge.dialects.agentscope_service.errors import reply_failure, stray_failure
+from bridge.dialects.agentscope_service.errors import ERRORS, reply_failure
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Custom,
@@ -174,7 +174,7 @@ class Decoder(JsonDecoder):
         kind = event.get("type")
         if not isinstance(kind, str):
             if (error := error_in(event)) is not None:
-                self.fail(stray_failure(error))
+                self.fail(ERRORS.failure(error))
             return
         if not self._is_new(event, kind):
             return

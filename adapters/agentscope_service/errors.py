@@ -4,31 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import WireResponse
-from bridge.codec.errors import code_in, recognized, words_in
-from bridge.codec.fastapi import refusal_in
-from bridge.codec.inner_errors import unwrapped
-from bridge.codec.jsontext import read_json
-from bridge.codec.ratelimits import passed_on
-from bridge.codec.redact import LONGEST_WORD, masked
-from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
+from bridge.codec.error_table import CODE_OR_TYPE, ErrorTable
+from bridge.errors import BY_STATUS, ErrorCode, Failure
 
 _OURS = frozenset({400, 404, 422})
 """Statuses about a session or a body, both of which the bridge made."""
 
-
-def decode_error(wire: WireResponse) -> Failure:
-    """Return the failure that an error status means. Only a JSON error's own message is repeated."""
-    headers = passed_on(wire.headers)
-    details = {"backend_status": wire.status}
-    default = ErrorCode.BACKEND_UNAVAILABLE if wire.status > 500 else ErrorCode.BACKEND_ERROR
-    code = ErrorCode.BACKEND_ERROR if wire.status in _OURS else BY_STATUS.get(wire.status, default)
-    if code is ErrorCode.BACKEND_AUTH:
-        return Failure(code, KEY_REFUSED, headers=headers, details=details)
-    text, word = refusal_in(read_json(wire.body))
-    message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
-    word = masked(word, LONGEST_WORD)
-    return recognized(Failure(code, message, backend_code=word or None, headers=headers, details=details))
+ERRORS = ErrorTable(
+    statuses={
+        **dict.fromkeys(range(501, 600), ErrorCode.BACKEND_UNAVAILABLE),
+        **{status: code for status, code in BY_STATUS.items() if status not in _OURS},
+    },
+    told_of=CODE_OR_TYPE,
+    own=frozenset(),
+    inner=True,
+    wordless="The agent failed.",
+)
 
 
 # The service's messages are fixed, and written for its own page: these are the equivalents for a backend.
@@ -52,11 +43,3 @@ def reply_failure(error: Any) -> Failure:
     word = word if isinstance(word, str) else None
     code, message = _REPLIES.get(word or "", (ErrorCode.BACKEND_ERROR, "The agent failed."))
     return Failure(code, message)
-
-
-def stray_failure(error: dict[str, Any]) -> Failure:
-    """Return the failure of an error object in place of an event."""
-    code = code_in(error) or ErrorCode.BACKEND_ERROR
-    if code is ErrorCode.BACKEND_AUTH:
-        return Failure(code, KEY_REFUSED)
-    return unwrapped(Failure(code, masked(words_in(error)) or "The agent failed."))

@@ -10,28 +10,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.codec import Context, Feature, WireRequest, json_request
+from bridge.codec import Context, Feature, Losses, WireRequest, json_request
+from bridge.codec.fields import INTEGER, NUMBER, Fields, Row
 from bridge.codec.jsontext import dumps
+from bridge.codec.message_losses import MessageLosses
 from bridge.dialects.agentscope_service.calls import ASKING, SUBMITTED, Block, Waiting
+from bridge.dialects.agentscope_service.capabilities import CAPABILITIES
 from bridge.dialects.agentscope_service.options import BackOptions
-from bridge.errors import ErrorCode, RequestError, Unsupported
+from bridge.errors import ErrorCode, RequestError
 from bridge.model import (
     FileRef,
     Inline,
     Media,
     Message,
-    Origin,
     Part,
     Reasoning,
-    Refusal,
     Request,
     Text,
-    ToolCall,
     ToolResult,
     as_text,
 )
 from bridge.model.media_types import type_of_name
 from bridge.model.parts import after_last_answer, mime_of
+from bridge.model.places import unsupported
 
 NAME = "agentscope-service"
 USER_HEADER = "x-user-id"
@@ -58,9 +59,12 @@ class MessageWriter:
     def __init__(self, context: Context, options: BackOptions) -> None:
         self._lost = context.lost
         self._options = options
+        self._messages: list[Message] = []
 
     def write(self, request: Request) -> Said:
         """Raises `Unsupported` for a medium that the service does not take."""
+        self._messages = request.messages
+        _LOSSES.note(request.messages, self._lost)
         first_new = after_last_answer(request.messages)
         whole: list[Wire] = []
         news: list[Wire] = []
@@ -71,7 +75,7 @@ class MessageWriter:
             if message.role in _SYSTEM:
                 system.append(self._system(message))
                 continue
-            blocks, found = self._content(index, message)
+            blocks, found = self._content(message)
             if index >= first_new:
                 results.update(found)
                 words += [block for part, block in blocks if not isinstance(part, ToolResult)]
@@ -101,92 +105,72 @@ class MessageWriter:
         self._lost.add(Feature.SYSTEM, "backend option system" if drop else "put before the user's first text")
         return "" if drop else "".join(as_text(part) for part in message.parts)
 
-    def _content(self, index: int, message: Message) -> tuple[list[tuple[Part, Wire]], dict[str, Wire]]:
+    def _content(self, message: Message) -> tuple[list[tuple[Part, Wire]], dict[str, Wire]]:
         """The blocks of a message, each with its part, and the tools' outputs in it."""
         blocks: list[tuple[Part, Wire]] = []
         results: dict[str, Wire] = {}
-        for number, part in enumerate(message.parts):
-            place = f"messages[{index}].content[{number}]"
+        for part in message.parts:
             if isinstance(part, ToolResult):
-                output = [b for p in part.parts for b in self._blocks(p, place)]
+                output = [b for p in part.parts for b in self._blocks(p)]
                 state = "error" if part.is_error else "success"
                 results[part.call_id] = {"type": "tool_result", "output": output, "state": state}
-            blocks += [(part, block) for block in self._blocks(part, place)]
+            blocks += [(part, block) for block in self._blocks(part)]
         return blocks, results
 
-    def _blocks(self, part: Part, place: str) -> Iterator[Wire]:
+    def _blocks(self, part: Part) -> Iterator[Wire]:
         match part:
             case Text():
                 if part.text:
                     yield _text(part.text)
             case Media():
-                yield _media(part, place)
+                yield self._media(part)
             case Reasoning():
-                self._lost.add(Feature.REASONING_HISTORY)
+                pass
             case _:
-                if isinstance(part, ToolCall) and part.origin is not Origin.FUNCTION:
-                    self._lost.add(Feature.TOOL_ORIGIN)
-                self._lost.add(_feature(part), "sent as text")
                 if text := as_text(part):
                     yield _text(text)
 
+    def _media(self, media: Media) -> Wire:
+        source = media.source
+        assert not isinstance(source, FileRef)  # which is refused
+        name = {"name": media.filename} if media.filename else {}
+        if isinstance(source, Inline):
+            mime = mime_of(media) or "application/octet-stream"
+            return {"type": "data", "source": {"type": "base64", "data": source.base64, "media_type": mime}, **name}
+        guessed = media.mime or type_of_name(media.filename) or type_of_name(source.url.partition("?")[0])
+        if guessed is None:
+            why = "agentscope-service needs the media type of a URL: expected one, or a URL that ends in a file "
+            raise unsupported(self._messages, media, f"{why}extension.")
+        return {"type": "data", "source": {"type": "url", "url": source.url, "media_type": guessed}, **name}
 
-def _feature(part: Part) -> Feature:
-    match part:
-        case ToolCall() | ToolResult():
-            return Feature.TOOL_HISTORY
-        case Refusal():
-            return Feature.REFUSAL_HISTORY
-    return Feature.DATA
+
+def _takes(part: Part, role: str) -> bool:
+    return isinstance(part, Media) and not (role in _SYSTEM or isinstance(part.source, FileRef))
+
+
+_LOSSES = MessageLosses(CAPABILITIES, takes=_takes, told=_SYSTEM)
 
 
 def _text(text: str) -> Wire:
     return {"type": "text", "text": text}
 
 
-def _media(media: Media, place: str) -> Wire:
-    source = media.source
-    name = {"name": media.filename} if media.filename else {}
-    if isinstance(source, FileRef):
-        raise Unsupported(
-            f"{place}: agentscope-service cannot send a file by its id: expected its bytes or a URL.", param=place
-        )
-    if isinstance(source, Inline):
-        mime = mime_of(media) or "application/octet-stream"
-        return {"type": "data", "source": {"type": "base64", "data": source.base64, "media_type": mime}, **name}
-    guessed = media.mime or type_of_name(media.filename) or type_of_name(source.url.partition("?")[0])
-    if guessed is None:
-        raise Unsupported(
-            f"{place}: agentscope-service needs the media type of a URL: expected one, or a URL that ends in a file "
-            f"extension.",
-            param=place,
-        )
-    return {"type": "data", "source": {"type": "url", "url": source.url, "media_type": guessed}, **name}
-
-
 # ---------------------------------------------------------------------- the whole request
 
 
+PARAMETERS = Fields(
+    NAME,
+    Row("temperature", NUMBER, "sampling.temperature"),
+    Row("top_p", NUMBER, "sampling.top_p"),
+    Row("max_tokens", INTEGER, "sampling.max_tokens"),
+    carries={"thread_id", "metadata", "resume"},
+)
+"""The parameters of a session's model, which only a new session gets."""
+
+
 def note_losses(request: Request, context: Context, options: BackOptions) -> None:
-    """Notes the fields that no request to the service has."""
-    model, sampling = options.chat_model_config is not None, request.sampling
-    sent = {"temperature", "top_p", "max_tokens"} if model else set()
-    said = {name for name in sampling.__slots__ if getattr(sampling, name) is not None}
-    for feature, lost in (
-        (Feature.TOOLS, bool(request.tools)),
-        (Feature.TOOL_CHOICE, request.tool_choice is not None),
-        (Feature.PARALLEL_TOOL_CALLS, request.parallel_tool_calls is not None),
-        (Feature.RESPONSE_FORMAT, request.response_format is not None and request.response_format.kind != "text"),
-        (Feature.SAMPLING, bool(said - sent)),
-        (Feature.REASONING_EFFORT, request.reasoning_effort is not None),
-        (Feature.USER_ID, request.user_id is not None),
-        (Feature.CONTEXT, bool(request.context)),
-        (Feature.STATE, request.state is not None),
-        (Feature.EXTRAS, bool(request.shared) or request.has_fields_of_others(NAME)),
-    ):
-        if lost:
-            context.lost.add(feature)
-    if said & sent:
+    """Note what no request to the service has."""
+    if PARAMETERS.write(request, context.lost, only=() if options.chat_model_config is None else None):
         context.lost.add(Feature.SAMPLING, "set when the session was created")
 
 
@@ -194,11 +178,9 @@ def session_body(agent: str, name: str, request: Request, context: Context, opti
     """What a session is made of: its name and its model."""
     body: Wire = {"agent_id": agent, "name": name}
     if options.chat_model_config is not None:
-        sampling = request.sampling
-        wanted = {name: getattr(sampling, name) for name in ("temperature", "top_p", "max_tokens")}
-        said = {name: value for name, value in wanted.items() if value is not None}
         config = dict(options.chat_model_config)
         parameters = config.get("parameters")
+        said = PARAMETERS.write(request, Losses())  # what is lost has been noted
         config["parameters"] = {**(parameters if isinstance(parameters, dict) else {}), **said}
         body["chat_model_config"] = config
     return body

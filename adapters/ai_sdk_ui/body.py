@@ -10,8 +10,10 @@ import hashlib
 from collections import deque
 from typing import Any
 
-from bridge.codec import Context, Feature, WireRequest, json_request
+from bridge.codec import Context, WireRequest, json_request
 from bridge.codec.jsontext import dumps, text_of
+from bridge.codec.message_losses import RESULT, MessageLosses
+from bridge.dialects.ai_sdk_ui.capabilities import CAPABILITIES
 from bridge.dialects.ai_sdk_ui.fields import write_fields
 from bridge.dialects.ai_sdk_ui.options import BackOptions
 from bridge.dialects.ai_sdk_ui.request import NO_RESULT
@@ -29,13 +31,11 @@ from bridge.dialects.ai_sdk_ui.wire import (
     with_signature,
     write_file,
 )
-from bridge.errors import Unsupported
 from bridge.model import (
     Data,
     FileRef,
     Media,
     Message,
-    Origin,
     Part,
     Reasoning,
     Request,
@@ -51,6 +51,7 @@ _STEP: Wire = {"type": "step-start"}
 
 def encode_request(request: Request, context: Context, options: BackOptions) -> WireRequest:
     """Return the request. Raises `Unsupported` for a file that only another backend knows."""
+    _LOSSES.note(request.messages, context.lost)
     writer = _Writer(request, context, options)
     messages = writer.write()
     notes = request.extra(NAME).get("notes") or {}
@@ -71,8 +72,6 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
     for answer in request.resume:
         if run_id := _mastra_run(answer):
             body.update(runId=run_id, resumeData=_resume_data(answer))
-    if request.has_fields_of_others(NAME):
-        context.lost.add(Feature.EXTRAS, "fields of other dialects")
     body.update((k, v) for k, v in request.extra(NAME).items() if k != "notes" and k not in body)
     return json_request("", dumps(body), {"accept": "text/event-stream"})
 
@@ -112,22 +111,19 @@ class _Writer:
 
     def write(self) -> list[Wire]:
         instructions = self.system if self._in_text else ""
-        for index, message in enumerate(self._request.messages):
-            if message.name and message.role != "tool":
-                self._lost.add(Feature.MESSAGE_NAME)
-            path = f"messages[{index}]"
+        for message in self._request.messages:
             if message.role in ("system", "developer"):
                 if self._as_message:
                     self._add("system", message, [_text(result_text(message.parts))])
             elif message.role == "user":
-                parts = self._parts(message, path)
+                parts = self._parts(message)
                 if instructions:
                     parts.insert(0, _text(f"{instructions}\n\n"))
                     instructions = ""
-                if parts:
-                    self._add("user", message, parts)
+                if parts or message is self._request.messages[-1]:
+                    self._add("user", message, parts or [_text("")])  # servers refuse a request without messages
             else:
-                self._assistant(message, path)
+                self._assistant(message)
         if instructions:
             self._out.insert(0, {"id": self._id(None, "user", []), "role": "user", "parts": [_text(instructions)]})
         self._settle()
@@ -145,9 +141,9 @@ class _Writer:
         self._ids.add(wanted)
         return wanted
 
-    def _assistant(self, message: Message, path: str) -> None:
+    def _assistant(self, message: Message) -> None:
         """A turn goes on in the message of the last one until the user speaks."""
-        parts = self._parts(message, path)
+        parts = self._parts(message)
         if not parts:
             return
         if self._out and self._out[-1]["role"] == "assistant":
@@ -155,17 +151,17 @@ class _Writer:
         else:
             self._add("assistant", message, [_STEP, *parts])
 
-    def _parts(self, message: Message, path: str) -> list[Wire]:
+    def _parts(self, message: Message) -> list[Wire]:
         """The parts of a message but for results, which join their calls."""
         out: list[Wire] = []
-        for number, part in enumerate(message.parts):
+        for part in message.parts:
             if isinstance(part, ToolResult):
                 self._result(part, out)
             else:
-                out.append(self._part(part, f"{path}.content[{number}]"))
+                out.append(self._part(part))
         return out
 
-    def _part(self, part: Part, path: str) -> Wire:
+    def _part(self, part: Part) -> Wire:
         match part:
             case ToolCall():
                 return self._call(part)
@@ -173,22 +169,17 @@ class _Writer:
                 wire = {"type": "reasoning", "text": part.text, "state": "done"}
                 metadata = metadata_for(part.signature, part.redacted, part.extras)
                 return with_metadata(wire, with_signature(metadata, part.extras))
-            case Media(source=FileRef()):
-                raise Unsupported(f"{path}: expected a URL or the file itself, got the id of a file.", param=path)
             case Media():
                 wire = {**write_file(part), **({"filename": part.filename} if part.filename else {})}
                 return with_metadata(wire, metadata_in(part.extras))
             case Data() if native := own(part.extras):
                 return native
             case Data():
-                self._lost.add(Feature.DATA, "sent as text")
                 return with_metadata(_text(as_text(part)), metadata_in(part.extras))
             case _:
                 return with_metadata(_text(as_text(part)), metadata_in(part.extras))
 
     def _call(self, call: ToolCall) -> Wire:
-        if call.origin is not Origin.FUNCTION:
-            self._lost.add(Feature.TOOL_ORIGIN)
         native = own(call.extras)
         kind = (
             {"type": "dynamic-tool", "toolName": call.name} if native.get("dynamic") else {"type": f"tool-{call.name}"}
@@ -258,6 +249,16 @@ class _Answers:
         if queues:
             return self._left.pop(min(queues, key=lambda queue: queue[0]).popleft())
         return self._left.popitem()[1] if alone and len(self._left) == 1 else None
+
+
+def _takes(part: Part, role: str) -> bool:
+    if isinstance(part, Media):
+        return role == RESULT or not (role in _SYSTEM or isinstance(part.source, FileRef))
+    return bool(own(part.extras))
+
+
+_SYSTEM = ("system", "developer")
+_LOSSES = MessageLosses(CAPABILITIES, takes=_takes, told=_SYSTEM)
 
 
 def _text(text: str) -> Wire:

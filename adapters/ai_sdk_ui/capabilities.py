@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, RunsTools, entries
+from bridge.codec import (
+    ANSWER_FEATURES,
+    REQUEST_FEATURES,
+    CallSignatures,
+    Capabilities,
+    Demands,
+    Feature,
+    RunsTools,
+    entries,
+)
 
 _AS_DATA = "a data part with a name, which applications can read"
 _BY_OPTION = "the protocol has no field for it; backend option body_fields adds it to the request body"
 _NO_FIELD = "the protocol has no field for it"
+
+DEMANDS = Demands(
+    own="ai-sdk-ui",
+    object_arguments=True,  # validateUIMessages: a tool part has an input that is not null
+    media_types=True,  # vercel/ai#20604: convertToModelMessages hands `image/*` to the model's API
+)
+"""Of `ai` and Pydantic AI, which check a history or hand it to the API of a model."""
 
 CAPABILITIES = Capabilities(
     answers=entries(
@@ -48,4 +64,6 @@ CAPABILITIES = Capabilities(
     exact_results=False,
     runs_tools=RunsTools.BOTH,
     call_signatures=CallSignatures.IN_PART,
+    citations=True,
+    demands=DEMANDS,
 )

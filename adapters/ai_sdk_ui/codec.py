@@ -18,7 +18,7 @@ from bridge.codec import (
 )
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, read_json
-from bridge.codec.wire import Frame, holds_events, payloads_in
+from bridge.codec.wire import event_stream, holds_events, payloads_in
 from bridge.dialects.ai_sdk_ui import body, errors, request
 from bridge.dialects.ai_sdk_ui.capabilities import CAPABILITIES
 from bridge.dialects.ai_sdk_ui.decoder import UIMessageDecoder
@@ -58,10 +58,7 @@ class AISDKUI(ResumableDialect):
         last = events[-1]
         if isinstance(last, RunFailed):
             return self.encode_error(last.error)
-        encoder = UIMessageEncoder(context)
-        frames = encoder.encode(events)
-        data = b"".join(b"data: " + f + b"\n\n" for f in frames if not isinstance(f, Frame))
-        return WireResponse(200, {"content-type": "text/event-stream", **self.stream_headers}, data)
+        return event_stream(UIMessageEncoder(context).encode(events), self.stream_headers)
 
     def encode_error(self, failure: Failure) -> WireResponse:
         return errors.encode_error(failure)
@@ -89,11 +86,11 @@ class AISDKUI(ResumableDialect):
         if holds_events(wire):
             return decoder.feed(payloads_in(wire.body)) + decoder.close()
         if (error := error_in(read_json(wire.body))) is not None:
-            return decoder.close(errors.failure_of(error))
+            return decoder.close(errors.ERRORS.failure(error))
         return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is not an event stream."))
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        return errors.decode_error(wire)
+        return errors.ERRORS.decode(wire)
 
 
 dialect = AISDKUI()

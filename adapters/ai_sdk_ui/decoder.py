@@ -9,9 +9,9 @@ from bridge.codec import Context
 from bridge.codec.approvals import Asked, mastra_question
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import dict_of, read_json, repaired, text_of
+from bridge.codec.jsontext import dict_of, read_json, text_of
 from bridge.codec.words import end_of
-from bridge.dialects.ai_sdk_ui.errors import failure_in, failure_of
+from bridge.dialects.ai_sdk_ui.errors import ERRORS
 from bridge.dialects.ai_sdk_ui.usage import Metadata
 from bridge.dialects.ai_sdk_ui.wire import (
     EARLIER,
@@ -41,10 +41,10 @@ from bridge.model import (
     Text,
     ToolCall,
 )
+from bridge.model.open_part import without_placeholder
 
 _KINDS = {"text-delta": PartKind.TEXT, "reasoning-delta": PartKind.REASONING}
 _DELTAS = {PartKind.TEXT: "text-delta", PartKind.REASONING: "reasoning-delta"}
-_PIECES = frozenset({"delta", "inputTextDelta"})
 _INTERRUPTED = Failure(ErrorCode.TRUNCATED_STREAM, "The model's answer ended before it was complete.")
 _HALF_A_CALL = Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer ended in the middle of the input of a call.")
 _CUT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
@@ -70,11 +70,11 @@ class UIMessageDecoder(JsonDecoder):
         self._live: dict[str, dict[str, _Key]] = {"text-delta": {}, "reasoning-delta": {}}
         self._secrets: dict[_Key, Any] = {}
         self._calls: dict[str, list[str]] = {}
+        self._said_error: Failure | None = None
         self._preliminary: dict[str, Wire] = {}
         self._asked: set[str] = set()
         self._metadata = Metadata()
         self._failure: Failure | None = None
-        self._unpaired = False
 
     # ------------------------------------------------------------------ frames
 
@@ -82,7 +82,7 @@ class UIMessageDecoder(JsonDecoder):
         kind, text = event.get("type"), event.get("delta")
         if type(kind) is str and kind in _KINDS and type(text) is str and len(event) == 3:
             key = self._live[kind].get(text_of(event.get("id")))
-            if key is not None and not self._unpaired:
+            if key is not None:
                 self.builder.delta(key, text)
                 self.repeat.learn(event, ("delta",), self.builder.part(key))
                 return
@@ -91,21 +91,16 @@ class UIMessageDecoder(JsonDecoder):
         if not isinstance(kind, str):
             self.saw_unknown = True
             if (error := error_in(event)) is not None:
-                self._fail(failure_of(error))
+                self._fail(ERRORS.failure(error))
         elif handler := _HANDLERS.get(kind):
             handler(self, event)
         elif kind.startswith("data-"):
             self._data(kind.removeprefix("data-"), event)
         elif (error := error_in(event)) is not None:
-            self._fail(failure_of(error))
+            self._fail(ERRORS.failure(error))
         else:
             self.saw_unknown = True
             self.builder.emit(Raw(NAME, event))
-
-    def read_unpaired(self, event: Wire, name: str | None) -> None:
-        self._unpaired = True
-        self.read(repaired(event, _PIECES), name)
-        self._unpaired = False
 
     def end_mark(self) -> None:
         """A stream without `finish` may end so, too."""
@@ -158,13 +153,15 @@ class UIMessageDecoder(JsonDecoder):
         word = event.get("finishReason")
         end = end_of(word, answered=self.builder.answered)
         if self._failure is None and word == "error":
-            self._failure = failure_in("")
+            self._failure = ERRORS.failure({})
         elif self._failure is None and word == "interrupted":
             self._failure = _INTERRUPTED
         elif self._failure is None and isinstance(end, Failure):
             self._failure = end
         elif self._failure is None and end not in _CUT and self._has_half_a_call():
             self._failure = _HALF_A_CALL
+        elif self._failure is None and not self.builder.answered:
+            self._failure = self._said_error
         if self._failure is None and not isinstance(end, Failure):
             self.builder.finish(end, self._metadata.extras)
             self._report()
@@ -172,11 +169,11 @@ class UIMessageDecoder(JsonDecoder):
     def _has_half_a_call(self) -> bool:
         """Return whether the input of a call that was not completed is no object."""
         open_calls = (pieces for call_id, pieces in self._calls.items() if self.builder.part(call_id) is not None)
-        said = ["".join(pieces).encode("utf-8", "replace") for pieces in open_calls]
+        said = [without_placeholder("".join(pieces)).encode("utf-8", "replace") for pieces in open_calls]
         return any(text.strip() and not isinstance(read_json(text), dict) for text in said)
 
     def _error(self, event: Wire) -> None:
-        self._fail(failure_in(event.get("errorText")))
+        self._fail(ERRORS.failure({"message": event.get("errorText")}))
 
     def _fail(self, failure: Failure) -> None:
         """End what is open. The reader waits for the end, which may report the usage."""
@@ -207,8 +204,7 @@ class UIMessageDecoder(JsonDecoder):
         kind, name = _kind(event), text_of(event.get("id"))
         key = self._live[_DELTAS[kind]].get(name) or self._open(kind, name)
         self._note(key, event)
-        add = self.builder.unpaired if self._unpaired else self.builder.delta
-        add(key, text_of(event.get("delta")))
+        self.builder.delta(key, text_of(event.get("delta")))
 
     def _part_end(self, event: Wire) -> None:
         kind, name = _kind(event), text_of(event.get("id"))
@@ -257,8 +253,7 @@ class UIMessageDecoder(JsonDecoder):
         call_id, text = text_of(event.get("toolCallId")), text_of(event.get("inputTextDelta"))
         if call_id in self._calls and text:
             self._calls[call_id].append(text)
-            add = self.builder.unpaired if self._unpaired else self.builder.delta
-            add(call_id, text)
+            self.builder.delta(call_id, text)
 
     def _input(self, event: Wire) -> None:
         if event.get("providerMetadata") == EARLIER:
@@ -267,7 +262,7 @@ class UIMessageDecoder(JsonDecoder):
         part = self.builder.part(call_id)
         if call_id is None or part is None:
             return
-        value, said = event.get("input"), "" if part.said_nothing else "".join(self._calls[call_id])
+        value, said = event.get("input"), "" if part.fresh else "".join(self._calls[call_id])
         whole = value_text({} if value is None else value)
         if not said or (whole.startswith(said) and event.get("type") == "tool-input-available"):
             rest = whole[len(said) :]  # all of it, or the end that the pieces lack
@@ -351,6 +346,8 @@ class UIMessageDecoder(JsonDecoder):
             case _ if question := mastra_question(name, value, event.get("id")):
                 self._framework_question(*question, value)
             case _:
+                if "error" in name.lower() and (error := error_in(value) or error_in({"error": value})) is not None:
+                    self._said_error = self._said_error or ERRORS.failure(error)
                 self.builder.emit(Custom(name, value, noted(picked(event, "id", "transient"))))
 
 

@@ -7,9 +7,11 @@ Fields and types are those of version 5; option `ui_version` adds the approvals 
 from __future__ import annotations
 
 from bridge.codec import KEEPALIVE, Context, Encoder, Feature
+from bridge.codec.citations import Citation, citations_in
 from bridge.codec.jsontext import dumps, text_of
+from bridge.codec.template import HOLE, Template
 from bridge.dialects.ai_sdk_ui.capabilities import CAPABILITIES
-from bridge.dialects.ai_sdk_ui.errors import error_text
+from bridge.dialects.ai_sdk_ui.errors import ERRORS
 from bridge.dialects.ai_sdk_ui.options import FrontOptions
 from bridge.dialects.ai_sdk_ui.usage import told
 from bridge.dialects.ai_sdk_ui.wire import (
@@ -62,9 +64,10 @@ class UIMessageEncoder(Encoder):
         self._part: ev.PartStarted
         self._arguments: list[str] = []
         self._broken: dict[str, Wire] = {}
-        self._around = b"", b""
+        self._template: Template
         self._interrupts: list[ev.Interrupted] = []
         self._usage: ev.UsageReported | None = None
+        self._cited_pages: set[str] = set()
 
     # ------------------------------------------------------------------ writing
 
@@ -107,21 +110,18 @@ class UIMessageEncoder(Encoder):
             return
         word, name = _WORDS[event.kind], event.part_id
         self._write({"type": f"{word}-start", "id": name})
-        head = dumps({"type": f"{word}-delta", "id": name})
-        self._around = head[:-1] + b',"delta":', b"}"
+        self._template = Template({"type": f"{word}-delta", "id": name, "delta": HOLE})
 
     def text(self, event: ev.TextDelta | ev.ReasoningDelta) -> None:
         if event.text:
-            before, after = self._around
-            self.out.append(before + dumps(event.text) + after)
+            self.out.append(self._template(event.text))
 
     reasoning = text
 
     def arguments(self, event: ev.ArgsDelta) -> None:
         if event.text:
             self._arguments.append(event.text)
-            before, after = self._around
-            self.out.append(before + dumps(event.text) + after)
+            self.out.append(self._template(event.text))
 
     def part_ended(self, event: ev.PartEnded) -> None:
         kind = self._part.kind
@@ -133,6 +133,16 @@ class UIMessageEncoder(Encoder):
         else:
             metadata = metadata_in(event.extras)
         self._write(with_metadata({"type": f"{_WORDS[kind]}-end", "id": self._part.part_id}, metadata))
+        for citation in citations_in(event.extras, self.lost, 0) if event.extras else ():
+            self._cited(citation)
+
+    def _cited(self, citation: Citation) -> None:
+        """Write the page that a text cites, once in an answer; the wire has no place in the text for it."""
+        if citation["url"] not in self._cited_pages:
+            self._cited_pages.add(citation["url"])
+            title = {"title": citation["title"]} if citation["title"] else {}
+            number = len(self._cited_pages)
+            self._write({"type": "source-url", "sourceId": f"source-{number}", "url": citation["url"], **title})
 
     def _call_started(self, event: ev.PartStarted) -> None:
         self._arguments = []
@@ -140,8 +150,7 @@ class UIMessageEncoder(Encoder):
         self._called[call_id] = event.name or ""
         self._pending.add(call_id)
         self._write({"type": "tool-input-start", **self._named(event)})
-        head = dumps({"type": "tool-input-delta", "toolCallId": call_id})
-        self._around = head[:-1] + b',"inputTextDelta":', b"}"
+        self._template = Template({"type": "tool-input-delta", "toolCallId": call_id, "inputTextDelta": HOLE})
 
     def _named(self, event: ev.PartStarted) -> Wire:
         """The fields of a call that its first and its last chunk share."""
@@ -263,7 +272,7 @@ class UIMessageEncoder(Encoder):
         """The client closes the connection at the error, so the usage precedes it."""
         self._end_calls()
         self._report(told(self._usage, {}))
-        self._write({"type": "error", "errorText": error_text(event.error)})
+        self._write({"type": "error", "errorText": ERRORS.text(event.error)})
         self._leave()
         self._write({"type": "finish", "finishReason": "error"})
         self.out.append(_DONE)

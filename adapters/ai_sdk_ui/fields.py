@@ -2,59 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 from bridge.codec import Context, Feature, Node
+from bridge.codec.fields import INTEGER, NUMBER, OBJECT, STRING, STRINGS, Fields, Row
 from bridge.codec.tools import supported
 from bridge.dialects.ai_sdk_ui.wire import NAME, Wire
 from bridge.model import Message, Request, Text, Tool
 
-_SAMPLING: dict[str, Callable[[Node, str], Any]] = {
-    "temperature": Node.number,
-    "top_p": Node.number,
-    "max_tokens": Node.integer,
-    "stop": Node.strings,
-    "seed": Node.integer,
-}
-_FEATURES = {
-    "tools": Feature.TOOLS,
-    **dict.fromkeys(_SAMPLING, Feature.SAMPLING),
-    "reasoning_effort": Feature.REASONING_EFFORT,
-    "user": Feature.USER_ID,
-    "metadata": Feature.METADATA,
-    "context": Feature.CONTEXT,
-    "state": Feature.STATE,
-    "model": Feature.MODEL,
-}
 
-
-def read_fields(body: Node, names: Collection[str], request: Request) -> None:
-    """Set what the options name and the body has. Raises `RequestError` with the place."""
-    fields = Node({k: v for k, v in body.value.items() if k in names})
-    for name, read in _SAMPLING.items():
-        setattr(request.sampling, name, read(fields, name))
-    if system := fields.string("system"):
-        request.messages.insert(0, Message("system", [Text(system)], places=("system",)))
-    request.tools = _read_tools(fields)
-    request.model = fields.string("model")
-    request.reasoning_effort = fields.string("reasoning_effort")
-    request.user_id = fields.string("user")
-    if metadata := fields.object("metadata"):
-        request.metadata = metadata.value
-    request.context = [entry.value for entry in fields.objects("context")]
-    request.state = fields.get("state")
-
-
-def _read_tools(fields: Node) -> list[Tool] | None:
+def _read_tools(fields: Node, name: str) -> list[Tool] | None:
     """Tools by name, as assistant-ui has them, or the list of OpenAI's APIs."""
-    value = fields.get("tools")
-    if isinstance(value, list):
-        return [_function(node) for node in fields.objects("tools")] or None
-    tools = fields.object("tools")
-    if tools is None:
-        return None
-    return [_tool(name, tools.need_object(name)) for name in tools.value] or None
+    if isinstance(fields.get(name), list):
+        return [_function(node) for node in fields.objects(name)] or None
+    tools = fields.object(name)
+    return [_tool(each, tools.need_object(each)) for each in tools.value] or None if tools else None
 
 
 def _function(node: Node) -> Tool:
@@ -67,34 +30,47 @@ def _tool(name: str, node: Node) -> Tool:
     return Tool(name, node.string("description"), parameters.value if parameters else None)
 
 
+def _objects(fields: Node, name: str) -> list[Wire]:
+    return [entry.value for entry in fields.objects(name)]
+
+
+def _said(value: Any) -> Any:
+    return None if value in ({}, []) else value
+
+
+FIELDS = Fields(
+    NAME,
+    Row("tools", _read_tools, "tools"),
+    Row("temperature", NUMBER, "sampling.temperature"),
+    Row("top_p", NUMBER, "sampling.top_p"),
+    Row("max_tokens", INTEGER, "sampling.max_tokens"),
+    Row("stop", STRINGS, "sampling.stop", _said),
+    Row("seed", INTEGER, "sampling.seed"),
+    Row("reasoning_effort", STRING, "reasoning_effort"),
+    Row("user", STRING, "user_id"),
+    Row("metadata", OBJECT, "metadata", _said),
+    Row("context", _objects, "context", _said),
+    Row("state", Node.get, "state", _said),
+    Row("model", STRING, "model"),
+    also={"system"},
+    carries={"thread_id", "resume"},
+)
+
+
+def read_fields(body: Node, names: Collection[str], request: Request) -> Wire:
+    """Set what the options name and the body has, and return the rest. Raises `RequestError` with the place."""
+    if "system" in names and (system := body.string("system")):
+        request.messages.insert(0, Message("system", [Text(system)], places=("system",)))
+    return FIELDS.read(body, request, only=names)
+
+
 def write_fields(request: Request, context: Context, names: Collection[str]) -> Wire:
     """Return the fields that the options name; others that the request sets are noted as lost."""
-    values: Wire = {
-        "tools": {t.name: _write_tool(t) for t in supported(request, NAME, context.lost)},
-        **{name: getattr(request.sampling, name) for name in _SAMPLING},
-        "reasoning_effort": request.reasoning_effort,
-        "user": request.user_id,
-        "metadata": request.metadata,
-        "context": request.context,
-        "state": request.state,
-        "model": request.model,
-    }
-    given = {k: v for k, v in values.items() if v not in (None, {}, [])}
-    for name in given.keys() - set(names):
-        context.lost.add(_FEATURES[name])
-    if "model" in names and (model := context.model or request.model):
-        given["model"] = model
-    sampling = request.sampling
-    if any(v is not None for v in (sampling.n, sampling.frequency_penalty, sampling.presence_penalty)):
-        context.lost.add(Feature.SAMPLING)
-    for feature, value in (
-        (Feature.TOOL_CHOICE, request.tool_choice),
-        (Feature.PARALLEL_TOOL_CALLS, request.parallel_tool_calls),
-        (Feature.RESPONSE_FORMAT, request.response_format),
-    ):
-        if value is not None:
-            context.lost.add(feature)
-    return {k: v for k, v in given.items() if k in names}
+    tools = {tool.name: _write_tool(tool) for tool in supported(request, NAME, context.lost)}
+    if request.model and "model" not in names:
+        context.lost.add(Feature.MODEL)
+    made = {"tools": tools or None, "model": context.model or request.model or None}
+    return FIELDS.write(request, context.lost, made, only=names)
 
 
 def _write_tool(tool: Tool) -> Wire:

@@ -57,11 +57,11 @@ def decode_request(wire: WireRequest, context: Context, options: FrontOptions) -
             request.messages = _added(request)
     if len(nodes) > 1 and nodes[-1].get("role") == "user" and not request.resume:
         request.open_interrupts = _open_interrupts(nodes[-2])
-    read_fields(body, options.body_fields, request)
+    rest = read_fields(body, options.body_fields, request)
     last = nodes[-1] if nodes else None
     continues = last.string("id") if last is not None and last.get("role") == "assistant" else None
     notes = {"trigger": body.string("trigger"), "messageId": body.string("messageId"), "answer": continues}
-    request.extras = {NAME: {**body.rest(_FIELDS | set(options.body_fields)), "notes": notes}}
+    request.extras = {NAME: {**{k: v for k, v in rest.items() if k not in _FIELDS}, "notes": notes}}
     return request
 
 

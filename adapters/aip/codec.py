@@ -144,7 +144,7 @@ class AIP(SessionDialect, ToolHostDialect, ModelsDialect):
         return [*decoder.feed([wire.body]), *decoder.close()]
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        return errors.decode_error(wire)
+        return errors.ERRORS.decode(wire)
 
     def nodes_request(self, domain: str | None = None) -> WireRequest:
         return tools.nodes_request("bridge", domain or EVERY_DOMAIN)

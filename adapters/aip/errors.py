@@ -6,71 +6,65 @@ A response with an error carries the name of its gRPC status in the header `grpc
 from __future__ import annotations
 
 from bridge.codec import WireResponse
+from bridge.codec.error_table import ErrorTable
 from bridge.codec.errors import error_in, words_in
-from bridge.codec.inner_errors import unwrapped
-from bridge.codec.jsontext import loads
-from bridge.codec.ratelimits import passed_on
+from bridge.codec.jsontext import read_json
 from bridge.codec.redact import LONGEST_WORD, masked
-from bridge.errors import BY_STATUS, KEY_REFUSED, RULES, ErrorCode, Failure
+from bridge.errors import RULES, ErrorCode, Failure
 
 STATUS = "grpc-status"
 """The header that holds the name of the status, such as NOT_FOUND."""
 
 LONGEST = 500
 _PREFIX = "Error: "
-_CODES = {
-    "INVALID_ARGUMENT": ErrorCode.INVALID_REQUEST,
-    "NOT_FOUND": ErrorCode.NOT_FOUND,
-    "UNAVAILABLE": ErrorCode.BACKEND_UNAVAILABLE,
-    "DEADLINE_EXCEEDED": ErrorCode.BACKEND_TIMEOUT,
-    "RESOURCE_EXHAUSTED": ErrorCode.TOO_LARGE,
-    "UNAUTHENTICATED": ErrorCode.BACKEND_AUTH,
-    "PERMISSION_DENIED": ErrorCode.BACKEND_AUTH,
-}
+
+
+class _Errors(ErrorTable):
+    def decode(self, wire: WireResponse) -> Failure:
+        """Return the failure that a gRPC status means; a plain HTTP response (a proxy in between) has none.
+
+        The body is the text of the details: a page of HTML and the like is not repeated, of JSON only its message.
+        """
+        word = masked(wire.headers.get(STATUS, ""), LONGEST_WORD)
+        text = wire.body.decode("utf-8", "replace").strip()
+        if text[:1] in ("{", "["):
+            text = words_in(error_in(read_json(wire.body), refused=True) or {})
+        text = "" if text[:1] == "<" else masked(text, addresses=True)
+        error = {"message": text or f"The agent's side answered with the status {word or wire.status}.", "code": word}
+        failure = self.failure(error, None if word else wire.status)
+        failure.backend_code = word or None
+        return self.with_headers(failure, wire)
+
+
+ERRORS = _Errors(
+    words={code: rule.grpc for code, rule in RULES.items()},
+    unnamed="The run failed.",
+    codes={
+        "INVALID_ARGUMENT": ErrorCode.INVALID_REQUEST,
+        "NOT_FOUND": ErrorCode.NOT_FOUND,
+        "UNAVAILABLE": ErrorCode.BACKEND_UNAVAILABLE,
+        "DEADLINE_EXCEEDED": ErrorCode.BACKEND_TIMEOUT,
+        "RESOURCE_EXHAUSTED": ErrorCode.TOO_LARGE,
+        "UNAUTHENTICATED": ErrorCode.BACKEND_AUTH,
+        "PERMISSION_DENIED": ErrorCode.BACKEND_AUTH,
+    },
+    other_refusals=ErrorCode.INVALID_REQUEST,
+    own=frozenset(),
+    inner=True,
+    wordless="The agent failed.",
+)
 
 
 def error_text(failure: Failure) -> str:
     """The text of a message that reports a failure."""
-    return _PREFIX + (masked(failure.message, LONGEST) or "The run failed.")
+    return _PREFIX + ERRORS.text(failure, LONGEST)
 
 
 def failure_of(text: str) -> Failure:
     """Return the failure in a message with a failed task."""
-    message = masked(text.removeprefix(_PREFIX).strip()) or "The agent failed."
-    return unwrapped(Failure(ErrorCode.BACKEND_ERROR, message))
+    return ERRORS.failure({"message": text.removeprefix(_PREFIX).strip()})
 
 
 def encode_error(failure: Failure) -> WireResponse:
-    headers = {**failure.headers, STATUS: RULES[failure.code].grpc, "content-type": "text/plain; charset=utf-8"}
+    headers = {**failure.headers, STATUS: ERRORS.word(failure), "content-type": "text/plain; charset=utf-8"}
     return WireResponse(failure.http_status, headers, masked(failure.message, LONGEST).encode("utf-8", "replace"))
-
-
-def decode_error(wire: WireResponse) -> Failure:
-    """Return the failure that a gRPC status means; that of a plain HTTP response (a proxy in between) by its HTTP
-    status.
-    """
-    word = masked(wire.headers.get(STATUS, ""), LONGEST_WORD)
-    code = _CODES.get(word) or BY_STATUS.get(wire.status)
-    if word and word not in _CODES:
-        code = ErrorCode.BACKEND_ERROR
-    code = code or (ErrorCode.INVALID_REQUEST if 400 <= wire.status < 500 else ErrorCode.BACKEND_ERROR)
-    if code is ErrorCode.BACKEND_AUTH:
-        return Failure(code, KEY_REFUSED, backend_code=word or None)
-    text = masked(_text(wire.body), addresses=True)
-    fallback = f"The agent's side answered with the status {word or wire.status}."
-    headers = passed_on(wire.headers)
-    return Failure(code, text or fallback, backend_code=word or None, headers=headers)
-
-
-def _text(body: bytes) -> str:
-    """The details; a page of HTML and the like is not repeated, of JSON only its message."""
-    text = body.decode("utf-8", "replace").strip()
-    if text[:1] == "<":
-        return ""
-    if text[:1] not in ("{", "["):
-        return text
-    try:
-        answer = loads(body)
-    except ValueError:
-        return ""
-    return words_in(error_in(answer, refused=True) or {})

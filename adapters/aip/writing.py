@@ -6,42 +6,32 @@ item comes first, always: handlers read the text of the first item, and one that
 
 from __future__ import annotations
 
-from bridge.codec import Context, Feature, WireRequest
+from bridge.codec import Context, WireRequest
+from bridge.codec.fields import Fields
+from bridge.codec.message_losses import MessageLosses
+from bridge.dialects.aip.capabilities import CAPABILITIES
 from bridge.dialects.aip.content import item_of
 from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus, TaskInfo
 from bridge.dialects.aip.options import BackOptions
 from bridge.dialects.aip.request import CONTENT_TYPE, NAME, Inquiry
 from bridge.errors import ErrorCode, RequestError, Unsupported
 from bridge.model import (
-    FileRef,
     Inline,
     Media,
-    MediaKind,
     Message,
-    Origin,
     Part,
     Request,
     ToolCall,
     ToolResult,
-    Url,
     as_text,
 )
-from bridge.model.parts import Data, Reasoning, Refusal, Text, after_last_answer
+from bridge.model.parts import Data, Refusal, Text, after_last_answer
 
 CALL_AGENT = "/grpc_service.AgentService/CallAgent"
 ROUTE_AGENT = "/grpc_service.GatewayService/RouteAgentCalling"
 _HEADERS = {"content-type": CONTENT_TYPE}
-_LOST: tuple[tuple[Feature, str], ...] = (
-    (Feature.TOOLS, "tools"),
-    (Feature.TOOL_CHOICE, "tool_choice"),
-    (Feature.PARALLEL_TOOL_CALLS, "parallel_tool_calls"),
-    (Feature.RESPONSE_FORMAT, "response_format"),
-    (Feature.REASONING_EFFORT, "reasoning_effort"),
-    (Feature.METADATA, "metadata"),
-    (Feature.CONTEXT, "context"),
-    (Feature.STATE, "state"),
-    (Feature.RESUME, "resume"),
-)
+_FIELDS = Fields(NAME, carries={"user_id", "sampling.n"})
+"""A message has no field of a request but the user's id. More than one answer is refused."""
 
 
 def encode_request(request: Request, context: Context) -> WireRequest:
@@ -101,8 +91,8 @@ def _content(messages: list[Message], first: int, context: Context) -> list[Cont
     items: list[ContentItem] = []
     for place, each in enumerate(messages):
         texts: list[str] = []
-        for number, part in enumerate(each.parts):
-            _one(part, f"messages[{place}].content[{number}]", texts, items, context, place >= first)
+        for part in each.parts:
+            _one(part, messages, texts, items, context, place >= first)
         if place >= first and (texts or each.parts):
             turns.append((_speaker(each), "".join(texts)))
     if len(turns) == 1 and turns[0][0] == "user":
@@ -117,66 +107,34 @@ def _speaker(each: Message) -> str:
     return "system" if each.role == "developer" else each.role
 
 
-def _one(part: Part, place: str, texts: list[str], items: list[ContentItem], context: Context, wanted: bool) -> None:
+def _one(
+    part: Part, messages: list[Message], texts: list[str], items: list[ContentItem], context: Context, wanted: bool
+) -> None:
     match part:
         case Text() | Refusal():
             texts.append(part.text)
-        case Reasoning():
-            context.lost.add(Feature.REASONING_HISTORY)
-        case Data():
-            context.lost.add(Feature.DATA, "sent as text")
-            texts.append(as_text(part))
-        case ToolCall():
+        case Data() | ToolCall():
             texts.append(as_text(part))
         case ToolResult():
-            for number, inner in enumerate(part.parts):
-                _one(inner, f"{place}.content[{number}]", texts, items, context, wanted)
+            for inner in part.parts:
+                _one(inner, messages, texts, items, context, wanted)
         case Media():
-            _medium(part, place, texts, items, context, wanted)
+            item = _item(part)
+            if item is None:
+                texts.append(as_text(part))
+            elif wanted:
+                items.append(item)
 
 
-def _medium(
-    media: Media, place: str, texts: list[str], items: list[ContentItem], context: Context, wanted: bool
-) -> None:
-    if isinstance(media.source, Url):
-        texts.append(as_text(media))
-        return
-    item = item_of(media) if isinstance(media.source, Inline) else None
-    if item is not None:
-        if wanted:
-            items.append(item)
-    elif BackOptions.of(context).unsupported_media == "text":
-        by_id = isinstance(media.source, FileRef)
-        context.lost.add(Feature.FILE_REF if by_id else Feature(f"{media.kind}_inline"), "sent as text")
-        texts.append(as_text(media))
-    else:
-        raise Unsupported(
-            f"{place}: expected text, an image, audio or a file, got {_what(media)}; send it as text, or leave it out.",
-            param=place,
-        )
+def _item(part: Part) -> ContentItem | None:
+    return item_of(part) if isinstance(part, Media) and isinstance(part.source, Inline) else None
 
 
-def _what(media: Media) -> str:
-    if isinstance(media.source, FileRef):
-        return "a file by its id"
-    return "a video" if media.kind is MediaKind.VIDEO else "bytes that are no base64"
+_LOSSES = MessageLosses(CAPABILITIES, takes=lambda part, role: _item(part) is not None)
 
 
 def _note_losses(request: Request, context: Context) -> None:
-    for feature, name in _LOST:
-        if feature is Feature.TOOLS and BackOptions.of(context).expose_client_tools:
-            continue
-        if getattr(request, name) not in (None, [], {}):
-            context.lost.add(feature)
-    sampling = request.sampling
-    if any(getattr(sampling, name) is not None for name in sampling.__dataclass_fields__ if name != "n"):
-        context.lost.add(Feature.SAMPLING)
-    if request.thread_id is not None and BackOptions.of(context).session != "keep":
-        context.lost.add(Feature.THREAD_ID)
-    if any(m.name for m in request.messages if m.role != "tool"):
-        context.lost.add(Feature.MESSAGE_NAME)
-    calls = (p for m in request.messages for p in m.parts if isinstance(p, ToolCall))
-    if any(call.origin is not Origin.FUNCTION for call in calls):
-        context.lost.add(Feature.TOOL_ORIGIN)
-    if request.has_fields_of_others(NAME):
-        context.lost.add(Feature.EXTRAS, "fields of other dialects")
+    options = BackOptions.of(context)
+    carried = {"tools": options.expose_client_tools, "thread_id": options.session == "keep"}
+    _FIELDS.write(request, context.lost, carries={name for name, is_carried in carried.items() if is_carried})
+    _LOSSES.note(request.messages, context.lost, as_text=options.unsupported_media == "text")

@@ -1,20 +1,15 @@
-"""Whole answers: events -> one message object, and one message object -> events.
-
-A message in one piece is what a client makes of the stream, so that both come from the same encoder.
-"""
+"""Whole answers: events of a stream -> one message object, and one message object -> events."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from bridge.codec import Context, Frame, WireResponse, failure_at_end, json_response
+from bridge.codec import Context, Frame, FrameLike, WireResponse
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import dumps, input_of, loads, read_json
-from bridge.dialects.anthropic_messages.capabilities import CAPABILITIES
+from bridge.codec.jsontext import input_of, loads, read_json
 from bridge.dialects.anthropic_messages.decoder import MessagesDecoder
-from bridge.dialects.anthropic_messages.encoder import MessagesEncoder
-from bridge.dialects.anthropic_messages.errors import decode_error, encode_error, failure_of
+from bridge.dialects.anthropic_messages.errors import ERRORS
 from bridge.dialects.anthropic_messages.wire import merged_usage
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event
@@ -22,16 +17,13 @@ from bridge.model import Event
 # ------------------------------------------------------------------ towards clients
 
 
-def assemble(events: Sequence[Event], context: Context) -> WireResponse:
-    """The message that a whole stream amounts to; a run that failed or was canceled is its error response."""
-    failure = failure_at_end(events, CAPABILITIES, context.lost)
-    if failure is not None:
-        return encode_error(failure)
+def message_of(frames: Iterable[FrameLike]) -> dict[str, Any]:
+    """Return the message that a client makes of the events of a whole answer."""
     message = _Message()
-    for frame in MessagesEncoder(context).encode(events):
+    for frame in frames:
         if isinstance(frame, Frame) and frame.data:
             message.feed(loads(frame.data))
-    return json_response(dumps(message.value))
+    return message.value
 
 
 class _Message:
@@ -88,13 +80,13 @@ class _Message:
 def parse_response(wire: WireResponse, context: Context) -> list[Event]:
     """Return the run of a whole answer; anything else than a message is a run that failed."""
     if wire.status >= 400:
-        return _failed(decode_error(wire), context)
+        return _failed(ERRORS.decode(wire), context)
     value = read_json(wire.body)
     if isinstance(value, dict) and isinstance(value.get("content"), list):
         return MessagesDecoder(context).whole(value)
     error = error_in(value)
     if error is not None:
-        return _failed(failure_of(error), context)
+        return _failed(ERRORS.failure(error), context)
     return _failed(
         Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is neither a message nor an error."), context
     )

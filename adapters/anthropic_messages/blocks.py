@@ -13,6 +13,7 @@ from typing import Any
 
 from bridge.codec.check import Node, wrong
 from bridge.codec.jsontext import arguments_of
+from bridge.codec.plain import plain_message
 from bridge.dialects.anthropic_messages.wire import CITATIONS, DIRECT, call_id_of, given, noted
 from bridge.model import (
     Data,
@@ -31,6 +32,7 @@ from bridge.model import (
 )
 
 ROLES = ("user", "assistant", "system")
+_SPEAKERS = frozenset({"user", "assistant"})
 ASIDES = "asides"
 """The key of such blocks in a message's extras, as pairs of an index among its parts and the block."""
 BLOCK = "block"
@@ -53,6 +55,18 @@ class MessageReader:
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         self.asides = 0
+
+    def read_all(self, body: Node) -> list[Message]:
+        """The list `messages`. Raises `RequestError`."""
+        messages: list[Message] = []
+        path = body.at("messages")
+        for index, value in enumerate(body.need_array("messages")):
+            message = plain_message(value, _SPEAKERS, (index,))
+            if message is not None:
+                messages.append(message)
+            else:
+                messages += self.read(Node.of(value, f"{path}[{index}]"))
+        return messages
 
     def read(self, node: Node) -> list[Message]:
         """One message of the wire: a message for each tool result in it, then one for all else."""

@@ -11,13 +11,12 @@ from bridge.codec.thinking import OFF
 from bridge.codec.tools import FUNCTION, supported
 from bridge.dialects.anthropic_messages.blocks import ASIDES, BILLING_BLOCKS, BILLING_LINE
 from bridge.dialects.anthropic_messages.client_tools import is_client_tool
-from bridge.dialects.anthropic_messages.history import MessageWriter, shortest
+from bridge.dialects.anthropic_messages.fields import FIELDS
+from bridge.dialects.anthropic_messages.history import LOSSES, MessageWriter, shortest
 from bridge.dialects.anthropic_messages.options import BackOptions
 from bridge.dialects.anthropic_messages.wire import NAME, NOTES, VERSION_HEADER, own
 from bridge.model import Request, Tool, ToolMode
 
-_HELD = ("context", "state", "resume")
-_UNKNOWN_SAMPLING = ("seed", "n", "frequency_penalty", "presence_penalty")
 _NOT_COUNTED = ("max_tokens", "stream", "temperature", "top_p", "stop_sequences", "metadata")
 """Fields that say nothing of the input; the counting endpoint refuses what it does not know."""
 
@@ -57,7 +56,6 @@ def _encoded(request: Request, context: Context) -> tuple[dict[str, Any], dict[s
     _set_thinking(body, request, context, options, extras)
     _set_marks(body, request, context, options)
     _restore_billing(body, notes)
-    _record_losses(request, context)
     return {**body, **extras}, {"content-type": "application/json", VERSION_HEADER: options.version}
 
 
@@ -79,22 +77,21 @@ def _restore_billing(body: dict[str, Any], notes: dict[str, Any]) -> None:
 def _body(request: Request, context: Context, options: BackOptions) -> dict[str, Any]:
     """The fields that the request says something about; only the limit is made up, since the wire demands one."""
     sampling = request.sampling
+    LOSSES.note(request.messages, context.lost, as_text=options.unsupported_media == "text")
     system, messages = MessageWriter(context, options).write(request.messages)
     tools = [_tool(t) for t in supported(request, NAME, context.lost)]
-    fields = {
-        **({"model": model} if (model := context.model or request.model) else {}),
+    made = {
+        "model": context.model or request.model or None,
         "max_tokens": options.max_tokens if sampling.max_tokens is None else sampling.max_tokens,
         "system": shortest(system) or None,
         "messages": messages,
         "tools": tools or None,
         "tool_choice": _tool_choice(request, context) if tools else None,
         **_sampling(request, context, options.version),
-        "stop_sequences": sampling.stop,
         "metadata": _metadata(request, context),
-        "stream": request.stream,
         CONTROL: _automatic_mark(request),
     }
-    return {name: value for name, value in fields.items() if value is not None}
+    return FIELDS.write(request, context.lost, made)
 
 
 def _sampling(request: Request, context: Context, version: str) -> dict[str, float | None]:
@@ -106,7 +103,7 @@ def _sampling(request: Request, context: Context, version: str) -> dict[str, flo
     if NAME not in (request.extras or {}):
         if version >= _NO_SAMPLING and (temperature is not None or top_p is not None):
             context.lost.add(Feature.SAMPLING, f"anthropic-version {version} has no temperature and no top_p")
-            return {}
+            return {"temperature": None, "top_p": None}
         if temperature is not None and temperature > 1:
             context.lost.add(Feature.SAMPLING, "temperatures above 1 are sent as 1")
             temperature = 1.0
@@ -187,7 +184,8 @@ def _set_marks(body: dict[str, Any], request: Request, context: Context, options
 
     A client of this dialect knows that: what it says goes through.
     """
-    if not marks_in(request):
+    marks = marks_in(request)
+    if not marks:
         if options.prompt_cache == "auto" or (options.prompt_cache is None and context.caches and _is_long(body)):
             _mark_prefixes(body)
         return
@@ -201,7 +199,7 @@ def _set_marks(body: dict[str, Any], request: Request, context: Context, options
     if not _says_controls(request) and any("ttl" in block[CONTROL] for block in kept):
         for block in kept:
             block[CONTROL] = {**block[CONTROL], "ttl": "1h"}
-    note_lost_marks(request, prompt, (CONTROL,), context.lost)
+    note_lost_marks(marks, prompt, (CONTROL,), context.lost)
 
 
 def _automatic_mark(request: Request) -> Any:
@@ -248,19 +246,6 @@ def _marked(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _listed(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
-
-
-def _record_losses(request: Request, context: Context) -> None:
-    for name in _HELD:
-        if getattr(request, name):
-            context.lost.add(Feature(name))
-    dropped = [name for name in _UNKNOWN_SAMPLING if getattr(request.sampling, name) is not None]
-    if dropped and not (dropped == ["n"] and request.sampling.n == 1):
-        context.lost.add(Feature.SAMPLING, ", ".join(dropped))
-    if request.thread_id is not None and request.thread_id not in request.metadata.values():
-        context.lost.add(Feature.THREAD_ID)
-    if request.has_fields_of_others(NAME, (CONTROL,)):
-        context.lost.add(Feature.EXTRAS, "fields of other dialects")
 
 
 # ------------------------------------------------------------------ tools

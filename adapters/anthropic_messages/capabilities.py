@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, entries
 from bridge.codec.capabilities import RunsTools
@@ -106,6 +106,7 @@ CAPABILITIES = Capabilities(
     vendor="anthropic",
     wants_signatures=True,
     call_signatures=CallSignatures.IN_REASONING,
+    citations=True,
 )
 
 _MEDIA = (Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE, Feature.DATA)
@@ -113,6 +114,7 @@ _REASONING = (Feature.REASONING, Feature.REASONING_SIGNATURE)
 
 
 @cache
+@lru_cache
 def card(reasoning: str, media: str) -> Capabilities:
     """Return the card of a route with these options."""
     drop = dict.fromkeys(_REASONING, "dropped by option reasoning") if reasoning == "drop" else {}

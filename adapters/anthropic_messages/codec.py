@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from bridge.codec import (
     Capabilities,
@@ -12,6 +13,7 @@ from bridge.codec import (
     Decoder,
     EncoderLike,
     Endpoint,
+    FrameLike,
     ModelInfo,
     ModelsDialect,
     Operation,
@@ -65,8 +67,8 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
     def encoder(self, context: Context) -> EncoderLike:
         return MessagesEncoder(context)
 
-    def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
-        return answer.assemble(events, context)
+    def accumulate(self, frames: Sequence[FrameLike], context: Context) -> dict[str, Any]:
+        return answer.message_of(frames)
 
     def encode_error(self, failure: Failure) -> WireResponse:
         return errors.encode_error(failure)
@@ -107,7 +109,7 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
         return answer.parse_response(wire, context)
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        return errors.decode_error(wire)
+        return errors.ERRORS.decode(wire)
 
     def auth_headers(self, api_key: str) -> dict[str, str]:
         return {"x-api-key": api_key}

@@ -17,10 +17,10 @@ from bridge.codec.citations import with_citations
 from bridge.codec.counts import is_all_zeros
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import arguments_of, dict_of, read_json, repaired, text_of
+from bridge.codec.jsontext import arguments_of, dict_of, read_json, text_of
 from bridge.codec.refusals import add_explanation
 from bridge.codec.words import end_of
-from bridge.dialects.anthropic_messages.errors import failure_of
+from bridge.dialects.anthropic_messages.errors import ERRORS
 from bridge.dialects.anthropic_messages.wire import CITATIONS, NAME, STOP_DETAILS, UNREAD, UsageReader, given, noted
 from bridge.errors import Failure
 from bridge.model import Event, FinishReason, Heartbeat, PartKind, Raw
@@ -35,7 +35,6 @@ _PIECES = {
     "thinking_delta": (PartKind.REASONING, "thinking"),
     "input_json_delta": (PartKind.TOOL_CALL, "partial_json"),
 }
-_FIELDS = frozenset({"text", "thinking", "partial_json"})
 _MESSAGE_FIELDS = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"})
 _BLOCK_FIELDS = frozenset({"type", "text", "thinking", "signature", "id", "name", "input", "citations"})
 
@@ -60,7 +59,6 @@ class MessagesDecoder(JsonDecoder):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._put = self.builder.delta
         self._blocks: dict[int, _Block] = {}
         self._last = 0
         self._usage = UsageReader()
@@ -68,6 +66,8 @@ class MessagesDecoder(JsonDecoder):
         self._stop: FinishReason | None = None
         self._end: dict[str, Any] = {}
         self._explained = False
+        self._first: Any = None
+        self._has_blocks = False
 
     def whole(self, message: dict[str, Any]) -> list[Event]:
         """Return the events of a whole message, which is complete even without a stop reason."""
@@ -100,18 +100,13 @@ class MessagesDecoder(JsonDecoder):
         if handler is not None:
             handler(self, event)
         elif (error := error_in(event)) is not None:
-            self.fail(failure_of(error))
+            self.fail(ERRORS.failure(error))
         elif kind:
             self._open()
             self.builder.emit(Raw(NAME, {"event": {**event, "type": kind}}))
 
-    def read_unpaired(self, event: dict[str, Any], name: str | None) -> None:
-        self._put = self.builder.unpaired
-        self.read(repaired(event, _FIELDS), name)
-        self._put = self.builder.delta
-
     def read_error(self, value: Any) -> bool:
-        self.fail(failure_of({"message": value}))
+        self.fail(ERRORS.failure({"message": value}))
         return True
 
     # -------------------------------------------------------------- the message
@@ -122,6 +117,7 @@ class MessagesDecoder(JsonDecoder):
             usage = message.get("usage")
             self._usage.feed(usage, at_end=False)
             self._start(message, given(usage) if isinstance(usage, dict) else None)
+            self._first = message.get("content")
 
     def _start(self, message: dict[str, Any], usage: dict[str, Any] | None = None) -> None:
         """Read the head. Its counts are kept for clients that look there."""
@@ -149,6 +145,7 @@ class MessagesDecoder(JsonDecoder):
         self._open()
         if index in self._blocks:
             self._block_stop(index)
+        self._has_blocks = True
         name = text_of(start.get("type"))
         block = self._blocks[index] = _Block(_KINDS.get(name), start)
         self._last = index
@@ -171,7 +168,7 @@ class MessagesDecoder(JsonDecoder):
             block.citations += start["citations"]
         block.signature = text_of(start.get("signature")) or None
         if text := text_of(start.get("text" if block.kind is PartKind.TEXT else "thinking")):
-            self.builder.unpaired(index, text)
+            self.builder.delta(index, text)
 
     def _delta(self, event: dict[str, Any], delta: dict[str, Any]) -> None:
         kind, index = delta.get("type"), event.get("index")
@@ -187,7 +184,7 @@ class MessagesDecoder(JsonDecoder):
                     value = read_json(text.encode("utf-8", "replace"))
                     text = text if value is None else arguments_of(value)
                 block.filled = True
-                self._put(index, text)
+                self.builder.delta(index, text)
                 self.repeat.learn(event, ("delta", piece[1]), self.builder.part(index))
         elif kind == "signature_delta" and block.kind is PartKind.REASONING:
             block.signature = text_of(delta.get("signature")) or block.signature
@@ -216,7 +213,7 @@ class MessagesDecoder(JsonDecoder):
             self._whole_block(block)
             return
         if block.kind is PartKind.TOOL_CALL and not block.filled and block.input:
-            self.builder.unpaired(index, arguments_of(block.input))
+            self.builder.delta(index, arguments_of(block.input))
         extras: dict[str, Any] = {}
         if block.citations:
             extras[CITATIONS] = block.citations
@@ -262,11 +259,20 @@ class MessagesDecoder(JsonDecoder):
         self.builder.end()
 
     def flush(self) -> None:
+        self._whole_start()
         if self._stop is not None:
             self.builder.finish(self._stop, noted(self._end))
         self._end_blocks()
         self._explain()
         self._report_usage()
+
+    def _whole_start(self) -> None:
+        """Read the content of `message_start` if no block came after it, as the SDK shows it then."""
+        first, self._first = self._first, None
+        if isinstance(first, list) and not self._has_blocks:
+            for index, block in enumerate(first):
+                if isinstance(block, dict):
+                    self._block_start(index, block)
 
     def _explain(self) -> None:
         """Pass on why the answer was refused."""
@@ -276,7 +282,7 @@ class MessagesDecoder(JsonDecoder):
             add_explanation(self.builder, _MESSAGE, explanation, NAME)
 
     def _error(self, event: dict[str, Any]) -> None:
-        self.fail(failure_of(error_in(event) or {"message": event.get("message")}))
+        self.fail(ERRORS.failure(error_in(event) or {"message": event.get("message")}))
 
     def _ping(self, event: dict[str, Any]) -> None:
         """The backend keeps its line warm; so does the other side, whose clients may wait as well."""

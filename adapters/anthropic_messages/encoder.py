@@ -15,6 +15,7 @@ from bridge.codec.citations import citations_in
 from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.jsontext import dumps, input_of
 from bridge.codec.refusals import is_beside
+from bridge.codec.template import HOLE, Template
 from bridge.dialects.anthropic_messages.capabilities import card
 from bridge.dialects.anthropic_messages.errors import error_object
 from bridge.dialects.anthropic_messages.options import FrontOptions
@@ -25,7 +26,6 @@ from bridge.dialects.anthropic_messages.wire import (
     REFUSAL,
     STOP_DETAILS,
     UNREAD,
-    block_delta,
     citation_of,
     details_of,
     own,
@@ -52,19 +52,23 @@ _SPACE = " \t\r\n"
 _PING = Frame(b'{"type":"ping"}', "ping")
 
 
+def _piece(index: int, kind: str, field: str) -> Template:
+    """The event of a piece of text in a block."""
+    return Template({"type": _DELTA, "index": index, "delta": {"type": kind, field: HOLE}})
+
+
 class _Part:
-    """A part that began. `before` and `after` lie around each piece; `before` is empty until the first one is written.
+    """A part that began. `template` is the event of each piece, None until the first one is written.
 
     `held` are the pieces of arguments that do not begin as an object.
     """
 
-    __slots__ = ("after", "before", "held", "hidden", "index", "started")
+    __slots__ = ("held", "hidden", "index", "started", "template")
 
     def __init__(self, started: ev.PartStarted, hidden: bool) -> None:
         self.started = started
         self.hidden = hidden
-        self.before = b""
-        self.after = b""
+        self.template: Template | None = None
         self.index = 0
         self.held: list[str] = []
 
@@ -135,15 +139,15 @@ class MessagesEncoder(Encoder):
         part, text = self._parts[event.part_id], event.text
         if part.started.kind is PartKind.REFUSAL and not part.hidden:
             self._refusal.append(text)
-        if not part.before:
+        if part.template is None:
             if part.hidden or not text:
                 return
             if part.started.kind is PartKind.TOOL_CALL:
                 text = self._first_arguments(part, text)
             else:
                 self._begin(part)
-        if text:
-            self.out.append(Frame(part.before + dumps(text) + part.after, _DELTA))
+        if text and part.template is not None:
+            self.out.append(Frame(part.template(text), _DELTA))
 
     reasoning = arguments = text
 
@@ -155,7 +159,7 @@ class MessagesEncoder(Encoder):
         else:
             block, words = _EMPTY, ("text_delta", "text")
         part.index = self._open({**own(part.started.extras), **block})
-        part.before, part.after = block_delta(part.index, *words)
+        part.template = _piece(part.index, *words)
 
     def _call(self, part: _Part) -> None:
         """Opens the block of a call."""
@@ -177,7 +181,7 @@ class MessagesEncoder(Encoder):
             if begun:
                 part.held.append(begun)
             return ""
-        part.before, part.after = block_delta(part.index, *_INPUT)
+        part.template = _piece(part.index, *_INPUT)
         return begun
 
     def part_ended(self, event: ev.PartEnded) -> None:
@@ -186,12 +190,12 @@ class MessagesEncoder(Encoder):
             return
         late = own(event.extras)
         is_call = part.started.kind is PartKind.TOOL_CALL
-        if is_call and not part.before:
+        if is_call and part.template is None:
             whole = dumps(input_of("".join(part.held))).decode()
             self._block_delta(part.index, {"type": _INPUT[0], _INPUT[1]: whole})
-        elif event.signature and not part.before:
+        elif event.signature and part.template is None:
             self._begin(part)  # thinking whose text is kept back has a signature all the same
-        if part.before or is_call:
+        if part.template is not None or is_call:
             for citation in late.get(CITATIONS) or self._cited(event.extras):
                 self._block_delta(part.index, {"type": "citations_delta", "citation": citation})
             for delta in late.get(UNREAD) or ():
@@ -200,7 +204,7 @@ class MessagesEncoder(Encoder):
                 self._block_delta(part.index, {"type": "signature_delta", "signature": event.signature})
             self._stop(part.index)
         if event.redacted:
-            more = {} if part.before else own(part.started.extras)
+            more = {} if part.template is not None else own(part.started.extras)
             self._stop(self._open({**more, "type": "redacted_thinking", "data": event.redacted}))
 
     def _cited(self, extras: Extras | None) -> list[dict[str, Any]]:

@@ -11,11 +11,11 @@ from typing import Any
 
 from bridge.codec import Context, Feature
 from bridge.codec.jsontext import input_of
-from bridge.codec.media import request_feature
+from bridge.codec.message_losses import RESULT, MessageLosses
 from bridge.dialects.anthropic_messages.blocks import ASIDES, BLOCK, INSIDE
+from bridge.dialects.anthropic_messages.capabilities import CAPABILITIES
 from bridge.dialects.anthropic_messages.options import BackOptions
 from bridge.dialects.anthropic_messages.wire import CITATIONS, UNREAD, is_made, own, wire_id
-from bridge.errors import Unsupported, shortened
 from bridge.model import (
     Data,
     FileRef,
@@ -23,7 +23,6 @@ from bridge.model import (
     Media,
     MediaKind,
     Message,
-    Origin,
     Part,
     Reasoning,
     Refusal,
@@ -35,6 +34,7 @@ from bridge.model import (
     json_text,
     mime_of,
 )
+from bridge.model.parts import plain_text
 
 Block = dict[str, Any]
 
@@ -54,8 +54,10 @@ class _Turn:
 
     @property
     def wire(self) -> dict[str, Any]:
-        # The API takes no text without a visible character. Where that is all there is, it may say so itself.
-        blocks = [b for b in self.blocks if not _blank(b)] or self.blocks[:1]
+        blocks = self.blocks
+        if len(blocks) > 1:
+            # The API takes no text without a visible character. Where that is all there is, it may say so itself.
+            blocks = [b for b in blocks if not _blank(b)] or blocks[:1]
         return {"role": self.role, "content": shortest(blocks), **self.extras}
 
 
@@ -65,19 +67,21 @@ class MessageWriter:
     def __init__(self, context: Context, options: BackOptions) -> None:
         self._lost = context.lost
         self._options = options
+        self._messages: list[Message] = []
         self._turns: list[_Turn] = []
         self._system: list[Block] = []
 
     def write(self, messages: list[Message]) -> tuple[list[Block], list[dict[str, Any]]]:
         """The blocks of `system`, and `messages`. Raises `Unsupported` for a medium that the wire cannot carry."""
-        for index, message in enumerate(messages):
-            path = f"messages[{index}]"
-            if message.name:
-                self._lost.add(Feature.MESSAGE_NAME)
+        self._messages = messages
+        for message in messages:
             if message.role in _SYSTEM:
-                self._system_message(message, path)
+                self._system_message(message)
+            elif (text := plain_text(message)) and not text.isspace():
+                role = "assistant" if message.role == "assistant" else "user"
+                self._turn(role).blocks.append({"type": "text", "text": text})
             else:
-                self._message(message, path)
+                self._message(message)
         return self._system, [turn.wire for turn in self._turns] or [{"role": "user", "content": ""}]
 
     def _turn(self, role: str) -> _Turn:
@@ -86,40 +90,41 @@ class MessageWriter:
             self._turns.append(_Turn(role))
         return self._turns[-1]
 
-    def _system_message(self, message: Message, path: str) -> None:
-        blocks = [b for n, p in enumerate(message.parts) if (b := self._block(p, "system", f"{path}.content[{n}]"))]
+    def _system_message(self, message: Message) -> None:
+        blocks = [b for p in message.parts if (b := self._block(p, "system"))]
         if not (self._turns or own(message.extras).get(INSIDE)):
             self._system += [b for b in blocks if not _blank(b)]
         elif blocks:
             self._turn("system").blocks += blocks
 
-    def _message(self, message: Message, path: str) -> None:
+    def _message(self, message: Message) -> None:
         role = "assistant" if message.role == "assistant" else "user"
-        extras = dict(own(message.extras))
-        asides = [a for a in extras.pop(ASIDES, None) or () if role == message.role]
+        extras: dict[str, Any] = dict(own(message.extras)) if message.extras else {}
+        asides: dict[int, list[Block]] = {}
+        if ASIDES in extras:
+            for at, block in extras.pop(ASIDES) if role == message.role else ():
+                asides.setdefault(at, []).append(dict(block))
         came = False
         for index, part in enumerate(message.parts):
-            came = self._asides(asides, index, role) or came
+            if index in asides:
+                self._turn(role).blocks += asides[index]
+                came = True
             if isinstance(part, ToolResult):
-                self._turn("user").blocks.append(self._result(part, f"{path}.content[{index}]"))
+                self._turn("user").blocks.append(self._result(part))
                 continue
-            block = self._block(part, message.role, f"{path}.content[{index}]")
+            block = self._block(part, message.role)
             if block is not None and not (role == "assistant" and _blank(block)):
                 self._turn(role).blocks.append(block)
                 came = True
-        if self._asides(asides, len(message.parts), role) or came:
+        last = asides.get(len(message.parts))
+        if last is not None:
+            self._turn(role).blocks += last
+        if (last is not None or came) and extras:
             self._turns[-1].extras.update(extras)
-
-    def _asides(self, asides: list[list[Any]], index: int, role: str) -> bool:
-        """Puts the blocks that were set aside back where they were; whether there were any at this place."""
-        here = [dict(block) for at, block in asides if at == index]
-        if here:
-            self._turn(role).blocks += here
-        return bool(here)
 
     # -------------------------------------------------------------- blocks
 
-    def _block(self, part: Part, role: str, path: str) -> Block | None:
+    def _block(self, part: Part, role: str) -> Block | None:
         match part:
             case Text():
                 return {"type": "text", "text": part.text, **_fields(part)}
@@ -128,21 +133,19 @@ class MessageWriter:
             case Data():
                 if own(part.extras).get(BLOCK):
                     return dict(part.value)
-                self._lost.add(Feature.DATA, "sent as text")
                 return {"type": "text", "text": json_text(part.value)}
             case Media():
-                return self._medium(part, path, spoken=role != "user")
+                block = media_block(part) if role == "user" else None
+                return block or {"type": "text", "text": as_text(part)}
             case Reasoning():
                 return self._reasoning(part, role)
             case ToolCall() if role == "assistant":
                 return self._call(part)
             case _:
-                self._lost.add(Feature.TOOL_HISTORY, f"{path}: a call in a message of role {role}")
+                self._lost.add(Feature.TOOL_HISTORY, f"a call in a message of role {role}")
         return None
 
     def _call(self, call: ToolCall) -> Block:
-        if call.origin is not Origin.FUNCTION:
-            self._lost.add(Feature.TOOL_ORIGIN)
         known = {"type": "tool_use", "id": wire_id(call.call_id), "name": call.name, "input": input_of(call.arguments)}
         return {**known, **_fields(call)}
 
@@ -162,32 +165,34 @@ class MessageWriter:
             self._lost.add(Feature.REASONING_HISTORY, "without a signature, dropped by option reasoning_history")
         return None
 
-    def _result(self, result: ToolResult, path: str) -> Block:
-        blocks = [b for n, p in enumerate(result.parts) if (b := self._block(p, "user", f"{path}.content[{n}]"))]
+    def _result(self, result: ToolResult) -> Block:
+        blocks = [b for p in result.parts if (b := self._block(p, "user"))]
         wire: Block = {"type": "tool_result", "tool_use_id": wire_id(result.call_id)}
         wire["content"] = shortest([b for b in blocks if not _blank(b)])
         if result.is_error:
             wire["is_error"] = True
         return {**wire, **own(result.extras)}
 
-    def _medium(self, media: Media, path: str, *, spoken: bool) -> Block:
-        """`spoken`: in a message that can hold text only, such as an assistant's."""
-        block = None if spoken else media_block(media)
-        if block is not None:
-            return block
-        if not spoken and self._options.unsupported_media == "refuse":
-            kind = shortened(media.mime or media.kind)
-            raise Unsupported(
-                f"{path}: this backend accepts no {kind} {_SOURCES[type(media.source)]}; send it as text, "
-                "or leave it out.",
-                param=path,
-            )
-        self._lost.add(request_feature(media), "sent as text")
-        return {"type": "text", "text": as_text(media)}
+
+def takes(part: Part, role: str) -> bool:
+    """Return whether there is a block for a medium or data in a message of this role."""
+    if isinstance(part, Media):
+        return role in ("user", RESULT) and media_block(part) is not None
+    return bool(own(part.extras).get(BLOCK))
+
+
+LOSSES = MessageLosses(
+    CAPABILITIES,
+    takes=takes,
+    told=("assistant", "system", "developer", "tool"),
+    keeps=(Feature.REASONING_HISTORY,),
+)
 
 
 def _fields(part: Text | ToolCall | Reasoning) -> dict[str, Any]:
     """Fields that only this dialect knows; the pieces in which some of them came are no field of a request."""
+    if not part.extras:
+        return {}
     fields = {name: value for name, value in own(part.extras).items() if name != UNREAD}
     if isinstance(citations := fields.get(CITATIONS), list):
         fields[CITATIONS] = [each for each in citations if not is_made(each)]
@@ -204,7 +209,7 @@ def shortest(blocks: list[Block]) -> str | list[Block]:
     """One plain text is written as a string, which every server knows; lists are for what needs them."""
     if not blocks:
         return ""
-    if len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
+    if len(blocks) == 1 and len(blocks[0]) == 2 and blocks[0].get("type") == "text" and "text" in blocks[0]:
         return str(blocks[0]["text"])
     return blocks
 

@@ -10,21 +10,16 @@ from typing import Any
 
 from bridge.codec import Context, WireRequest
 from bridge.codec.check import Node, body_of, model_in, wrong
+from bridge.codec.fields import thread_in
 from bridge.codec.thinking import THINKING_FIELDS, set_thinking
 from bridge.codec.tools import check_choice
 from bridge.dialects.anthropic_messages.blocks import ASIDES, MessageReader, read_system
 from bridge.dialects.anthropic_messages.client_tools import client_tool
+from bridge.dialects.anthropic_messages.fields import FIELDS
 from bridge.dialects.anthropic_messages.options import FrontOptions
 from bridge.dialects.anthropic_messages.wire import NAME, NOTES, given, noted
-from bridge.model import HistoryMode, Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
+from bridge.model import Request, ResponseFormat, Tool, ToolChoice, ToolMode
 
-# Fields with a place in our model; all others travel in `Request.extras`.
-_KNOWN = frozenset(
-    {
-        "model", "messages", "system", "stream", "max_tokens", "temperature", "top_p", "stop_sequences", "metadata",
-        "tools", "tool_choice",
-    }
-)  # fmt: skip
 _TRANSLATED = {
     "thinking": THINKING_FIELDS,
     "output_config": frozenset({"effort", "format"}),
@@ -39,54 +34,32 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     """The request of a client. Raises `RequestError`. `counting`: it asks for the count of its tokens only."""
     body = body_of(wire)
     model = model_in(body, context.model)
-    limit = body.integer("max_tokens", least=0)
-    if limit is None and not counting:
+    if body.get("max_tokens") is None and not counting:
         wrong("max_tokens", "a whole number", None, missing=True)
     if not body.need_array("messages"):
         wrong("messages", "at least one message", [])
     reader = MessageReader()
     notes: dict[str, Any] = {}
-    messages = read_system(body, notes)
-    for node in body.objects("messages"):
-        messages += reader.read(node)
-    if body.get("stop_sequences") is not None:
-        body.need_array("stop_sequences")
-    body.integer("top_k")  # this one and the next travel as extras
-    body.string("service_tier")
+    messages = [*read_system(body, notes), *reader.read_all(body)]
+    request = Request(messages, model=model, stream=False)
+    extras = given(FIELDS.read(body, request))
     metadata = body.object("metadata") or Node({}, "metadata")
     config = body.object("output_config")
-    tools = _tools(body)
-    tool_choice, parallel = _tool_choice(body)
+    request.metadata, request.user_id = metadata.rest({"user_id"}), metadata.string("user_id")
+    request.thread_id = thread_in(request.metadata, wire)
+    request.tools = _tools(body)
+    request.tool_choice, request.parallel_tool_calls = _tool_choice(body)
     if not body.get("mcp_servers"):
-        check_choice(tool_choice, tools or (), "tool_choice")
-    extras = given(body.rest(_KNOWN))
+        check_choice(request.tool_choice, request.tools or (), "tool_choice")
     if reader.asides:
         extras[ASIDES] = reader.asides
     if said := {name: extras.pop(name) for name, known in _TRANSLATED.items() if _is_translated(extras, name, known)}:
         notes["fields"] = said
     if notes:
         extras[NOTES] = notes
-    request = Request(
-        messages=messages,
-        tools=tools,
-        tool_choice=tool_choice,
-        parallel_tool_calls=parallel,
-        model=model,
-        thread_id=_thread_id(metadata, wire),
-        user_id=metadata.string("user_id"),
-        stream=body.boolean("stream") or False,
-        history=HistoryMode.FULL,
-        sampling=Sampling(
-            temperature=body.number("temperature"),
-            top_p=body.number("top_p"),
-            max_tokens=limit,
-            stop=body.strings("stop_sequences") or None,
-        ),
-        response_format=_response_format(body, config),
-        reasoning_effort=config.string("effort") if config else None,
-        metadata=metadata.rest({"user_id"}),
-        extras={NAME: extras},
-    )
+    request.response_format = _response_format(body, config)
+    request.reasoning_effort = config.string("effort") if config else None
+    request.extras = {NAME: extras}
     if thinking := body.object("thinking"):
         set_thinking(request, thinking, budgets=FrontOptions.of(context).thinking_effort)
     return request
@@ -95,15 +68,6 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
 def _is_translated(extras: dict[str, Any], name: str, known: frozenset[str]) -> bool:
     value = extras.get(name)
     return isinstance(value, dict) and known.issuperset(given(value))
-
-
-def _thread_id(metadata: Node, wire: WireRequest) -> str | None:
-    """The wire has no threads; clients that have them put one into the metadata or a header."""
-    for name in ("session_id", "thread_id"):
-        value = metadata.get(name)
-        if isinstance(value, str) and value:
-            return value
-    return wire.headers.get("x-session-id") or None
 
 
 def _response_format(body: Node, config: Node | None) -> ResponseFormat | None:

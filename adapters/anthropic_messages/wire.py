@@ -8,7 +8,6 @@ from typing import Any
 
 from bridge.codec.caching import CACHE, CONTROL, control_of, with_control, written_of
 from bridge.codec.counts import counts_in, is_count
-from bridge.codec.jsontext import dumps
 from bridge.codec.words import reason_of
 from bridge.model import Extras, FinishReason, UsageReported
 
@@ -228,9 +227,3 @@ def write_usage(usage: UsageReported | None) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------ writing
-
-
-def block_delta(index: int, kind: str, field: str) -> tuple[bytes, bytes]:
-    """The bytes of a `content_block_delta` before and after its piece of text."""
-    head = dumps({"type": "content_block_delta", "index": index, "delta": {"type": kind}})
-    return head[:-2] + f',"{field}":'.encode(), b"}}"

@@ -1,20 +1,15 @@
-"""Whole answers: events -> one response, and one response, or an array of chunks -> events.
-
-A response in one piece is what a client makes of the stream, so that both come from the same encoder.
-"""
+"""Whole answers: chunks -> one response, and one response, or an array of chunks -> events."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from bridge.codec import Context, WireResponse, failure_at_end, json_response
+from bridge.codec import Context, FrameLike, WireResponse
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import dumps, loads, read_json
-from bridge.dialects.gemini.capabilities import CAPABILITIES
+from bridge.codec.jsontext import loads, read_json
 from bridge.dialects.gemini.decoder import GeminiDecoder
-from bridge.dialects.gemini.encoder import GeminiEncoder
-from bridge.dialects.gemini.errors import decode_error, encode_error, failure_of
+from bridge.dialects.gemini.errors import ERRORS
 from bridge.dialects.gemini.wire import NOTES, SIGNATURE, own
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event
@@ -24,14 +19,10 @@ Wire = dict[str, Any]
 # ------------------------------------------------------------------ towards clients
 
 
-def assemble(events: Sequence[Event], context: Context) -> WireResponse:
-    """The response that a whole stream amounts to; a run that failed or was canceled is its error response."""
-    failure = failure_at_end(events, CAPABILITIES, context.lost)
-    if failure is not None:
-        return encode_error(failure)
-    frames = GeminiEncoder(context).encode(events)
+def response_of(frames: Iterable[FrameLike], context: Context) -> Wire | list[Wire]:
+    """Return the response that a client makes of the chunks of a whole answer, in a list where it wants an array."""
     response = _joined([loads(frame) for frame in frames if isinstance(frame, bytes)])
-    return json_response(dumps([response] if wants_array(context) else response))
+    return [response] if wants_array(context) else response
 
 
 def wants_array(context: Context) -> bool:
@@ -85,14 +76,14 @@ def _end(out: list[Wire], pieces: list[str]) -> None:
 def parse_response(wire: WireResponse, context: Context) -> list[Event]:
     """Return the run of a whole answer; anything else than a response is a run that failed."""
     if wire.status >= 400:
-        return _failed(decode_error(wire), context)
+        return _failed(ERRORS.decode(wire), context)
     value = read_json(wire.body)
     chunks = value if isinstance(value, list) else [value]
     if any(isinstance(chunk, dict) and ("candidates" in chunk or "promptFeedback" in chunk) for chunk in chunks):
         return GeminiDecoder(context).chunks(chunks)
     error = error_in(value)
     if error is not None:
-        return _failed(failure_of(error), context)
+        return _failed(ERRORS.failure(error), context)
     text = "The backend's answer is neither a response nor an error."
     return _failed(Failure(ErrorCode.BACKEND_PROTOCOL, text), context)
 

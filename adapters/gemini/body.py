@@ -10,15 +10,13 @@ from bridge.codec.jsontext import dumps
 from bridge.codec.paths import resource
 from bridge.codec.thinking import OFF
 from bridge.codec.tools import FUNCTION, supported
-from bridge.dialects.gemini.history import ContentWriter
+from bridge.dialects.gemini.fields import CONFIG
+from bridge.dialects.gemini.history import LOSSES, ContentWriter
 from bridge.dialects.gemini.options import BackOptions
 from bridge.dialects.gemini.schema import Reducer
 from bridge.dialects.gemini.wire import ASIDES, MODEL_PREFIX, NAME, NOTES, own
-from bridge.model import Request, Sampling, Tool, ToolMode
+from bridge.model import Request, Tool, ToolMode
 
-_HELD = (
-    Feature.CONTEXT, Feature.STATE, Feature.RESUME, Feature.USER_ID, Feature.THREAD_ID, Feature.METADATA,
-)  # fmt: skip
 _RESOURCES = (MODEL_PREFIX, "tunedModels/", "publishers/", "projects/", "endpoints/")
 _LATER = re.compile(r"gemini-(?:[3-9]|[1-9]\d)(?!\d)")
 """Models that take a thinking level, and check thought signatures."""
@@ -75,9 +73,10 @@ def _body(request: Request, context: Context) -> dict[str, Any]:
     extras.pop(ASIDES, None)
     is_later = bool(_LATER.search(context.model or request.model or ""))
     skips = options.signatures == "always" or (options.signatures == "auto" and is_later)
+    LOSSES.note(request.messages, context.lost)
     system, contents = ContentWriter(context, options, skips).write(request.messages)
     config = {
-        **_sampling(request, context),
+        **CONFIG.write(request, context.lost, _coolest(request, context)),
         **_logprobs(request),
         **(
             notes.get("generationConfig")
@@ -87,7 +86,6 @@ def _body(request: Request, context: Context) -> dict[str, Any]:
     }
     tools = _tools(request, context, options)
     tool_config = {**extras.pop("toolConfig", {}), **(_calling(request, notes) if tools else {})}
-    _record_losses(request, context)
     fields = {
         "systemInstruction": {"parts": system} if system else None,
         "contents": contents,
@@ -101,23 +99,13 @@ def _body(request: Request, context: Context) -> dict[str, Any]:
 # ------------------------------------------------------------------ generationConfig
 
 
-def _sampling(request: Request, context: Context) -> dict[str, Any]:
-    sampling: Sampling = request.sampling
-    temperature = sampling.temperature
-    if temperature is not None and temperature > _HOTTEST and NAME not in (request.extras or {}):
-        context.lost.add(Feature.SAMPLING, "temperatures above 2 are sent as 2")
-        temperature = _HOTTEST
-    values = {
-        "temperature": temperature,
-        "topP": sampling.top_p,
-        "maxOutputTokens": sampling.max_tokens,
-        "stopSequences": sampling.stop,
-        "seed": sampling.seed,
-        "candidateCount": sampling.n,
-        "presencePenalty": sampling.presence_penalty,
-        "frequencyPenalty": sampling.frequency_penalty,
-    }
-    return {name: value for name, value in values.items() if value is not None}
+def _coolest(request: Request, context: Context) -> dict[str, float]:
+    """The hottest temperature in place of a hotter one. A client of this dialect knows the limit."""
+    temperature = request.sampling.temperature
+    if temperature is None or temperature <= _HOTTEST or NAME in (request.extras or {}):
+        return {}
+    context.lost.add(Feature.SAMPLING, "temperatures above 2 are sent as 2")
+    return {"temperature": _HOTTEST}
 
 
 def _logprobs(request: Request) -> dict[str, Any]:
@@ -158,16 +146,6 @@ def _wants_thoughts(request: Request, config: dict[str, Any]) -> bool:
     if request.reasoning_summary is not None:
         return request.wants_reasoning
     return bool(config) and request.reasoning_effort != OFF
-
-
-def _record_losses(request: Request, context: Context) -> None:
-    for feature in _HELD:
-        if getattr(request, feature):
-            context.lost.add(feature)
-    if request.parallel_tool_calls is False:
-        context.lost.add(Feature.PARALLEL_TOOL_CALLS)
-    if request.has_fields_of_others(NAME):
-        context.lost.add(Feature.EXTRAS, "fields of other dialects")
 
 
 # ------------------------------------------------------------------ tools

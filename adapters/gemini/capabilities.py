@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, RunsTools, entries
 from bridge.codec.demands import Demands, SchemaDemands, SystemPlace
@@ -84,12 +84,14 @@ CAPABILITIES = Capabilities(
     runs_tools=RunsTools.NEVER,
     logprobs=True,
     call_signatures=CallSignatures.IN_PART,
+    citations=True,
 )
 
 _MEDIA = (Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE)
 
 
 @cache
+@lru_cache
 def card(media: str) -> Capabilities:
     """Return the card of a route with this option."""
     return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from bridge.codec import (
     Capabilities,
@@ -11,6 +12,7 @@ from bridge.codec import (
     Decoder,
     EncoderLike,
     Endpoint,
+    FrameLike,
     ModelInfo,
     ModelsDialect,
     Operation,
@@ -79,8 +81,8 @@ class Gemini(CountingDialect, ModelsDialect):
     def encoder(self, context: Context) -> EncoderLike:
         return GeminiEncoder(context)
 
-    def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
-        return answer.assemble(events, context)
+    def accumulate(self, frames: Sequence[FrameLike], context: Context) -> Any:
+        return answer.response_of(frames, context)
 
     def writes_array(self, context: Context) -> bool:
         return answer.wants_array(context)
@@ -122,7 +124,7 @@ class Gemini(CountingDialect, ModelsDialect):
         return answer.parse_response(wire, context)
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        return errors.decode_error(wire)
+        return errors.ERRORS.decode(wire)
 
     def auth_headers(self, api_key: str) -> dict[str, str]:
         return {_KEY_HEADER: api_key}

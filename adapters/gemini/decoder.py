@@ -15,11 +15,11 @@ from bridge.codec.citations import Positions, with_citations
 from bridge.codec.counts import is_count
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import arguments_of, repaired, text_of
+from bridge.codec.jsontext import arguments_of, text_of
 from bridge.codec.logprobs import shared_logprobs
 from bridge.codec.refusals import add_explanation
 from bridge.codec.words import end_of
-from bridge.dialects.gemini.errors import failure_of
+from bridge.dialects.gemini.errors import ERRORS
 from bridge.dialects.gemini.wire import (
     LOGPROBS,
     MADE,
@@ -35,7 +35,6 @@ from bridge.dialects.gemini.wire import (
 from bridge.errors import Failure
 from bridge.model import Event, FinishReason, PartKind, Raw, TextDelta, ToolCall, UsageReported
 
-_FIELDS = frozenset({"text"})
 _NOT_BLOCKED = (None, "", "BLOCK_REASON_UNSPECIFIED")
 _CANDIDATE = frozenset({"content", "finishReason", "index"})
 _TEXT = ("candidates", 0, "content", "parts", 0, "text")
@@ -47,7 +46,6 @@ class GeminiDecoder(JsonDecoder):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._context = context
-        self._put = self.builder.delta
         # Of each candidate the part that flows, with its kind.
         self._flowing: dict[int, tuple[str, PartKind]] = {}
         self._parts = 0
@@ -85,7 +83,7 @@ class GeminiDecoder(JsonDecoder):
 
     def read(self, event: dict[str, Any], name: str | None) -> None:
         if ("candidates" not in event or "error" in event) and (error := error_in(event)) is not None:
-            self.fail(failure_of(error))
+            self.fail(ERRORS.failure(error))
             return
         model, wire_id = text_of(event.get("modelVersion")), text_of(event.get("responseId"))
         if model or wire_id:
@@ -109,11 +107,6 @@ class GeminiDecoder(JsonDecoder):
                 flowing = self._flowing.get(_index(candidate))
                 if flowing is not None and SIGNATURE not in part and LOGPROBS not in candidate:
                     self.repeat.learn(event, _TEXT, self.builder.part(flowing[0]))
-
-    def read_unpaired(self, event: dict[str, Any], name: str | None) -> None:
-        self._put = self.builder.unpaired
-        self.read(repaired(event, _FIELDS), name)
-        self._put = self.builder.delta
 
     def _candidate(self, candidate: dict[str, Any]) -> None:
         index = _index(candidate)
@@ -165,7 +158,7 @@ class GeminiDecoder(JsonDecoder):
         flowing = self._flowing.get(index)
         if flowing is None or flowing[1] is not kind or signature:
             flowing = self._open(index, kind)
-        self._put(flowing[0], text)
+        self.builder.delta(flowing[0], text)
         if signature:
             self._end(index, {SIGNATURE: signature})
 

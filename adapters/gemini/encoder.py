@@ -18,6 +18,7 @@ from bridge.codec.jsontext import dumps, input_of
 from bridge.codec.logprobs import logprobs_in
 from bridge.codec.refusals import is_beside
 from bridge.codec.signed_parts import signature_of
+from bridge.codec.template import HOLE, Template
 from bridge.dialects.gemini.capabilities import card
 from bridge.dialects.gemini.errors import error_object
 from bridge.dialects.gemini.options import FrontOptions
@@ -42,15 +43,14 @@ _EMPTY: dict[str, Any] = {"text": ""}
 
 
 class _Part:
-    """An open part: the bytes around its pieces, or the pieces of a call, which is written when it is complete."""
+    """An open part: the chunk of its pieces, or the pieces of a call, which is written when it is complete."""
 
-    __slots__ = ("after", "arguments", "before", "choice", "pieces", "start", "started")
+    __slots__ = ("arguments", "choice", "pieces", "start", "started", "template")
 
     def __init__(self, started: ev.PartStarted, choice: int) -> None:
         self.started = started
         self.choice = choice
-        self.before = b""
-        self.after = b""
+        self.template: Template | None = None
         self.pieces = False
         self.arguments: list[str] = []
         self.start = 0
@@ -66,9 +66,7 @@ class GeminiEncoder(Encoder):
 
     def __init__(self, context: Context) -> None:
         self._options = options = FrontOptions.of(context)
-        choices: dict[str, int] = {}
-        super().__init__(context, card(options.media), lambda event: _lane(choices, event))
-        self._choices = choices
+        super().__init__(context, card(options.media), _lane)
         self._cut = False
         self._head: dict[str, Any] = {}
         self._parts: dict[str, _Part] = {}
@@ -94,7 +92,7 @@ class GeminiEncoder(Encoder):
     # ------------------------------------------------------------------ writing
 
     def _say(self, choice: int, part: dict[str, Any]) -> None:
-        self._write([{"content": {"parts": [part], "role": "model"}, "index": choice}])
+        self._write([_candidate(choice, part)])
 
     def _write(self, candidates: list[dict[str, Any]], more: dict[str, Any] | None = None) -> None:
         candidates_field = {"candidates": candidates} if candidates else {}
@@ -106,16 +104,15 @@ class GeminiEncoder(Encoder):
         self._head = {"modelVersion": model, "responseId": own(event.extras).get("responseId") or event.run_id}
 
     def message_started(self, event: ev.MessageStarted) -> None:
-        self._choices[event.message_id] = event.choice
         self._reasons.setdefault(event.choice, None)
 
     def message_ended(self, event: ev.MessageEnded) -> None:
-        self._reasons[self._choices[event.message_id]] = event.reason
+        self._reasons[event.choice] = event.reason
 
     # ------------------------------------------------------------------ parts
 
     def part_started(self, event: ev.PartStarted) -> None:
-        part = self._parts[event.part_id] = _Part(event, self._choices[event.message_id])
+        part = self._parts[event.part_id] = _Part(event, event.choice)
         kind, lost = event.kind, self.lost
         if kind is PartKind.TOOL_CALL:
             return
@@ -125,9 +122,8 @@ class GeminiEncoder(Encoder):
             lost.add(Feature.REFUSAL, "sent as text")
             self._refusals.setdefault(part.choice, [])
         if kind is not PartKind.REASONING or self._shows:
-            thought = b',"thought":true}],"role":"model"}' if kind is PartKind.REASONING else b'}],"role":"model"}'
-            part.before = b'{"candidates":[{"content":{"parts":[{"text":'
-            part.after = thought + b',"index":%d}],' % part.choice + dumps(self._head)[1:]
+            said = {"text": HOLE, **({"thought": True} if kind is PartKind.REASONING else {})}
+            part.template = Template({"candidates": [_candidate(part.choice, said)], **self._head})
         else:
             lost.add(Feature.REASONING, "not requested, or hidden by option reasoning")
 
@@ -135,13 +131,13 @@ class GeminiEncoder(Encoder):
         part = self._parts[event.part_id]
         if event.extras and (logprobs := logprobs_in(event.extras)):
             self._logprobs.setdefault(part.choice, []).extend(logprobs)
-        if part.before and event.text:
+        if part.template is not None and event.text:
             if part.started.kind is PartKind.REFUSAL:
                 self._refusals[part.choice].append(event.text)
             text = event.text if part.pieces else self._begin(part) + event.text
             if part.started.kind is not PartKind.REASONING:
                 self._positions[part.choice].add(event.text)
-            self.out.append(part.before + dumps(text) + part.after)
+            self.out.append(part.template(text))
 
     reasoning = text
 
@@ -181,7 +177,7 @@ class GeminiEncoder(Encoder):
         signature = signature_of(event.extras) or signature_of(part.started.extras)
         if part.started.kind is PartKind.TOOL_CALL:
             self._call(part, event.status, signature)
-        elif signature and (part.before or part.started.kind is not PartKind.REASONING):
+        elif signature and (part.template is not None or part.started.kind is not PartKind.REASONING):
             thought = {"thought": True} if part.started.kind is PartKind.REASONING else {}
             self._say(part.choice, {**_EMPTY, **thought, SIGNATURE: signature})
             self._texts.discard(part.choice)
@@ -201,9 +197,8 @@ class GeminiEncoder(Encoder):
 
     def content(self, event: ev.ContentAdded) -> None:
         assert isinstance(event.part, Media), "data are text by the card"
-        choice = self._choices[event.message_id]
-        self._follow(choice, False)
-        self._say(choice, {**media_part(event.part), **own(event.part.extras)})
+        self._follow(event.choice, False)
+        self._say(event.choice, {**media_part(event.part), **own(event.part.extras)})
 
     def raw(self, event: ev.Raw) -> None:
         value = event.value
@@ -263,6 +258,10 @@ class GeminiEncoder(Encoder):
         return {"groundingMetadata": write_citations(found, self._positions[choice])}
 
 
+def _candidate(choice: int, part: dict[str, Any]) -> dict[str, Any]:
+    return {"content": {"parts": [part], "role": "model"}, "index": choice}
+
+
 def _is_cut(event: Event) -> bool:
     """Return whether the answer ends here at a limit."""
     return (isinstance(event, (ev.MessageEnded, ev.RunFinished)) and event.reason in CUT) or (
@@ -277,6 +276,6 @@ def _asks(config: Any) -> bool:
     return (said.get("includeThoughts") or said.get("include_thoughts")) is True
 
 
-def _lane(choices: dict[str, int], event: Any) -> Hashable:
+def _lane(event: Any) -> Hashable:
     """Candidates do not wait for each other."""
-    return choices.get(getattr(event, "message_id", None) or "", 0)
+    return getattr(event, "choice", 0)

@@ -7,48 +7,70 @@ status, `status`, and the delay for a retry in the details.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import WireResponse, json_response
-from bridge.codec.counts import is_count
-from bridge.codec.errors import code_in, error_in, is_full_context, words_in
-from bridge.codec.jsontext import dumps, read_json, text_of
-from bridge.codec.ratelimits import passed_on
-from bridge.codec.redact import LONGEST_WORD, masked
-from bridge.errors import BY_STATUS, KEY_REFUSED, RULES, ErrorCode, Failure
+from bridge.codec import WireResponse
+from bridge.codec.error_table import ErrorTable, Wire, members
+from bridge.codec.jsontext import text_of
+from bridge.errors import RULES, ErrorCode, Failure
 
 _TYPE = "type.googleapis.com/google.rpc."
 _INFO, _RETRY, _FIELDS = f"{_TYPE}ErrorInfo", f"{_TYPE}RetryInfo", f"{_TYPE}BadRequest"
 _DOMAIN = "dialect-bridge"
-_WORDS = {code: rule.grpc for code, rule in RULES.items()} | {ErrorCode.TOO_LARGE: "INVALID_ARGUMENT"}
 _SECONDS = re.compile(r"(\d{1,6})(?:\.\d{1,9})?s?")
 
-# `status` of the wire -> code of the bridge, for backends: errors about keys are about the bridge's own.
-_CODES: dict[str, ErrorCode] = {
-    "INVALID_ARGUMENT": ErrorCode.INVALID_REQUEST,
-    "FAILED_PRECONDITION": ErrorCode.INVALID_REQUEST,
-    "OUT_OF_RANGE": ErrorCode.INVALID_REQUEST,
-    "UNAUTHENTICATED": ErrorCode.BACKEND_AUTH,
-    "PERMISSION_DENIED": ErrorCode.BACKEND_AUTH,
-    "NOT_FOUND": ErrorCode.NOT_FOUND,
-    "ABORTED": ErrorCode.CONFLICT,
-    "ALREADY_EXISTS": ErrorCode.CONFLICT,
-    "RESOURCE_EXHAUSTED": ErrorCode.RATE_LIMITED,
-    "CANCELLED": ErrorCode.CANCELED,
-    "UNAVAILABLE": ErrorCode.OVERLOADED,
-    "DEADLINE_EXCEEDED": ErrorCode.BACKEND_TIMEOUT,
-}
-_OWN_CODES = frozenset(map(str, ErrorCode)) - {ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN, ErrorCode.INTERNAL}
-"""Codes of the bridge that mean the same when another bridge sends them, unlike its key check and its crash."""
-_SHUT = (401, 403, 407)
+
+def _details(error: Wire) -> list[Wire]:
+    found = error.get("details")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
-# ------------------------------------------------------------------ towards clients
+def _words(error: Wire) -> Sequence[str]:
+    """Return the reason of the first `ErrorInfo`, the bridge's own in lower case, and the status."""
+    info = next((each for each in _details(error) if each.get("@type") == _INFO), {})
+    reason = text_of(info.get("reason"))
+    return (reason.lower() if info.get("domain") == _DOMAIN else reason, text_of(error.get("status")))
+
+
+class _Errors(ErrorTable):
+    def failure(self, error: Wire, status: int | None = None) -> Failure:
+        """Return the failure of an error object, with the delay that it names."""
+        failure = super().failure(error, status)
+        delays = (_SECONDS.fullmatch(text_of(each.get("retryDelay"))) for each in _details(error))
+        if failure.code is not ErrorCode.BACKEND_AUTH and (delay := next(filter(None, delays), None)):
+            failure.headers["retry-after"] = delay[1]
+        return failure
+
+
+ERRORS = _Errors(
+    words={code: rule.grpc for code, rule in RULES.items()} | {ErrorCode.TOO_LARGE: "INVALID_ARGUMENT"},
+    codes={
+        "INVALID_ARGUMENT": ErrorCode.INVALID_REQUEST,
+        "FAILED_PRECONDITION": ErrorCode.INVALID_REQUEST,
+        "OUT_OF_RANGE": ErrorCode.INVALID_REQUEST,
+        "API_KEY_INVALID": ErrorCode.BACKEND_AUTH,
+        "API_KEY_SERVICE_BLOCKED": ErrorCode.BACKEND_AUTH,
+        "UNAUTHENTICATED": ErrorCode.BACKEND_AUTH,
+        "PERMISSION_DENIED": ErrorCode.BACKEND_AUTH,
+        "NOT_FOUND": ErrorCode.NOT_FOUND,
+        "ABORTED": ErrorCode.CONFLICT,
+        "ALREADY_EXISTS": ErrorCode.CONFLICT,
+        "RESOURCE_EXHAUSTED": ErrorCode.RATE_LIMITED,
+        "CANCELLED": ErrorCode.CANCELED,
+        "UNAVAILABLE": ErrorCode.OVERLOADED,
+        "DEADLINE_EXCEEDED": ErrorCode.BACKEND_TIMEOUT,
+    },
+    words_of=_words,
+    told_of=members("status"),
+    own=frozenset(),
+)
+"""Errors about keys are about the bridge's own."""
 
 
 def error_object(failure: Failure) -> dict[str, Any]:
-    """The whole object."""
-    message = masked(failure.message) or "Unknown error."
+    """Return the whole object."""
+    message = ERRORS.text(failure)
     details: list[dict[str, Any]] = [
         {"@type": _INFO, "reason": failure.code.upper(), "domain": _DOMAIN, "metadata": {}}
     ]
@@ -57,72 +79,10 @@ def error_object(failure: Failure) -> dict[str, Any]:
         details.append({"@type": _FIELDS, "fieldViolations": [violation]})
     if seconds := _SECONDS.fullmatch(failure.headers.get("retry-after", "")):
         details.append({"@type": _RETRY, "retryDelay": f"{seconds[1]}s"})
-    status = failure.http_status
-    return {"error": {"code": status, "message": message, "status": _WORDS[failure.code], "details": details}}
+    return {
+        "error": {"code": failure.http_status, "message": message, "status": ERRORS.word(failure), "details": details}
+    }
 
 
 def encode_error(failure: Failure) -> WireResponse:
-    return json_response(dumps(error_object(failure)), failure.http_status, dict(failure.headers))
-
-
-# ------------------------------------------------------------------ from backends
-
-
-def decode_error(wire: WireResponse) -> Failure:
-    """Return the failure that a response with an error status means for the caller."""
-    error = error_in(read_json(wire.body), refused=True)
-    if error is None:
-        code = BY_STATUS.get(wire.status, ErrorCode.BACKEND_ERROR)
-        if code in (ErrorCode.INVALID_REQUEST, ErrorCode.NOT_FOUND, ErrorCode.CONFLICT):
-            code = ErrorCode.BACKEND_ERROR  # a proxy's page does not concern the request: wrong address, crash
-        text = KEY_REFUSED if code is ErrorCode.BACKEND_AUTH else f"The backend answered with status {wire.status}."
-        failure = Failure(code, text)
-    else:
-        failure = failure_of(error, wire.status)
-    failure.headers = {**failure.headers, **passed_on(wire.headers)}
-    return failure
-
-
-def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
-    """The failure that an error object means; `status` is the HTTP status, by default the object's own."""
-    said = error.get("code")
-    status = status if status is not None else said if is_count(said) else None
-    details = [each for each in error.get("details") or () if isinstance(each, dict)] if _has_details(error) else []
-    message = words_in(error)
-    word = text_of(error.get("status"))
-    code = _classify(error, _reason(details), status)
-    if code is ErrorCode.BACKEND_AUTH:
-        return Failure(code, KEY_REFUSED)
-    delays = (_SECONDS.fullmatch(text_of(each.get("retryDelay"))) for each in details)
-    delay = next((found for found in delays if found), None)
-    return Failure(
-        code,
-        masked(message) or "The backend reported an error without a message.",
-        backend_code=masked(word, LONGEST_WORD) or None,
-        headers={"retry-after": delay[1]} if delay else {},
-    )
-
-
-def _has_details(error: dict[str, Any]) -> bool:
-    return isinstance(error.get("details"), list)
-
-
-def _reason(details: list[dict[str, Any]]) -> str:
-    """Return the reason of the first `ErrorInfo`; the bridge's own in lower case."""
-    info = next((each for each in details if each.get("@type") == _INFO), {})
-    reason = text_of(info.get("reason"))
-    return reason.lower() if info.get("domain") == _DOMAIN else reason
-
-
-def _classify(error: dict[str, Any], reason: str, status: int | None) -> ErrorCode:
-    if status in _SHUT or reason in ("API_KEY_INVALID", "API_KEY_SERVICE_BLOCKED"):
-        return ErrorCode.BACKEND_AUTH
-    if reason in _OWN_CODES:
-        return ErrorCode(reason)
-    by_status = BY_STATUS.get(status) if status else None
-    found = _CODES.get(text_of(error.get("status"))) or by_status or code_in(error) or ErrorCode.BACKEND_ERROR
-    if status == 413:
-        return ErrorCode.TOO_LARGE
-    if found is ErrorCode.INVALID_REQUEST and is_full_context(words_in(error)):
-        return ErrorCode.CONTEXT_LENGTH
-    return found
+    return ERRORS.response(failure, error_object(failure))

@@ -13,16 +13,17 @@ from typing import Any
 
 from bridge.codec import Context, Feature
 from bridge.codec.jsontext import input_of, loads
+from bridge.codec.message_losses import MessageLosses
+from bridge.dialects.gemini.capabilities import CAPABILITIES
 from bridge.dialects.gemini.contents import KEY
 from bridge.dialects.gemini.options import BackOptions
 from bridge.dialects.gemini.wire import ASIDES, MADE, SIGNATURE, media_part, own
-from bridge.errors import Unsupported, shortened
+from bridge.errors import shortened
 from bridge.model import (
     Data,
     FileRef,
     Media,
     Message,
-    Origin,
     Part,
     Reasoning,
     Refusal,
@@ -31,6 +32,7 @@ from bridge.model import (
     ToolResult,
     json_text,
 )
+from bridge.model.places import unsupported
 
 Wire = dict[str, Any]
 
@@ -57,21 +59,20 @@ class ContentWriter:
         self._lost = context.lost
         self._options = options
         self._skips = skips
+        self._messages: list[Message] = []
         self._turns: list[_Turn] = []
         self._system: list[Wire] = []
         self._names: dict[str, str] = {}
 
     def write(self, messages: list[Message]) -> tuple[list[Wire], list[Wire]]:
         """The parts of `systemInstruction`, and `contents`. Raises `Unsupported` for a file of another server."""
-        for index, message in enumerate(messages):
-            path = f"messages[{index}]"
-            if message.name:
-                self._lost.add(Feature.MESSAGE_NAME)
+        self._messages = messages
+        for message in messages:
             if message.role in _SYSTEM and not self._turns:
-                self._system += [wire for wire in self._parts(message, "system", path) if wire.get("text")]
+                self._system += [wire for wire in self._parts(message, "system") if wire.get("text")]
                 continue
             role = "model" if message.role == "assistant" else "user"
-            for wire in self._parts(message, role, path):
+            for wire in self._parts(message, role):
                 self._turn(role).parts.append(wire)
         if not self._turns or self._turns[0].role == "model":
             self._turns.insert(0, _Turn("user", [{"text": ""}]))
@@ -85,33 +86,32 @@ class ContentWriter:
 
     # -------------------------------------------------------------- parts
 
-    def _parts(self, message: Message, role: str, path: str) -> Iterator[Wire]:
+    def _parts(self, message: Message, role: str) -> Iterator[Wire]:
         """The parts of a message but its results, which are the user's."""
         asides = deque(own(message.extras).get(ASIDES) or ())
         for number, part in enumerate(message.parts):
             while asides and asides[0][0] <= number:
                 yield asides.popleft()[1]
             if isinstance(part, ToolResult):
-                self._result(part, f"{path}.content[{number}]")
-            elif wire := self._part(part, role, f"{path}.content[{number}]"):
+                self._result(part)
+            elif wire := self._part(part, role):
                 yield wire
         yield from (part for _, part in asides)
 
-    def _part(self, part: Part, role: str, path: str) -> Wire | None:
+    def _part(self, part: Part, role: str) -> Wire | None:
         match part:
             case Text() | Refusal():
                 return {"text": part.text, **own(part.extras)} if part.text or role == "user" else None
             case Data():
-                self._lost.add(Feature.DATA, "sent as text")
                 return {"text": json_text(part.value)}
             case Media():
-                return self._medium(part, path)
+                return self._medium(part)
             case Reasoning():
                 return self._reasoning(part, role)
             case ToolCall() if role == "model":
                 return self._call(part)
             case _:
-                self._lost.add(Feature.TOOL_HISTORY, f"{path}: a call in a message of role {role}")
+                self._lost.add(Feature.TOOL_HISTORY, f"a call in a message of role {role}")
         return None
 
     def _id(self, call_id: str) -> Wire:
@@ -119,8 +119,6 @@ class ContentWriter:
         return {} if call_id.startswith(MADE) or self._options.call_ids == "none" else {"id": call_id}
 
     def _call(self, call: ToolCall) -> Wire:
-        if call.origin is not Origin.FUNCTION:
-            self._lost.add(Feature.TOOL_ORIGIN)
         turn = self._turn("model")
         skip = _SKIP if self._skips and not turn.has_calls else None  # only the first call of a turn has one
         beside = dict(own(call.extras))
@@ -131,13 +129,13 @@ class ContentWriter:
         arguments = input_of(call.arguments)
         return {"functionCall": {**self._id(call.call_id), "name": call.name, "args": arguments}, **beside}
 
-    def _result(self, result: ToolResult, path: str) -> None:
+    def _result(self, result: ToolResult) -> None:
         name = self._names.get(result.call_id) or result.name or result.call_id
         rest = dict(own(result.extras))
         key = rest.pop(KEY, None)
         texts = [part for part in result.parts if not isinstance(part, Media)]
         text = "".join(self._told(part) for part in texts)
-        media = [self._medium(part, path) for part in result.parts if isinstance(part, Media)]
+        media = [self._medium(part) for part in result.parts if isinstance(part, Media)]
         response = {"error": text} if result.is_error else {key: text} if key else _object(text)
         wire = {**self._id(result.call_id), "name": name, "response": response, **rest}
         if media:
@@ -157,16 +155,21 @@ class ContentWriter:
             self._lost.add(Feature.REASONING_HISTORY, f"dropped by option reasoning_history: {wanted}")
         return None
 
-    def _medium(self, media: Media, path: str) -> Wire:
+    def _medium(self, media: Media) -> Wire:
         """Raises `Unsupported` for an id that only another server knows."""
         if isinstance(media.source, FileRef) and not media.source.file_id.startswith(_STORED):
             name = shortened(media.source.file_id)
-            raise Unsupported(
-                f"{path}: this backend accepts files by gs:// and files/ addresses, not {name!r}; send its bytes, "
-                "or leave it out.",
-                param=path,
-            )
+            why = f"this backend accepts files by gs:// and files/ addresses, not {name!r}; "
+            raise unsupported(self._messages, media, f"{why}send its bytes, or leave it out.")
         return {**media_part(media, guessed=True), **own(media.extras)}
+
+
+def _takes(part: Part, role: str) -> bool:
+    """Return whether a part is a medium: whether a server knows a file, the writer finds out."""
+    return isinstance(part, Media)
+
+
+LOSSES = MessageLosses(CAPABILITIES, takes=_takes, keeps=(Feature.REASONING_HISTORY,))
 
 
 def _object(text: str) -> Wire:

@@ -8,7 +8,7 @@ from typing import Any
 from bridge.codec import ModelInfo, WireResponse, json_response
 from bridge.codec.counts import is_count
 from bridge.codec.jsontext import dumps, read_json, text_of
-from bridge.dialects.gemini.errors import decode_error
+from bridge.dialects.gemini.errors import ERRORS
 from bridge.dialects.gemini.wire import MODEL_PREFIX
 from bridge.errors import BackendError, BridgeError, ErrorCode
 
@@ -36,7 +36,7 @@ def _model(info: ModelInfo) -> dict[str, Any]:
 def decode_models(wire: WireResponse) -> list[ModelInfo]:
     """The models of a backend that generate content. Raises `BackendError`."""
     if wire.status >= 400:
-        raise BridgeError.of(decode_error(wire))
+        raise BridgeError.of(ERRORS.decode(wire))
     value = read_json(wire.body)
     models = value.get("models") if isinstance(value, dict) else None
     if not isinstance(models, list):
@@ -58,7 +58,7 @@ def encode_count(tokens: int) -> WireResponse:
 def decode_count(wire: WireResponse) -> int:
     """Raises `BackendError`."""
     if wire.status >= 400:
-        raise BridgeError.of(decode_error(wire))
+        raise BridgeError.of(ERRORS.decode(wire))
     value = read_json(wire.body)
     tokens = value.get("totalTokens") if isinstance(value, dict) else None
     if not is_count(tokens):

@@ -12,23 +12,19 @@ from typing import Any
 
 from bridge.codec import Context, WireRequest
 from bridge.codec.check import wrong
+from bridge.codec.fields import thread_in
 from bridge.codec.jsontext import need_json, read_body
 from bridge.codec.thinking import HIDDEN, READABLE, effort_of
 from bridge.codec.tools import check_choice
 from bridge.dialects.gemini.contents import ContentReader, read_system
+from bridge.dialects.gemini.fields import CONFIG
 from bridge.dialects.gemini.schema import json_schema
 from bridge.dialects.gemini.wire import ASIDES, MODEL_PREFIX, NAME, NOTES, Spelled, given, noted
 from bridge.errors import RequestError
-from bridge.model import HistoryMode, Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
+from bridge.model import Request, ResponseFormat, Tool, ToolChoice, ToolMode
 
 # Fields with a place in our model; all others travel in `Request.extras`. The body's `model` is the address's.
 _KNOWN = frozenset({"contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "model"})
-_SAMPLING = frozenset(
-    {
-        "temperature", "topP", "maxOutputTokens", "stopSequences", "seed", "candidateCount", "presencePenalty",
-        "frequencyPenalty",
-    }
-)  # fmt: skip
 _LOGPROBS = frozenset({"responseLogprobs", "logprobs"})
 _IN_MODEL = frozenset({"responseMimeType", "responseSchema", "responseJsonSchema", "thinkingConfig"})
 _ADDRESS = re.compile(r"/?(?:v\d\w*/)?(?P<model>.+):(?P<method>[A-Za-z]+)")
@@ -55,44 +51,28 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     notes: dict[str, Any] = {}
     extras = given(body.rest(_KNOWN))
     list(body.objects("safetySettings"))  # travels on unread
-    if rest := _rest_of_config(config, notes):
+    request = Request(messages)
+    if rest := _rest_of_config(config, given(CONFIG.read(config, request)), notes):
         extras["generationConfig"] = rest
     tool_config = body.object("toolConfig")
     if tool_config and (rest := given(tool_config.rest({"functionCallingConfig"}))):
         extras["toolConfig"] = rest
     if reader.asides:
         extras[ASIDES] = reader.asides
-    stream = method != "generateContent" and not counting
-    if stream and wire.path and wire.query.get("alt") != "sse":
+    request.stream = method != "generateContent" and not counting
+    if request.stream and wire.path and wire.query.get("alt") != "sse":
         # Without `alt=sse` the stream is one JSON array.
         notes["array"] = True
-    tools, choice = _tools(body), _tool_choice(tool_config, notes)
+    request.tools, request.tool_choice = _tools(body), _tool_choice(tool_config, notes)
     if tool_config:
-        check_choice(choice, tools or (), tool_config.at("functionCallingConfig"))
-    return Request(
-        messages=messages,
-        tools=tools,
-        tool_choice=choice,
-        model=_model(model, context),
-        thread_id=wire.headers.get("x-session-id") or None,
-        stream=stream,
-        history=HistoryMode.FULL,
-        sampling=Sampling(
-            temperature=config.number("temperature"),
-            top_p=config.number("topP"),
-            max_tokens=config.integer("maxOutputTokens", convert=True, least=0),
-            stop=config.strings("stopSequences") or None,
-            seed=config.integer("seed", convert=True),
-            n=config.integer("candidateCount", convert=True, least=1),
-            frequency_penalty=config.number("frequencyPenalty"),
-            presence_penalty=config.number("presencePenalty"),
-        ),
-        response_format=_response_format(config),
-        reasoning_effort=_effort(config),
-        reasoning_summary=_summary(config),
-        logprobs=_logprobs(config),
-        extras={NAME: {**extras, **({NOTES: notes} if notes else {})}},
-    )
+        check_choice(request.tool_choice, request.tools or (), tool_config.at("functionCallingConfig"))
+    request.model = _model(model, context)
+    request.thread_id = thread_in({}, wire)
+    request.response_format = _response_format(config)
+    request.reasoning_effort, request.reasoning_summary = _effort(config), _summary(config)
+    request.logprobs = _logprobs(config)
+    request.extras = {NAME: {**extras, **({NOTES: notes} if notes else {})}}
+    return request
 
 
 def _address(wire: WireRequest) -> tuple[str | None, str]:
@@ -113,13 +93,14 @@ def _model(named: str | None, context: Context) -> str | None:
 # ------------------------------------------------------------------ generationConfig
 
 
-def _rest_of_config(config: Spelled, notes: dict[str, Any]) -> dict[str, Any]:
+def _rest_of_config(config: Spelled, rest: dict[str, Any], notes: dict[str, Any]) -> dict[str, Any]:
     """The fields that other dialects do not have. What our model has in other words is noted as the client said it."""
-    rest = given(config.rest(_SAMPLING | _LOGPROBS if config.get("responseLogprobs") else _SAMPLING))
+    if config.get("responseLogprobs"):
+        rest = {name: value for name, value in rest.items() if name not in _LOGPROBS}
     own_words = _IN_MODEL if _has_format(config) else {"thinkingConfig"}
-    if said := {name: rest.pop(name) for name in own_words & rest.keys()}:
+    if said := {name: value for name, value in rest.items() if name in own_words}:
         notes["generationConfig"] = said
-    return rest
+    return {name: value for name, value in rest.items() if name not in said}
 
 
 def _has_format(config: Spelled) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.dialects.gemini.wire import camel
+from bridge.codec.check import Spelling
 
 Json = dict[str, Any]
 
@@ -23,12 +23,13 @@ _NULL = {"type": "null"}
 _MOST = 5000
 """Schemas in one schema, references put in place included: their number can grow with a power of its size."""
 _DEEPEST = 100
+_CAMEL = Spelling()
 
 
 def json_schema(schema: Json) -> Json:
     """The JSON Schema that a schema of Google's means."""
     out: Json = {}
-    words = {camel(name): value for name, value in schema.items()}
+    words = _CAMEL(schema)
     kind = words.get("type")
     if isinstance(kind, str) and kind.upper() != "TYPE_UNSPECIFIED":
         out["type"] = kind.lower()

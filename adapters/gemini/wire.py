@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Self
 
-from bridge.codec.check import Node
+from bridge.codec.check import SpelledNode
 from bridge.codec.citations import Positions
 from bridge.codec.counts import is_count
 from bridge.codec.jsontext import dict_of, text_of
@@ -39,31 +39,11 @@ MADE = "call_made"
 """How ids begin that are made here for calls without one: they are not sent to servers, which do not know them."""
 MODEL_PREFIX = "models/"
 
-_WORD = re.compile(r"_([a-z0-9])")
 
+class Spelled(SpelledNode):
+    """An object of the schema: names may be camelCase or snake_case, and a single object may replace a list of one."""
 
-def camel(name: str) -> str:
-    """Return a field's name as answers spell it; requests may spell it in snake_case."""
-    return _WORD.sub(lambda found: found[1].upper(), name)
-
-
-class Spelled(Node):
-    """An object of the schema: names may be camelCase or snake_case, and a single object may replace a list of one.
-
-    Places in error messages are spelled as the client spelled them.
-    """
-
-    __slots__ = ("_sent",)
-
-    def __init__(self, value: dict[str, Any], path: str = "") -> None:
-        self._sent: dict[str, str] = {}
-        if any("_" in name for name in value):
-            self._sent = {camel(name): name for name in value}
-            value = {camel(name): each for name, each in value.items()}
-        super().__init__(value, path)
-
-    def at(self, name: str) -> str:
-        return super().at(self._sent.get(name, name))
+    __slots__ = ()
 
     def objects(self, name: str) -> Iterator[Self]:
         value = self.get(name)

@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 from bridge.codec.merging import Added
-from bridge.codec.openai import audio_type
+from bridge.dialects.openai.api import audio_type
 from bridge.dialects.openai_chat.wire import noted
 from bridge.model import Inline, Media, MediaKind
 

@@ -163,8 +163,7 @@ class Calls:
         call.pieces.append(arguments)
         self._grown[call] = None
         if call.opened:
-            write = self._builder.delta if arguments.isascii() else self._builder.unpaired
-            write(call.key, arguments)
+            self._builder.delta(call.key, arguments)
 
     def _find(self, index: Any, call_id: str, name: str, arguments: str, position: int) -> _Call | None:
         number = _number(index)
@@ -231,7 +230,7 @@ class Calls:
             extras=noted_call(dict(call.extras)),
         )
         for piece in call.pieces:
-            self._builder.unpaired(call.key, piece)
+            self._builder.delta(call.key, piece)
 
     def _end(self, call: _Call) -> None:
         if call not in self.open:

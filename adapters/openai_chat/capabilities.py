@@ -90,4 +90,5 @@ CAPABILITIES = Capabilities(
     caches_marks=True,
     logprobs=True,
     call_signatures=CallSignatures.IN_CALL,
+    citations=True,
 )

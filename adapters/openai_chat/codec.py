@@ -7,12 +7,14 @@ fails with the real SDK, mostly silently.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from bridge.codec import (
     Context,
     Decoder,
     EncoderLike,
     Endpoint,
+    FrameLike,
     Operation,
     Options,
     WireRequest,
@@ -20,7 +22,7 @@ from bridge.codec import (
 )
 from bridge.codec.demands import Demands
 from bridge.codec.jsontext import dumps
-from bridge.codec.openai import EXTRAS, MODELS, OpenAIDialect
+from bridge.dialects.openai.api import EXTRAS, MODELS, OpenAIDialect
 from bridge.dialects.openai_chat import answer, body, request
 from bridge.dialects.openai_chat.capabilities import CAPABILITIES, DEMANDS, HOISTED
 from bridge.dialects.openai_chat.decoder import ChatDecoder
@@ -71,8 +73,11 @@ class OpenAIChat(OpenAIDialect):
     def encoder(self, context: Context) -> EncoderLike:
         return ChatEncoder(context, FrontOptions.of(context))
 
-    def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
-        return answer.assemble(events, context, FrontOptions.of(context))
+    def whole_encoder(self, context: Context) -> EncoderLike:
+        return ChatEncoder(context, FrontOptions.of(context), whole=True)
+
+    def accumulate(self, frames: Sequence[FrameLike], context: Context) -> dict[str, Any]:
+        return answer.completion(frames)
 
     def example_request(self, text: str, stream: bool = True) -> WireRequest:
         message = {"role": "user", "content": text}

@@ -12,16 +12,15 @@ from bridge.codec import Context
 from bridge.codec.citations import with_citations
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import dict_of, is_number, repaired, text_of
-from bridge.codec.openai import failure_of
+from bridge.codec.jsontext import dict_of, is_number, text_of
 from bridge.codec.words import end_of
+from bridge.dialects.openai.api import ERRORS
 from bridge.dialects.openai_chat.audio import TRANSCRIPT, audio_from, joined
 from bridge.dialects.openai_chat.calls import Calls
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.think import ThinkSplitter
 from bridge.dialects.openai_chat.wire import (
     BLOCK,
-    HALVES,
     NAME,
     REASONING_FIELDS,
     noted,
@@ -33,7 +32,6 @@ from bridge.dialects.openai_chat.wire import (
 from bridge.errors import Failure
 from bridge.model import SHARED, Event, Extras, FinishReason, Media, MediaKind, PartKind, Raw, Reasoning, source_of
 from bridge.model.events import STOP_SEQUENCE
-from bridge.model.surrogates import repair
 
 _CHUNK_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation"})
 _TOLD_KEYS = _CHUNK_KEYS | {"error"}
@@ -81,9 +79,9 @@ class ChatDecoder(JsonDecoder):
         self._request = context.request
         self._split_think = options.think_tags == "reasoning"
         self._streamed = streamed
-        self._put = self.builder.flow
         self._lanes: dict[int, _Lane] = {}
         self._by_message: set[int] = set()  # the choices whose pieces are messages
+        self._whole: dict[int, dict[str, Any]] = {}  # the last whole message of such choices
         self._started = False
         self._bad_end: Failure | None = None
         self._plain: tuple[str, int] | None = None
@@ -100,7 +98,7 @@ class ChatDecoder(JsonDecoder):
 
     def read(self, event: dict[str, Any], name: str | None) -> None:
         if name == "error":
-            self.fail(failure_of(error_in(event) or event))
+            self.fail(ERRORS.failure(error_in(event) or event))
             return
         self._plain = None
         if not self._started:
@@ -109,7 +107,7 @@ class ChatDecoder(JsonDecoder):
         if type(choices) is list:
             for choice in choices:
                 if type(choice) is dict:
-                    self._choice(choice)
+                    self._choice(choice, event)
         usage = event.get("usage") or dict_of(event.get("x_groq")).get("usage")
         if type(usage) is dict and usage:
             self._usage(usage)
@@ -128,19 +126,14 @@ class ChatDecoder(JsonDecoder):
             part = self.builder.flowing(index)
             self.repeat.learn(chunk, ("choices", 0, field, name), part, padding="obfuscation")
 
-    def read_unpaired(self, event: dict[str, Any], name: str | None) -> None:
-        self._put = self.builder.unpaired_flow
-        self.read(repaired(event, HALVES), name)
-        self._put = self.builder.flow
-
     def read_error(self, value: Any) -> bool:
-        self.fail(failure_of(error_in(value) or {"message": value}))
+        self.fail(ERRORS.failure(error_in(value) or {"message": value}))
         return True
 
     def read_value(self, value: Any, name: str | None) -> None:
         """An error may come in a list (Gemini's gateway)."""
         if (error := error_in(value)) is not None:
-            self.fail(failure_of(error))
+            self.fail(ERRORS.failure(error))
 
     def _head(self, chunk: dict[str, Any]) -> None:
         """Id, model and time from the first chunk that has them: Azure's first has none (capture azure-empty-first)."""
@@ -174,7 +167,7 @@ class ChatDecoder(JsonDecoder):
         """Read errors, which may be beside choices (capture openrouter-error-midstream), and unknown fields."""
         error = error_in(chunk)
         if error is not None:
-            self.fail(failure_of(error))
+            self.fail(ERRORS.failure(error))
             return
         changed = {k: v for k, v in _unknown(chunk).items() if k not in _USUAL_KEYS and self._run_fields.get(k) != v}
         if choices is None and changed.keys() <= {"type"}:
@@ -185,13 +178,13 @@ class ChatDecoder(JsonDecoder):
 
     # -------------------------------------------------------------- choices
 
-    def _choice(self, choice: dict[str, Any]) -> None:
+    def _choice(self, choice: dict[str, Any], chunk: dict[str, Any]) -> None:
         index = choice.get("index")
         if type(index) is not int or index < 0:
             index = 0
         delta = choice.get("delta")
         if type(delta) is not dict:
-            delta = self._message(index, choice.get("message"))
+            delta = self._message(index, choice.get("message"), chunk.get("object") == "chat.completion")
         extras = None
         if choice.get("logprobs") is not None or not _USUAL_CHOICE_KEYS.issuperset(choice):
             extras = _choice_extras(choice)
@@ -203,7 +196,7 @@ class ChatDecoder(JsonDecoder):
                     lane = self._lanes.get(index) or self._open(index)
                     if lane.calls.open:
                         lane.calls.settle()
-                    self._put(index, _TEXT, content, extras)
+                    self.builder.flow(index, _TEXT, content, extras)
                     if extras is None:
                         self._plain = "content", index
                     extras = None
@@ -220,17 +213,38 @@ class ChatDecoder(JsonDecoder):
         if finish and type(finish) is str:
             self._end_choice(index, finish, choice)
 
-    def _message(self, index: int, message: Any) -> Any:
-        """Return what is new in a `message` in place of a delta: all of it, unless it repeats deltas before it."""
+    def _message(self, index: int, message: Any, is_whole: bool) -> Any:
+        """Return what is new in a `message` in place of a delta: all of it, unless it repeats deltas before it.
+
+        `is_whole` says that its object is a whole completion: such objects of one stream grow, so that each has the
+        texts and calls of those before it. Messages in chunks are pieces.
+        """
         if type(message) is not dict or not self._streamed:
             return message
         lane = self._lanes.get(index)
         if lane is None:
             self._by_message.add(index)
-        elif index not in self._by_message:
+        if is_whole and index in self._by_message:
+            return self._grown(index, message)
+        if lane is None:
+            return message
+        if index not in self._by_message:
             told = {"content", "refusal", *REASONING_FIELDS, *(("tool_calls",) if lane.calls.any else ())}
             return {name: value for name, value in message.items() if name not in told}
         return message
+
+    def _grown(self, index: int, message: dict[str, Any]) -> dict[str, Any]:
+        """Return a whole message without what the whole message of the choice before it had."""
+        known = self._whole.get(index, {})
+        self._whole[index] = message
+        out = dict(message)
+        for name in ("content", "refusal", *REASONING_FIELDS):
+            text, before = message.get(name), known.get(name)
+            if type(text) is str and type(before) is str and text.startswith(before):
+                out[name] = text[len(before) :]
+        if message.get("tool_calls") == known.get("tool_calls"):
+            out.pop("tool_calls", None)
+        return out
 
     def _open(self, index: int) -> _Lane:
         lane = self._lanes.get(index)
@@ -306,7 +320,7 @@ class ChatDecoder(JsonDecoder):
         lane = self._open(index)
         if lane.calls.open:
             lane.calls.settle()
-        self._put(index, kind, text, extras)
+        self.builder.flow(index, kind, text, extras)
 
     def _text(self, index: int, text: str, extras: Extras | None) -> Extras | None:
         """Content, which may hold think tags; returns extras that no text took."""
@@ -373,7 +387,7 @@ class ChatDecoder(JsonDecoder):
             if type(words) is str and words:
                 key = TRANSCRIPT, index
                 self.builder.open_part(key, index, PartKind.TEXT, extras={TRANSCRIPT: {}})
-                self.builder.delta(key, repair(words))
+                self.builder.delta(key, words)
         for image in images if type(images) is list else ():
             if not self._image(index, image):
                 self._raw(index, {"images": [image]})
@@ -401,7 +415,7 @@ class ChatDecoder(JsonDecoder):
         end = end_of(word, answered=self.builder.answered)
         if isinstance(end, Failure):
             error = error_in(choice)
-            self._bad_end = end if error is None else failure_of(error)  # an error beside the choices says more
+            self._bad_end = end if error is None else ERRORS.failure(error)  # an error beside the choices says more
         elif end is not None and (lane := self._open(index)).finished is None:
             lane.finished = end
             lane.stop = self._stop_in(choice) if end is FinishReason.STOP else None
@@ -439,7 +453,7 @@ class ChatDecoder(JsonDecoder):
             self._finish()
         for index, lane in self._lanes.items():
             for kind, piece in lane.think.close() if lane.think else ():
-                self._put(index, kind, piece)
+                self.builder.flow(index, kind, piece)
             if lane.annotations:
                 self._cite(index, lane)
             lane.calls.close()

@@ -1,28 +1,25 @@
 """Events -> chunks, in the strict form of the official API and nothing else.
 
 Real clients concatenate, append and overwrite what they get, so each fact is sent once, in the order they expect. Per
-token only the text is dumped; the bytes around it are made when the part begins (docs/architecture.md, "Where speed
-matters").
+token only the text is dumped (`Template`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Encoder, Feature
-from bridge.codec.borders import TextBorders
 from bridge.codec.citations import citations_in
 from bridge.codec.jsontext import dumps
 from bridge.codec.media import answer_feature
-from bridge.codec.openai import error_object
+from bridge.codec.template import HOLE, Template, filled
+from bridge.dialects.openai.api import error_object
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.capabilities import CAPABILITIES
 from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.dialects.openai_chat.shape import (
     audio_of,
-    details_of,
     finish_word,
     first_keys,
     id_of,
@@ -31,7 +28,7 @@ from bridge.dialects.openai_chat.shape import (
     wants_details,
     wants_usage,
 )
-from bridge.dialects.openai_chat.wire import NAME, fields_of_call, own, write_usage
+from bridge.dialects.openai_chat.wire import DONE, NAME, fields_of_call, own, write_usage
 from bridge.model import (
     ArgsDelta,
     ContentAdded,
@@ -39,7 +36,6 @@ from bridge.model import (
     FinishReason,
     Heartbeat,
     MessageEnded,
-    MessageStarted,
     PartEnded,
     PartKind,
     PartStarted,
@@ -60,18 +56,18 @@ _FIELDS = {PartKind.TEXT: "content", PartKind.REFUSAL: "refusal"}
 _MOST_CHOICES = 128
 """The largest `n` of the API."""
 _CONSTANT = ("system_fingerprint", "service_tier")
-_OURS = frozenset({"id", "object", "created", "model", "choices", "usage", "error", *_CONSTANT})
-_ROLE = {content: dumps({"role": "assistant", "content": content})[1:-1].decode() for content in ("", None)}
-"""The first delta of a choice, by its content."""
+_OURS = frozenset({"id", "object", "created", "model", "choices", "usage", "error"})
+_BESIDE: dict[str, Any] = {"logprobs": None, "finish_reason": None}
+"""What is beside a delta."""
 
 
 @dataclass(slots=True)
 class _Choice:
-    """The state of one choice at the client. `numbers` are keys only: most choices have text only, and an
-    empty set takes 216 bytes, an empty dictionary 64.
+    """The state of one choice at the client. `speaker` is the message of its last text. `numbers` are keys only: most
+    choices have text only, and an empty set takes 216 bytes, an empty dictionary 64.
     """
 
-    borders: TextBorders
+    speaker: str | None = None
     calls: int = 0
     reason: FinishReason | None = None
     audio: bool = False
@@ -83,26 +79,25 @@ class _Choice:
 
 @dataclass(slots=True)
 class _Part:
-    """An open part: the bytes before and after its next piece. `twin` is between two copies of the piece; it is empty
-    before the first piece of a text of the message `message_id`. `length` counts the characters of the pieces, `start`
-    those of the choice's text before them.
+    """An open part. `delta` is one of its pieces, with a hole for its text, and `template` the whole chunk, None in an
+    answer that is added up. `speaker` is the message of a text until its first piece is written. `length` counts the
+    characters of the pieces, `start` those of the choice's text before them.
     """
 
     choice: int
-    before: bytes
-    after: bytes
-    twin: bytes | None = None
+    delta: dict[str, Any]
+    template: Template | None
+    speaker: str | None = None
     call: int | None = None
     bare: bool = False
     extras: dict[str, Any] = field(default_factory=dict)
     thought: int | None = None
-    message_id: str = ""
     length: int = 0
     start: int | None = None
 
 
 class ChatEncoder(Encoder):
-    """One per run."""
+    """One per run. `whole`: for `completion`, which adds up its chunks; they are objects, the first one their head."""
 
     dialect = NAME
     free = Encoder.free | {ToolResulted, RunFinished, RunFailed}
@@ -111,14 +106,13 @@ class ChatEncoder(Encoder):
         Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE, Feature.DATA,
     )  # fmt: skip
 
-    def __init__(self, context: Context, options: FrontOptions) -> None:
-        choices: dict[str, int] = {}
-        super().__init__(context, CAPABILITIES, lambda event: _lane(choices, event))
+    def __init__(self, context: Context, options: FrontOptions, *, whole: bool = False) -> None:
+        super().__init__(context, CAPABILITIES, _lane)
         self._options = options
+        self._whole = whole
         self._usage: UsageReported | None = None
-        self._messages = choices
         self._details = False
-        self._head = b""
+        self._head: dict[str, Any] = {}
         self._first: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
         self._opened = 0
@@ -133,57 +127,54 @@ class ChatEncoder(Encoder):
         if part is None:
             return
         text = event.text
-        if event.extras:
-            self._with_extras(event, part)
-        elif text:
+        if text:
             part.length += len(text)
-            piece = dumps(text)
-            if part.twin is None:
-                self.out.append(part.before + piece + part.after)
-            elif part.twin:
-                self.out.append(part.before + piece + part.twin + piece + part.after)
-            else:
-                self.out.append(part.before + dumps(self._begun(part, text)) + part.after)
             if part.bare:
                 part.bare = text.isspace()
+            if part.speaker is not None:
+                text = self._begun(part, text)
+        beside = own(event.extras) if event.extras else None
+        if beside:
+            delta = filled(part.delta, text) if text else {}
+            self._say(part.choice, delta, {"logprobs": None, **beside, "finish_reason": None})
+        elif part.template is not None and text:
+            self.out.append(part.template(text))
+        elif text:
+            self._say(part.choice, filled(part.delta, text))
 
     reasoning = arguments = text
 
     def _begun(self, part: _Part, text: str) -> str:
         """The first piece of a text, with what separates it from that of another message."""
-        part.twin = None
-        choice = self._choices[part.choice]
-        separator = choice.borders.before(part.message_id)
-        part.start = choice.length + len(separator)
-        return separator + text
+        choice, speaker = self._choices[part.choice], part.speaker
+        part.speaker = None
+        text = self._border(choice, speaker) + text
+        part.start = choice.length + len(text) - part.length
+        return text
 
-    def _with_extras(self, event: TextDelta | ReasoningDelta | ArgsDelta, part: _Part) -> None:
-        """A piece with fields of the choice beside its delta, such as logprobs."""
-        fields_beside = own(event.extras)
-        if event.text:
-            part.length += len(event.text)
-            after = part.after
-            if fields_beside:
-                usual = b'},"logprobs":null,"finish_reason":null}]}'
-                fields = {"logprobs": None, **fields_beside, "finish_reason": None}
-                after = after.removesuffix(usual) + b"}," + dumps(fields)[1:] + b"]}"
-            piece = dumps(self._begun(part, event.text) if part.twin == b"" else event.text)
-            self.out.append(part.before + piece + (part.twin + piece if part.twin else b"") + after)
-            if part.bare:
-                part.bare = event.text.isspace()
-        elif fields_beside:
-            self.out.append(self._chunk(part.choice, {}, fields_beside))
+    def _border(self, choice: _Choice, speaker: str | None) -> str:
+        """Return what is before a text of this message: clients make one text of all."""
+        last, choice.speaker = choice.speaker, speaker
+        if last is None:
+            return ""
+        self.lost.add(Feature.PART_BORDERS)
+        return self._options.message_separator if last != speaker else ""
 
     # -------------------------------------------------------------- chunks
 
-    def _around(self, choice: int, open_delta: str, close_delta: str = "") -> tuple[bytes, bytes]:
-        """The constant bytes of a chunk before and after a piece of text."""
-        before = self._head + f'"choices":[{{"index":{choice},"delta":{{{open_delta}'.encode()
-        return before, f'{close_delta}}},"logprobs":null,"finish_reason":null}}]}}'.encode()
+    def _chunk(self, choices: list[dict[str, Any]], more: dict[str, Any]) -> None:
+        if self._whole:
+            self.out.append({"choices": choices, **more})  # type: ignore[arg-type]
+        else:
+            self.out.append(dumps({**self._head, "choices": choices, **more}))
 
-    def _chunk(self, choice: int, delta: dict[str, Any], beside: dict[str, Any] | None = None) -> bytes:
-        entry = {"index": choice, "delta": delta, "logprobs": None, "finish_reason": None, **(beside or {})}
-        return self._head + dumps({"choices": [entry]})[1:]
+    def _say(self, choice: int, delta: dict[str, Any], beside: dict[str, Any] = _BESIDE) -> None:
+        self._chunk([{"index": choice, "delta": delta, **beside}], {})
+
+    def _part(self, choice: int, delta: dict[str, Any], **more: Any) -> _Part:
+        entry = {"index": choice, "delta": delta, **_BESIDE}
+        template = None if self._whole else Template({**self._head, "choices": [entry]})
+        return _Part(choice, delta, template, **more)
 
     def _open(self, choice: int, content: str | None = "") -> _Choice:
         """The role chunk of a choice, once and before all else of it. The SDK's helper keeps choices in a list, so
@@ -192,16 +183,16 @@ class ChatEncoder(Encoder):
         known = self._choices.get(choice)
         if known is not None:
             return known
-        while self._opened < min(choice, _MOST_CHOICES):
+        while not self._whole and self._opened < min(choice, _MOST_CHOICES):
             earlier, self._opened = self._opened, self._opened + 1
             self._open(earlier)
-        before, after = self._around(choice, _ROLE[content])
-        if self._first:
-            after = after[:-1] + b"," + dumps(self._first)[1:]
-            self._first = {}
-        self.out.append(before + after)
-        made = self._choices[choice] = _Choice(TextBorders(self._options.message_separator, self.lost))
+        more, self._first = self._first, {}
+        self._chunk([{"index": choice, "delta": {"role": "assistant", "content": content}, **_BESIDE}], more)
+        made = self._choices[choice] = _Choice()
         return made
+
+    def _addable(self, choice: int, delta: dict[str, Any]) -> dict[str, Any]:
+        return delta if self._whole else _addable(self._choices[choice], "", delta)
 
     # -------------------------------------------------------------- run and messages
 
@@ -214,23 +205,20 @@ class ChatEncoder(Encoder):
             "created": int(event.created_at),
             "model": model_of(event, self.context),
         }
-        for name in _CONSTANT:
-            if name in extras:
-                head[name] = extras[name]
-        self._head = dumps(head)[:-1] + b","
-        self._first = {k: v for k, v in extras.items() if k not in _OURS}
-
-    def message_started(self, event: MessageStarted) -> None:
-        self._messages[event.message_id] = event.choice
+        constant = () if self._whole else _CONSTANT
+        self._head = {**head, **{name: extras[name] for name in constant if name in extras}}
+        self._first = {k: v for k, v in extras.items() if k not in _OURS and k not in constant}
+        if self._whole:
+            self.out.append(self._head)  # type: ignore[arg-type]
 
     def message_ended(self, event: MessageEnded) -> None:
-        choice = self._open(self._messages[event.message_id])
+        choice = self._open(event.choice)
         choice.reason = event.reason or choice.reason
 
     # -------------------------------------------------------------- parts
 
     def part_started(self, event: PartStarted) -> None:
-        index = self._messages[event.message_id]
+        index = event.choice
         if event.kind is _TOOL_CALL:
             self._call_started(event, index)
             return
@@ -241,16 +229,8 @@ class ChatEncoder(Encoder):
         if event.kind is _REASONING:
             self._parts[event.part_id] = self._reasoning(index)
             return
-        twin = b"" if event.kind is _TEXT else None
-        before, after = self._around(index, f'"{_FIELDS[event.kind]}":')
-        self._parts[event.part_id] = _Part(index, before, after, twin, message_id=event.message_id)
-
-    def _tell(self, index: int, message_id: str, text: str) -> None:
-        """A text that is whole."""
-        choice = self._choices[index]
-        text = choice.borders.before(message_id) + text
-        choice.length += len(text)
-        self.out.append(self._chunk(index, {"content": text}))
+        speaker = event.message_id if event.kind is _TEXT else None
+        self._parts[event.part_id] = self._part(index, {_FIELDS[event.kind]: HOLE}, speaker=speaker)
 
     def _cite(self, part: _Part, extras: Extras) -> None:
         """Write the citations of a text, those of a chat backend as they came."""
@@ -259,19 +239,18 @@ class ChatEncoder(Encoder):
             for each in citations_in(extras, self.lost, part.length, part.start or 0)
         ]
         if said:
-            self.out.append(self._chunk(part.choice, _addable(self._choices[part.choice], "", {"annotations": said})))
+            self._say(part.choice, self._addable(part.choice, {"annotations": said}))
 
     def _reasoning(self, index: int) -> _Part:
         name = self._options.reasoning_field
         if self._details:
             choice = self._open(index)
             number, choice.thoughts = choice.thoughts, choice.thoughts + 1
-            twin = b',"reasoning_details":[{"type":"reasoning.text","index":%d,"text":' % number
-            return _Part(index, *self._around(index, '"reasoning":', close_delta="}]"), twin, thought=number)
-        if name != "both":
-            name = "reasoning" if name == "reasoning_details" else name
-            return _Part(index, *self._around(index, f'"{name}":'))
-        return _Part(index, *self._around(index, '"reasoning_content":'), twin=b',"reasoning":')
+            entry = {"type": "reasoning.text", "index": number, "text": HOLE}
+            return self._part(index, {"reasoning": HOLE, "reasoning_details": [entry]}, thought=number)
+        if name == "both":
+            return self._part(index, {"reasoning_content": HOLE, "reasoning": HOLE})
+        return self._part(index, {"reasoning" if name == "reasoning_details" else name: HOLE})
 
     def _call_started(self, event: PartStarted, index: int) -> None:
         """Write the first fragment: index, id, type and name, each once; the rest is arguments only."""
@@ -284,18 +263,15 @@ class ChatEncoder(Encoder):
         more = extras.get("function")
         inner = {"name": event.name or "", field_name: "", **(more if isinstance(more, dict) else {})}
         call = {"index": number, "id": event.call_id, "type": kind, kind: inner, **first_keys(extras)}
-        self.out.append(self._chunk(index, {"tool_calls": [call]}))
-        before, after = self._around(
-            index, f'"tool_calls":[{{"index":{number},"{kind}":{{"{field_name}":', close_delta="}}]"
-        )
-        self._parts[event.part_id] = _Part(index, before, after, None, number, kind == "function", extras)
+        self._say(index, {"tool_calls": [call]})
+        delta = {"tool_calls": [{"index": number, kind: {field_name: HOLE}}]}
+        self._parts[event.part_id] = self._part(index, delta, call=number, bare=kind == "function", extras=extras)
 
     def part_ended(self, event: PartEnded) -> None:
         part = self._parts.pop(event.part_id)
         if event.signature or event.redacted:
             if part is not None and part.thought is not None:
-                details = details_of(part.thought, "", event.signature, event.redacted)
-                self.out.append(self._chunk(part.choice, {"reasoning_details": details}))
+                self._sign(part, part.thought, event)
             else:
                 self.lost.add(Feature.REASONING_SIGNATURE)
         if part is None:
@@ -308,13 +284,25 @@ class ChatEncoder(Encoder):
             return
         if part.bare:
             # Strict clients parse the arguments: white space is no JSON (capture tool-empty-arguments)
-            self.out.append(part.before + b'"{}"' + part.after)
+            self._say(part.choice, filled(part.delta, "{}"))
         late = {k: v for k, v in first_keys(fields_of_call(event.extras)).items() if part.extras.get(k) != v}
         if late:
-            self.out.append(self._chunk(part.choice, {"tool_calls": [{"index": part.call, **late}]}))
+            self._say(part.choice, {"tool_calls": [{"index": part.call, **late}]})
+
+    def _sign(self, part: _Part, number: int, event: PartEnded) -> None:
+        """Write the opaque values of reasoning. Clients add up entries of one index, so each type has its own."""
+        details: list[dict[str, Any]] = []
+        if event.signature:
+            details.append({"type": "reasoning.text", "index": number, "signature": event.signature})
+        if event.redacted:
+            if part.length or event.signature:
+                choice = self._choices[part.choice]
+                number, choice.thoughts = choice.thoughts, choice.thoughts + 1
+            details.append({"type": "reasoning.encrypted", "index": number, "data": event.redacted})
+        self._say(part.choice, {"reasoning_details": details})
 
     def content(self, event: ContentAdded) -> None:
-        index = self._messages[event.message_id]
+        index = event.choice
         part = event.part
         extras = own(part.extras)
         if extras.get("streamed"):
@@ -323,16 +311,18 @@ class ChatEncoder(Encoder):
         image = extras.get("image") or (image_of(part) if self._options.media == "images" else None)
         audio = None if choice.audio else audio_of(part, self.context)
         if image is not None:
-            self.out.append(self._chunk(index, _addable(choice, "", {"images": [image]})))
+            self._say(index, self._addable(index, {"images": [image]}))
         elif audio is not None:
             choice.audio = True
-            self.out.append(self._chunk(index, {"audio": audio}))
+            self._say(index, {"audio": audio})
         elif self._options.media == "drop":
             self.lost.add(answer_feature(part))
         else:
             self.lost.add(answer_feature(part), "sent as text")
             if text := as_markdown(part):
-                self._tell(index, event.message_id, text)
+                text = self._border(choice, event.message_id) + text
+                choice.length += len(text)
+                self._say(index, {"content": text})
 
     # -------------------------------------------------------------- the rest
 
@@ -345,14 +335,14 @@ class ChatEncoder(Encoder):
             return
         value = event.value
         index = value.get("index", 0)
-        choice = self._open(index)
+        self._open(index)
         if isinstance(delta := value.get("delta"), dict):
-            if delta := _addable(choice, "", delta):
-                self.out.append(self._chunk(index, delta))
+            if delta := self._addable(index, delta):
+                self._say(index, delta)
         elif isinstance(choice_fields := value.get("choice"), dict):
-            self.out.append(self._chunk(index, {}, choice_fields))
+            self._say(index, {}, {**_BESIDE, **choice_fields})
         elif isinstance(fields := value.get("chunk"), dict) and fields:
-            self.out.append(self._chunk(0, {})[:-1] + b"," + dumps(fields)[1:])
+            self._chunk([{"index": 0, "delta": {}, **_BESIDE}], fields)
 
     def heartbeat(self, event: Heartbeat) -> None:
         mode = self._options.keepalive
@@ -360,7 +350,7 @@ class ChatEncoder(Encoder):
             self.out.append(KEEPALIVE)
         elif mode == "chunk" and self._head:
             self._open(0)
-            self.out.append(self._chunk(0, {}))
+            self._say(0, {})
 
     # -------------------------------------------------------------- the end
 
@@ -374,18 +364,19 @@ class ChatEncoder(Encoder):
             choice = self._choices[index]
             known = event.reason if index == 0 else choice.reason
             word = finish_word(known, choice.calls > 0)
-            self.out.append(self._chunk(index, {}, {"finish_reason": word}))
-        if wants_usage(self.context, self._usage):
+            self._say(index, {}, {"logprobs": None, "finish_reason": word})
+        if self._whole or wants_usage(self.context, self._usage):
             usage = write_usage(self._usage, self.lost)
-            self.out.append(self._head + dumps({"choices": [], "usage": usage})[1:])
-        self.out.append(b"[DONE]")
+            self._chunk([], {"usage": usage})
+        if not self._whole:
+            self.out.append(DONE)
 
 
-def _lane(choices: Mapping[str, int], event: PartStarted | ContentAdded) -> tuple[int, str]:
+def _lane(event: PartStarted | ContentAdded) -> tuple[int, str]:
     """The field of one choice that pieces of text are appended to, where pieces of two texts would mix."""
     if not isinstance(event, PartStarted):
-        return choices[event.message_id], _TEXT
-    return choices[event.message_id], TRANSCRIPT if event.extras and TRANSCRIPT in event.extras else event.kind
+        return event.choice, _TEXT
+    return event.choice, TRANSCRIPT if event.extras and TRANSCRIPT in event.extras else event.kind
 
 
 def _addable(choice: _Choice, path: str, delta: dict[str, Any]) -> dict[str, Any]:

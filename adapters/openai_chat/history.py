@@ -6,16 +6,17 @@ Order and ids are kept: `bridge.translation.requirements` has arranged calls and
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from bridge.codec import Context, Feature
 from bridge.codec.caching import control_of
-from bridge.codec.media import request_feature, result_as_text
-from bridge.codec.openai import audio_format, breakpoint_of, describe_source
+from bridge.codec.message_losses import RESULT, MessageLosses
+from bridge.dialects.openai.api import audio_format, breakpoint_of
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
+from bridge.dialects.openai_chat.capabilities import CAPABILITIES
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.wire import BLOCK, fields_of_call, own
-from bridge.errors import Unsupported
 from bridge.model import (
     Data,
     FileRef,
@@ -23,7 +24,6 @@ from bridge.model import (
     Media,
     MediaKind,
     Message,
-    Origin,
     Part,
     Reasoning,
     Refusal,
@@ -34,8 +34,10 @@ from bridge.model import (
     as_text,
     json_text,
     mime_of,
+    result_text,
     url_of,
 )
+from bridge.model.parts import plain_text
 
 Wire = dict[str, Any]
 
@@ -47,15 +49,17 @@ class MessageWriter:
         self._lost = context.lost
         self._options = options
         self._pictures: dict[str, list[Wire]] = {}
-        self._in_tool_turn = False
+        self._index = 0  # of the message that is written
+        self._tool_turns: list[bool] | None = None
+        self._messages: list[Message] = []
 
     def write(self, messages: list[Message]) -> list[Wire]:
         """The messages. What a tool's result shows follows in a user's message, after the last result."""
+        self._messages = messages
         out: list[Wire] = []
         pictures: list[Wire] = []
-        for index, (message, in_tool_turn) in enumerate(zip(messages, _tool_turns(messages), strict=True)):
-            self._in_tool_turn = in_tool_turn
-            for wire in self._message(message, f"messages[{index}]"):
+        for self._index, message in enumerate(messages):
+            for wire in self._message(message):
                 if wire["role"] == "tool":
                     pictures += self._pictures.pop(wire["tool_call_id"], [])
                 elif pictures:
@@ -67,28 +71,27 @@ class MessageWriter:
                 out.append(wire)
         return [*out, {"role": "user", "content": pictures}] if pictures else out
 
-    def _message(self, message: Message, path: str) -> list[Wire]:
+    def _message(self, message: Message) -> list[Wire]:
         """One message; results inside it become messages of their own, after the calls and before a user's words."""
-        part = message.parts[0] if len(message.parts) == 1 and message.role != "tool" else None
-        if type(part) is Text and part.text and not part.extras:
-            wire = self._head(message, self._role(message))  # as most are
-            wire["content"] = part.text
+        if (text := plain_text(message)) and message.role != "tool":
+            wire = self._head(message, self._role(message))
+            wire["content"] = text
             return [wire]
         results = [self._result(p) for p in message.parts if isinstance(p, ToolResult)]
-        others: list[tuple[int, Part]] = [(n, p) for n, p in enumerate(message.parts) if not isinstance(p, ToolResult)]
+        others: list[Part] = [p for p in message.parts if not isinstance(p, ToolResult)]
         if message.role == "tool":
-            told = [each for each in others if type(each[1]) is Data]
-            for _, part in others:
+            told = [part for part in others if type(part) is Data]
+            for part in others:
                 if type(part) is not Data:
-                    self._lost.add(Feature.TOOL_HISTORY, f"{path}: a {type(part).__name__} that is not a tool result")
+                    self._lost.add(Feature.TOOL_HISTORY, f"a {type(part).__name__} that is not a tool result")
             if results:
                 results[0].update(own(message.extras))
-            return [*results, self._other(Message("user", []), told, path)] if told else results
+            return [*results, self._other(Message("user", []), told)] if told else results
         if message.role == "assistant":
             return [*([self._assistant(message, others)] if others or not results else []), *results]
         if results and not others:
             return results
-        return [*results, self._other(message, others, path)]
+        return [*results, self._other(message, others)]
 
     def _role(self, message: Message) -> str:
         role = message.role
@@ -102,20 +105,21 @@ class MessageWriter:
             head.update(own(message.extras))
         return head
 
-    def _other(self, message: Message, parts: list[tuple[int, Part]], path: str) -> Wire:
+    def _other(self, message: Message, parts: Iterable[Part]) -> Wire:
         role = self._role(message)
-        written = [self._part(part, role, f"{path}.content[{index}]") for index, part in parts]
+        written = [self._part(part, role) for part in parts]
         wire = self._head(message, role)
         wire["content"] = _shortest([w for w in written if w is not None]) or ""
         return wire
 
     # -------------------------------------------------------------- assistant and tool
 
-    def _assistant(self, message: Message, parts: list[tuple[int, Part]]) -> Wire:
-        calls = [self._call(p) for _, p in parts if isinstance(p, ToolCall)]
+    def _assistant(self, message: Message, parts: list[Part]) -> Wire:
+        calls = [self._call(p) for p in parts if isinstance(p, ToolCall)]
         wire = self._head(message, "assistant")
-        self._add_reasoning(wire, [p for _, p in parts if isinstance(p, Reasoning)])
-        spoken = [p for _, p in parts if not isinstance(p, (ToolCall, Reasoning))]
+        if thoughts := [p for p in parts if isinstance(p, Reasoning)]:
+            self._add_reasoning(wire, thoughts)
+        spoken = [p for p in parts if not isinstance(p, (ToolCall, Reasoning))]
         if "audio" in wire:
             spoken = [p for p in spoken if TRANSCRIPT not in (p.extras or ())]
         refusals = [p for p in spoken if isinstance(p, Refusal)]
@@ -140,10 +144,15 @@ class MessageWriter:
         text = "".join(p.text for p in parts)
         if not text:
             return
-        if wanted == "always" or (wanted == "tool_turns" and self._in_tool_turn):
+        if wanted == "always" or (wanted == "tool_turns" and self._is_in_tool_turn()):
             wire.update(dict.fromkeys(own(parts[0].extras).get("fields", ("reasoning_content",)), text))
         else:
             self._lost.add(Feature.REASONING_HISTORY, f"dropped by option reasoning_history: {wanted}")
+
+    def _is_in_tool_turn(self) -> bool:
+        if self._tool_turns is None:
+            self._tool_turns = _tool_turns(self._messages)
+        return self._tool_turns[self._index]
 
     def _spoken(self, part: Part) -> Wire:
         """Assistants can only have text here; a picture of an assistant becomes text, as in our answers."""
@@ -151,14 +160,10 @@ class MessageWriter:
             return {"type": "refusal", "refusal": part.text, **own(part.extras)}
         if (wire := _verbatim(part)) is not None:
             return wire
-        if isinstance(part, (Data, Media)):
-            self._lost.add(request_feature(part), "in an assistant's message, sent as text")
         return {"type": "text", "text": as_text(part), **(_beside(part) if isinstance(part, Text) else {})}
 
     def _call(self, call: ToolCall) -> Wire:
-        if call.origin is not Origin.FUNCTION:
-            self._lost.add(Feature.TOOL_ORIGIN)
-        extras = dict(fields_of_call(call.extras))
+        extras = dict(fields_of_call(call.extras)) if call.extras else {}
         kind = extras.pop("type", "function")
         inner = {"name": call.name, "input" if kind == "custom" else "arguments": call.arguments}
         more = extras.pop("function", None)
@@ -167,8 +172,6 @@ class MessageWriter:
         return {"id": call.call_id, "type": kind, kind: inner, **extras}
 
     def _result(self, result: ToolResult) -> Wire:
-        if result.is_error:
-            self._lost.add(Feature.TOOL_HISTORY, "the mark that a result is an error")
         content: str | list[Wire]
         if any(own(p.extras) for p in result.parts):
             texts = [{"type": "text", "text": as_text(p)} for p in result.parts]
@@ -178,25 +181,25 @@ class MessageWriter:
             ]
         else:
             content = "".join(self._result_text(p, result.call_id) for p in result.parts)
-        marks = [control_of(part.extras) for part in (*result.parts, result)]
-        mark = next(filter(None, reversed(marks)), None)
-        if mark and self._options.prompt_cache == "marks" and isinstance(content, str):
-            content = [{"type": "text", "text": content, **mark}]
+        if self._options.prompt_cache == "marks" and isinstance(content, str):
+            marks = [control_of(part.extras) for part in (*result.parts, result)]
+            if mark := next(filter(None, reversed(marks)), None):
+                content = [{"type": "text", "text": content, **mark}]
         return {"role": "tool", "tool_call_id": result.call_id, "content": content}
 
     def _result_text(self, part: Part, call_id: str) -> str:
         """A part of a result as text. A picture is no text: as bytes it would fill the model's window with base64."""
         wire = _media(part) if isinstance(part, Media) else None
         if wire is None or not isinstance(part, Media):
-            return result_as_text([part], self._lost, request_feature)
+            return result_text([part])
         note = {"type": "text", "text": f"The {part.kind} in the result of call {call_id}:"}
         self._pictures.setdefault(call_id, []).extend([note, wire])
         return f"[{part.kind}: shown below]"
 
     # -------------------------------------------------------------- parts of users and systems
 
-    def _part(self, part: Part, role: str, path: str) -> Wire | None:
-        wire = self._unmarked(part, role, path)
+    def _part(self, part: Part, role: str) -> Wire | None:
+        wire = self._unmarked(part, role)
         if wire is None or self._options.prompt_cache != "breakpoints":
             return None if wire is None else self._controlled(part, wire)
         return {**breakpoint_of(part.extras), **wire}
@@ -205,18 +208,17 @@ class MessageWriter:
         """A part with the mark for the prompt cache that servers beside OpenAI know, if the option is so."""
         return {**control_of(part.extras), **wire} if self._options.prompt_cache == "marks" else wire
 
-    def _unmarked(self, part: Part, role: str, path: str) -> Wire | None:
+    def _unmarked(self, part: Part, role: str) -> Wire | None:
         match part:
             case Text():
                 return {"type": "text", "text": part.text, **_beside(part)}
             case Data():
                 if (kept := _verbatim(part)) is not None:
                     return kept
-                self._lost.add(Feature.DATA, "sent as text")
                 return {"type": "text", "text": json_text(part.value)}
             case Media():
                 wire = _media(part) if role == "user" else _verbatim(part)
-                return wire if wire is not None else self._unsupported(part, path)
+                return wire if wire is not None else self._other_medium(part)
             case Refusal():
                 return {"type": "text", "text": part.text}
             case Reasoning():
@@ -225,19 +227,31 @@ class MessageWriter:
                 self._lost.add(Feature.TOOL_HISTORY, f"a call in a message of role {role}")
         return None
 
-    def _unsupported(self, media: Media, path: str) -> Wire:
-        url = url_of(media) if self._options.unsupported_media == "parts" else None
-        if url is not None:
-            kind = f"{media.kind}_url"
+    def _other_medium(self, media: Media) -> Wire:
+        """A medium that OpenAI has no part for: in that of other servers by option, else as text."""
+        kind, url = f"{media.kind}_url", url_of(media)
+        if self._options.unsupported_media == "parts" and url is not None:
             return {"type": kind, kind: {"url": url}}
-        if self._options.unsupported_media == "text":
-            self._lost.add(request_feature(media), "sent as text")
-            return {"type": "text", "text": as_text(media)}
-        raise Unsupported(
-            f"{path}: this backend accepts no {media.kind} {describe_source(media.source)}; "
-            "send it as text, or leave it out.",
-            param=path,
-        )
+        return {"type": "text", "text": as_text(media)}
+
+
+def takes(part: Part, role: str) -> bool:
+    """Return whether there is a part of the wire for a medium or data in a message of this role."""
+    if isinstance(part, Media) and role in ("user", RESULT):
+        return _media(part) is not None
+    return _verbatim(part) is not None
+
+
+def takes_urls(part: Part, role: str) -> bool:
+    """The same with the parts of other servers, which take any medium of a user by URL."""
+    return takes(part, role) or (isinstance(part, Media) and role not in _TOLD and url_of(part) is not None)
+
+
+_TOLD = ("assistant", "tool", RESULT)
+_losses = partial(MessageLosses, CAPABILITIES, told=_TOLD, keeps=(Feature.REASONING_HISTORY,), marks_errors=False)
+LOSSES = {"parts": _losses(takes=takes_urls), "text": _losses(takes=takes)}
+LOSSES["refuse"] = LOSSES["text"]
+"""The losses of messages, by the option `unsupported_media`."""
 
 
 def _beside(part: Text) -> Wire:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import Any
 
 from bridge.codec.caching import CONTROL, with_control
 from bridge.codec.check import Node, wrong
-from bridge.codec.openai import audio_type, bytes_or_url
+from bridge.codec.plain import plain_message
+from bridge.dialects.openai.api import audio_type, bytes_or_url
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.wire import NAME, REASONING_FIELDS, noted, noted_call, own
 from bridge.model import (
@@ -29,7 +30,24 @@ from bridge.model import (
 )
 
 _USUAL = frozenset({"role", "content", "name"})
+_OF_ASSISTANT = _USUAL | {"refusal", "tool_calls", "function_call"}
+_REASONED = _OF_ASSISTANT | frozenset(REASONING_FIELDS)
+_RARE = _REASONED - {"role", "content", "name", "tool_calls"} | {"reasoning_details", "audio"}
+_OF_CALL = frozenset({"id", "type", "function", "custom", "index"})
+_OF_RESULT = frozenset({"role", "content", "tool_call_id", "id"})
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_SPEAKERS = frozenset({"user", "assistant", "system", "developer"})
+
+
+def read_messages(body: Node, make_id: Callable[[str], str]) -> list[Message]:
+    """Read `messages`. Raises `RequestError`."""
+    reader = MessageReader(make_id)
+    path = body.at("messages")
+    messages = []
+    for index, value in enumerate(body.need_array("messages")):
+        message = plain_message(value, _SPEAKERS) or reader.plain_result(value)
+        messages.append(reader.read(Node.of(value, f"{path}[{index}]")) if message is None else message)
+    return messages
 
 
 class MessageReader:
@@ -56,30 +74,19 @@ class MessageReader:
         return Message(role, parts, None, node.string("name"), extras={NAME: rest} if rest else None)
 
     def _assistant(self, node: Node) -> Message:
-        known = {"role", "content", "name", "refusal", "tool_calls", "function_call"}
-        parts: list[Part] = []
-        thoughts = {field: text for field in REASONING_FIELDS if (text := node.string(field))}
-        if thoughts:
-            known.update(REASONING_FIELDS)
-            # vLLM reads `reasoning`, DeepSeek `reasoning_content`: the client's choice goes back with the text
-            parts = [Reasoning(next(iter(thoughts.values())), extras=noted({"fields": list(thoughts)}))]
-        parts = [*_details(node.get("reasoning_details"), list(thoughts))] or parts
-        parts += _marked_odd(read_content(node))
-        audio = node.get("audio")
-        if isinstance(audio, dict) and isinstance(words := audio.get("transcript"), str) and words:
-            parts.append(Text(words, {TRANSCRIPT: {}}))
-        if refusal := node.string("refusal"):
-            parts.append(Refusal(refusal))
-        calls: list[Part] = [self._call(call) for call in node.objects("tool_calls")]
+        known: Set[str] = _OF_ASSISTANT
+        parts: list[Part] = _marked_odd(read_content(node))
+        if not _RARE.isdisjoint(node.value):
+            thoughts = {field: text for field in REASONING_FIELDS if (text := node.string(field))}
+            known = _REASONED if thoughts else known
+            parts = [*_thoughts(node, thoughts), *parts, *_spoken(node)]
+        if node.get("tool_calls") is not None:
+            parts += [self._call(call) for call in node.objects("tool_calls")]
         if node.get("function_call") is not None:
-            calls.append(self._function_call(node.need_object("function_call")))
+            parts.append(self._function_call(node.need_object("function_call")))
         rest = node.rest(known)
         return Message(
-            "assistant",
-            _marked_by(rest, parts + calls),
-            None,
-            node.string("name"),
-            extras={NAME: rest} if rest else None,
+            "assistant", _marked_by(rest, parts), None, node.string("name"), extras={NAME: rest} if rest else None
         )
 
     def _call(self, node: Node) -> ToolCall:
@@ -89,7 +96,7 @@ class MessageReader:
         field = "input" if kind == "custom" else "arguments"
         name = node_name(inner)
         self._names[call_id] = self._open[call_id] = name
-        extras = node.rest({"id", "type", "function", "custom", "index"})
+        extras = node.rest(_OF_CALL)
         if kind == "custom":
             extras["type"] = kind
         if more := inner.rest({"name", field}):
@@ -114,11 +121,22 @@ class MessageReader:
             name = node.string("name") or self._names.get(call_id)
             self._open.pop(call_id, None)
         result = ToolResult(call_id, _marked_odd(read_content(node)), name)
-        rest = node.rest({"role", "content", "tool_call_id", "id"})
+        rest = node.rest(_OF_RESULT)
         result.extras = with_control(None, rest)
         if role == "function":
             del rest["name"]  # a tool message has none, but those of some clients do
         return Message("tool", [result], extras={NAME: rest} if rest else None)
+
+    def plain_result(self, value: Any) -> Message | None:
+        """Return a result that is the id of its call and a text, as most are; None for any other value, which `read`
+        reads.
+        """
+        if type(value) is dict and len(value) == 3 and value.get("role") == "tool":
+            call_id, text = value.get("tool_call_id"), value.get("content")
+            if type(call_id) is str and call_id and type(text) is str and text:
+                self._open.pop(call_id, None)
+                return Message("tool", [ToolResult(call_id, [Text(text)], self._names.get(call_id))])
+        return None
 
     def _answered(self, node: Node) -> str:
         """The id of the call that a tool message answers. Some clients write it as `id`, others name only the function,
@@ -130,6 +148,23 @@ class MessageReader:
             return str(known)
         name = node.get("name")
         return next((call_id for call_id, called in self._open.items() if called == name), next(iter(self._open)))
+
+
+def _thoughts(node: Node, thoughts: dict[str, str]) -> list[Reasoning]:
+    """What an assistant has thought: `reasoning_details`, else the first of the fields `thoughts`."""
+    if found := list(_details(node.get("reasoning_details"), list(thoughts))):
+        return found
+    # vLLM reads `reasoning`, DeepSeek `reasoning_content`: the client's choice goes back with the text
+    return [Reasoning(text, extras=noted({"fields": list(thoughts)})) for text in list(thoughts.values())[:1]]
+
+
+def _spoken(node: Node) -> Iterator[Part]:
+    """What an assistant has said beside its content."""
+    audio = node.get("audio")
+    if isinstance(audio, dict) and isinstance(words := audio.get("transcript"), str) and words:
+        yield Text(words, {TRANSCRIPT: {}})
+    if refusal := node.string("refusal"):
+        yield Refusal(refusal)
 
 
 def _details(value: Any, fields: list[str]) -> Iterator[Reasoning]:

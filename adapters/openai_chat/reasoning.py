@@ -22,8 +22,8 @@ _KNOWN = {
     "extra_body": frozenset({"google"}),
 }
 """Objects that our model has in other words, with the fields that it knows."""
-_WORDS = ("include_reasoning", "enable_thinking", "thinking_budget")
-FIELDS = frozenset({*_KNOWN, *_WORDS})
+_PLAIN = ("include_reasoning", "enable_thinking", "thinking_budget")
+WORDS = frozenset({*_KNOWN, *_PLAIN})
 """Fields of requests that are read here."""
 
 
@@ -93,12 +93,12 @@ def _google(request: Request, config: Node) -> None:
 
 def translated(extras: dict[str, Any]) -> dict[str, Any]:
     """Remove the fields of a request that our model has in other words from `extras` and return them."""
-    names = [name for name in FIELDS & extras.keys() if _is_known(name, extras[name])]
+    names = [name for name in WORDS & extras.keys() if _is_known(name, extras[name])]
     return {name: extras.pop(name) for name in sorted(names)}
 
 
 def _is_known(name: str, value: Any) -> bool:
-    if name in _WORDS:
+    if name in _PLAIN:
         return True
     if not isinstance(value, dict) or not value.keys() <= _KNOWN[name]:
         return False

@@ -62,13 +62,6 @@ def image_of(part: Any) -> dict[str, Any] | None:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def details_of(number: int, text: str, signature: str | None, redacted: str | None) -> list[dict[str, Any]]:
-    """The entries of `reasoning_details`, as OpenRouter has them, for the reasoning of this number."""
-    said = {name: value for name, value in (("text", text), ("signature", signature)) if value}
-    shown = [{"type": "reasoning.text", "index": number, **said}] if said else []
-    return [*shown, *([{"type": "reasoning.encrypted", "index": number, "data": redacted}] if redacted else [])]
-
-
 def wants_details(extras: Extras | None, options: FrontOptions) -> bool:
     """Return whether reasoning is written as `reasoning_details`. Those of a chat backend pass unchanged."""
     return options.reasoning_field == "reasoning_details" and "id" not in own(extras)

@@ -9,8 +9,8 @@ from bridge.codec import Feature, Losses
 from bridge.codec.caching import with_control
 from bridge.codec.counts import NOT_REPORTED, counts_in, is_all_zeros
 from bridge.codec.jsontext import dict_of
-from bridge.codec.openai import with_mark
 from bridge.codec.signed_parts import GOOGLE, signature_of, signed
+from bridge.dialects.openai.api import with_mark
 from bridge.model import SHARED, Extras, UsageReported
 
 NAME = "openai-chat"
@@ -19,6 +19,8 @@ NOTES = "notes"
 `derived_effort` is set if one of them says the effort, and not `reasoning_effort`.
 """
 
+DONE = b"[DONE]"
+"""The last frame of a stream."""
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Servers use either; when one delta holds both, the first non-empty one is read."""
 
@@ -47,7 +49,9 @@ def noted_call(values: dict[str, Any]) -> Extras | None:
 
     Gemini's signature, which Google sends in `extra_content`, goes where every dialect looks for it.
     """
-    content = dict_of(values.get(_EXTRA_CONTENT))
+    if _EXTRA_CONTENT not in values:
+        return noted(values)
+    content = dict_of(values[_EXTRA_CONTENT])
     google = dict_of(content.get(GOOGLE))
     signature = google.get(_THOUGHT_SIGNATURE)
     if not isinstance(signature, str):
@@ -97,7 +101,7 @@ def read_usage(value: dict[str, Any]) -> UsageReported | None:
     """
     if is_all_zeros(value):
         return None
-    rest = without_empty({k: v for k, v in value.items() if k not in _COUNTS})
+    rest = {} if _COUNTS.issuperset(value) else without_empty({k: v for k, v in value.items() if k not in _COUNTS})
     return UsageReported(**counts_in(value), extras=noted(rest))
 
 
@@ -125,37 +129,3 @@ def write_usage(usage: UsageReported | None, lost: Losses) -> dict[str, Any]:
             known = out.get(group)
             out[group] = {**(known if isinstance(known, dict) else {}), name: count}
     return out
-
-
-# ------------------------------------------------------------------ JSON from servers
-
-
-HALVES = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arguments", "text", "thinking"})
-"""Fields that hold pieces of a text, in which a surrogate pair may be cut in two."""
-
-
-def merge(total: dict[str, Any], delta: dict[str, Any]) -> None:
-    """Adds a delta to what came before, as clients do: strings and lists grow, objects merge, the rest is replaced."""
-    for key, value in delta.items():
-        known: Any = total.get(key)
-        if isinstance(known, dict) and isinstance(value, dict):
-            total[key] = dict(known)
-            merge(total[key], value)
-        elif isinstance(known, list) and isinstance(value, list):
-            total[key] = list(known)
-            for entry in value:
-                _merge_entry(total[key], entry)
-        else:
-            total[key] = known + value if isinstance(known, str) and isinstance(value, str) else value
-
-
-def _merge_entry(entries: list[Any], entry: Any) -> None:
-    """An entry with an `index` continues the one with that index (`reasoning_details`), any other is a new one."""
-    index = entry.get("index") if isinstance(entry, dict) else None
-    for position, known in enumerate(entries if type(index) is int else ()):
-        if isinstance(known, dict) and known.get("index") == index:
-            # The helper of the SDK does not add these two either
-            entries[position] = {**known, **{k: entry[k] for k in ("index", "type") if k in entry}}
-            merge(entries[position], {k: v for k, v in entry.items() if k not in ("index", "type")})
-            return
-    entries.append(entry)

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from bridge.codec import Context, WireResponse, failure_at_end, json_response
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, read_json
-from bridge.codec.openai import decode_error, encode_error, failure_of
 from bridge.codec.wire import holds_events, payloads_in
+from bridge.dialects.openai.api import ERRORS, encode_error
 from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.capabilities import CAPABILITIES
 from bridge.dialects.openai_responses.decoder import ResponsesDecoder
 from bridge.dialects.openai_responses.encoder import ResponsesEncoder
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Event
+from bridge.model import Event, coalesced
 
 
 def assemble(events: Sequence[Event], context: Context) -> WireResponse:
@@ -23,7 +23,7 @@ def assemble(events: Sequence[Event], context: Context) -> WireResponse:
     if failure is not None:
         return encode_error(failure)
     encoder = ResponsesEncoder(context)
-    encoder.encode(events)
+    encoder.encode(coalesced(events))
     if encoder.failure is not None:  # a compaction that has no summary
         return encode_error(encoder.failure)
     final = encoder.final
@@ -36,7 +36,7 @@ def parse_response(wire: WireResponse, context: Context) -> list[Event]:
     """Return the run of a whole answer; anything else than a response object is a run that failed."""
     decoder = ResponsesDecoder(context)
     if wire.status >= 400:
-        return decoder.close(decode_error(wire))
+        return decoder.close(ERRORS.decode(wire))
     value = read_json(wire.body)
     if value is None and holds_events(wire):
         return decoder.feed(payloads_in(wire.body)) + decoder.close()
@@ -44,6 +44,6 @@ def parse_response(wire: WireResponse, context: Context) -> list[Event]:
         return decoder.whole(value)
     error = error_in(value)
     if error is not None:
-        return decoder.close(failure_of(error))
+        return decoder.close(ERRORS.failure(error))
     text = "The backend's answer is neither a response object nor an error object."
     return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))

@@ -7,18 +7,16 @@ from typing import Any
 
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dict_of, dumps
-from bridge.codec.openai import SHARED, fits_metadata, set_cache, shared_fields, user_of
 from bridge.codec.tools import supported
+from bridge.dialects.openai.api import fits_metadata, set_cache, shared_fields, user_of
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS
-from bridge.dialects.openai_responses.history import ItemWriter
+from bridge.dialects.openai_responses.fields import FIELDS
+from bridge.dialects.openai_responses.history import LOSSES, ItemWriter
 from bridge.dialects.openai_responses.options import BackOptions
 from bridge.dialects.openai_responses.stored import is_foreign, theirs
 from bridge.dialects.openai_responses.tools import write_format, write_tool_choice, write_tools
 from bridge.dialects.openai_responses.wire import ENCRYPTED, LOGPROBS, NAME, own
 from bridge.model import Message, Request, Text
-
-_HELD = ("context", "state", "resume")
-_NO_FIELD = ("stop", "seed", "n", "frequency_penalty", "presence_penalty")
 
 
 def encode_request(request: Request, context: Context) -> WireRequest:
@@ -33,15 +31,26 @@ def body_of(request: Request, context: Context) -> dict[str, Any]:
     options = BackOptions.of(context)
     ours = NAME in (request.extras or {})
     instructions, messages = _instructions(request.messages, options, ours)
-    body: dict[str, Any] = {"model": context.model or request.model} if context.model or request.model else {}
-    if instructions is not None:
-        body["instructions"] = instructions
-    body["input"] = _input(ItemWriter(context, options).write(messages), context)
-    body["stream"] = request.stream
-    body["store"] = False
-    _set(body, request, ours, context)
-    _set_metadata(body, request, context)
-    _record_losses(request, context)
+    LOSSES.note(request.messages, context.lost, as_text=options.unsupported_media == "text")
+    tools, written = supported(request, NAME, context.lost), write_format(request.response_format)
+    made = {
+        "model": context.model or request.model or None,
+        "instructions": instructions,
+        "input": _input(ItemWriter(context, options).write(messages), context),
+        "store": False,
+        "tools": write_tools(tools, ours=ours) or None,
+        "tool_choice": write_tool_choice(request.tool_choice) if tools else None,
+        "parallel_tool_calls": request.parallel_tool_calls if tools else None,
+        "text": {"format": written} if written else None,
+        "reasoning": _reasoning(request, ours),
+        "top_logprobs": request.logprobs or None,
+        "user": user_of(request, context.lost),
+    }
+    if not (ours or fits_metadata(request.metadata)):
+        # OpenAI refuses anything but a few strings, so what another dialect calls metadata stays here.
+        made["metadata"] = None
+        context.lost.add(Feature.METADATA, "at most 16 string pairs can be sent")
+    body = FIELDS.write(request, context.lost, made)
     shared = shared_fields(request, NAME)
     if "verbosity" in shared:
         body["text"] = {**dict_of(body.get("text")), "verbosity": shared.pop("verbosity")}
@@ -94,49 +103,8 @@ def _with_tools(items: list[dict[str, Any]], declaring: Sequence[tuple[int, dict
     return left + backwards[::-1]
 
 
-def _set(body: dict[str, Any], request: Request, ours: bool, context: Context) -> None:
-    """The fields that the request says something about; nothing is invented for the others."""
-    sampling, tools = request.sampling, supported(request, NAME, context.lost)
-    written = write_format(request.response_format)
-    fields = {
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "max_output_tokens": sampling.max_tokens,
-        "tools": write_tools(tools, ours=ours) or None,
-        "tool_choice": write_tool_choice(request.tool_choice) if tools else None,
-        "parallel_tool_calls": request.parallel_tool_calls if tools else None,
-        "text": {"format": written} if written else None,
-        "reasoning": _reasoning(request, ours),
-        "top_logprobs": request.logprobs or None,
-        "user": user_of(request, context.lost),
-    }
-    body.update((name, value) for name, value in fields.items() if value is not None)
-
-
 def _reasoning(request: Request, ours: bool) -> dict[str, str] | None:
     """The effort and how the reasoning is to be summed up."""
     summary = request.reasoning_summary if ours or request.wants_reasoning else None
     fields = {"effort": request.reasoning_effort, "summary": summary}
     return {name: value for name, value in fields.items() if value} or None
-
-
-def _set_metadata(body: dict[str, Any], request: Request, context: Context) -> None:
-    """OpenAI refuses anything but a few strings, so what another dialect calls metadata stays here."""
-    if not request.metadata:
-        return
-    if fits_metadata(request.metadata) or NAME in (request.extras or {}):
-        body["metadata"] = request.metadata
-    else:
-        context.lost.add(Feature.METADATA, "at most 16 string pairs can be sent")
-
-
-def _record_losses(request: Request, context: Context) -> None:
-    for name in _HELD:
-        if getattr(request, name):
-            context.lost.add(Feature(name))
-    if unsaid := [name for name in _NO_FIELD if getattr(request.sampling, name) is not None]:
-        context.lost.add(Feature.SAMPLING, ", ".join(unsaid))
-    if request.thread_id is not None and request.thread_id not in request.metadata.values():
-        context.lost.add(Feature.THREAD_ID)
-    if request.has_fields_of_others(NAME, SHARED):
-        context.lost.add(Feature.EXTRAS, "fields of other dialects")

@@ -20,7 +20,7 @@ from bridge.codec import (
     WireResponse,
 )
 from bridge.codec.jsontext import dumps
-from bridge.codec.openai import EXTRAS, MODELS, OpenAIDialect
+from bridge.dialects.openai.api import EXTRAS, MODELS, OpenAIDialect
 from bridge.dialects.openai_responses import answer, background, body, counting, input_items, messages, request, stored
 from bridge.dialects.openai_responses.capabilities import CAPABILITIES, card
 from bridge.dialects.openai_responses.decoder import ResponsesDecoder

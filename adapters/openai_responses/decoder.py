@@ -1,7 +1,8 @@
 """Events of a backend -> events of the model. Accepts more than the official wire and never raises on wire data.
 
-The stream is over with `response.completed`, `.incomplete`, `.failed` or `error`; anything else is truncation. The last
-event repeats the whole answer, so that what was never streamed is taken from there.
+The stream is over with `response.completed`, `.incomplete` or `.failed`; anything else is truncation. The last event
+repeats the whole answer, so that what was never streamed is taken from there. An `error` fails the run: with the
+`response.failed` that follows it, which has the usage, or at the end of a stream that has no more.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import Any
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import dict_of, is_number, repaired, text_of
-from bridge.codec.openai import failure_of
+from bridge.codec.jsontext import arguments_text, dict_of, is_number, text_of
 from bridge.codec.words import end_of
+from bridge.dialects.openai.api import ERRORS
 from bridge.dialects.openai_responses.errors import failure_in
-from bridge.dialects.openai_responses.reading import KINDS, Items, Key, Wire, is_known, response_in
+from bridge.dialects.openai_responses.reading import KINDS, Item, Items, Key, Wire, is_known, response_in
 from bridge.dialects.openai_responses.response import OURS
-from bridge.dialects.openai_responses.wire import CONTENT, HALVES, NAME, SUMMARY, dicts_in, noted, read_usage
+from bridge.dialects.openai_responses.wire import CONTENT, NAME, SUMMARY, dicts_in, noted, read_usage
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, FinishReason, PartKind, Raw
 
@@ -35,6 +36,7 @@ class ResponsesDecoder(JsonDecoder):
         super().__init__(context)
         self._items = Items(self.builder)
         self._head: Wire = {}
+        self._failure: Failure | None = None
         self._spot: tuple[Any, Any, Any] | None = None
         self._key: Key = (-1, "", 0)
 
@@ -61,11 +63,6 @@ class ResponsesDecoder(JsonDecoder):
             return
         _HANDLERS.get(kind, ResponsesDecoder._unknown)(self, event)
 
-    def read_unpaired(self, event: Wire, name: str | None) -> None:
-        self._items.unpaired = True
-        self.read(repaired(event, HALVES), name)
-        self._items.unpaired = False
-
     def read_error(self, value: Any) -> bool:
         self.fail(failure_in(value))
         return True
@@ -74,7 +71,7 @@ class ResponsesDecoder(JsonDecoder):
         """Read an object that is not an event of a response: an error of another shape, or nothing of interest."""
         error = error_in(event)
         if error is not None:
-            self.fail(failure_of(error))
+            self.fail(ERRORS.failure(error))
         elif kind is not None and kind not in _QUIET:
             self._unknown(event)
 
@@ -114,8 +111,8 @@ class ResponsesDecoder(JsonDecoder):
         details = dict_of(response.get("incomplete_details"))
         more = {k: v for k, v in response.items() if k not in OURS and self._head.get(k) != v}
         extras = noted(response=more, incomplete_details=details)
-        if status == "failed":
-            self.builder.fail(failure_in(response.get("error")), extras)
+        if status == "failed" or self._failure is not None:
+            self.builder.fail(self._failure or failure_in(response.get("error")), extras)
             return
         end = end_of(status, answered=self.builder.answered) or FinishReason.STOP
         if end is FinishReason.LENGTH:
@@ -133,7 +130,10 @@ class ResponsesDecoder(JsonDecoder):
         self._over({**event, "response": {**response, "status": "failed"}})
 
     def _error(self, event: Wire) -> None:
-        self.fail(failure_in(event))
+        self._failure = self._failure or failure_in(event)
+
+    def close(self, failure: Failure | None = None) -> list[Event]:
+        return super().close(self._failure or failure)
 
     # ------------------------------------------------------------------ items
 
@@ -159,9 +159,9 @@ class ResponsesDecoder(JsonDecoder):
             self._items.open_text(item, event.get("content_index"), kind)
 
     def _part_done(self, event: Wire) -> None:
-        item = self._items.find(event)
-        if item is not None and item.kind == "message" and not item.over:
-            self._items.end_text(item, event.get("content_index"), dict_of(event.get("part")))
+        part = dict_of(event.get("part"))
+        if text_of(part.get("type")) in KINDS and not (item := self._message_of(event)).over:
+            self._items.end_text(item, event.get("content_index"), part)
 
     # ------------------------------------------------------------------ pieces
 
@@ -193,19 +193,22 @@ class ResponsesDecoder(JsonDecoder):
         """The key of the part that this was a piece of, None when it was nothing."""
         if type(text) is not str or not text:
             return None
-        item = self._items.find(event)
-        if item is None or item.kind != "message":
-            # Text without its item: a server that leaves out what comes before it
-            item = self._items.imply("message", event.get("item_id"), event.get("output_index"))
+        item = self._message_of(event)
         if item.over:
             return None
         return self._items.text(item, event.get("content_index"), kind, text, event.get("logprobs"))
 
-    def _text_done(self, event: Wire) -> None:
+    def _message_of(self, event: Wire) -> Item:
+        """Return the message of a text: one that begins with it if the server leaves out what comes before."""
         item = self._items.find(event)
-        if item is not None and item.kind == "message" and not item.over:
-            kind = PartKind.TEXT if "text" in event else PartKind.REFUSAL
-            text = text_of(event.get("text") or event.get("refusal"))
+        if item is None or item.kind != "message":
+            item = self._items.imply("message", event.get("item_id"), event.get("output_index"))
+        return item
+
+    def _text_done(self, event: Wire) -> None:
+        kind = PartKind.TEXT if "text" in event else PartKind.REFUSAL
+        text = text_of(event.get("text") or event.get("refusal"))
+        if text and not (item := self._message_of(event)).over:
             self._items.whole_text(item, event.get("content_index"), kind, text, event.get("logprobs"))
 
     def _annotation(self, event: Wire) -> None:
@@ -221,7 +224,7 @@ class ResponsesDecoder(JsonDecoder):
     def _arguments_done(self, event: Wire) -> None:
         item = self._items.find(event)
         if item is not None and item.kind == "function_call" and not item.over:
-            self._items.whole_arguments(item, text_of(event.get("arguments")))
+            self._items.whole_arguments(item, arguments_text(event.get("arguments")))
 
     def _thought(self, event: Wire) -> None:
         self._think(event, CONTENT, "content_index", event.get("delta"))

@@ -19,7 +19,7 @@ from bridge.dialects.openai_responses import client_tools
 from bridge.dialects.openai_responses.capabilities import card
 from bridge.dialects.openai_responses.compaction import Compaction, is_wanted
 from bridge.dialects.openai_responses.declared import declared, input_of
-from bridge.dialects.openai_responses.errors import stream_error
+from bridge.dialects.openai_responses.errors import error_event, stream_error
 from bridge.dialects.openai_responses.options import FrontOptions, reasoning_form
 from bridge.dialects.openai_responses.output import (
     ARGUMENTS,
@@ -107,8 +107,7 @@ class ResponsesEncoder(Encoder):
         writing.pieces.append(event.text)
         number = self._number
         self._number = number + 1
-        data = b"%b%d%b%b%b" % (writing.head, number, writing.before, dumps(event.text), writing.after)
-        self.out.append(Frame(data, writing.words.delta))
+        self.out.append(Frame(writing.template(event.text, number), writing.words.delta))
 
     reasoning = arguments = text
 
@@ -392,6 +391,8 @@ class ResponsesEncoder(Encoder):
         self._usage = event
 
     def heartbeat(self, event: ev.Heartbeat) -> None:
+        # Not `response.created` before the backend's own: that names the response, and clients send its id back as
+        # `previous_response_id`. The official SDKs and Codex skip comments, as readers of event streams must.
         if self._options.keepalive == "comment":
             self.out.append(KEEPALIVE)
 
@@ -428,6 +429,8 @@ class ResponsesEncoder(Encoder):
             "output": [self._output[index] for index in sorted(self._output)],
             "usage": None if usage is None else write_usage(usage),
         }
+        if failure is not None:
+            self._write("error", error_event(failure))
         # Clients have no event of this name; the status is in the response.
         self._write(f"response.{'failed' if status == 'cancelled' else status}", {"response": self.final})
         if failure is None and not self._background:

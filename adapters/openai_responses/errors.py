@@ -1,7 +1,9 @@
 """Failures <-> the error inside a stream; the body of an HTTP error is that of every API of OpenAI.
 
-`response.failed` carries `response.error`: its `code` is one of a closed list, so the bridge's own code is its `type`.
-The `error` event is flat.
+A stream that fails ends with two events, as that of the API does (vercel/ai#13480). `response.failed` carries
+`response.error`: its `code` is one of a closed list, so the bridge's own code is its `type`. Many libraries ignore it:
+the `openai` packages raise only for an event with an `error` object, which the `error` event before it therefore has
+beside the flat fields of the API's reference.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec.jsontext import dict_of, text_of
-from bridge.codec.openai import WORDS, error_object, failure_of
+from bridge.dialects.openai.api import ERRORS, WORDS, error_object
 from bridge.errors import ErrorCode, Failure
 
 _CODES = frozenset(
@@ -62,6 +64,12 @@ def stream_error(failure: Failure) -> dict[str, Any]:
     return {"code": code, "message": error["message"], "type": word, **param}
 
 
+def error_event(failure: Failure) -> dict[str, Any]:
+    """The fields of the `error` event, flat and nested."""
+    error = error_object(failure)
+    return {"code": error["code"], "message": error["message"], "param": error["param"], "error": error}
+
+
 def failure_in(error: Any) -> Failure:
     """Return the failure in the `error` of a failed response, or in an `error` event; it may be nested or a plain
     text.
@@ -73,7 +81,7 @@ def failure_in(error: Any) -> Failure:
         kind = None  # the name of the event
     if code in _COARSE and kind in _OURS:
         code, kind = kind, None
-    failure = failure_of({**fields, "code": code, "type": kind})
+    failure = ERRORS.failure({**fields, "code": code, "type": kind})
     if failure.code is ErrorCode.BACKEND_ERROR and code == "invalid_prompt":
         failure.code = ErrorCode.INVALID_REQUEST
     return failure

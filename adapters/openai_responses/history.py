@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from bridge.codec import Context, Feature
-from bridge.codec.media import request_feature
-from bridge.codec.openai import audio_format, breakpoint_of, describe_source
+from bridge.codec.message_losses import RESULT, MessageLosses
+from bridge.dialects.openai.api import audio_format, breakpoint_of
 from bridge.dialects.openai_responses import compaction
+from bridge.dialects.openai_responses.capabilities import CAPABILITIES
 from bridge.dialects.openai_responses.options import BackOptions
 from bridge.dialects.openai_responses.wire import SUMMARY, own
-from bridge.errors import Unsupported
 from bridge.model import (
     Data,
     FileRef,
@@ -23,7 +23,6 @@ from bridge.model import (
     Media,
     MediaKind,
     Message,
-    Origin,
     Part,
     Reasoning,
     Refusal,
@@ -38,6 +37,7 @@ from bridge.model import (
     seal,
     url_of,
 )
+from bridge.model.parts import plain_text
 
 Item = dict[str, Any]
 
@@ -49,22 +49,24 @@ class ItemWriter:
         self._lost = context.lost
         self._make_id: Callable[[str], str] = context.make_id
         self._options = options
+        self._messages: list[Message] = []
 
     def write(self, messages: list[Message]) -> list[Item]:
         """Raises `Unsupported` for a medium that this wire cannot carry."""
-        return [item for index, message in enumerate(messages) for item in self._message(message, f"messages[{index}]")]
+        self._messages = messages
+        return [item for message in messages for item in self._message(message)]
 
-    def _message(self, message: Message, path: str) -> list[Item]:
+    def _message(self, message: Message) -> list[Item]:
         if own(message.extras).get(compaction.TRIGGER) == "backend":
             return [{"type": compaction.TRIGGER}]
-        if message.name and message.role != "tool":
-            self._lost.add(Feature.MESSAGE_NAME)
+        if message.role != "tool" and (text := plain_text(message)) is not None:
+            return [{"type": "message", "role": message.role, "content": text}]
         out: list[Item] = []
-        parts: list[tuple[str, Part]] = []
-        for index, part in enumerate(message.parts):
-            item = self._item(part, message.role, f"{path}.content[{index}]")
+        parts: list[Part] = []
+        for part in message.parts:
+            item = self._item(part, message.role)
             if item is None:
-                parts.append((f"{path}.content[{index}]", part))
+                parts.append(part)
                 continue
             out += [*self._items(message, parts), *item]
             parts = []
@@ -75,39 +77,35 @@ class ItemWriter:
 
     # -------------------------------------------------------------- items
 
-    def _item(self, part: Part, role: str, path: str) -> list[Item] | None:
+    def _item(self, part: Part, role: str) -> list[Item] | None:
         """The items of a part that is one by itself; None for what belongs into a message."""
         match part:
             case ToolCall():
                 return [self._call(part)]
             case ToolResult():
-                return [self._result(part, path)]
+                return [self._result(part)]
             case Reasoning():
                 return self._reasoning(part)
             case Data() if role in ("assistant", "tool") and own(part.extras).get("whole"):
                 return [dict(part.value)]
             case _ if role == "tool":
-                self._lost.add(Feature.TOOL_HISTORY, f"{path}: a {type(part).__name__} that is not a tool result")
+                self._lost.add(Feature.TOOL_HISTORY, f"a {type(part).__name__} that is not a tool result")
                 return []
         return None
 
     def _call(self, call: ToolCall) -> Item:
-        if call.origin is not Origin.FUNCTION:
-            self._lost.add(Feature.TOOL_ORIGIN)
         if whole := own(call.extras).get("whole"):
             return dict(whole)
         head = {"type": "function_call", "call_id": call.call_id, "name": call.name, "arguments": call.arguments}
         return {**head, **_verbatim(call)}
 
-    def _result(self, result: ToolResult, path: str) -> Item:
+    def _result(self, result: ToolResult) -> Item:
         if whole := own(result.extras).get("whole"):
             return dict(whole)
-        if result.is_error:
-            self._lost.add(Feature.TOOL_HISTORY, "the mark that a result is an error")
         output: str | list[Item] = result_text(result.parts)
         listed = own(result.extras).get("listed")
         if listed or any(isinstance(p, Media) or own(p.extras) for p in result.parts):
-            output = [self._part(p, "user", f"{path}.output[{n}]") for n, p in enumerate(result.parts)]
+            output = [self._part(p, "user") for p in result.parts]
         return {"type": "function_call_output", "call_id": result.call_id, "output": output, **_verbatim(result)}
 
     def _reasoning(self, part: Reasoning) -> list[Item]:
@@ -133,12 +131,12 @@ class ItemWriter:
 
     # -------------------------------------------------------------- messages
 
-    def _items(self, message: Message, parts: list[tuple[str, Part]]) -> list[Item]:
+    def _items(self, message: Message, parts: list[Part]) -> list[Item]:
         if not parts:
             return []
         if message.role == "assistant":
-            return [self._answer(message, [part for _, part in parts])]
-        content = [self._part(part, message.role, path) for path, part in parts]
+            return [self._answer(message, parts)]
+        content = [self._part(part, message.role) for part in parts]
         return [{"type": "message", "role": message.role, "content": _shortest(content), **_verbatim(message)}]
 
     def _answer(self, message: Message, parts: list[Part]) -> Item:
@@ -160,17 +158,15 @@ class ItemWriter:
         more = own(part.extras).get("part", {})
         if isinstance(part, Refusal):
             return {"type": "refusal", "refusal": part.text, **more}
-        if isinstance(part, (Data, Media)):
-            self._lost.add(request_feature(part), "in an assistant's message, sent as text")
         return {"type": "output_text", "text": as_text(part), **(more if isinstance(part, Text) else {})}
 
     # -------------------------------------------------------------- parts of users, systems and results
 
-    def _part(self, part: Part, role: str, path: str) -> Item:
+    def _part(self, part: Part, role: str) -> Item:
         mark = breakpoint_of(part.extras) if self._options.prompt_cache == "breakpoints" else {}
-        return {**mark, **self._unmarked(part, role, path)}
+        return {**mark, **self._unmarked(part, role)}
 
-    def _unmarked(self, part: Part, role: str, path: str) -> Item:
+    def _unmarked(self, part: Part, role: str) -> Item:
         notes = own(part.extras)
         match part:
             case Text():
@@ -178,23 +174,31 @@ class ItemWriter:
             case Data():
                 if notes.get("whole"):
                     return dict(part.value)
-                self._lost.add(Feature.DATA, "sent as text")
                 return {"type": "input_text", "text": json_text(part.value)}
             case Media():
                 wire = _media(part) if role == "user" or notes else None
-                return {**wire, **notes.get("part", {})} if wire is not None else self._refuse(part, path)
+                if wire is not None:
+                    return {**wire, **notes.get("part", {})}
+                return {"type": "input_text", "text": as_text(part)}
             case _:
                 return {"type": "input_text", "text": as_text(part)}
 
-    def _refuse(self, media: Media, path: str) -> Item:
-        if self._options.unsupported_media == "text":
-            self._lost.add(request_feature(media), "sent as text")
-            return {"type": "input_text", "text": as_text(media)}
-        raise Unsupported(
-            f"{path}: this backend accepts no {media.kind} {describe_source(media.source)}; "
-            "send it as text, or leave it out.",
-            param=path,
-        )
+
+def takes(part: Part, role: str) -> bool:
+    """Return whether there is a form of the wire for a medium or data in a message of this role."""
+    notes = own(part.extras)
+    if isinstance(part, Data):
+        return bool(notes.get("whole"))
+    return isinstance(part, Media) and (role in ("user", RESULT) or bool(notes)) and _media(part) is not None
+
+
+LOSSES = MessageLosses(
+    CAPABILITIES,
+    takes=takes,
+    told=("assistant", "tool"),
+    keeps=(Feature.REASONING_HISTORY,),
+    marks_errors=False,
+)
 
 
 def _verbatim(part: Message | ToolCall | ToolResult) -> Item:
@@ -225,6 +229,6 @@ def _media(media: Media) -> Item | None:
 
 def _shortest(parts: list[Item]) -> str | list[Item]:
     """One plain text is written as a string, which every server knows; lists are for what needs them."""
-    if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
+    if len(parts) == 1 and parts[0].keys() == {"type", "text"} and parts[0]["type"] == "input_text":
         return str(parts[0]["text"])
     return parts

@@ -51,7 +51,7 @@ def input_items(answer: StoredAnswer) -> list[dict[str, Any]]:
     messages = answer.messages[: len(answer.messages) - output]
     # Its ids are those of no output item, and the same each time.
     context = Context(f"in_{answer.id}")
-    items = ItemWriter(context, BackOptions(unsupported_media="text")).write(messages)
+    items = ItemWriter(context, BackOptions()).write(messages)
     return [_whole(item, context) for item in items]
 
 

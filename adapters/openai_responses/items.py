@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from bridge.codec.check import Node, wrong
 from bridge.codec.jsontext import dict_of, text_of
-from bridge.codec.openai import audio_type, bytes_or_url
+from bridge.codec.plain import plain_message
+from bridge.dialects.openai.api import audio_type, bytes_or_url
 from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.client_tools import read_call, read_output
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, arguments_of, flat
@@ -38,6 +39,7 @@ Refer = Callable[[Node], Message]
 
 FOUND = "tool_search_output"
 ROLES = ("system", "developer", "user", "assistant")
+_SPEAKERS = frozenset(ROLES)
 _CALL_KEYS = frozenset({"type", "id", "call_id", "name", "arguments"})
 _OUTPUT_KEYS = frozenset({"type", "id", "call_id", "output"})
 _MESSAGE_KEYS = frozenset({"type", "id", "role", "content"})
@@ -72,9 +74,18 @@ class ItemReader:
 
     def items(self, body: Node, field: str) -> list[Message]:
         """The messages of a list of items. Raises `RequestError` as `read` does."""
-        nodes = list(body.objects(field))
-        self.declaring = [(len(nodes) - n, node) for n, node in enumerate(nodes, 1) if _declares(node)]
-        return [self._placed(node) for node in nodes if not _declares(node)]
+        values, whole = body.array(field) or [], body.at(field)
+        messages: list[Message] = []
+        self.declaring = []
+        for index, value in enumerate(values):
+            path = f"{whole}[{index}]"
+            if (message := plain_message(value, _SPEAKERS, (path,))) is not None:
+                messages.append(message)
+            elif _declares(node := Node.of(value, path)):
+                self.declaring.append((len(values) - 1 - index, node))
+            else:
+                messages.append(self._placed(node))
+        return messages
 
     def _placed(self, node: Node) -> Message:
         message = self._item(node)

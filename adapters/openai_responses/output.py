@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.codec.jsontext import dumps
 from bridge.codec.logprobs import with_bytes
+from bridge.codec.template import HOLE, NUMBER, Template
 from bridge.dialects.openai_responses.wire import CONTENT, SUMMARY
 from bridge.model import events as ev
 
@@ -80,14 +80,12 @@ SUMMARY_TEXT = Words(
 
 @dataclass(slots=True)
 class Writing:
-    """A part whose pieces are coming. A delta is `head`, its number, `before`, the piece, `after`."""
+    """A part whose pieces are coming; `template` is a delta."""
 
     item: Item
     words: Words
     number: int
-    head: bytes
-    before: bytes
-    after: bytes
+    template: Template
     pieces: list[str] = field(default_factory=list)
     logprobs: list[Any] = field(default_factory=list)
 
@@ -95,10 +93,9 @@ class Writing:
     def of(cls, item: Item, words: Words, number: int = 0) -> Writing:
         """`number`: which part of its item this is, counted from 0 for each kind."""
         named = {words.index: number} if words.index else {}
-        position = dumps({**item.place, **named})[1:-1]
-        head = b'{"type":"%b","sequence_number":' % words.delta.encode()
-        after = b',"logprobs":[]}' if words is TEXT else b"}"
-        return cls(item, words, number, head, b"," + position + b',"delta":', after)
+        more: Wire = {"logprobs": []} if words is TEXT else {}
+        delta = {"type": words.delta, "sequence_number": NUMBER, **item.place, **named, "delta": HOLE, **more}
+        return cls(item, words, number, Template(delta))
 
     @property
     def place(self) -> Wire:

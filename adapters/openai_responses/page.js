@@ -14,9 +14,9 @@ export const request = (talk) => ({
   },
 });
 
-export const reader =
-  (turn) =>
-  ({ data }) => {
+export const reader = (turn) => {
+  let failed = false; // an error and the failed response after it are one failure
+  return ({ data }) => {
     const event = JSON.parse(data);
     const part = `${event.item_id} ${event.content_index ?? event.summary_index ?? 0}`;
     switch (event.type) {
@@ -35,8 +35,10 @@ export const reader =
         turn.usage(event.response.usage?.input_tokens, event.response.usage?.output_tokens);
         return turn.over(event.response.incomplete_details?.reason ?? event.response.status);
       case "response.failed":
-        return turn.fail(event.response.error?.message, event.response.error?.code);
+        return failed ? undefined : turn.fail(event.response.error?.message, event.response.error?.code);
       case "error":
+        failed = true;
         return turn.fail(event.message ?? event.error?.message, event.code ?? event.error?.code);
     }
   };
+};

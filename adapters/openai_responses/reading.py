@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec.citations import with_citations
-from bridge.codec.jsontext import dict_of, text_of
+from bridge.codec.jsontext import arguments_text, dict_of, text_of
 from bridge.codec.logprobs import shared_logprobs
 from bridge.dialects.openai_responses.wire import (
     CONTENT,
@@ -23,7 +23,6 @@ from bridge.dialects.openai_responses.wire import (
 )
 from bridge.model import (
     Builder,
-    Extras,
     Inline,
     Media,
     MediaKind,
@@ -77,7 +76,6 @@ class Items:
         self._by_index: dict[int, Item] = {}
         self._by_place: dict[tuple[int | None, str], Item] = {}  # the last one of its kind there
         self._implied: dict[str, Item] = {}  # by kind, items of which only pieces came, and neither id nor place
-        self.unpaired = False
 
     # ------------------------------------------------------------------ which one
 
@@ -160,10 +158,6 @@ class Items:
 
     # ------------------------------------------------------------------ pieces
 
-    def _put(self, key: Key, text: str, extras: Extras | None = None) -> None:
-        write = self._builder.unpaired if self.unpaired else self._builder.delta
-        write(key, text, extras)
-
     def open_text(self, item: Item, index: Any, kind: PartKind) -> Key:
         """The key of a text or refusal, which is open after this."""
         key = (item.number, kind.value, _number(index))
@@ -174,14 +168,14 @@ class Items:
         """A piece of a text or refusal; the key of that part."""
         key = self.open_text(item, index, kind)
         item.said.add(key)
-        self._put(key, text, shared_logprobs(logprobs))
+        self._builder.delta(key, text, shared_logprobs(logprobs))
         return key
 
     def go_on(self, key: Key, text: str) -> bool:
         """A further piece of the part `key`; False when that one is over."""
         if self._builder.part(key) is None:
             return False
-        self._put(key, text)
+        self._builder.delta(key, text)
         return True
 
     def whole_text(self, item: Item, index: Any, kind: PartKind, text: str, logprobs: Any = None) -> None:
@@ -217,7 +211,7 @@ class Items:
         """Return whether no piece of the arguments came, except a placeholder."""
         key = (item.number, "call", 0)
         part = self._builder.part(key)
-        return key not in item.said or (part is not None and part.said_nothing)
+        return key not in item.said or (part is not None and part.fresh)
 
     def arguments(self, item: Item, text: str) -> Key:
         """A piece of a call's arguments; the key of that part. It is kept back as long as the call has no name."""
@@ -226,7 +220,7 @@ class Items:
         if self._builder.part(key) is None:
             item.held.append(text)
         else:
-            self._put(key, text)
+            self._builder.delta(key, text)
         return key
 
     def thought(self, item: Item, form: str, index: Any, text: str) -> Key:
@@ -236,7 +230,7 @@ class Items:
             self._builder.delta(key, PARAGRAPH, noted(border=form))
         item.spot = spot
         item.said.add(spot)
-        self._put(key, text)
+        self._builder.delta(key, text)
         return key
 
     def whole_thought(self, item: Item, form: str, index: Any, text: str) -> None:
@@ -261,9 +255,9 @@ class Items:
         if self._builder.part(key) is None:
             self._open_call(item)
             for piece in item.held:
-                self._put(key, piece)
+                self._builder.delta(key, piece)
         if self._lacks_arguments(item):
-            self._put(key, text_of(item.value.get("arguments")))
+            self._builder.delta(key, arguments_text(item.value.get("arguments")))
         more = rest(item.value, _CALL)
         if item.value.get("status") == "incomplete":
             more["status"] = "incomplete"

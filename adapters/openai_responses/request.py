@@ -11,37 +11,18 @@ from typing import Any
 from bridge.codec import Context, Feature, StoredResponses, WireRequest
 from bridge.codec.check import Node, model_in
 from bridge.codec.jsontext import need_json, read_body
-from bridge.codec.openai import SHARED
 from bridge.codec.tools import FUNCTION, check_choice
+from bridge.dialects.openai.api import SHARED
 from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, held, without_hosted
+from bridge.dialects.openai_responses.fields import FIELDS
 from bridge.dialects.openai_responses.items import ItemReader, Refer, id_of
 from bridge.dialects.openai_responses.options import FrontOptions
 from bridge.dialects.openai_responses.tools import read_text, read_tool_choice, read_tools
 from bridge.dialects.openai_responses.wire import ENCRYPTED, LOGPROBS, NAME, noted, own
 from bridge.errors import ErrorCode, RequestError, shortened
-from bridge.model import HistoryMode, Message, Request, Sampling, Text, Tool, ToolChoice, ToolMode
+from bridge.model import Message, Request, Text, Tool, ToolChoice, ToolMode
 
-# Fields with a place in our model; all others travel in `Request.extras`.
-KNOWN = frozenset(
-    {
-        "model",
-        "input",
-        "instructions",
-        "stream",
-        "tools",
-        "tool_choice",
-        "parallel_tool_calls",
-        "text",
-        "reasoning",
-        "user",
-        "metadata",
-        "temperature",
-        "top_p",
-        "max_output_tokens",
-        "background",
-    }
-)
 _TRANSLATED = frozenset({ENCRYPTED, LOGPROBS})
 """Values of `include` that have a place in our model."""
 
@@ -54,8 +35,8 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     if alone:
         body = Node(compaction.with_trigger(body.value))
     options = FrontOptions.of(context)
-    _check_extras(body)
-    extras = body.rest(KNOWN)
+    request = Request([], stream=False)
+    extras = FIELDS.read(body, request)
     before, refer = _stored(body, extras, options, context.stored_responses)
     reader = ItemReader(before, refer)
     messages = reader.read(body)
@@ -65,25 +46,12 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     if options.hosted_tools == "drop" and any(tool.kind != FUNCTION for tool in tools or ()):
         tools, choice = _functions(tools or [], choice, extras)
         context.lost.add(Feature.TOOLS, "dropped by option hosted_tools")
-    request = Request(
-        messages=[*_instructions(body), *before, *messages],
-        tools=tools,
-        tool_choice=choice,
-        parallel_tool_calls=body.boolean("parallel_tool_calls"),
-        model=_model(body, context, counting),
-        user_id=body.string("user"),
-        stream=body.boolean("stream") or False,
-        history=HistoryMode.FULL,
-        sampling=Sampling(
-            temperature=body.number("temperature"),
-            top_p=body.number("top_p"),
-            max_tokens=body.integer("max_output_tokens"),
-        ),
-        response_format=read_text(body, extras),
-        metadata=_metadata(body),
-        extras={NAME: extras},
-        shared=_shared(extras),
-    )
+    request.messages = [*_instructions(body), *before, *messages]
+    request.tools, request.tool_choice = tools, choice
+    request.model = _model(body, context, counting)
+    request.response_format = read_text(body, extras)
+    request.extras = {NAME: extras}
+    request.shared = _shared(extras)
     _set_wanted(request, body, extras)
     return _compacting(request, extras, options, alone=alone) if any(map(compaction.asks, messages)) else request
 
@@ -107,22 +75,6 @@ def _compacting(request: Request, extras: dict[str, Any], options: FrontOptions,
 def _model(body: Node, context: Context, counting: bool) -> str | None:
     """The model's name, which a stored prompt may name as well."""
     return body.string("model") if counting or body.get("prompt") else model_in(body, context.model)
-
-
-def _metadata(body: Node) -> dict[str, Any]:
-    metadata = body.object("metadata")
-    return {name: metadata.need_string(name) for name in metadata.value} if metadata else {}
-
-
-def _check_extras(body: Node) -> None:
-    """Fields that travel as extras and that answers repeat, by their types in the API."""
-    for name in ("service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"):
-        body.string(name)
-    for name in ("max_tool_calls", "top_logprobs"):
-        body.integer(name)
-    for name in ("presence_penalty", "frequency_penalty"):
-        body.number(name)
-    body.one_of("truncation", ("auto", "disabled"))
 
 
 def _shared(extras: dict[str, Any]) -> dict[str, Any]:

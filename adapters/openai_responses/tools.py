@@ -6,14 +6,14 @@ from typing import Any
 
 from bridge.codec.check import Node, wrong
 from bridge.codec.tools import FUNCTION
+from bridge.dialects.openai import shapes as chat
+from bridge.dialects.openai.shapes import FUNCTION_FIELDS, MODES, SCHEMA, read_function, read_schema, write_schema
 from bridge.dialects.openai_responses.client_tools import client_tool, is_run_by_client
 from bridge.dialects.openai_responses.declared import free, members
 from bridge.dialects.openai_responses.wire import dicts_in, noted, own
 from bridge.model import ResponseFormat, Tool, ToolChoice, ToolMode
 
-_MODES = {str(mode): mode for mode in ToolMode}
-_FUNCTION_KEYS = frozenset({"type", "name", "description", "parameters", "strict"})
-_FORMAT_KEYS = frozenset({"type", "name", "schema", "strict", "description"})
+_FUNCTION_KEYS = FUNCTION_FIELDS | {"type"}
 
 
 # ------------------------------------------------------------------ read
@@ -54,14 +54,7 @@ def _tools(node: Node, optional: bool) -> list[Tool]:
 
 
 def _function(node: Node) -> Tool:
-    parameters = node.object("parameters")
-    return Tool(
-        node.need_string("name"),
-        node.string("description"),
-        parameters.value if parameters else None,
-        node.boolean("strict"),
-        noted(item=node.rest(_FUNCTION_KEYS)),
-    )
+    return read_function(node, noted(item=node.rest(_FUNCTION_KEYS)))
 
 
 def read_tool_choice(body: Node, extras: dict[str, Any]) -> ToolChoice | None:
@@ -70,7 +63,7 @@ def read_tool_choice(body: Node, extras: dict[str, Any]) -> ToolChoice | None:
     if value is None:
         return None
     if isinstance(value, str):
-        return ToolChoice(_MODES[body.one_of("tool_choice", _MODES) or "auto"])
+        return ToolChoice(MODES[body.one_of("tool_choice", MODES) or "auto"])
     if not isinstance(value, dict):
         wrong("tool_choice", "none, auto, required or an object", value)
     node = Node(value, "tool_choice")
@@ -83,7 +76,7 @@ def read_tool_choice(body: Node, extras: dict[str, Any]) -> ToolChoice | None:
     mode = node.one_of("mode", ("auto", "required")) or "auto"
     node.need_array("tools")
     names = [tool.string("name") or tool.need_string("type") for tool in node.objects("tools")]
-    return ToolChoice(_MODES[mode], names)
+    return ToolChoice(MODES[mode], names)
 
 
 def read_text(body: Node, extras: dict[str, Any]) -> ResponseFormat | None:
@@ -94,21 +87,17 @@ def read_text(body: Node, extras: dict[str, Any]) -> ResponseFormat | None:
     text.string("verbosity")
     node = text.object("format")
     kind = node.need_string("type") if node else "text"
-    known = kind in ("text", "json_object", "json_schema")
+    known = kind in ("text", "json_object", SCHEMA)
     more = text.rest({"format"} if known else set())
     if more:
         extras["text"] = more
     if node is None or not known:
         return None
-    if kind != "json_schema":
-        return ResponseFormat("json" if kind == "json_object" else "text")
-    return ResponseFormat(
-        "json_schema",
-        node.need_string("name"),
-        node.need_object("schema").value,
-        node.boolean("strict"),
-        node.string("description"),
-    )
+    if kind != SCHEMA:
+        return chat.read_format(node)
+    node.need_string("name")
+    node.need_object("schema")
+    return read_schema(node)
 
 
 # ------------------------------------------------------------------ written
@@ -161,18 +150,14 @@ def write_tool_choice(choice: ToolChoice | None) -> str | dict[str, Any] | None:
 def echoed_format(wanted: ResponseFormat | None) -> dict[str, Any]:
     """The text format of a response, with every field that it has there."""
     out = write_format(wanted) or {"type": "text"}
-    return {"description": None, "strict": False, **out} if out["type"] == "json_schema" else out
+    return {"description": None, "strict": False, **out} if out["type"] == SCHEMA else out
 
 
 def write_format(wanted: ResponseFormat | None) -> dict[str, Any] | None:
+    """Return `text.format`; the schema is mandatory here."""
     if wanted is None:
         return None
-    if wanted.kind != "json_schema":
-        return {"type": "json_object" if wanted.kind == "json" else "text"}
-    # The wire requires both; dialects without a name mean "whatever you call it"
-    out: dict[str, Any] = {"type": "json_schema", "name": wanted.name or "answer", "schema": wanted.schema or {}}
-    for name in ("strict", "description"):
-        value = getattr(wanted, name)
-        if value is not None:
-            out[name] = value
-    return out
+    if wanted.kind != SCHEMA:
+        return chat.write_format(wanted)
+    fields = write_schema(wanted)
+    return {"type": SCHEMA, "name": fields["name"], "schema": {}, **fields}

@@ -13,7 +13,7 @@ from typing import Any
 from bridge.codec.caching import CACHE, written_of
 from bridge.codec.counts import counts_in, is_all_zeros
 from bridge.codec.jsontext import dict_of, whole
-from bridge.codec.openai import with_mark
+from bridge.dialects.openai.api import with_mark
 from bridge.model import Extras, UsageReported
 
 NAME = "openai-responses"
@@ -23,9 +23,6 @@ ENCRYPTED, LOGPROBS = "reasoning.encrypted_content", "message.output_text.logpro
 SUMMARY, CONTENT = "summary", "content"
 PARAGRAPH = "\n\n"
 """Between two parts of one reasoning item, for whom they are one text."""
-
-HALVES = frozenset({"delta", "text", "arguments", "refusal"})
-"""Fields that hold pieces of a text, in which a surrogate pair may be cut in two."""
 
 
 def own(extras: Extras | None) -> dict[str, Any]:

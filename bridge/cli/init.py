@@ -1,9 +1,15 @@
-"""`dialect-bridge init`: writes a configuration with comments, from flags or from a few questions."""
+"""`dialect-bridge init`: writes a configuration with comments, from flags or from a few questions.
+
+Both sides may be named by a program (`claude-code`, `ollama`) or by a dialect. The URL is asked what it is before it is
+written, and the last lines are those to paste into each program.
+"""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -16,6 +22,8 @@ from bridge.codec import ModelsDialect, Operation, registry
 from bridge.codec.surface import shown_path
 from bridge.config import load
 from bridge.config.advice import warnings
+from bridge.connect import CLIENTS, SERVERS, Client, Place, Server, named, unknown
+from bridge.connect.probe import is_loopback, probe
 from bridge.errors import ConfigError
 
 Answer = TypeVar("Answer")
@@ -24,9 +32,34 @@ _WITHOUT_SCHEME = re.compile(r"[\w.-]+(:\d+)?(/\S*)?")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
+_SHOWN = 8
+"""Models that are listed before the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Front:
+    """A frontend: its dialect, and the program that speaks it where one was named."""
+
+    dialect: str
+    program: Client | None = None
+
+    @property
+    def own_models(self) -> bool:
+        """Its requests name models of their own, whatever the backend has."""
+        if self.program is not None:
+            return self.program.own_models
+        return self.dialect in {d for client in CLIENTS.values() if client.own_models for d in client.dialects[:1]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Back:
+    dialect: str
+    program: Server | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    fronts: list[str]
+    fronts: list[_Front]
     back: str
     url: str
     key: str | None
@@ -35,7 +68,7 @@ class _Wanted:
 
 
 def init(args: argparse.Namespace) -> int:
-    """Write the file. Raises `ConfigError` for an unknown dialect, and for a file that is there already."""
+    """Write the file. Raises `ConfigError` for an unknown name, and for a file that is there already."""
     file = Path(args.output)
     if file.exists() and not args.force:
         raise ConfigError(f"{file}: exists already; --force replaces it, --output writes another file")
@@ -51,37 +84,82 @@ def init(args: argparse.Namespace) -> int:
         print(f"it reads the backend's key from ${wanted.key}")
     name = "" if args.output == "config.yaml" else f" {file}"
     print(f"start it with: dialect-bridge serve{name}")
+    for front in wanted.fronts:
+        _connect(front, wanted)
     for warning in warnings(config):
         print(f"warning: {warning}", file=sys.stderr)
     return 0
 
 
+def _connect(front: _Front, wanted: _Wanted) -> None:
+    """Print the lines that connect a program."""
+    if front.program is None:
+        return
+    place = Place(f"http://127.0.0.1:{wanted.port}", mount_of(registry.get(front.dialect)), wanted.model or "demo")
+    for snippet in front.program.snippets:
+        print(f"\n{front.program.title}, {snippet.where}:\n")
+        print("\n".join(f"    {line}".rstrip() for line in snippet.at(place).splitlines()))
+    for note in front.program.notes:
+        print(f"\n{note}")
+
+
 def _wanted(args: argparse.Namespace) -> _Wanted:
     """Return the choices of the flags; on a terminal, ask for the missing ones."""
     asks = sys.stdin.isatty() and args.to is None
-    names = ", ".join(registry.over_http())
     if args.source or not asks:
         fronts = _given("--from", _fronts, ",".join(args.source or ()))
     else:
-        fronts = _ask(f"Which dialect does your frontend speak? Several are possible. {names}", "", _fronts)
+        fronts = _ask("Which program calls the bridge, or which dialect? Several are possible.", "", _fronts)
     if args.to or not asks:
         back = _given("--to", _back, args.to or DEMO)
     else:
-        back = _ask("Which dialect does your model or agent speak?", DEMO, _back)
-    if back == DEMO:
-        return _Wanted(fronts, back, "", None, None, args.port)
-    dialect = registry.get(back)
+        back = _ask("Which server, agent or dialect answers?", DEMO, _back)
+    if back.dialect == DEMO:
+        return _Wanted(fronts, DEMO, "", None, None, args.port)
+    dialect, program = registry.get(back.dialect), back.program
+    default = program.url if program is not None else dialect.url
     check_url = str if dialect.over_grpc else _url
     if args.url or not asks:
-        url = _given("--url", check_url, args.url or dialect.url)
+        url = _given("--url", check_url, args.url or default)
     else:
-        url = _ask("At which URL?", dialect.url, check_url)
+        url = _ask("At which URL?", default, check_url)
     if not url:
-        raise ConfigError(f"--url: required, the base URL of the {back} backend")
-    named = isinstance(dialect, ModelsDialect)
-    model = args.model or (_ask("Which model? (empty: the client names it)", "", str) if asks and named else None)
-    key = _given("--api-key-env", _variable, args.api_key_env or "") or dialect.key_variable or None
-    return _Wanted(fronts, back, url, key, model or None, args.port)
+        raise ConfigError(f"--url: required, the base URL of the {back.dialect} backend")
+    given = _given("--api-key-env", _variable, args.api_key_env or "")
+    key = given or _key_of(url, program.key if program is not None else dialect.key_variable)
+    models = list[str]()
+    if args.probe and not dialect.over_grpc and (args.url or asks or program is not None):
+        url, models = _probed(url, back.dialect, os.environ.get(key or "", ""))
+    is_named = isinstance(dialect, ModelsDialect)
+    model = args.model or (_ask("Which model? (empty: the client names it)", "", str) if asks and is_named else None)
+    own = any(front.own_models for front in fronts)
+    if not model and own and is_named and not args.model:
+        if len(models) == 1:
+            (model,) = models
+        else:
+            print("warning: --model: not given; these clients ask for models that the server lacks", file=sys.stderr)
+    if model and models and model not in models:
+        near = difflib.get_close_matches(model, models, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        print(f"warning: --model: the server lists no model {model!r}{hint}", file=sys.stderr)
+    return _Wanted(fronts, back.dialect, url, key, model or None, args.port)
+
+
+def _key_of(url: str, variable: str) -> str | None:
+    """Return the variable with the backend's key. A server on this machine gets no key that was not asked for."""
+    return variable if variable and not is_loopback(url) else None
+
+
+def _probed(url: str, dialect: str, key: str) -> tuple[str, list[str]]:
+    """Ask the URL what it is. Return the URL to write, and the models that it lists."""
+    found = probe(url, dialect, key)
+    if found.problem:
+        print(f"warning: --url: {found.problem}", file=sys.stderr)
+    if found.models:
+        more = f", and {len(found.models) - _SHOWN} more" if len(found.models) > _SHOWN else ""
+        print(f"{found.url} lists the models {', '.join(found.models[:_SHOWN])}{more}")
+    is_ours = found.dialect is None or registry.get(found.dialect).mount == registry.get(dialect).mount
+    return (found.url if is_ours else url), found.models
 
 
 def _ask(question: str, default: str, check: Callable[[str], Answer]) -> Answer:
@@ -101,24 +179,39 @@ def _given(flag: str, check: Callable[[str], Answer], value: str) -> Answer:
         raise ConfigError(f"{flag}: {error.message}") from None
 
 
-def _fronts(text: str) -> list[str]:
-    """Return the dialects that a text names, separated by spaces or commas."""
-    over_http = ", ".join(registry.over_http())
-    names = list(dict.fromkeys(text.replace(",", " ").split()))
+def _fronts(text: str) -> list[_Front]:
+    """Return the frontends that a text names, separated by commas, or dialects by spaces."""
+    dialects = registry.over_http()
+    names = list(dict.fromkeys(name for name in text.replace(",", " ").split()))
+    fronts = list[_Front]()
     for name in names:
-        if name == DEMO or not registry.get(name).served:
-            raise ConfigError(f"only backends can speak {name}; expected one of {over_http}")
+        if (program := named(CLIENTS, name)) is not None:
+            fronts.append(_Front(program.dialects[0], program))
+            continue
+        if name == DEMO or (registry.known(name) and not registry.get(name).served):
+            raise ConfigError(f"only backends can speak {name}; expected one of {', '.join(dialects)}")
+        if not registry.known(name):
+            raise unknown(name, CLIENTS, list(dialects))
         if registry.get(name).over_grpc:
             raise ConfigError(f"{name}: a route over gRPC needs `listen` and `agent_id`; see docs/dialects")
-    if not names:
-        raise ConfigError(f"required, the dialect of your frontend: {over_http}")
-    return names
+        fronts.append(_Front(name))
+    if not fronts:
+        lists = f"{', '.join(CLIENTS)}), or its dialect ({', '.join(dialects)})"
+        raise ConfigError(f"required, the program that calls the bridge ({lists}")
+    return fronts
 
 
-def _back(name: str) -> str:
-    if name != DEMO and not registry.get(name).called:
-        raise ConfigError(f"only routes can speak {name}; expected one of {', '.join(registry.called())}")
-    return name
+def _back(name: str) -> _Back:
+    if name == DEMO:
+        return _Back(DEMO)
+    if registry.known(name):
+        if not registry.get(name).called:
+            raise ConfigError(f"only routes can speak {name}; expected one of {', '.join(registry.called())}")
+        return _Back(name)
+    program = named(SERVERS, name)
+    if program is None:
+        raise unknown(name, SERVERS, list(registry.called()))
+    return _Back(program.dialect, program)
 
 
 def _url(text: str) -> str:
@@ -155,12 +248,17 @@ def _text(wanted: _Wanted) -> str:
         lines.append(f'    api_key: "${{{wanted.key}:-}}"')
     elif wanted.url:
         lines.append('    # api_key: "${BACKEND_KEY}"')
+    own = any(front.own_models for front in wanted.fronts)
     if wanted.model is not None:
         lines.append(f"    model: {json.dumps(wanted.model)}")
     elif wanted.back != DEMO and isinstance(registry.get(wanted.back), ModelsDialect):
         lines.append(f"{'    # model: ...':33}# without it, the model that the client names")
+    if wanted.model is not None and own:
+        line = f'    model_map: {{"*": {json.dumps(wanted.model)}}}'
+        lines.append(f"{line:33}# these clients name models of their own")
     lines += ["", "routes:"]
-    for front in wanted.fronts:
+    routes = dict.fromkeys(front.dialect for front in wanted.fronts)
+    for front in routes:
         path = mount_of(dialect := registry.get(front))
         endpoint = next(e for e in dialect.surface if e.operation in (Operation.RUN, Operation.START))
         lines += [

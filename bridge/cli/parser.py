@@ -118,13 +118,22 @@ def _parser() -> argparse.ArgumentParser:
         commands,
         "bridge.cli.init.init",
         "write a configuration, from flags or a few questions",
-        "dialect-bridge init --from openai-chat --to agentscope --url http://127.0.0.1:8090",
+        "dialect-bridge init --from claude-code --to ollama --model qwen3:8b",
     )
-    init.add_argument("--from", dest="source", action="append", metavar="A", help="dialect of a frontend; repeatable")
-    init.add_argument("--to", metavar="B", help="dialect of the backend; `demo` is a scripted agent")
+    init.add_argument(
+        "--from",
+        dest="source",
+        action="append",
+        metavar="A",
+        help="program that calls the bridge (claude-code, open-webui, ...) or dialect; repeatable",
+    )
+    init.add_argument(
+        "--to", metavar="B", help="server (ollama, vllm, ...) or dialect of the backend; `demo` is a scripted agent"
+    )
     init.add_argument("--url", metavar="URL", help="base URL of the backend")
     init.add_argument("--model", metavar="M", help="model of the backend; default: the client's model")
     init.add_argument("--api-key-env", metavar="NAME", help="environment variable with the key of the backend")
+    init.add_argument("--no-probe", dest="probe", action="store_false", help="do not ask the URL what it is")
     init.add_argument("--port", type=_port, default=8080, help="port to listen on")
     init.add_argument("--output", default="config.yaml", metavar="FILE", help="default: config.yaml")
     init.add_argument("--force", action="store_true", help="replace the file if there is one")

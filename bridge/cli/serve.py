@@ -56,7 +56,7 @@ def serve(args: argparse.Namespace) -> int:
     if server.workers == 1:
         return _serve(args, bridge)
     if server.port == 0:
-        raise ConfigError("server.port: several workers share one port, so it cannot be 0.")
+        raise ConfigError("several workers share one port, so it cannot be 0.", key="server.port")
     from bridge.cli.workers import Parent
 
     check(bridge)

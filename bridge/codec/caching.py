@@ -64,22 +64,24 @@ def written_of(extras: Extras | None) -> int | None:
 
 def marks_in(request: Request) -> int:
     """Return how many parts and tools of a request are marked."""
-    marks = 0
-    for tool in request.tools or ():
-        marks += CACHE in (tool.extras or ())
+    marks = marks_in_tools(request)
     for message in request.messages:
         for part in message.parts:
-            marks += CACHE in (part.extras or ())
-            if isinstance(part, ToolResult):
+            if part.extras:
+                marks += CACHE in part.extras
+            if type(part) is ToolResult:
                 for inner in part.parts:
                     marks += CACHE in (inner.extras or ())
     return marks
 
 
-def note_lost_marks(request: Request, items: Iterable[Any], fields: Collection[str], lost: Losses) -> None:
-    """Name marks of a request as lost that its `items` on the wire do not have, where they are one of these fields."""
-    if not (marks := marks_in(request)):
-        return
+def marks_in_tools(request: Request) -> int:
+    """Return how many tools of a request are marked."""
+    return sum(CACHE in tool.extras for tool in request.tools if tool.extras) if request.tools else 0
+
+
+def note_lost_marks(marks: int, items: Iterable[Any], fields: Collection[str], lost: Losses) -> None:
+    """Name marks of a request as lost if its `items` on the wire have fewer, where they are one of these fields."""
     if sum(any(field in block for field in fields) for block in blocks_in(items)) < marks:
         lost.add(Feature.EXTRAS, "prompt cache markers")
 

@@ -164,7 +164,7 @@ class CallSignatures(StrEnum):
         return self in (CallSignatures.IN_PART, CallSignatures.IN_CALL)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Capabilities:
     """What one dialect carries. If it refuses a finish reason, its encoder sends an error with that reason's code."""
 
@@ -214,6 +214,8 @@ class Capabilities:
     """Requests can mark what their backends cache."""
     logprobs: bool = False
     """Requests can ask for the log probabilities of the answer's tokens, and answers carry them."""
+    citations: bool = False
+    """Its answers carry citations of web pages; where they do not, the projection names them as lost."""
     clients_cache: bool = False
     """Its clients decide what is cached. For others, the codec of the backend does, where it can (`Context.caches`)."""
     vendor: str = ""

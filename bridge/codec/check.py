@@ -6,9 +6,10 @@ message names the place (`messages[2].content[0].type`), what was expected and w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Set
+import re
+from collections.abc import Collection, Iterator, Mapping, Set
 from math import isfinite
-from typing import Any, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 from bridge.codec.jsontext import kind_of, need_json, read_body
 from bridge.codec.wire import WireRequest
@@ -94,7 +95,9 @@ class Node:
             limits = f"of at least {least}" if most is None else f"of at most {most}"
             if least is not None and most is not None:
                 limits = f"from {least} to {most}"
-            raise RequestError(f"{self.at(name)}: expected a number {limits}, got {int(value)}.", param=self.at(name))
+            raise RequestError(
+                f"{self.at(name)}: expected a number {limits}, got {int(value)}.", param=self.at(name), wrong=Wrong.TYPE
+            )
         return int(value)
 
     def object(self, name: str) -> Self | None:
@@ -167,6 +170,61 @@ class Node:
         return {k: v for k, v in self.value.items() if k not in known}
 
 
+class Spelling:
+    """The spellings of the names of a protocol's fields.
+
+    Called with an object, it returns the object with the names that its dialect knows; what is in it stays as it is. It
+    is the same object where it has no other names. Of two spellings of a name the known one counts.
+
+    Arguments:
+        names: The known name for each other spelling. None: every name in snake_case is one in camelCase.
+        dropped: Names of fields that only repeat others.
+    """
+
+    __slots__ = ("_dropped", "_names", "_others")
+
+    def __init__(self, names: Mapping[str, str] | None = None, dropped: Collection[str] = ()) -> None:
+        self._names = names
+        self._dropped = frozenset(dropped)
+        self._others = None if names is None else self._dropped.union(names)
+
+    def name(self, name: str) -> str:
+        """Return the known name for a spelling."""
+        if self._names is not None:
+            return self._names.get(name, name)
+        return _WORD.sub(lambda found: found[1].upper(), name) if "_" in name else name
+
+    def __call__(self, value: dict[str, Any]) -> dict[str, Any]:
+        if "_" not in "".join(value) if self._others is None else self._others.isdisjoint(value):
+            return value
+        out: dict[str, Any] = {}
+        for name, each in value.items():
+            known = self.name(name)
+            if name not in self._dropped and (known == name or known not in value):
+                out[known] = each
+        return out
+
+
+_WORD = re.compile(r"_([a-z0-9])")
+
+
+class SpelledNode(Node):
+    """An object whose names may be spelled in several ways. Errors name fields as the client spelled them."""
+
+    __slots__ = ("_sent",)
+
+    spelling: ClassVar[Spelling] = Spelling()
+
+    def __init__(self, value: dict[str, Any], path: str = "") -> None:
+        super().__init__(self.spelling(value), path)
+        self._sent = value
+
+    def at(self, name: str) -> str:
+        if self._sent is not self.value and name not in self._sent:
+            name = next((sent for sent in self._sent if self.spelling.name(sent) == name), name)
+        return super().at(name)
+
+
 def body_of(wire: WireRequest) -> Node:
     """Return the JSON object in the body of a request. Raises `RequestError` for any other body."""
     need_json(wire)
@@ -186,4 +244,4 @@ def wrong(path: str, expected: str, got: Any, *, missing: bool = False) -> NoRet
     got_kind = kind_of(got)
     if isinstance(got, (str, int, float)) and not isinstance(got, bool) and len(str(got)) <= 40:
         got_kind = repr(got)
-    raise RequestError(f"{where}: expected {expected}, got {got_kind}.", param=path or None)
+    raise RequestError(f"{where}: expected {expected}, got {got_kind}.", param=path or None, wrong=Wrong.TYPE)

@@ -62,37 +62,43 @@ _GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 """The counts that APIs also have in an inner object: the names of the object, and of the count in it."""
+_PLACES = {name: (count, rank) for count, names in _NAMES.items() for rank, name in enumerate(names)}
+_INNER = frozenset(group for groups, _ in _GROUPS.values() for group in groups)
 
 
 def counts_in(usage: Any) -> dict[str, Any]:
     """Return the counts of a usage object of any server: `input`, `output`, `total`, `cached` and `reasoning`, as far
     as they are reported. Numbers below zero and other values are left out.
+
+    An inner object counts more than other fields, and of several names the one that comes first in the tables.
     """
     if not isinstance(usage, dict):
         return {}
     found: dict[str, Any] = {}
+    ranks: dict[str, int] = {}
+    for name, given in usage.items():
+        if (place := _PLACES.get(name)) is None:
+            continue
+        count, rank = place
+        if rank < ranks.get(count, len(_PLACES)) and (value := _count(given)) is not None:
+            found[count], ranks[count] = value, rank
+    if _INNER.isdisjoint(usage):
+        return found
     for count, (groups, names) in _GROUPS.items():
-        for group in groups:
-            if isinstance(inner := usage.get(group), dict):
-                _note(found, count, inner, names)
-                break
-    for count, names in _NAMES.items():
-        if count not in found:
-            _note(found, count, usage, names)
+        inner: dict[str, Any] = next((usage[group] for group in groups if isinstance(usage.get(group), dict)), {})
+        values = (_count(inner[name]) for name in names if name in inner)
+        value = next((value for value in values if value is not None), None)
+        if value is not None:
+            found[count] = value
     return found
 
 
-def _note(found: dict[str, Any], count: str, values: dict[str, Any], names: tuple[str, ...]) -> None:
-    for name in names:
-        if name not in values:
-            continue
-        given = values[name]
-        if isinstance(given, str) and given.isascii() and given.isdecimal() and len(given) < 16:
-            given = int(given)
-        value = whole(given)
-        if value is not None and value >= 0:
-            found[count] = value
-            return
+def _count(given: Any) -> int | None:
+    """Return a count that is a number, or a string of digits."""
+    if isinstance(given, str) and given.isascii() and given.isdecimal() and len(given) < 16:
+        given = int(given)
+    value = whole(given)
+    return value if value is not None and value >= 0 else None
 
 
 def input_tokens_in(wire: WireResponse) -> int:

@@ -6,14 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridge.codec.context import Context
-from bridge.codec.jsontext import MAX_DEPTH, NESTABLE, deeper_than, loads, loads_unpaired, may_nest, repaired
+from bridge.codec.jsontext import MAX_DEPTH, NESTABLE, deeper_than, loads, loads_unpaired, may_nest
 from bridge.codec.repeat import Repeat
 from bridge.codec.wire import FrameLike
 from bridge.errors import ErrorCode, Failure
 from bridge.model.builder import Builder
 from bridge.model.events import Event
+from bridge.model.surrogates import repaired
 
 _END_MARK = b"[DONE]"
+_PIECES = frozenset({
+    "arguments", "content", "delta", "inputTextDelta", "partial_json", "reasoning", "reasoning_content", "refusal",
+    "text", "thinking",
+})  # fmt: skip
+"""The members in which servers put pieces of a text, of which one may end in the middle of a character."""
 
 
 class JsonDecoder:
@@ -31,7 +37,8 @@ class JsonDecoder:
 
     The base class parses the frames and handles invalid ones, so that no data raises an exception: data that is
     not JSON and objects nested deeper than `MAX_DEPTH` fail the run; blank frames, and JSON that is not an object, are
-    ignored. Nothing is read after the end of the run. Override the other methods where the protocol differs.
+    ignored. Characters that were cut in two between pieces of a text are joined. Nothing is read after the end of the
+    run. Override the other methods where the protocol differs.
 
     `read` must accept any JSON object: check the type of each field before using it.
     """
@@ -62,14 +69,6 @@ class JsonDecoder:
     def read(self, event: dict[str, Any], name: str | None) -> None:
         """Pass the content of one object to the builder. `name` is the name of its SSE event, if it has one."""
         raise NotImplementedError
-
-    def read_unpaired(self, event: dict[str, Any], name: str | None) -> None:
-        """Read an object whose strings contain unpaired surrogates, which cannot be encoded as UTF-8.
-
-        Some servers split a character between two pieces of a text. Override this to pass such pieces to
-        `Builder.unpaired` or `Builder.unpaired_flow`, which combine the halves; by default, they are replaced.
-        """
-        self.read(repaired(event), name)
 
     def read_value(self, value: Any, name: str | None) -> None:
         """Read a JSON value that is not an object. Ignored by default."""
@@ -143,7 +142,8 @@ class JsonDecoder:
         if deeper_than(value, MAX_DEPTH):
             self._too_deep()
         elif isinstance(value, dict):
-            self.read_unpaired(value, name)
+            self.builder.join_halves()
+            self.read(repaired(value, _PIECES), name)
         else:
             self._no_object(repaired(value), name)
 

@@ -10,17 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from bridge.codec.capabilities import Capabilities
 from bridge.codec.context import Context
 from bridge.codec.demands import Demands
+from bridge.codec.jsontext import dumps
+from bridge.codec.projection import failure_at_end
 from bridge.codec.surface import Surface
-from bridge.codec.wire import FrameLike, WireRequest, WireResponse
+from bridge.codec.wire import FrameLike, WireRequest, WireResponse, json_response
 from bridge.errors import ConfigError, Failure, Unsupported
 from bridge.model.events import Event
+from bridge.model.fold import coalesced
 from bridge.model.request import HistoryMode, Request
 
 
@@ -173,8 +176,34 @@ class Dialect:
         return False
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
-        """The whole answer at once, for a client that does not stream; a failed run is its error response."""
-        raise Unsupported(f"{self.name} supports only streamed answers.")
+        """The whole answer at once, for a client that does not stream; a failed run is its error response.
+
+        By default it is what a client makes of the stream: the frames of `whole_encoder`, accumulated.
+        """
+        if not self.answers_whole:
+            raise Unsupported(f"{self.name} supports only streamed answers.")
+        failure = failure_at_end(events, self.capabilities, context.lost)
+        if failure is not None:
+            return self.encode_error(failure)
+        frames = self.whole_encoder(context).encode(coalesced(events))
+        return json_response(dumps(self.accumulate(frames, context)))
+
+    def whole_encoder(self, context: Context) -> EncoderLike:
+        """The encoder whose frames are accumulated; by default that of streams."""
+        return self.encoder(context)
+
+    def accumulate(self, frames: Sequence[FrameLike], context: Context) -> Any:
+        """Return the body of a whole answer, as JSON: what a client makes of these frames of a run that did not fail.
+
+        Deltas are few, as all pieces of a text are one, and no frame only keeps a connection open.
+        """
+        raise NotImplementedError
+
+    @property
+    def answers_whole(self) -> bool:
+        """Return whether it has answers in one piece: it defines `accumulate` or `assemble`."""
+        kind = type(self)
+        return kind.accumulate is not Dialect.accumulate or kind.assemble is not Dialect.assemble
 
     def encode_error(self, failure: Failure) -> WireResponse:
         """The response for a failure before the stream began."""

@@ -94,14 +94,18 @@ class Encoder:
         """Return the frames of these events, possibly none. `Heartbeat` keeps the connection open."""
         out = self.out = []
         handlers, sequencer, projection = self._handlers, self._sequencer, self._projection
-        watched = projection.watched
+        rules, watched = projection.rules, projection.watched
         for event in self.ready(events):
             kind = type(event)
             if kind in DELTAS and not sequencer.busy and not watched:
                 handlers[kind](self, event)
                 continue
-            for placed in sequencer.place(event):
-                for ready in projection.feed(placed):
+            for placed in (event,) if sequencer.at_once(event) else sequencer.place(event):
+                rule = rules.get(type(placed))
+                if rule is None:
+                    handlers[type(placed)](self, placed)
+                    continue
+                for ready in rule(projection, placed):
                     handlers[type(ready)](self, ready)
         return out
 

@@ -259,7 +259,7 @@ ROWS: tuple[tuple[ErrorCode, str, str], ...] = (
     (ErrorCode.BACKEND_AUTH, "permission_denied unauthenticated", "gRPC status"),
     (ErrorCode.BACKEND_TIMEOUT, "timeout timeout_error deadline_exceeded", "Anthropic; gRPC status; gateways"),
     (ErrorCode.NOT_FOUND, "model_not_found not_found_error", "OpenAI, Anthropic: error codes"),
-    (ErrorCode.INVALID_REQUEST, "invalid_request_error", "OpenAI, Anthropic: error types"),
+    (ErrorCode.INVALID_REQUEST, "invalid_request_error invalid_request", "OpenAI, Anthropic: error types"),
 )  # fmt: skip
 """Our code, words of servers that mean it, and the source that has them."""
 _WORDS = {word: code for code, words, _ in ROWS for word in words.split()}

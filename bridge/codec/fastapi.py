@@ -1,17 +1,11 @@
-"""FastAPI's error body, which several agent servers answer with: `{"detail": [{"type", "loc", "msg"}]}`.
-
-As a backend they also answer with `{"detail": "text"}`, and their own code with `{"error": ...}` or `{"message": ...}`.
-"""
+"""FastAPI's error body, which several agent servers answer with: `{"detail": [{"type", "loc", "msg"}]}`."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from bridge.codec.jsontext import text_of
 from bridge.errors import ErrorCode, Failure, Wrong
 
-from .errors import error_in
 from .jsontext import dumps
 from .redact import LONGEST_WORD, masked
 from .wire import WireResponse, json_response
@@ -42,10 +36,3 @@ def location(param: str | None) -> list[str | int]:
     """Return the parameter `input[0].content` as the pieces `input`, 0, `content`."""
     pieces = _BETWEEN.split(masked(param or "", LONGEST_WORD))
     return [int(p) if _INDEX.fullmatch(p) else p for p in pieces if p]
-
-
-def refusal_in(body: Any) -> tuple[str, str]:
-    """Return the text of an error body and its `code` or `type`, each empty if it is missing."""
-    error = error_in(body, refused=True) or {}
-    code, kind = text_of(error.get("code")), text_of(error.get("type"))
-    return text_of(error.get("message")), code or kind

@@ -26,7 +26,17 @@ _STATUS = re.compile(
     r"|\b(?:error code|status_code)[:=] ?([45]\d\d)\b",
     re.IGNORECASE,
 )
-_NAMES = {"RateLimitError": 429, "ResourceExhausted": 429, "ServiceUnavailableError": 503, "OverloadedError": 529}
+_NAMES = {
+    "BadRequestError": 400,
+    "ContextWindowExceededError": 400,
+    "ContentPolicyViolationError": 400,
+    "AuthenticationError": 401,
+    "UnprocessableEntityError": 422,
+    "RateLimitError": 429,
+    "ResourceExhausted": 429,
+    "ServiceUnavailableError": 503,
+    "OverloadedError": 529,
+}
 """Exceptions whose name is their status."""
 _NAMED = re.compile(rf"(?:\w{{1,40}}\.){{0,4}}({'|'.join(_NAMES)})\b")
 _LITERAL = r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
@@ -42,12 +52,15 @@ _OBJECT = re.compile(r"[{\[]")
 _AROUND = " \t\r\n:,-\"'()"
 """Maximum characters between a status, its message and the object."""
 _LONGEST = 8000
-_STATUSES = {**BY_STATUS, 529: ErrorCode.OVERLOADED}
+_SAYS_STATUS = re.compile(r"(?:[\w.]{1,80}: ?)?(?:error code|status[_ ]?code|http)", re.IGNORECASE)
+"""What a number that is a status follows; "400 lines" is no error of a request."""
+_STATUSES = {**BY_STATUS, 409: ErrorCode.BACKEND_ERROR, 529: ErrorCode.OVERLOADED}
 
 
 def unwrapped(failure: Failure) -> Failure:
     """Return a backend's failure with the error of the model's API that its message contains: the API's message and, if
-    the backend sent no code, the code and `retry-after` of its 429 or 5xx.
+    the backend sent no code, the code and `retry-after` of its status. A request that the model refused is the
+    client's: told as a failure of the backend, clients would repeat it.
     """
     text = failure.message[:_LONGEST]
     named = _NAMED.match(text)
@@ -56,7 +69,8 @@ def unwrapped(failure: Failure) -> Failure:
     found = _STATUS.search(text)
     status = int(found[1] or found[2]) if found else _NAMES[named[1]] if named else 0
     message, begin = _MESSAGE.search(text), _OBJECT.search(text)
-    if not status and (message is None or begin is None or begin.start()):
+    is_sure = status == 429 or status >= 500 or named or (status and (message or _SAYS_STATUS.match(text)))
+    if not is_sure and (status or message is None or begin is None or begin.start()):
         return recognized(failure)
     if message and begin:
         words = _text(message[1])
@@ -64,15 +78,16 @@ def unwrapped(failure: Failure) -> Failure:
         plain = text[: begin.start()] if begin else text
         words = (plain[found.end() :] if found and found[1] else "").strip(_AROUND) or plain.strip(_AROUND)
     failure = replace(failure, message=masked(words.strip()) or "The backend reported an error.")
-    if failure.code is not ErrorCode.BACKEND_ERROR or not (status == 429 or status >= 500):
+    if failure.code is not ErrorCode.BACKEND_ERROR or not status:
         return failure if status == 429 else recognized(failure)
     word, wait = _CODE.search(text), _WAIT.search(text)
-    return replace(
+    failure = replace(
         failure,
-        code=_STATUSES.get(status, ErrorCode.BACKEND_ERROR),
+        code=_STATUSES.get(status, ErrorCode.BACKEND_ERROR if status >= 500 else ErrorCode.INVALID_REQUEST),
         backend_code=masked(_text(word[1]), LONGEST_WORD) if word else failure.backend_code,
         headers={**({"retry-after": _seconds(wait)} if wait else {}), **failure.headers},
     )
+    return recognized(failure) if failure.code is ErrorCode.INVALID_REQUEST else failure
 
 
 def _text(literal: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
 from math import isfinite
 from typing import Any, TypeGuard
 
@@ -16,7 +15,7 @@ import orjson
 
 from bridge.codec.wire import WireRequest
 from bridge.errors import ErrorCode, RequestError, Wrong, shortened
-from bridge.model.surrogates import repair
+from bridge.model.surrogates import repair, repaired
 from bridge.model.text import json_text
 
 loads = orjson.loads
@@ -39,20 +38,6 @@ def loads_unpaired(data: bytes | str) -> Any:
         raise _TooDeep("nested too deep") from None
 
 
-def repaired(value: Any, pieces: Collection[str] = ()) -> Any:
-    """The value of `loads_unpaired` with lone surrogates replaced, so that it can be written again.
-
-    `pieces`: members that are left unchanged, as the builder combines the halves of split characters.
-    """
-    if isinstance(value, str):
-        return repair(value)
-    if isinstance(value, list):
-        return [repaired(v, pieces) for v in value]
-    if isinstance(value, dict):
-        return {repair(k): v if k in pieces and isinstance(v, str) else repaired(v, pieces) for k, v in value.items()}
-    return value
-
-
 class _TooDeep(ValueError):
     """Beyond what the slow path can read at all."""
 
@@ -69,7 +54,7 @@ def _no_constant(name: str) -> Any:
 
 
 def loads_repaired(data: bytes | str) -> Any:
-    """As `loads_unpaired`, made fit to be handed on: see `repaired`. Raises `ValueError`, also for what is too deep."""
+    """As `loads_unpaired`, with lone surrogates replaced. Raises `ValueError`, also for what is too deep."""
     value = loads_unpaired(data)
     if deeper_than(value, MAX_DEPTH):
         raise ValueError("nested too deep")
@@ -201,17 +186,19 @@ def may_nest(body: bytes, limit: int = MAX_DEPTH) -> bool:
 
 def deeper_than(value: Any, limit: int) -> bool:
     """Return whether objects and lists are nested deeper than `limit`. Walks by level, so depth costs no stack."""
-    level = [value] if isinstance(value, (dict, list)) else []
-    for _ in range(limit):
-        level = [
-            v
-            for item in level
-            for v in (item.values() if isinstance(item, dict) else item)
-            if isinstance(v, (dict, list))
-        ]
+    level: list[Any] = [value]
+    for _ in range(limit + 1):
+        level = [each for each in level if type(each) in _NESTED]
         if not level:
             return False
+        below: list[Any] = []
+        for each in level:
+            below += each.values() if type(each) is dict else each
+        level = below
     return True
+
+
+_NESTED = frozenset({dict, list})
 
 
 def kind_of(value: Any) -> str:
@@ -246,6 +233,11 @@ def input_of(arguments: str) -> dict[str, Any]:
     except ValueError:
         return {_INVALID: arguments}
     return value if isinstance(value, dict) else {_INVALID: arguments}
+
+
+def arguments_text(value: Any) -> str:
+    """Return a call's arguments as the text that they are on the wire; some servers and agents send the object."""
+    return value if isinstance(value, str) else "" if value is None else json_text(value)
 
 
 def arguments_of(value: Any) -> str:

@@ -6,22 +6,21 @@ Where objects depend on each other, or frames are many and small, a dialect need
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from bridge.codec.check import Node
 from bridge.codec.context import Context
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.dialect import Decoder, Dialect, EncoderLike
+from bridge.codec.error_table import ErrorTable
 from bridge.codec.jsontext import dumps, kind_of
-from bridge.codec.ratelimits import passed_on
 from bridge.codec.sequencer import Sequencer
 from bridge.codec.wire import KEEPALIVE, FrameLike, WireResponse, json_response
-from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure, RequestError
+from bridge.errors import ErrorCode, Failure, RequestError
 from bridge.model import events as ev
 from bridge.model.builder import Builder
 from bridge.model.events import Event, Heartbeat, RunFailed
 
-_PLAIN = (401, 403, 429)
 _FREE = (
     ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.StateChanged,
     ev.StepStarted, ev.StepEnded, ev.Custom, ev.Interrupted, ev.Raw,
@@ -36,6 +35,9 @@ class ObjectDialect(Dialect):
     A whole answer is one such object (`encode_whole`). The body of an error is the object of `RunFailed`. A dialect
     with its own `decoder` for streams may define `decode_object` for whole answers alone.
     """
+
+    errors: ClassVar[ErrorTable] = ErrorTable()
+    """How it reads the errors of backends."""
 
     def encode_event(self, event: Event) -> Mapping[str, Any] | None:
         """Return the object of an event; None if the protocol has none for it."""
@@ -81,15 +83,8 @@ class ObjectDialect(Dialect):
         return [*decoder.feed([wire.body]), *decoder.close()]
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        """Return a failure by the status alone, as the body of a backend's error may hold private data.
-
-        Only unambiguous statuses are mapped: a 404 may be about the URL or about the request.
-        """
-        code = BY_STATUS[wire.status] if wire.status in _PLAIN else ErrorCode.BACKEND_ERROR
-        headers = passed_on(wire.headers)
-        if code is ErrorCode.BACKEND_AUTH:
-            return Failure(code, KEY_REFUSED, headers=headers)
-        return Failure(code, f"The backend answered with HTTP status {wire.status}.", headers=headers)
+        """Return the failure that `errors` reads in a response with an error status."""
+        return self.errors.decode(wire)
 
 
 class ObjectEncoder:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from bridge.codec.capabilities import Capabilities, Feature, Support
+from bridge.codec.citations import annotations_in
 from bridge.codec.context import Losses
+from bridge.codec.logprobs import logprobs_in
 from bridge.codec.media import answer_feature
 from bridge.errors import ErrorCode, Failure
 from bridge.model import events as ev
@@ -23,6 +26,8 @@ REFUSED: dict[FinishReason, Failure] = {
 """The failure that a finish reason is in a dialect that refuses it: `stop` would tell that the answer is whole."""
 
 _AS_TEXT = "sent as text"
+_PARTED = ""
+"""In place of the message of the last text: whatever text comes next is another one."""
 _ASIDE: dict[type, Feature] = {
     ev.ToolResulted: Feature.TOOL_RESULT,
     ev.StateChanged: Feature.STATE,
@@ -59,8 +64,8 @@ class Projection:
     """
 
     __slots__ = (
-        "_aside", "_audible", "_called", "_card", "_choices", "_dialect", "_hidden", "_keeps", "_last", "_lost",
-        "_questions", "_separates", "_texts", "watched",
+        "_audible", "_called", "_card", "_dialect", "_hidden", "_keeps", "_last", "_lost",
+        "_questions", "_separates", "_supports", "_texts", "rules", "watched",
     )  # fmt: skip
 
     def __init__(
@@ -68,17 +73,16 @@ class Projection:
     ) -> None:
         self.watched: set[str] = set()
         """The open parts whose next piece has to be passed to `feed`; pieces of all others are written as they are."""
+        self._supports, self.rules = _plan(card, tuple(keeps))
+        """`rules`: what is done with events of these types; all others are written as they are."""
         self._card = card
         self._lost = lost
         self._dialect = dialect
         self._keeps = keeps
-        self._separates = self._support(Feature.PART_BORDERS) is not Support.EXACT
-        answers, drop = card.answers, Support.DROP
-        self._aside = {k: f for k, f in _ASIDE.items() if answers[f].support is drop and f not in keeps}
+        self._separates = self._supports[Feature.PART_BORDERS] is not Support.EXACT
         self._hidden: dict[str, Feature] = {}
-        self._choices: dict[str, int] = {}
-        # The message of each open text that has no piece yet, and by choice that of the last text a client may go on.
-        self._texts: dict[str, str] = {}
+        # Each open text that has no piece yet, and by choice the message of the last text that a client may go on.
+        self._texts: dict[str, ev.PartStarted] = {}
         self._last: dict[int, str | None] = {}
         self._called: set[str | None] = set()
         self._questions: list[ev.Interrupted] = []
@@ -86,43 +90,38 @@ class Projection:
 
     def feed(self, event: Event) -> Sequence[Event]:
         """Return what is to be written for an event."""
-        feature = self._aside.get(type(event))
-        if feature is not None:
-            self._lost.add(feature, event.name if isinstance(event, ev.Custom) else "")
-            return ()
-        rule = _RULES.get(type(event))
+        rule = self.rules.get(type(event))
         return (event,) if rule is None else rule(self, event)
 
-    def _support(self, feature: Feature) -> Support:
-        return Support.EXACT if feature in self._keeps else self._card.answer(feature)
+    def _drop(self, event: Event) -> Sequence[Event]:
+        feature = _ASIDE[type(event)]
+        if feature is Feature.TOOL_RESULT and self._last:
+            self._last = dict.fromkeys(self._last, _PARTED)  # the client sees nothing between two texts
+        self._lost.add(feature, event.name if isinstance(event, ev.Custom) else "")
+        return ()
 
     # ------------------------------------------------------------------ the run
 
     def _run_started(self, event: ev.RunStarted) -> Sequence[Event]:
-        if event.model and self._support(Feature.MODEL) is Support.DROP:
+        if event.model and self._supports[Feature.MODEL] is Support.DROP:
             self._lost.add(Feature.MODEL)
             event = replace(event, model=None)
         return (event,)
 
-    def _message_started(self, event: ev.MessageStarted) -> Sequence[Event]:
-        if event.choice:
-            self._choices[event.message_id] = event.choice
-        return (event,)
-
     def _usage_reported(self, event: ev.UsageReported) -> Sequence[Event]:
         has_details = event.cached is not None or event.reasoning is not None
-        if self._support(Feature.USAGE) is Support.DROP:
+        if self._supports[Feature.USAGE] is Support.DROP:
             self._lost.add(Feature.USAGE)
             if has_details:
                 self._lost.add(Feature.USAGE_DETAILS)
             return ()
-        if has_details and self._support(Feature.USAGE_DETAILS) is Support.DROP:
+        if has_details and self._supports[Feature.USAGE_DETAILS] is Support.DROP:
             self._lost.add(Feature.USAGE_DETAILS)
             event = replace(event, cached=None, reasoning=None)
         return (event,)
 
     def _raw(self, event: ev.Raw) -> Sequence[Event]:
-        if event.dialect == self._dialect or self._support(Feature.RAW) is Support.EXACT:
+        if event.dialect == self._dialect or self._supports[Feature.RAW] is Support.EXACT:
             return (event,)
         self._lost.add_raw(event)
         return ()
@@ -131,8 +130,8 @@ class Projection:
 
     def _part_started(self, event: ev.PartStarted) -> Sequence[Event]:
         feature = _PARTS[event.kind]
-        support = self._support(feature)
-        if event.origin is not Origin.FUNCTION and self._support(Feature.TOOL_ORIGIN) is Support.DROP:
+        support = self._supports[feature]
+        if event.origin is not Origin.FUNCTION and self._supports[Feature.TOOL_ORIGIN] is Support.DROP:
             self._lost.add(Feature.TOOL_ORIGIN)
             event = replace(event, origin=Origin.FUNCTION)
         if support is Support.DROP:
@@ -146,8 +145,8 @@ class Projection:
         elif event.kind is PartKind.REFUSAL and support is Support.TEXT:
             self._lost.add(feature, _AS_TEXT)
             event = replace(event, kind=PartKind.TEXT)
-        if event.kind is PartKind.TEXT and self._separates:
-            self._texts[event.part_id] = event.message_id
+        if event.kind is PartKind.TEXT and (self._separates or not self._card.logprobs):
+            self._texts[event.part_id] = event
             self.watched.add(event.part_id)
         return (event,)
 
@@ -157,17 +156,18 @@ class Projection:
             if event.text:
                 self._lost.add(hidden)
             return ()
-        if event.text and (message_id := self._texts.pop(event.part_id, None)) is not None:
+        if event.text and (started := self._texts.pop(event.part_id, None)) is not None:
             self.watched.discard(event.part_id)
-            if separator := self._before(message_id):
+            if event.extras and not self._card.logprobs and logprobs_in(event.extras):
+                self._lost.add(Feature.RAW, "log probabilities")
+            if separator := self._before(started.choice, started.message_id):
                 event = replace(event, text=separator + event.text)
         return (event,)
 
-    def _before(self, message_id: str) -> str:
+    def _before(self, choice: int, message_id: str) -> str:
         """Return what precedes a text of this message."""
         if not self._separates:
             return ""
-        choice = self._choices.get(message_id, 0)
         if choice in self._last:
             self._lost.add(Feature.PART_BORDERS)
         last, self._last[choice] = self._last.get(choice), message_id
@@ -178,29 +178,30 @@ class Projection:
         self._texts.pop(event.part_id, None)
         hidden = self._hidden.pop(event.part_id, None)
         is_signed = event.signature is not None or event.redacted is not None
-        if is_signed and (hidden or self._support(Feature.REASONING_SIGNATURE) is Support.DROP):
+        if is_signed and (hidden or self._supports[Feature.REASONING_SIGNATURE] is Support.DROP):
             self._lost.add(Feature.REASONING_SIGNATURE)
             event = replace(event, signature=None, redacted=None)
+        if event.extras and not self._card.citations and annotations_in(event.extras):
+            self._lost.add(Feature.RAW, "citations")
         return () if hidden else (event,)
 
     def _content(self, event: ev.ContentAdded) -> Sequence[Event]:
         feature, support = answer_feature(event.part), self._content_support(event.part)
         if support is Support.EXACT and feature is Feature.AUDIO and self._card.audio_last:
-            choice = self._choices.get(event.message_id, 0)
-            if choice in self._audible and feature not in self._keeps:
+            if event.choice in self._audible and feature not in self._keeps:
                 support = Support.TEXT
-            self._audible.add(choice)
+            self._audible.add(event.choice)
         if support is Support.EXACT:
             return (event,)
         if support is not Support.TEXT:
             self._lost.add(feature, "dropped")
             return ()
         self._lost.add(feature, _AS_TEXT)
-        return self._text(event.message_id, f"{event.message_id}-content", as_markdown(event.part))
+        return self._text(event.choice, event.message_id, f"{event.message_id}-content", as_markdown(event.part))
 
     def _content_support(self, part: Part) -> Support:
         feature = answer_feature(part)
-        support = self._support(feature)
+        support = self._supports[feature]
         if feature in self._keeps:
             return support
         if part.extras and "whole" in part.extras.get(self._dialect, ()):
@@ -209,13 +210,13 @@ class Projection:
             return Support.EXACT if isinstance(part.source, Inline) else Support.TEXT
         return support
 
-    def _text(self, message_id: str, part_id: str, text: str) -> Sequence[Event]:
+    def _text(self, choice: int, message_id: str, part_id: str, text: str) -> Sequence[Event]:
         """Return a text of our own in a message; nothing for an empty one."""
         if not text:
             return ()
         return (
-            ev.PartStarted(part_id, message_id, PartKind.TEXT),
-            ev.TextDelta(part_id, self._before(message_id) + text),
+            ev.PartStarted(part_id, message_id, PartKind.TEXT, choice=choice),
+            ev.TextDelta(part_id, self._before(choice, message_id) + text),
             ev.PartEnded(part_id),
         )
 
@@ -226,7 +227,7 @@ class Projection:
     # ------------------------------------------------------------------ the end
 
     def _interrupted(self, event: ev.Interrupted) -> Sequence[Event]:
-        support = self._support(Feature.INTERRUPT)
+        support = self._supports[Feature.INTERRUPT]
         if support is Support.EXACT:
             return (event,)
         self._lost.add(Feature.INTERRUPT, _AS_TEXT if support is Support.TEXT else "")
@@ -236,7 +237,7 @@ class Projection:
 
     def _finished(self, event: ev.RunFinished) -> Sequence[Event]:
         feature = _ENDS.get(event.reason)
-        support = Support.EXACT if feature is None else self._support(feature)
+        support = Support.EXACT if feature is None else self._supports[feature]
         if feature is not None and support is Support.REFUSE:
             self._lost.add(feature, "sent as an error")
             return (ev.RunFailed(REFUSED[event.reason], event.ended_at, event.extras),)
@@ -253,14 +254,14 @@ class Projection:
             name = f"interrupt {number}"
             text = interrupt_text(question)
             if text and question.call_id not in self._called:
-                part = self._text(name, f"{name} text", text)
+                part = self._text(0, name, f"{name} text", text)
                 out += [ev.MessageStarted(name), *part, ev.MessageEnded(name, MessageStatus.COMPLETED)]
         return out
 
 
-_RULES: dict[type, Callable[[Projection, Any], Sequence[Event]]] = {
+_Rule = Callable[[Projection, Any], Sequence[Event]]
+_RULES: dict[type, _Rule] = {
     ev.RunStarted: Projection._run_started,
-    ev.MessageStarted: Projection._message_started,
     ev.PartStarted: Projection._part_started,
     **dict.fromkeys((ev.TextDelta, ev.ReasoningDelta, ev.ArgsDelta), Projection._piece),
     ev.PartEnded: Projection._part_ended,
@@ -271,6 +272,21 @@ _RULES: dict[type, Callable[[Projection, Any], Sequence[Event]]] = {
     ev.Interrupted: Projection._interrupted,
     ev.RunFinished: Projection._finished,
 }
+
+
+@lru_cache
+def _plan(card: Capabilities, keeps: tuple[Feature, ...]) -> tuple[Mapping[Feature, Support], Mapping[type, _Rule]]:
+    """Return how each feature is carried, and the rules for that: those that change nothing are left out."""
+    supports = {f: Support.EXACT if f in keeps else entry.support for f, entry in card.answers.items()}
+    rules = dict(_RULES)
+    for kind, feature in _ASIDE.items():
+        if supports[feature] is Support.DROP:
+            rules[kind] = Projection._drop
+    if supports[Feature.MODEL] is not Support.DROP:
+        del rules[ev.RunStarted]
+    if Support.DROP not in (supports[Feature.USAGE], supports[Feature.USAGE_DETAILS]):
+        del rules[ev.UsageReported]
+    return supports, rules
 
 
 def failure_at_end(events: Sequence[Event], card: Capabilities, lost: Losses) -> Failure | None:

@@ -15,7 +15,7 @@ def add_explanation(builder: Builder, message: Hashable, text: str, dialect: str
     """Add the refusal that `text` is; clients of `dialect` get it beside the answer."""
     key = _BESIDE, message
     builder.open_part(key, message, PartKind.REFUSAL, extras={dialect: {_BESIDE: True}})
-    builder.unpaired(key, text)
+    builder.delta(key, text)
     builder.end_part(key)
 
 

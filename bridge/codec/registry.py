@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
@@ -85,7 +86,8 @@ def get(name: str) -> Dialect:
         try:
             dialect = entry.load()
         except Exception as error:
-            raise ConfigError(f"dialect {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
+            what = f"{type(error).__name__}: {error}{_place_of(error)}"
+            raise ConfigError(f"dialect {name!r} cannot be loaded: {what}") from error
         if not isinstance(dialect, Dialect):
             raise ConfigError(f"the entry point {entry.value!r} of dialect {name!r} is not a bridge.codec.Dialect")
         _registered[name] = dialect
@@ -93,6 +95,20 @@ def get(name: str) -> Dialect:
     near = suggestion(name, names())
     hint = f"; did you mean {near!r}?" if near else "."
     raise ConfigError(f"unknown dialect {name!r}{hint} Known: {', '.join(names())}.")
+
+
+def _place_of(error: Exception) -> str:
+    """Return file and line where an exception came from, as " (file:line)"; empty where it is not known."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" ({error.filename}:{error.lineno})"
+    # The last line that is not of Python itself; of a module that is not there, it is in the import machinery.
+    place, step = "", None if isinstance(error, ModuleNotFoundError) else error.__traceback__
+    while step is not None:
+        module = str(step.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        if module not in sys.stdlib_module_names and module != "bridge":
+            place = f" ({step.tb_frame.f_code.co_filename}:{step.tb_lineno})"
+        step = step.tb_next
+    return place
 
 
 def suggestion(name: str, known: Iterable[str]) -> str | None:

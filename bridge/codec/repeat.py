@@ -159,7 +159,7 @@ class Repeat:
             self._met = True  # short answers have one such event, and nothing is gained with it
             return
         data, name = self._reading
-        if part is None or not self._chances or len(data) > _LONGEST:
+        if part is None or not self._chances or len(data) > _LONGEST or self._builder.joins_halves:
             return
         self._chances = _CHANCES if self._used else self._chances - 1
         self._used = False

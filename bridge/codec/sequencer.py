@@ -22,29 +22,24 @@ class FirstChoice:
     """Leaves out what belongs to a choice above 0, for wires that have one answer."""
 
     def __init__(self, lost: Losses) -> None:
-        self._lost = lost
-        self._dropped: set[str] = set()
-
-    @property
-    def busy(self) -> bool:
+        self.busy = False
         """True if anything was left out so far: only then do deltas need a check."""
-        return bool(self._dropped)
+        self._lost = lost
+        self._dropped: set[str] = set()  # the parts
 
     def drops(self, event: Event) -> bool:
-        if isinstance(event, ev.MessageStarted) and event.choice > 0:
-            self._dropped.add(event.message_id)
-            self._lost.add(Feature.CHOICES)
-            return True
-        if not self._dropped:
-            return False
         match event:
-            case ev.PartStarted() if event.message_id in self._dropped:
+            case ev.MessageStarted() if event.choice:
+                self.busy = True
+                self._lost.add(Feature.CHOICES)
+                return True
+            case ev.PartStarted() if event.choice:
                 self._dropped.add(event.part_id)
                 return True
             case ev.TextDelta() | ev.ReasoningDelta() | ev.ArgsDelta() | ev.PartEnded():
                 return event.part_id in self._dropped
             case ev.ContentAdded() | ev.MessageEnded():
-                return event.message_id in self._dropped
+                return event.choice > 0
             case _:
                 return False
 
@@ -53,12 +48,8 @@ class ChoicesInTurn:
     """Holds events of choices above 0 until the end of the run, for wires with one message at a time."""
 
     def __init__(self) -> None:
-        self._owner: dict[str, int] = {}
+        self._parts: dict[str, int] = {}
         self._held: dict[int, list[Event]] = {}
-
-    def choice_of(self, message_id: str) -> int:
-        """Return the choice that a message belongs to."""
-        return self._owner.get(message_id, 0)
 
     @property
     def several(self) -> bool:
@@ -88,17 +79,14 @@ class ChoicesInTurn:
         match event:
             case ev.MessageStarted(choice=choice) if choice:
                 self._held.setdefault(choice, [])
-                self._owner[event.message_id] = choice
                 return choice
-            case ev.PartStarted():
-                choice = self.choice_of(event.message_id)
-                if choice:
-                    self._owner[event.part_id] = choice
+            case ev.PartStarted(choice=choice) if choice:
+                self._parts[event.part_id] = choice
                 return choice
             case ev.TextDelta() | ev.ReasoningDelta() | ev.ArgsDelta() | ev.PartEnded():
-                return self.choice_of(event.part_id)
-            case ev.ContentAdded() | ev.MessageEnded():
-                return self.choice_of(event.message_id)
+                return self._parts.get(event.part_id, 0)
+            case ev.ContentAdded(choice=choice) | ev.MessageEnded(choice=choice):
+                return choice
             case _:
                 return 0
 
@@ -157,7 +145,7 @@ class Sequencer:
 
     def place(self, event: Event) -> Sequence[Event]:
         """Add one event and return those that can be sent now."""
-        if not self.busy and (type(event) in DELTAS or self._at_once(event)):
+        if self.at_once(event):
             return (event,)
         out: list[Event] = []
         self._feed(event, out)
@@ -166,15 +154,16 @@ class Sequencer:
     def _feed(self, event: Event, out: list[Event]) -> None:
         choice = self._choice
         if choice is None or not choice.drops(event):
-            if not self._waiting and self._at_once(event):
-                out.append(event)
-            else:
-                self._place(event, out)
+            self._place(event, out)
         self.busy = bool(self._waiting) or (choice is not None and choice.busy)
 
-    def _at_once(self, event: Event) -> bool:
-        """While nothing waits: return whether the event can be passed on at once, and track the open parts."""
+    def at_once(self, event: Event) -> bool:
+        """Return whether the event can be sent now, and nothing else; if so, it is added. Otherwise `place` it."""
+        if self.busy:
+            return False
         kind = type(event)
+        if kind in DELTAS:
+            return True
         if kind is ev.PartStarted:
             lane = self._lane(event)
             if lane in self._open:
@@ -183,11 +172,12 @@ class Sequencer:
             self._lanes[event.part_id] = lane  # type: ignore[union-attr]
             return True
         if kind is ev.PartEnded:
-            self._close(event.part_id, [])  # type: ignore[union-attr]
+            if event.part_id in self._lanes:  # type: ignore[union-attr]
+                del self._open[self._lanes.pop(event.part_id)]  # type: ignore[union-attr]
             return True
         if kind is ev.MessageStarted and event.choice and self._choice is not None:  # type: ignore[union-attr]
             return False
-        return not self._open or kind in DELTAS or self._passes(event)
+        return not self._open or kind in self._free or self._passes(event)
 
     def _place(self, event: Event, out: list[Event]) -> None:
         """An event that came while it has to wait for a part, or others do."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlencode
 
@@ -112,6 +112,13 @@ def wire_request(headers: Mapping[str, str], body: bytes, path: str = "") -> Wir
 def json_request(path: str, body: bytes, headers: dict[str, str] | None = None) -> WireRequest:
     """A POST of a JSON body."""
     return WireRequest("POST", path, {"content-type": "application/json", **(headers or {})}, body=body)
+
+
+def event_stream(frames: Iterable[FrameLike], headers: Mapping[str, str] | None = None) -> WireResponse:
+    """A response with a whole event stream, of a protocol that has no answer in one piece and no names of events."""
+    payloads = (frame.data if isinstance(frame, Frame) else frame for frame in frames)
+    body = b"".join(b"data: " + payload + b"\n\n" for payload in payloads if payload)
+    return WireResponse(200, {"content-type": "text/event-stream", **(headers or {})}, body)
 
 
 def json_response(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> WireResponse:

@@ -119,7 +119,7 @@ def plain(word: str) -> str:
 
 def meaning_of(word: str, own: Mapping[str, Meaning] | None = None) -> Meaning | None:
     """Return what a word means; None for one that resembles nothing. `own` has words of the dialect, in plain form."""
-    text = plain(word)
+    text = word if word in _WORDS else plain(word)
     if own and text in own:
         return own[text]
     known = _WORDS.get(text)

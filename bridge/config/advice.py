@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bridge.codec import Dialect, registry
+from bridge.codec import AgentTasksDialect, Dialect, Operation, registry
 from bridge.config.kinds import dialect_of
 from bridge.config.schema.whole import Config
 
@@ -15,6 +15,7 @@ _VARIABLE = re.compile(
 )
 """Environment variables as shells and other software write them."""
 _PLACEHOLDER = re.compile(r"<.*>|your[-_ ].*key.*|sk-(x{3,}|\.{3})|change-?me|\.{3}", re.IGNORECASE)
+_READ_AGAIN = (Operation.SUBSCRIBE, Operation.STATUS, Operation.TASKS)
 _LONG = 3 * 3600.0
 _SMALL = 1024
 _TWICE = re.compile(r"/(v\d+\w*)/\1$")
@@ -56,11 +57,21 @@ def _routes(config: Config) -> Iterator[str]:
         dialect = registry.get(route.dialect)
         if route.path is not None and (ending := _ending(dialect, route.path)):
             yield f"routes[{index}].path: clients find it at {route.path}{ending}; the dialect adds {ending} itself"
-        if route.durable and not dialect.resumable:
+        if isinstance(dialect, AgentTasksDialect) and not route.durable:
+            yield (
+                f"routes[{index}].durable: a task that waits for an answer is kept in the process that asked, so that "
+                "a restart loses it, and another worker does not know it; durable: true stores it"
+            )
+        if route.durable and not _is_read_again(dialect):
             yield (
                 f"routes[{index}].durable: clients of {dialect.name} cannot resume a stream, so that runs are "
                 "stored, and continue after their clients disconnect, without use"
             )
+
+
+def _is_read_again(dialect: Dialect) -> bool:
+    """Return whether clients can come back to a run: to its stream, or to its result."""
+    return dialect.resumable or any(e.operation in _READ_AGAIN for e in dialect.surface)
 
 
 def _ending(dialect: Dialect, address: str) -> str:

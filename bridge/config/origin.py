@@ -82,10 +82,10 @@ class Origin:
         )
 
     def located(self, error: ConfigError) -> ConfigError:
-        """Return an error that a checked configuration caused later, with file and line if it begins with a key."""
-        key = error.message.partition(": ")[0]
+        """Return an error that a checked configuration caused later, with file and line if it names a key of it."""
+        key = error.failure.param
         path = next((path for path in self.positions if path and path_text(path) == key), None)
-        return error if path is None else self.error([Problem(path, error.message.removeprefix(f"{key}: "))])
+        return error if path is None else self.error([Problem(path, error.reason)])
 
     def _order(self, path: Path) -> tuple[int, int]:
         found = self.position(path)

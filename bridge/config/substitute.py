@@ -16,6 +16,8 @@ from bridge.config.problems import Path, Problem
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{(?P<body>[^}]*)(?P<end>\}?)")
 _VARIABLE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<rest>:-(?P<default>.*))?", re.DOTALL)
+_SECRET = re.compile(r"(^|_)(key|secret|token|password|credentials)$", re.IGNORECASE)
+"""Settings whose value is a secret."""
 _FORMS = 'expected ${NAME}, ${NAME:-default} or ${file:/path}; a literal "${" is written "$${"'
 
 
@@ -66,7 +68,8 @@ def _mapping(value: Mapping[Any, Any], path: Path, env: Mapping[str, str], resul
 def _string(text: str, path: Path, env: Mapping[str, str], result: Substituted) -> str:
     used: list[str] = []
     try:
-        replaced = _REFERENCE.sub(lambda match: _replacement(match, env, used), text)
+        is_secret = bool(path) and _SECRET.search(str(path[-1])) is not None
+        replaced = _REFERENCE.sub(lambda match: _replacement(match, env, used, is_secret), text)
     except _Failed as error:
         result.problems.append(Problem(path, str(error)))
         return text
@@ -75,7 +78,7 @@ def _string(text: str, path: Path, env: Mapping[str, str], result: Substituted) 
     return replaced
 
 
-def _replacement(match: re.Match[str], env: Mapping[str, str], used: list[str]) -> str:
+def _replacement(match: re.Match[str], env: Mapping[str, str], used: list[str], is_secret: bool) -> str:
     if match[0] == "$${":
         return "${"
     body = match["body"]
@@ -89,15 +92,17 @@ def _replacement(match: re.Match[str], env: Mapping[str, str], used: list[str]) 
     if variable is None:
         raise _Failed(_FORMS)
     used.append(f"${{{variable['name']}}}")
-    return _variable(variable["name"], variable["default"], env)
+    return _variable(variable["name"], variable["default"], env, is_secret)
 
 
-def _variable(name: str, default: str | None, env: Mapping[str, str]) -> str:
+def _variable(name: str, default: str | None, env: Mapping[str, str], is_secret: bool) -> str:
     value = env.get(name)
     if default is not None:
         return value or default
     if value is None:
-        raise _Failed(f"the environment variable {name} is not set; set it, or write ${{{name}:-default}}")
+        # A secret in a file is none.
+        other = "write ${file:/path} to read a file" if is_secret else f"write ${{{name}:-default}}"
+        raise _Failed(f"the environment variable {name} is not set; set it, or {other}")
     return value
 
 

@@ -44,15 +44,17 @@ def assemble(
     HTTP client that is not installed.
     """
     if http_client == "httptools" and find_spec("httptools") is None:
-        raise ConfigError("server.http_client: httptools is not installed; pip install 'dialect-bridge[httptools]'")
-    backends = {name: _backend(name, section, http_client) for name, section in config.backends.items()}
+        raise ConfigError(
+            "httptools is not installed; pip install 'dialect-bridge[httptools]'", key="server.http_client"
+        )
+    backends = {name: _backend(name, section, http_client, config.folder) for name, section in config.backends.items()}
     if tracing is not None:
         from bridge.telemetry.traced import TracedBackend
 
         for name, section in config.backends.items():
             provider = _provider(section)
             backends[name] = cast("Backend", TracedBackend(backends[name], tracing, provider, section.url))
-    return [_route(index, section, backends) for index, section in enumerate(config.routes)]
+    return [_route(index, section, backends, config.folder) for index, section in enumerate(config.routes)]
 
 
 def tracing_for(config: cfg.Config) -> Tracing | None:
@@ -75,7 +77,7 @@ def _provider(section: cfg.Backend) -> str:
     return registry.get(section.dialect).provider or section.dialect
 
 
-def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient) -> Backend:
+def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient, folder: str | None) -> Backend:
     names = ModelNames(section.model, dict(section.model_map))
     breaker = Breaker(name, section.breaker.failures, section.breaker.open_for) if section.breaker else None
     timeouts = Timeouts(**section.timeouts.model_dump())
@@ -87,9 +89,9 @@ def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient) -> Ba
 
             return LocalBackend(name, run, names=names, timeouts=timeouts, breaker=breaker)
         try:
-            agent = load_object(section.target, "an agent")
+            agent = load_object(section.target, "an agent", folder)
         except ConfigError as error:
-            raise ConfigError(f"backends.{name}.target: {error.message}") from error
+            raise ConfigError(error.message, key=f"backends.{name}.target") from error
         return LocalBackend(name, agent, names=names, timeouts=timeouts, breaker=breaker)
     dialect = registry.get(section.dialect)
     url = section.url or ""
@@ -128,7 +130,7 @@ def backend_class(dialect: Dialect) -> Callable[..., Backend]:
     return HttpBackend
 
 
-def _route(index: int, section: cfg.Route, backends: dict[str, Backend]) -> Route:
+def _route(index: int, section: cfg.Route, backends: dict[str, Backend], folder: str | None) -> Route:
     def group(names: cfg.Names) -> Group:
         return Group([backends[name] for name in cfg.names_in(names)], cfg.weights_in(names))
 
@@ -144,7 +146,7 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
         group=group(section.backend) if section.backend is not None and not isinstance(section.backend, dict) else None,
         models=models,
         stages=(
-            *(_stage(index, target) for target in section.stages),
+            *(_stage(index, target, folder) for target in section.stages),
             *((EstimateUsage,) if section.estimate_usage else ()),
         ),
         passthrough=section.passthrough,
@@ -162,11 +164,11 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
     )
 
 
-def _stage(index: int, target: str) -> StageFactory:
+def _stage(index: int, target: str, folder: str | None) -> StageFactory:
     try:
-        return load_stage(target)
+        return load_stage(target, folder)
     except ConfigError as error:
-        raise ConfigError(f"routes[{index}].stages: {error.message}") from error
+        raise ConfigError(error.message, key=f"routes[{index}].stages") from error
 
 
 def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
 from bridge.codec import (
@@ -33,7 +33,6 @@ from bridge.pipeline.attached import Attached, LinkedMedia, has_media
 from bridge.pipeline.continuation import StreamContinuation, continued_request
 from bridge.pipeline.interrupts import answer_open_interrupts
 from bridge.pipeline.memory import Memory, Turn
-from bridge.pipeline.places import name_place
 from bridge.pipeline.push_targets import PushTargets
 from bridge.pipeline.redirects import without_redirects
 from bridge.pipeline.retries import may_ask_elsewhere
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from bridge.config import Config, HttpClient
     from bridge.runs import RunKey, RunPlan, Runs, RunSlots
     from bridge.runs.push import Pusher
+    from bridge.runs.waiting import WaitingTasks
     from bridge.speech import Speech
     from bridge.stores import Attachments, ConversationStore, RunStore
     from bridge.telemetry.metrics import Metrics
@@ -126,7 +126,9 @@ class Bridge:
     @classmethod
     def _assembled(cls, config: Config, http_client: HttpClient) -> Bridge:
         from bridge.engine import assembly as make
+        from bridge.engine.extras import check_extras
 
+        check_extras(config)
         tracing = make.tracing_for(config)
         routes = make.assemble(config, tracing, config.server.http_client or http_client)
         files = make.attachments_for(config) if any(r.serves(Operation.ATTACH) for r in routes) else None
@@ -181,6 +183,13 @@ class Bridge:
         if self._runs is None:
             raise RuntimeError("this bridge is not open, or none of its routes is durable")
         return self._runs
+
+    @cached_property
+    def waiting_tasks(self) -> WaitingTasks:
+        """The tasks that wait for an answer on routes that are not durable."""
+        from bridge.runs.waiting import WaitingTasks
+
+        return WaitingTasks()
 
     @property
     def has_runs(self) -> bool:
@@ -304,11 +313,7 @@ class Bridge:
                 request = await files.request(request)
             fetcher = self._fetchers.get(backend.name)
             if fetcher is not None and not route.passthrough:
-                try:
-                    request = await fetcher.request(request, backend.capabilities)
-                except RequestError as error:
-                    name_place(error, request)
-                    raise
+                request = await fetcher.request(request, backend.capabilities)
             prepare = partial(
                 BackendAttempt,
                 request,
@@ -416,9 +421,9 @@ class Bridge:
         if route is not None and answers is not None:
             await settle(self.runs, key, answers, route.dialect, route.options)
 
-    def _drove(self, plan: RunPlan, run: Run) -> None:
+    def _drove(self, key: RunKey, plan: RunPlan, run: Run) -> None:
         if self.metrics is not None:
-            self.metrics.run(plan.route, plan.front, run)
+            self.metrics.run(plan.route, plan.front, run, key.owner)
 
     async def count(self, route: Route, request: Request, caller: Caller | None = None) -> tuple[int, bool]:
         """Return the number of input tokens of a request, and True if it is an estimate of the bridge.

@@ -37,6 +37,7 @@ from bridge.grpc.client_tools import ClientToolBroker
 from bridge.grpc.sessions import Session, WaitingSession, results_in
 from bridge.model import Event, Request, RunFailed, ToolCall, ToolResult
 from bridge.model.events import TERMINAL
+from bridge.model.places import place_of_message
 from bridge.pipeline.backend import CallInfo, ConfiguredBackend, Timeouts
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.retries import Retry
@@ -155,11 +156,9 @@ class GrpcBackend(ConfiguredBackend):
         found = (self._holding.get(f"{info.owner}\0{call_id}") for call_id in results_in(request))
         held = next((each for each in found if each is not None), None)
         if held is not None and request.messages[-1].role == "user":
-            raise Unsupported(
-                f"messages[{len(request.messages) - 1}]: expected only the tool results that the agent waits for, but "
-                "a user message follows them.",
-                param="messages",
-            )
+            place = place_of_message(request.messages[-1]) or f"messages[{len(request.messages) - 1}]"
+            text = "expected only the tool results that the agent waits for, but a user message follows them."
+            raise Unsupported(f"{place}: {text}", param=place)
         return held
 
     def _forget(self, held: WaitingSession) -> None:

@@ -17,20 +17,33 @@ What = Literal["stream", "request", "response"]
 """The kind of a recorded body: a streamed answer, a request, or an answer in one piece."""
 
 
-def translate(data: bytes, source: str | Dialect, target: str | Dialect, *, what: What = "stream") -> bytes:
+def translate(
+    data: bytes,
+    source: str | Dialect,
+    target: str | Dialect,
+    *,
+    what: What = "stream",
+    lost: dict[str, str] | None = None,
+) -> bytes:
     """Translate a recorded body from dialect `source` to dialect `target`.
 
     `what` is "stream" (a streamed answer), "request", or "response" (an answer without a stream). A truncated stream
     becomes a stream that ends with an error of `target`. Raises `RequestError` for an invalid request, `BackendError`
-    for an invalid response, and `ConfigError` for an unknown dialect.
+    for an invalid response, and `ConfigError` for an unknown dialect. An input in which nothing is of `source` becomes
+    an error that says so, and which dialect it looks like. `lost` is filled with what `target` could not carry: names
+    of features, each with a detail or an empty string.
     """
     translator = Translator(source, target)
-    if what == "stream":
-        return translator.feed(data) + translator.close()
-    if what == "request":
-        return translator.request(data, client=source)
-    if what == "response":
-        return translator.response(data)
+    try:
+        if what == "stream":
+            return translator.feed(data) + translator.close()
+        if what == "request":
+            return translator.request(data, client=source)
+        if what == "response":
+            return translator.response(data)
+    finally:
+        if lost is not None:
+            lost.update(translator.lost_details)
     raise ValueError(f"what: expected 'stream', 'request' or 'response', got {what!r}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -13,12 +13,11 @@ from pydantic import ValidationError
 from bridge.codec import Context, Dialect, Losses, Options, WireRequest, WireResponse, wire_request
 from bridge.codec.registry import resolve
 from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestError, with_status
+from bridge.library.guess import LOOKED_AT, guessed
 from bridge.model import Event, Request, RunFailed, RunStarted
-from bridge.pipeline.names import tool_names
-from bridge.pipeline.places import name_place, note_places
-from bridge.pipeline.stages import StageContext, StageFactory, build
+from bridge.model.places import note_places
+from bridge.pipeline.stages import StageContext, StageFactory, prepare
 from bridge.translation import AnswerDecoder, Reader, Stage, Translation, Writer
-from bridge.translation.call_ids import of_calls, with_ids_of
 from bridge.translation.requirements import required
 
 T = TypeVar("T")
@@ -74,6 +73,8 @@ class Translator:
         self._sides: _Sides | None = None
         self._translation: Translation | None = None
         self._answered = False
+        self._heard = bytearray()
+        self._framed = False
 
     @property
     def lost(self) -> list[str]:
@@ -126,11 +127,7 @@ class Translator:
         self._request = self._choose(wire, resolve(client) if client is not None else None)
         context = self._settled().back
         assert context.request is not None
-        try:
-            self._sent = self._back.encode_request(context.request, context)
-        except RequestError as error:
-            name_place(error, context.request)
-            raise
+        self._sent = self._back.encode_request(context.request, context)
         return self._sent.body
 
     def decode_error(self, status: int, data: bytes = b"", headers: Mapping[str, str] | None = None) -> BridgeError:
@@ -180,7 +177,12 @@ class Translator:
 
         Invalid data never raise an exception. An answer without a stream is buffered until `close`, which streams it.
         """
-        return self._running().receive(as_bytes(data))
+        translation, data = self._running(), as_bytes(data)
+        if len(self._heard) < LOOKED_AT and not translation.reader.begun:
+            self._heard += data[: LOOKED_AT - len(self._heard)]
+        out = translation.receive(data)
+        self._framed = self._framed or bool(translation.reader.decoder and translation.reader.decoder.frames)
+        return out
 
     def heartbeat(self) -> bytes:
         """Return bytes that keep the connection open while the backend is silent; none after the end."""
@@ -190,11 +192,33 @@ class Translator:
         """End the backend's answer, cleanly or for `failure`. Return the remaining bytes for the client.
 
         `failure` may be the exception that ended the input: a `BridgeError` keeps its message, a `TimeoutError`
-        becomes a timeout, any other a broken connection, without its text. Repeating the call has no effect.
+        becomes a timeout, any other a broken connection, without its text. Repeating the call has no effect. An input
+        in which nothing was recognized is a failure that says so, and names the dialect that it looks like.
         """
-        return self._running().close(None if failure is None else failure_of(failure, begun=True))
+        translation = self._running()
+        if failure is not None:
+            return translation.close(failure_of(failure, begun=True))
+        reader = translation.reader
+        was_begun = reader.begun
+        events = reader.close()
+        if events and not was_begun and self._heard and isinstance(last := events[-1], RunFailed):
+            reader.failure = self._explained(last.error)
+            events = [*events[:-1], replace(last, error=reader.failure)]
+        return translation.write(events)
 
     # ------------------------------------------------------------------ inside
+
+    def _explained(self, failure: Failure) -> Failure:
+        """Return the failure of an input in which nothing was recognized, with what it looks like."""
+        if failure.code not in (ErrorCode.TRUNCATED_STREAM, ErrorCode.BACKEND_PROTOCOL):
+            return failure  # it is an error of the dialect itself
+        name, found = self._back.name, guessed(bytes(self._heard))
+        hint = f" It looks like an answer of {found}." if found not in (None, name) else ""
+        if failure.code is ErrorCode.BACKEND_PROTOCOL:
+            return replace(failure, message=failure.message + hint)
+        if self._framed and not hint:
+            return failure  # it broke off before it said anything
+        return Failure(ErrorCode.BACKEND_PROTOCOL, f"Nothing in the input is an answer of {name}.{hint}")
 
     def _choose(self, wire: WireRequest, client: Dialect | None) -> Request:
         """Determine the client's dialect: the one that can read the request."""
@@ -240,15 +264,11 @@ class Translator:
                 self._request or Request([]), self._front.capabilities, self._back.capabilities, front, self._losses
             )
             # Stages are made before the request is encoded: some change it where the backend cannot take it as it is.
-            stages = build(self._factories, staged)
-            names = tool_names(staged.request, self._front.capabilities, self._back.capabilities)
-            request = staged.request if names is None else names.request
-            first = of_calls(request, self._back.capabilities, self._losses)
-            stages = [*first, *([] if names is None else [names.restore]), *stages]
+            prepared = prepare(self._factories, staged)
             wanted: Request | None = None
             if self._request is not None:
-                wanted = with_ids_of(request, self._back.capabilities)
-                wanted = required(wanted, self._back.demands(back), self._losses)
+                wanted = required(prepared.request, self._back.demands(back), self._losses, prepared.survey)
+            stages = [*prepared.first, *prepared.stages]
             self._sides = _Sides(self._context(back, wanted), self._context(front, self._request), stages)
         return self._sides
 

@@ -29,7 +29,7 @@ from bridge.model.events import (
     ToolResulted,
     UsageReported,
 )
-from bridge.model.fold import Answer, Ending, Folder, fold, unfold
+from bridge.model.fold import Answer, Ending, Folder, coalesced, fold, unfold
 from bridge.model.grammar import GrammarError, Verifier, verify
 from bridge.model.parts import (
     SHARED,
@@ -55,6 +55,7 @@ from bridge.model.parts import (
     unseal,
     url_of,
 )
+from bridge.model.places import unsupported
 from bridge.model.pretty import pretty
 from bridge.model.request import HistoryMode, Request, ResponseFormat, Resume, Sampling, Tool, ToolChoice, ToolMode
 from bridge.model.text import as_markdown, as_text, interrupt_text, json_text, question_about, question_of, result_text
@@ -118,6 +119,7 @@ __all__ = [
     "Verifier",
     "as_markdown",
     "as_text",
+    "coalesced",
     "estimate_tokens",
     "fold",
     "interrupt_text",
@@ -131,6 +133,7 @@ __all__ = [
     "source_of",
     "unfold",
     "unseal",
+    "unsupported",
     "url_of",
     "verify",
 ]

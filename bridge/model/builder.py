@@ -20,7 +20,8 @@ from typing import Any
 from bridge.errors import ErrorCode, Failure
 from bridge.model import events as ev
 from bridge.model.events import Event, FinishReason, MessageStatus, PartKind
-from bridge.model.open_part import PLACEHOLDER, OpenMessage, OpenPart
+from bridge.model.halves import Halves
+from bridge.model.open_part import OpenMessage, OpenPart
 from bridge.model.parts import Extras, Origin, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 
 # Reading a member off its enumeration costs as much as making half an event.
@@ -65,6 +66,7 @@ class Builder:
         "_end_extras",
         "_failure",
         "_flows",
+        "_halves",
         "_head",
         "_ids",
         "_interrupted",
@@ -104,6 +106,7 @@ class Builder:
         self._reason: FinishReason | None = None
         self._failure: Failure | None = None
         self._end_extras: Extras | None = None
+        self._halves: Halves | None = None
         self.answered = False
         self.cutting = False
         self.done = False
@@ -146,10 +149,18 @@ class Builder:
         """The events made since the last call, in order."""
         if self.done:
             out, self._last = self._last, []
-            return out
-        out = self._out
-        self._out = []
-        return out
+        else:
+            out, self._out = self._out, []
+        return out if self._halves is None else self._halves.feed(out)
+
+    def join_halves(self) -> None:
+        """Texts may hold halves of characters (lone surrogates) from now on; `take` joins them, and replaces others."""
+        self._halves = self._halves or Halves()
+
+    @property
+    def joins_halves(self) -> bool:
+        """Return whether `join_halves` was called."""
+        return self._halves is not None
 
     # ------------------------------------------------------------------ messages
 
@@ -199,7 +210,7 @@ class Builder:
         if flowing is not None:
             self._end(flowing, status=cut)
         message.ended = True
-        self._out.append(ev.MessageEnded(message.id, status, reason or message.reason, extras))
+        self._out.append(ev.MessageEnded(message.id, status, reason or message.reason, extras, message.choice))
 
     def end_reason(self, key: Hashable, reason: FinishReason) -> None:
         """The reason with which message `key` will end (wires that finish each choice apart); the first one counts."""
@@ -241,21 +252,14 @@ class Builder:
     def delta(self, key: Hashable, text: str, extras: Extras | None = None) -> None:
         """A piece of the open part `key`; a part that is not open and an empty piece are ignored.
 
-        The arguments `{}` of a call are held back until more comes, which takes their place, or the call ends.
+        Arguments of a call that are a placeholder are held back until an object comes, which takes their place, or the
+        call ends.
         """
         part = self._parts.get(key)
         if part is None or not text:
             return
-        if text == PLACEHOLDER and part.fresh:
-            part.hold_placeholder()
-        else:
+        if not (part.fresh and part.holds(text)):
             self._out.append(part.make(part.id, text, extras))
-
-    def unpaired(self, key: Hashable, text: str, extras: Extras | None = None) -> None:
-        """Like `delta`, for text that may contain unpaired surrogates: split pairs are combined, others replaced."""
-        part = self._parts.get(key)
-        if part is not None and text and (delta := part.unpaired(text, extras)) is not None:
-            self._out.append(delta)
 
     def end_part(
         self,
@@ -278,14 +282,6 @@ class Builder:
         if part is None or part.kind is not kind:
             part = self._flows[message] = self._new_part(message, kind)
         self._out.append(part.make(part.id, text, extras))
-
-    def unpaired_flow(self, message: Hashable, kind: PartKind, text: str, extras: Extras | None = None) -> None:
-        """As `flow`, for text that may hold lone surrogates."""
-        part = self._flows.get(message)
-        if part is None or part.kind is not kind:
-            part = self._flows[message] = self._new_part(message, kind)
-        if (delta := part.unpaired(text, extras)) is not None:
-            self._out.append(delta)
 
     def flowing(self, message: Hashable) -> OpenPart | None:
         """The part that flows in message `message`."""
@@ -329,7 +325,7 @@ class Builder:
                 self.end_flow(message)
                 message_id = self.message(message)
                 self.answered = True
-                self._out.append(ev.ContentAdded(message_id, part))
+                self._out.append(ev.ContentAdded(message_id, part, choice=self._messages[message].choice))
 
     # ------------------------------------------------------------------ other facts
 
@@ -496,7 +492,9 @@ class Builder:
                 self._unanswered[message.choice] = self._unanswered.get(message.choice, 0) + 1
         self.answered = self.answered or kind is not PartKind.REASONING
         part = OpenPart(chosen, kind, message, call_id)
-        self._out.append(ev.PartStarted(chosen, message.id, kind, call_id, name, origin, server_label, extras))
+        self._out.append(
+            ev.PartStarted(chosen, message.id, kind, call_id, name, origin, server_label, extras, message.choice)
+        )
         return part
 
     def _whole(self, message: Hashable, kind: PartKind, text: str, extras: Extras | None) -> None:

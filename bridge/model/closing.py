@@ -22,7 +22,7 @@ class OpenParts:
     def __init__(self) -> None:
         self.started = False
         self.ended = False
-        self._messages: dict[str, None] = {}
+        self._messages: dict[str, int] = {}  # with the choice of each
         self._parts: dict[str, None] = {}
 
     def feed(self, events: list[Event]) -> None:
@@ -50,7 +50,7 @@ class OpenParts:
         return _closers(parts, messages, _status(end))
 
 
-def _walk(events: list[Event], parts: dict[str, None], messages: dict[str, None]) -> bool:
+def _walk(events: list[Event], parts: dict[str, None], messages: dict[str, int]) -> bool:
     """Notes what these events open and close; True when the run starts among them."""
     started = False
     for event in events:
@@ -60,7 +60,7 @@ def _walk(events: list[Event], parts: dict[str, None], messages: dict[str, None]
         elif kind is ev.PartEnded:
             parts.pop(event.part_id, None)  # type: ignore[union-attr]
         elif kind is ev.MessageStarted:
-            messages[event.message_id] = None  # type: ignore[union-attr,index]
+            messages[event.message_id] = event.choice  # type: ignore[union-attr,index]
         elif kind is ev.MessageEnded:
             messages.pop(event.message_id, None)  # type: ignore[union-attr,arg-type]
         elif kind is ev.RunStarted:
@@ -76,6 +76,6 @@ def _status(end: Event) -> MessageStatus:
     return MessageStatus.CANCELED if canceled else MessageStatus.COMPLETED
 
 
-def _closers(parts: dict[str, None], messages: dict[str, None], status: MessageStatus) -> list[Event]:
+def _closers(parts: dict[str, None], messages: dict[str, int], status: MessageStatus) -> list[Event]:
     closed: list[Event] = [ev.PartEnded(part, status=status) for part in parts]
-    return [*closed, *(ev.MessageEnded(message, status) for message in messages)]
+    return [*closed, *(ev.MessageEnded(message, status, choice=choice) for message, choice in messages.items())]

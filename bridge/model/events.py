@@ -66,7 +66,7 @@ class RunStarted:
 
 @dataclass(slots=True)
 class MessageStarted:
-    """`choice` is the number of the choice if the request had `n` > 1, else 0."""
+    """`choice` is the number of the choice if the request had `n` > 1, else 0; it is on each event inside, too."""
 
     message_id: str
     role: str = "assistant"
@@ -77,7 +77,7 @@ class MessageStarted:
 
 @dataclass(slots=True)
 class PartStarted:
-    """`call_id`, `name`, `origin`, `server_label` are for tool calls only."""
+    """`call_id`, `name`, `origin`, `server_label` are for tool calls only. `choice` is that of its message."""
 
     part_id: str
     message_id: str
@@ -87,6 +87,7 @@ class PartStarted:
     origin: Origin = Origin.FUNCTION
     server_label: str | None = None
     extras: Extras | None = None
+    choice: int = 0
 
 
 @dataclass(slots=True)
@@ -132,11 +133,12 @@ class PartEnded:
 
 @dataclass(slots=True)
 class ContentAdded:
-    """A part that is not streamed: media or data."""
+    """A part that is not streamed: media or data. `choice` is that of its message."""
 
     message_id: str
     part: Part
     extras: Extras | None = None
+    choice: int = 0
 
 
 @dataclass(slots=True)
@@ -159,6 +161,7 @@ class MessageEnded:
     status: MessageStatus = MessageStatus.COMPLETED
     reason: FinishReason | None = None
     extras: Extras | None = None
+    choice: int = 0
 
 
 @dataclass(slots=True)

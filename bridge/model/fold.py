@@ -8,7 +8,7 @@ except where the deltas were cut.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bridge.errors import Failure
@@ -217,6 +217,34 @@ def _finished(part: _Part, ended: ev.PartEnded) -> Part:
             return ToolCall(start.call_id or "", start.name or "", text, start.origin, start.server_label, extras)
 
 
+def coalesced(events: Iterable[Event]) -> list[Event]:
+    """Return the same stream without heartbeats and with few deltas: those of a part that no event but other deltas
+    separates are one.
+
+    Deltas with extras stay as they are.
+    """
+    out: list[Event] = []
+    pieces: dict[str, list[Any]] = {}
+    for event in events:
+        kind = type(event)
+        if kind in _DELTAS and not event.extras:
+            pieces.setdefault(event.part_id, []).append(event)  # type: ignore[union-attr]
+            continue
+        if kind is ev.Heartbeat:
+            continue
+        if pieces:
+            out += map(_one_delta, pieces.values())
+            pieces = {}
+        out.append(event)
+    out += map(_one_delta, pieces.values())
+    return out
+
+
+def _one_delta(pieces: list[ev.Delta]) -> Event:
+    first = pieces[0]
+    return first if len(pieces) == 1 else replace(first, text="".join([piece.text for piece in pieces]))
+
+
 def fold(events: Iterable[Event]) -> Answer:
     """Return the complete answer of a well-formed stream."""
     folder = Folder()
@@ -238,8 +266,8 @@ def unfold(answer: Answer) -> list[Event]:
         ending = answer.endings.get(message.id or "") or Ending()
         out.append(ev.MessageStarted(message_id, message.role, message.name, ending.choice, message.extras))
         for index, part in enumerate(message.parts):
-            out.extend(_part_events(f"{message_id}-{index}", message_id, part))
-        out.append(ev.MessageEnded(message_id, ending.status, ending.reason))
+            out.extend(_part_events(f"{message_id}-{index}", message_id, part, ending.choice))
+        out.append(ev.MessageEnded(message_id, ending.status, ending.reason, choice=ending.choice))
     out.extend(answer.events)
     out.extend(answer.interrupts)
     if answer.usage is not None:
@@ -251,27 +279,27 @@ def unfold(answer: Answer) -> list[Event]:
     return out
 
 
-def _part_events(part_id: str, message_id: str, part: Part) -> list[Event]:
+def _part_events(part_id: str, message_id: str, part: Part, choice: int) -> list[Event]:
     signature: str | None = None
     redacted: str | None = None
     deltas: list[Event]
     match part:
         case Text(text=text) | Refusal(text=text):
             kind = PartKind.TEXT if isinstance(part, Text) else PartKind.REFUSAL
-            start = ev.PartStarted(part_id, message_id, kind, extras=part.extras)
+            start = ev.PartStarted(part_id, message_id, kind, extras=part.extras, choice=choice)
             deltas = [ev.TextDelta(part_id, text)]
         case Reasoning(text=text):
             signature, redacted = part.signature, part.redacted
-            start = ev.PartStarted(part_id, message_id, PartKind.REASONING, extras=part.extras)
+            start = ev.PartStarted(part_id, message_id, PartKind.REASONING, extras=part.extras, choice=choice)
             deltas = [ev.ReasoningDelta(part_id, text)]
         case ToolCall(arguments=text):
             start = ev.PartStarted(
                 part_id, message_id, PartKind.TOOL_CALL, part.call_id, part.name, part.origin, part.server_label,
-                part.extras,
+                part.extras, choice,
             )  # fmt: skip
             deltas = [ev.ArgsDelta(part_id, text)]
         case ToolResult():
             return [ev.ToolResulted(part.call_id, part.parts, part.name, part.is_error, None, part.extras)]
         case _:
-            return [ev.ContentAdded(message_id, part)]
+            return [ev.ContentAdded(message_id, part, choice=choice)]
     return [start, *(deltas if text else []), ev.PartEnded(part_id, signature, redacted)]

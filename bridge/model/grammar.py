@@ -1,8 +1,9 @@
 """Is this stream of events well formed?
 
-The rules (docs/architecture.md, "Grammar"): `RunStarted` first; exactly one terminal event, last; a part is inside an
-open message and a delta names an open part of its kind; before a terminal event everything is closed;
-`RunFinished(interrupted)` follows at least one `Interrupted`. Several messages and several parts may be open at once.
+The rules (docs/architecture.md, "The event model"): `RunStarted` first; exactly one terminal event, last; a part is
+inside an open message and a delta names an open part of its kind; what is inside a message has its choice; before a
+terminal event everything is closed; `RunFinished(interrupted)` follows at least one `Interrupted`. Several messages and
+several parts may be open at once.
 `Heartbeat` may occur anywhere before the terminal event.
 """
 
@@ -31,7 +32,7 @@ class Verifier:
         self._position = 0
         self._started = False
         self._ended = False
-        self._messages: set[str] = set()
+        self._messages: dict[str, int] = {}  # the open ones, with their choices
         self._seen_messages: set[str] = set()
         self._parts: dict[str, tuple[PartKind, str]] = {}
         self._seen_parts: set[str] = set()
@@ -67,7 +68,7 @@ class Verifier:
             case ev.MessageStarted():
                 if event.message_id in self._seen_messages:
                     self._fail(event, "this message id was used before")
-                self._messages.add(event.message_id)
+                self._messages[event.message_id] = event.choice
                 self._seen_messages.add(event.message_id)
             case ev.PartStarted():
                 self._start_part(event)
@@ -81,14 +82,12 @@ class Verifier:
                 if self._parts.pop(event.part_id, None) is None:
                     self._fail(event, "the part is not open")
             case ev.ContentAdded():
-                if event.message_id not in self._messages:
-                    self._fail(event, "the message is not open")
+                self._check_message(event)
             case ev.MessageEnded():
-                if event.message_id not in self._messages:
-                    self._fail(event, "the message is not open")
+                self._check_message(event)
                 if any(m == event.message_id for _, m in self._parts.values()):
                     self._fail(event, "a part of the message is still open")
-                self._messages.discard(event.message_id)
+                del self._messages[event.message_id]
             case ev.Interrupted():
                 self._interrupted = True
             case ev.RunFinished() | ev.RunFailed():
@@ -96,9 +95,15 @@ class Verifier:
             case _:
                 pass
 
-    def _start_part(self, event: ev.PartStarted) -> None:
-        if event.message_id not in self._messages:
+    def _check_message(self, event: ev.PartStarted | ev.ContentAdded | ev.MessageEnded) -> None:
+        choice = self._messages.get(event.message_id)
+        if choice is None:
             self._fail(event, "the message is not open")
+        if event.choice != choice:
+            self._fail(event, f"the message is of choice {choice}")
+
+    def _start_part(self, event: ev.PartStarted) -> None:
+        self._check_message(event)
         if event.part_id in self._seen_parts:
             self._fail(event, "this part id was used before")
         if event.kind is PartKind.TOOL_CALL and not (event.call_id and event.name is not None):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from bridge.model import events as ev
 from bridge.model.events import Event, FinishReason, PartKind
 from bridge.model.parts import Extras
-from bridge.model.surrogates import REPLACEMENT, begins_pair, repair
 
 _Maker = Callable[[str, str, Extras | None], Event]
 _MAKERS: dict[PartKind, _Maker] = {
@@ -32,22 +32,32 @@ class OpenMessage:
     open: dict[Hashable, None] = field(default_factory=dict)
 
 
-PLACEHOLDER = "{}"
-"""The arguments that some servers send before the real ones: the empty input with which a block of Claude begins."""
+_NOTHING = r"(?:\{\s*\}|null|\"\")"
+_PLACEHOLDER = re.compile(rf"\s*{_NOTHING}\s*")
+_BEFORE = re.compile(rf"\s*(?:{_NOTHING}\s*)+(?=\{{)")
+_LONGEST = 20
+
+
+def is_placeholder(text: str) -> bool:
+    """Return whether arguments are none: some servers send such a value before the real ones.
+
+    It is the empty input with which a block of Claude begins, `null` or an empty string.
+    """
+    return len(text) <= _LONGEST and _PLACEHOLDER.fullmatch(text) is not None
 
 
 def without_placeholder(arguments: str) -> str:
-    """Return whole arguments without a placeholder before them."""
-    rest = arguments[len(PLACEHOLDER) :].lstrip() if arguments.startswith(PLACEHOLDER) else ""
-    return rest if rest.startswith("{") else arguments
+    """Return whole arguments without placeholders before them: nothing follows the end of a JSON value."""
+    found = _BEFORE.match(arguments)
+    return arguments if found is None else arguments[found.end() :]
 
 
 @dataclass(slots=True)
 class OpenPart:
-    """A part that is or was open. `make` builds its deltas; it is swapped while something is held back: half a
-    surrogate pair, or the first arguments of a call if they may be a placeholder.
+    """A part that is or was open. `make` builds its deltas; it is swapped while the first arguments of a call are held
+    back, as they may be a placeholder.
 
-    `fresh` is true for a call without arguments so far, `said_nothing` as well while there is only a placeholder.
+    `fresh` is true for a call that has no arguments so far, or placeholders only.
     """
 
     id: str
@@ -58,20 +68,18 @@ class OpenPart:
     fresh: bool = False
     make: _Maker = field(init=False)
     _held: str = ""
-    _placeholder: bool = False
 
     def __post_init__(self) -> None:
         self.fresh = self.kind is PartKind.TOOL_CALL
         self.make = self._first if self.fresh else _MAKERS[self.kind]
 
-    @property
-    def said_nothing(self) -> bool:
-        return self.fresh or self._placeholder
-
-    def hold_placeholder(self) -> None:
-        """The first arguments are `{}`: the next piece shows whether they are all."""
-        self.fresh, self._placeholder = False, True
+    def holds(self, text: str) -> bool:
+        """Hold a placeholder back; the next piece shows whether it is all. For a `fresh` call."""
+        if not is_placeholder(text):
+            return False
+        self._held = text
         self.make = self._second
+        return True
 
     def _first(self, part_id: str, text: str, extras: Extras | None) -> Event:
         self.fresh = False
@@ -79,46 +87,16 @@ class OpenPart:
         return self.make(part_id, without_placeholder(text), extras)
 
     def _second(self, part_id: str, text: str, extras: Extras | None) -> Event:
-        """A piece after `{}`, which takes its place unless it is blank."""
+        """A piece after a placeholder: an object takes its place, anything else but blanks continues it."""
         if not text.isspace():
-            self._placeholder = False
+            text = without_placeholder(self._held + text)
+            self.fresh, self._held = False, ""
             self.make = _MAKERS[self.kind]
         return _MAKERS[self.kind](part_id, text, extras)
 
-    def unpaired(self, text: str, extras: Extras | None) -> Event | None:
-        """The delta of a piece that may hold lone surrogates: a half that ends it waits for the next piece.
-
-        While a half is held, `make` is swapped, so that the ordinary path pays nothing for this.
-        """
-        if self.fresh and text == PLACEHOLDER:
-            self.hold_placeholder()
-            return None
-        if self.fresh:
-            text = without_placeholder(text)
-        text = self._held + text
-        self.fresh = False
-        self._placeholder = self._placeholder and text.isspace()
-        self._held, self.make = "", self._second if self._placeholder else _MAKERS[self.kind]
-        if begins_pair(text):
-            self._held, text = text[-1], text[:-1]
-            self.make = self._resumed
-        return self._delta(text, extras) if text else None
-
     def rest(self) -> Event | None:
-        """The delta of what was held back, and is the end: the arguments `{}`, or a half, which is no character."""
-        if self._placeholder:
-            self._placeholder = False
-            return _MAKERS[self.kind](self.id, PLACEHOLDER, None)
+        """The delta of what was held back, and is the end: a placeholder."""
         if not self._held:
             return None
-        self._held = ""
-        return self._delta(REPLACEMENT, None)
-
-    def _delta(self, text: str, extras: Extras | None) -> Event:
-        return _MAKERS[self.kind](self.id, repair(text), extras)
-
-    def _resumed(self, part_id: str, more: str, extras: Extras | None) -> Event:
-        """The next piece, with the held half before it."""
-        text = self._held + more
-        self._held, self.make = "", _MAKERS[self.kind]
-        return self.make(part_id, repair(text), extras)
+        self.fresh, text, self._held = False, self._held, ""
+        return _MAKERS[self.kind](self.id, text, None)

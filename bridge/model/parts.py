@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from bridge.model.media_types import fitted, is_base64_of_media, type_of_base64, type_of_name
 
@@ -160,12 +160,13 @@ LINKED: frozenset[type] = frozenset({ToolCall, ToolResult})
 """The parts that name a call."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Message:
     """One message of a conversation. `role` is system, developer, user, assistant or tool.
 
-    A string as `parts` becomes one text. `places` holds the position of the message in the client's body and then, if
-    the dialect knows them, those of its parts; for a tool's result, the field with its parts. It is never stored.
+    A string as `parts` becomes one text. `places` holds where the message stands in the client's body and then, if the
+    dialect knows it, where its parts do; for a tool's result, the field with its parts. Each is a path, or a number: of
+    the message in `messages`, or of the part in its `content`. It is never stored.
     """
 
     role: str
@@ -174,25 +175,36 @@ class Message:
     name: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     extras: Extras | None = None
-    places: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    places: tuple[str | int, ...] = field(default=(), compare=False, repr=False)
 
-    if TYPE_CHECKING:  # what `dataclass` makes does not say that a string is taken, too
+    def __init__(
+        self,
+        role: str,
+        parts: list[Part] | str,
+        id: str | None = None,
+        name: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        extras: Extras | None = None,
+        places: tuple[str | int, ...] = (),
+    ) -> None:
+        self.role = role
+        self.parts = [Text(parts)] if isinstance(parts, str) else parts
+        self.id = id
+        self.name = name
+        self.metadata = {} if metadata is None else metadata
+        self.extras = extras
+        self.places = places
 
-        def __init__(
-            self,
-            role: str,
-            parts: list[Part] | str,
-            id: str | None = None,
-            name: str | None = None,
-            metadata: dict[str, Any] = ...,
-            extras: Extras | None = None,
-            places: tuple[str, ...] = (),
-        ) -> None: ...
 
-    def __post_init__(self) -> None:
-        given: object = self.parts
-        if isinstance(given, str):
-            self.parts = [Text(given)]
+def plain_text(message: Message) -> str | None:
+    """Return the text of a message that is one text and nothing else, as most are; None for any other.
+
+    Neither the message nor its text has fields of a dialect. Code that has a shorter way for such a message asks here.
+    """
+    parts = message.parts
+    if len(parts) == 1 and type(part := parts[0]) is Text and not part.extras and not message.extras:
+        return part.text
+    return None
 
 
 def parse_data_url(url: str) -> tuple[str | None, str] | None:

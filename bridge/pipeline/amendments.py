@@ -333,9 +333,12 @@ class Remembered:
         self._backend = backend
         self._rows: OrderedDict[str, tuple[Amendment, ...]] = OrderedDict()
 
+    def __bool__(self) -> bool:
+        return bool(self._rows)
+
     def rows(self, model: str | None) -> tuple[Amendment, ...]:
         """Return what every request for this model needs."""
-        return self._rows.get(model or "", ()) if self._rows else ()
+        return self._rows.get(model or "", ())
 
     def add(self, model: str | None, row: Amendment, failure: Failure) -> None:
         """Remember a row for a model, and log it."""

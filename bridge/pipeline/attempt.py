@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from bridge.codec import Capabilities, Feature, Losses
-from bridge.errors import UNKNOWN_THREAD, Failure, RequestError
+from bridge.errors import UNKNOWN_THREAD, Failure
 from bridge.model import Event, Folder, Request, RunStarted
 from bridge.model.fold import Answer
 from bridge.pipeline.amendments import MOST_TRIES, Amendment, amended_request, rows_for
@@ -15,12 +15,10 @@ from bridge.pipeline.attached import LinkedMedia
 from bridge.pipeline.backend import Backend, Call, CallInfo, KnownAnswer
 from bridge.pipeline.continuation import ContinuedText
 from bridge.pipeline.memory import Turn
-from bridge.pipeline.names import tool_names
-from bridge.pipeline.places import name_place
-from bridge.pipeline.stages import StageContext, StageFactory, build
+from bridge.pipeline.stages import StageContext, StageFactory, prepare
 from bridge.translation import Stage
-from bridge.translation.call_ids import of_calls, with_ids_of
 from bridge.translation.requirements import required
+from bridge.translation.survey import Survey
 
 log = logging.getLogger("bridge.run")
 
@@ -58,29 +56,27 @@ class BackendAttempt:
         self.lost = lost if lost is not None else Losses()
         self.backend = backend
         self.info = info
-        context = StageContext(request, front, backend.capabilities, options, self.lost)
-        configured = [] if untouched else build(stages, context)
-        names = None if untouched else tool_names(context.request, front, backend.capabilities)
-        self.request = context.request if names is None else names.request
         self._untouched = untouched
-        self._model = backend.model_for(request.model)
+        self._survey: Survey | None = None
+        self._asked_for = request.model
+        self.stages: list[Stage] = []
+        if continued:
+            self.stages.append(ContinuedText(continued))
+        configured: list[Stage] = []
+        if not untouched:
+            prepared = prepare(stages, StageContext(request, front, backend.capabilities, options, self.lost))
+            request, self._survey, configured = prepared.request, prepared.survey, prepared.stages
+            self.stages += prepared.first
+            if backend.remembered:
+                info.amendments = backend.remembered.rows(backend.model_for(self._asked_for))
+        self.request = request
         self._amended = 0
         self._unproved: list[tuple[Amendment, Failure]] = []
-        if not untouched:
-            info.amendments = backend.remembered.rows(self._model)
         self.turn = turn
         self.linked = linked
         self._recorder = _Recorder(turn.amend) if turn is not None else None
         # What the client is shown is what it sends back.
         self._shown = _Recorder() if turn is not None and turn.finds_by_digest and configured else self._recorder
-        self.stages: list[Stage] = []
-        if continued:
-            self.stages.append(ContinuedText(continued))
-        if not untouched:
-            self.stages += of_calls(self.request, backend.capabilities, self.lost)
-            self.request = with_ids_of(self.request, backend.capabilities)
-        if names is not None:
-            self.stages.append(names.restore)
         if self._recorder is not None:
             # Before the configured stages: a conversation holds what the backend said, not what this client is shown.
             self.stages.append(self._recorder)
@@ -107,12 +103,10 @@ class BackendAttempt:
         return RunStarted(info.run_id, info.shown_thread or info.thread_id, None, info.created_at)
 
     def _next_call(self) -> Call:
-        request = self.request if self._untouched else required(self.request, self.backend.demands, self.lost)
-        try:
-            call = self.backend.call(request, self.info, self.lost)
-        except RequestError as error:
-            name_place(error, request)
-            raise
+        request = self.request
+        if not self._untouched:
+            request = required(request, self.backend.demands, self.lost, self._survey)
+        call = self.backend.call(request, self.info, self.lost)
         if self.turn is not None and self.turn.keeps_thread:
             self.lost.discard(Feature.THREAD_ID)
         return call
@@ -153,7 +147,7 @@ class BackendAttempt:
     def answered(self) -> None:
         """Note that the backend took the request: what it was amended by is what its model needs."""
         for row, failure in self._unproved:
-            self.backend.remembered.add(self._model, row, failure)
+            self.backend.remembered.add(self.backend.model_for(self._asked_for), row, failure)
         self._unproved.clear()
 
     def _call_with(self, row: Amendment) -> Call | None:
@@ -173,6 +167,7 @@ class BackendAttempt:
             return False
         self.request = self.request.copy()
         self.request.messages, self.request.resume = request.messages, request.resume
+        self._survey = None
         self.request.thread_id = self.info.thread_id = None
         await self.again()
         return True

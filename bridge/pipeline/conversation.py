@@ -33,6 +33,7 @@ from bridge.model import (
 )
 from bridge.model.dump import dump
 from bridge.model.parts import LINKED, after_last_answer
+from bridge.model.places import place_of_message
 
 Mark = tuple[Any, ...]
 _MOST_JOINED = 16
@@ -203,7 +204,7 @@ def open_calls(stored: list[Message], new: list[Message]) -> list[ToolCall]:
         theirs.update(c.call_id for c in calls_in(message))
         for result in results_in(message):
             if waiting.pop(result.call_id, None) is None and result.call_id not in theirs:
-                place = message.places[0] if message.places else None
+                place = place_of_message(message)
                 call = f"no open tool call {shortened(result.call_id)!r} in this conversation."
                 raise RequestError(f"{place}: there is {call}" if place else f"There is {call}", param=place)
     return [c for c in waiting.values() if c.call_id not in theirs]

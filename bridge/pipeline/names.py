@@ -13,6 +13,7 @@ from functools import cache
 
 from bridge.codec import Capabilities
 from bridge.model import Event, Message, PartStarted, Request, ToolCall, ToolResult, ToolResulted
+from bridge.translation.survey import Survey
 
 _NAMED: frozenset[type] = frozenset({PartStarted, ToolResulted})
 
@@ -66,16 +67,12 @@ class ToolNames:
         return replace(message, parts=parts, name=name)
 
 
-def tool_names(request: Request, front: Capabilities, back: Capabilities) -> ToolNames | None:
+def tool_names(request: Request, survey: Survey, front: Capabilities, back: Capabilities) -> ToolNames | None:
     """Return the names to change, None if there are none. With one dialect on both sides, the backend decides."""
     if back.tool_names is None or front is back:
         return None
     legal = _compiled(back.tool_names).fullmatch
-    names = [tool.name for tool in request.tools] if request.tools else []
-    for message in request.messages:
-        for part in message.parts:
-            if isinstance(part, (ToolCall, ToolResult)) and part.name:
-                names.append(part.name)
+    names = survey.names.union([tool.name for tool in request.tools]) if request.tools else survey.names
     if all(map(legal, names)):
         return None
     return ToolNames(request, {name: _legal(name, legal) for name in names if not legal(name)})

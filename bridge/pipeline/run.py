@@ -185,8 +185,8 @@ class Run:
                 if not getattr(stage, "observes", False):
                     return False
                 observers.append(stage)
-        if not write(events):
-            return False
+        if not write(events) or self.reader.ended:
+            return False  # ended: it could not be encoded
         for observer in observers:
             observer(events)
         self._size = size

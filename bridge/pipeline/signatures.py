@@ -19,7 +19,7 @@ from typing import Any
 
 from bridge.codec import CallSignatures, Capabilities, Feature, Losses, Support
 from bridge.codec.jsontext import dumps, read_json
-from bridge.codec.signed_parts import GOOGLE, signature_of, signed, unsigned
+from bridge.codec.signed_parts import GOOGLE, SIGNATURE, signature_of, signed, unsigned
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     ContentAdded,
@@ -35,6 +35,7 @@ from bridge.model import (
     Request,
     ToolCall,
 )
+from bridge.translation.survey import Survey
 
 _OF_CALL = re.compile(r"bridge-call-1\.([a-z0-9_-]*)\.([A-Za-z0-9_=-]*)", re.ASCII)
 _OURS = re.compile(r"bridge-reasoning-1\.([a-z0-9_-]*)\.([A-Za-z0-9_=-]*)", re.ASCII)
@@ -107,7 +108,7 @@ class CarrySignatures:
     def _before(self, call: PartStarted) -> list[Event]:
         if self._place is CallSignatures.IN_REASONING and (signature := signature_of(call.extras)) is not None:
             part_id = f"{call.part_id}.signature"
-            started = PartStarted(part_id, call.message_id, PartKind.REASONING)
+            started = PartStarted(part_id, call.message_id, PartKind.REASONING, choice=call.choice)
             return [started, PartEnded(part_id, _seal_call(signature))]
         if self._place is CallSignatures.NOWHERE:
             self._lose(call.extras, "of a tool call")
@@ -129,13 +130,13 @@ def carry_signatures(front: Capabilities, back: Capabilities, lost: Losses) -> C
     return CarrySignatures(place, loses, lost) if loses or place is CallSignatures.IN_REASONING else None
 
 
-def for_backend(request: Request, front: Capabilities, back: Capabilities, lost: Losses) -> Request:
+def for_backend(request: Request, survey: Survey, front: Capabilities, back: Capabilities, lost: Losses) -> Request:
     """Return the request with the values that a backend of `back` has made, each as that vendor gave it."""
-    request = _with_signed_parts(request, back, lost)
-    for message in request.messages:
-        if Reasoning in map(type, message.parts):
-            messages = _changed(request.messages, _Kept(front, back, lost))
-            return request if messages is None else replace(request, messages=messages)
+    if SIGNATURE in survey.extras or Reasoning in survey.kinds:
+        request = _with_signed_parts(request, back, lost)
+    if Reasoning in survey.kinds:
+        messages = _changed(request.messages, _Kept(front, back, lost))
+        return request if messages is None else replace(request, messages=messages)
     return request
 
 

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from bridge.codec import Capabilities, Feature, Losses, RunsTools, Support
-from bridge.codec.caching import marks_in
+from bridge.codec.caching import CACHE, marks_in_tools
 from bridge.errors import ConfigError, ErrorCode, Failure, shortened
 from bridge.model import (
     ArgsDelta,
@@ -48,9 +48,12 @@ from bridge.model import (
 )
 from bridge.model.estimate import quarter_tokens
 from bridge.model.events import AWAITS_RESULT
+from bridge.pipeline.names import tool_names
 from bridge.pipeline.redirects import without_redirects
 from bridge.pipeline.signatures import SealSignatures, carry_signatures, for_backend
 from bridge.translation import Stage
+from bridge.translation.call_ids import of_calls, with_ids_of
+from bridge.translation.survey import Survey, surveyed
 
 
 @dataclass(slots=True)
@@ -296,21 +299,50 @@ class EstimateUsage:
         return [*(e for e in events[:-1] if not isinstance(e, UsageReported)), usage, events[-1]]
 
 
-def build(factories: Sequence[StageFactory], context: StageContext) -> list[Stage]:
-    """The stages of one run, in order: those that every route gets by itself, then those of `factories`.
+@dataclass(slots=True)
+class Prepared:
+    """A request as a backend's dialect takes it, but for what the API demands, and the stages that the answer passes.
 
-    Changes `context.request`: fields that redirect the call are removed, the client's context becomes a message for a
-    backend that has no such field, and opaque values of reasoning go only to the vendor that made them.
+    `survey` is that of the request's messages. Events pass `first` before the conversation is recorded, which has what
+    the backend said in the client's words, and `stages` after it.
+    """
+
+    request: Request
+    survey: Survey
+    first: list[Stage]
+    stages: list[Stage]
+
+
+def prepare(factories: Sequence[StageFactory], context: StageContext) -> Prepared:
+    """Return the request for the backend, and the stages of the run, those of `factories` last.
+
+    Fields that redirect the call are removed, the client's context becomes a message for a backend that has no such
+    field, opaque values of reasoning go only to the vendor that made them, and names and ids of calls are those that
+    the backend knows. `context.request` is the request as the factories see it.
     """
     front, back, lost = context.front, context.back, context.lost
     request = without_redirects(context.request, lost)
     if request.context and back.request(Feature.CONTEXT) is Support.DROP:
         request = _context_as_system(request)
-    context.request = request = for_backend(request, front, back, lost)
-    if not back.caches_marks and marks_in(request):
+    survey = surveyed(request.messages)
+    context.request = request = for_backend(request, survey, front, back, lost)
+    if not back.caches_marks and (CACHE in survey.extras or marks_in_tools(request)):
         lost.add(Feature.EXTRAS, "prompt cache markers")
     if request.logprobs is not None and not back.logprobs:
         lost.add(Feature.SAMPLING, "log probabilities")
+    stages = _stages(factories, context)
+    if factories:  # they may have added messages
+        survey = surveyed(context.request.messages)
+    names = tool_names(context.request, survey, front, back)
+    request = context.request if names is None else names.request
+    first = of_calls(request, back, lost)
+    if names is not None:
+        first.append(names.restore)
+    return Prepared(with_ids_of(request, survey, back), survey, first, stages)
+
+
+def _stages(factories: Sequence[StageFactory], context: StageContext) -> list[Stage]:
+    front, back, lost = context.front, context.back, context.lost
     shows_calls = front.answer(Feature.TOOL_CALL) is not Support.DROP
     stages: list[Stage] = [ShowAwaitedCalls()] if back.awaits_results and shows_calls else []
     if (withhold := withhold_server_tools(context)) is not None:
@@ -325,24 +357,27 @@ def build(factories: Sequence[StageFactory], context: StageContext) -> list[Stag
     return stages
 
 
-def load(target: str) -> StageFactory:
+def load(target: str, folder: str | None = None) -> StageFactory:
     """The factory that `module:name` points at. Raises `ConfigError` when there is none."""
-    return cast(StageFactory, load_object(target, "a stage"))
+    return cast(StageFactory, load_object(target, "a stage", folder))
 
 
-def _named_module(name: str) -> ModuleType:
-    """Import a module that the configuration names: from the working directory, else as any other.
+def _named_module(name: str, folders: Sequence[str]) -> ModuleType:
+    """Import a module that the configuration names: from the first of these folders that has it, else as any other.
 
-    Only such names are looked for there: any other file of the working directory could take the place of a library.
+    Only such names are looked for there: any other file of such a folder could take the place of a library.
     What the module imports itself is found there, too, after everything that is installed.
     """
-    package, here = name.partition(".")[0], os.getcwd()
-    spec = PathFinder.find_spec(package, [here]) if package not in sys.modules else None
-    if spec is not None:
+    package = name.partition(".")[0]
+    for here in folders if package not in sys.modules else ():
+        spec = PathFinder.find_spec(package, [here])
+        if spec is None:
+            continue
         if here not in sys.path:
             sys.path.append(here)
         if spec.loader is not None and spec.origin is not None:
             _imported(package, spec)
+        break
     return importlib.import_module(name)
 
 
@@ -356,16 +391,21 @@ def _imported(name: str, spec: ModuleSpec) -> None:
         raise
 
 
-def load_object(target: str, what: str) -> Callable[..., Any]:
-    """The callable that `module:name` points at. Raises `ConfigError` that says what was looked for."""
+def load_object(target: str, what: str, folder: str | None = None) -> Callable[..., Any]:
+    """The callable that `module:name` points at. Raises `ConfigError` that says what was looked for.
+
+    The module is looked for in `folder`, that of the configuration's file, then in the working directory.
+    """
+    folders = list(dict.fromkeys([*([folder] if folder is not None else []), os.getcwd()]))
     module_name, colon, name = target.partition(":")
     if not colon or not module_name or module_name.startswith(".") or not name:
         raise ConfigError(f"{target!r}: expected {what} as 'module:name'")
     try:
-        found: Any = _named_module(module_name)
+        found: Any = _named_module(module_name, folders)
     except Exception as error:
         # Whatever the module raises while it is imported, it is the configuration's target that cannot be had.
-        raise ConfigError(f"{target!r}: cannot import {module_name!r} for {what}: {error}") from error
+        where = f" (looked for in {' and '.join(folders)})" if isinstance(error, ModuleNotFoundError) else ""
+        raise ConfigError(f"{target!r}: cannot import {module_name!r} for {what}: {error}{where}") from error
     for piece in name.split("."):
         found = getattr(found, piece, None)
     if not callable(found):

@@ -38,7 +38,7 @@ log = logging.getLogger("bridge.runs")
 Ended = Callable[[RunKey, RunPlan], Awaitable[None]]
 """Called when a run has ended that this process drove or that it ended for a dead one."""
 
-Drove = Callable[[RunPlan, Run], None]
+Drove = Callable[[RunKey, RunPlan, Run], None]
 """Called with each run that this process drove, when it has ended."""
 
 Begun = Callable[[RunKey, RunPlan, int], Awaitable[None]]
@@ -472,7 +472,7 @@ class Runs:
                 await worker.work()
             _log_end(worker)
             if self._drove is not None and worker.run is not None:
-                self._drove(worker.plan, worker.run)
+                self._drove(worker.key, worker.plan, worker.run)
             await self._call_ended(worker.key, worker.plan)
         finally:
             del self._workers[worker.key]

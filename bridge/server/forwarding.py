@@ -76,13 +76,15 @@ async def _answer(scope: RequestScope, backend: HttpBackend, response: aiohttp.C
     """Pass the answer on. Raises `BackendError` for one that breaks off or is too long."""
     report, limit = scope.report, scope.bridge.config.server.limits.answer
     out = StreamedResponse(
-        status=response.status, headers=_answer_headers(response), slow_reader=scope.server.slow_reader
+        status=response.status,
+        headers=_answer_headers(response),
+        slow_reader=scope.server.slow_reader,
+        report=report,
     )
     await out.prepare(scope.http)
     report.http = response.status
     while data := await _next_piece(backend, response):
-        report.sent += len(data)
-        if limit is not None and report.sent > limit:
+        if limit is not None and report.sent + len(data) > limit:
             raise BackendError(
                 f"The backend's answer is longer than the limit of {limit} bytes (server.limits.answer).",
                 code=ErrorCode.BACKEND_PROTOCOL,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from secrets import token_hex
 from typing import TYPE_CHECKING, Protocol
@@ -20,8 +20,8 @@ from bridge.codec import Context, StoredResponses, WireRequest
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
 from bridge.model import Event, Request
+from bridge.model.places import note_places
 from bridge.pipeline import Run
-from bridge.pipeline.places import note_places
 from bridge.server.limits import RouteLimiter
 from bridge.server.page.traces import HEADER, Traces
 from bridge.server.report import Report
@@ -49,7 +49,8 @@ class RequestScope:
     """One request: where it came in, what its codec knows, what is reported of it.
 
     `user` is empty where anybody may call. `lock` may end the run from elsewhere. Of a request that came over a
-    connection with others, `stream` takes the answer, and `known` adds what the connection remembers.
+    connection with others, `stream` takes the answer, and `known` adds what the connection remembers. `observe` is
+    called with the events of the answer before they are written.
     """
 
     def __init__(self, http: web.Request, handler: RouteHandler, context: Context, report: Report) -> None:
@@ -65,6 +66,7 @@ class RequestScope:
         self.lock: RunLock | None = None
         self.stream: web.StreamResponse | None = None
         self.known: Callable[[StoredResponses | None], StoredResponses] | None = None
+        self.observe: Callable[[Sequence[Event]], None] | None = None
 
     async def read(self) -> WireRequest:
         """Return the whole request. Raises what `read_request` raises."""
@@ -137,7 +139,8 @@ class RouteHandler:
 
     async def __call__(self, http: web.Request) -> web.StreamResponse:
         route, run_id = self.route, token_hex(16)
-        report = Report(request_id(http, run_id), route.path, route.dialect.name, run_id, metrics=self.bridge.metrics)
+        user, metrics = http.get(USER, ""), self.bridge.metrics
+        report = Report(request_id(http, run_id), route.path, route.dialect.name, run_id, user, metrics=metrics)
         details = http[SERVED_BY].details(http)
         context = Context(run_id, None, time.time(), route.options, route.default_model, error_details=details)
         task = asyncio.current_task()

@@ -28,6 +28,8 @@ class Report:
     route: str
     front: str
     run_id: str
+    user: str = ""
+    """The name of the caller's key, or of the user of its token."""
     began: float = field(default_factory=time.monotonic)
     back: str = ""
     tried: Sequence[str] = ()
@@ -59,7 +61,7 @@ class Report:
         self.back, self.tried, self.continued_at = run.backend.name, run.tried, run.continued_at
         self.ended(run.reader.finish_reason, run.reader.failure)
         if self.metrics is not None:
-            self.metrics.run(self.route, self.front, run)
+            self.metrics.run(self.route, self.front, run, self.user)
 
     def ended(self, reason: str | None, failure: Failure | None) -> None:
         """Set the outcome, unless a more precise one is known."""
@@ -82,6 +84,7 @@ class Report:
             "request_id": self.request_id,
             "run_id": self.run_id,
             **self.about,
+            **({"user": self.user} if self.user else {}),
             "route": self.route,
             "front": self.front,
             "back": self.back,
@@ -94,6 +97,8 @@ class Report:
             facts["first_ms"] = round((self.first - self.began) * 1000, 1)
         if self.usage is not None:
             facts["tokens_in"], facts["tokens_out"] = self.usage.input, self.usage.output
+            if self.usage.cached is not None:
+                facts["tokens_cached"] = self.usage.cached
         if len(self.tried) > 1:
             facts["tried"] = ",".join(self.tried)
         if self.retries:

@@ -8,28 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from aiohttp import web
 
-from bridge.codec import Context, WireResponse
+from bridge.codec import Context, EncoderLike, FrameLike, WireResponse
 from bridge.engine import Caller
 from bridge.errors import BridgeError, unexpected_failure
 from bridge.framing import sse
 from bridge.model import Event, Request
 from bridge.pipeline import Run, failed_at_once
 from bridge.server.handler import RequestScope
-from bridge.server.report import Report
-from bridge.server.watchdog import StreamWatchdog
+from bridge.server.keepalive import Keepalive
 from bridge.server.wire import assembled, response_of, stream_headers
 from bridge.server.writing import StreamedResponse, abort, has_left
 from bridge.translation import Translation, Writer
 
 log = logging.getLogger("bridge.server")
-
-_WRITE_LIMIT = 64 * 1024
-"""Bytes that a client has not taken yet, after which its stream waits for it."""
 
 
 async def serve_run(scope: RequestScope) -> web.StreamResponse:
@@ -80,82 +76,69 @@ async def _keep(scope: RequestScope, owner: str) -> None:
 
 async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamResponse:
     http, route, context, report = scope.http, scope.route, scope.context, scope.report
-    translation = Translation(run.reader, Writer(route.dialect, context))
-    response = (
-        scope.stream if scope.stream is not None else StreamedResponse(headers=stream_headers(route.dialect, context))
-    )
+    encoder = _Observed(route.dialect.encoder(context), scope.observe) if scope.observe is not None else None
+    translation = Translation(run.reader, Writer(route.dialect, context, encoder))
+    response = scope.stream
+    if response is None:
+        headers = stream_headers(route.dialect, context)
+        response = StreamedResponse(headers=headers, slow_reader=scope.server.slow_reader, report=report)
     # A WebSocket is kept open by pings.
     keeps_alive = scope.stream is None and route.options.keeps_alive
-    watchdog = StreamWatchdog(http, run, response, translation, report, scope.server, keeps_alive=keeps_alive)
+    keepalive = Keepalive(http, run, response, translation, report, scope.server, keeps_alive=keeps_alive)
     try:
         context.model = shown_model(run, context)
         if route.capabilities.eager_start and not route.passthrough:
             events = run.head()
         else:
             events = await run.read()
-            await watchdog.settle()
+            await keepalive.settle()
             failure = failed_at_once(events)
-            if failure is not None and not watchdog.has_begun:
+            if failure is not None and not keepalive.has_begun:
                 return scope.refuse(failure)
             context.model = shown_model(run, context)
         write = partial(_pass_through, run, translation) if route.passthrough else translation.write
         out = write(events)
         del events  # as `out` below: what was sent is not held while the rest is waited for
-        await watchdog.begin()
+        await keepalive.begin()
         reader = run.reader
-        if not route.passthrough and _writes_chunks(http, response):
-            run.pass_deltas(partial(_write_now, http, report, translation))
+        if not route.passthrough and isinstance(response, StreamedResponse) and response.writes_now:
+            run.pass_deltas(partial(response.write_now, translation.write))
         while not reader.ended:
-            watchdog.blocked = time.monotonic()
             if out:
-                report.sent += len(out)
                 await response.write(out)
                 out = b""
-            watchdog.blocked = None
             out = write(await run.read())
         if context.stored_responses is not None:
             await _keep(scope, owner)  # before the client sees the end
-        report.sent += len(out)
-        watchdog.blocked = time.monotonic()
         await response.write_eof(out)
     except asyncio.CancelledError:
-        last = scope.last_events(run) if watchdog.has_begun else None
+        last = scope.last_events(run) if keepalive.has_begun else None
         if last is None:
             raise
         await _end(http, response, translation.write(last))
     except Exception as error:
-        if not watchdog.has_begun or (isinstance(error, ConnectionError) and has_left(http)):
+        if not keepalive.has_begun or (isinstance(error, ConnectionError) and has_left(http)):
             raise  # there can be another response, or nobody reads this one
         # The head is out, so that there is no other response to give: the stream ends with the dialect's error.
         report.failure = unexpected_failure(log, f"request {report.request_id} broke in its stream", error)
         report.status = "internal"
         await _end(http, response, translation.write(run.cut(report.failure)))
     finally:
-        watchdog.stop()
+        keepalive.stop()
         report.pace = run.pace
     return response
 
 
-def _writes_chunks(http: web.Request, response: web.StreamResponse) -> bool:
-    """Return whether the body goes out in chunks, as it does to every client but those of HTTP/1.0, and aiohttp itself
-    serves the connection, not an ASGI server.
-    """
-    is_chunked = response.headers.get("transfer-encoding") == "chunked"
-    return is_chunked and http.transport is not None and http.transport.get_extra_info("socket") is not None
+class _Observed:
+    """An encoder that passes the events to `observe` before it encodes them."""
 
+    def __init__(self, encoder: EncoderLike, observe: Callable[[Sequence[Event]], None]) -> None:
+        self._encoder = encoder
+        self._observe = observe
 
-def _write_now(http: web.Request, report: Report, translation: Translation, events: list[Event]) -> bool:
-    """Write deltas as a chunk of their own, without waiting; False if the client has gone or does not keep up.
-
-    `StreamResponse.write` does the same, in a coroutine. It buffers nothing, so that chunks stay in order.
-    """
-    transport = http.transport
-    if transport is None or transport.is_closing() or transport.get_write_buffer_size() > _WRITE_LIMIT:
-        return False
-    if out := translation.write(events):
-        report.sent += len(out)
-        transport.write(b"%x\r\n%b\r\n" % (len(out), out))
-    return not translation.reader.ended
+    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
+        self._observe(events)
+        return self._encoder.encode(events)
 
 
 def _pass_through(run: Run, translation: Translation, events: list[Event]) -> bytes:
@@ -191,6 +174,8 @@ async def _whole(scope: RequestScope, run: Run, owner: str) -> web.StreamRespons
             raise
         events += last
     context.model = shown_model(run, context)
+    if scope.observe is not None:
+        scope.observe(events)
     wire = run.call.whole if route.passthrough and run.failure is None else None
     if wire is not None:
         wire = WireResponse(wire.status, {"content-type": wire.headers.get("content-type", "")}, wire.body)

@@ -29,8 +29,11 @@ class Scrape:
         self._identity = identity
         self._section = section
         self._metrics = metrics()
+        self._scraping = asyncio.Lock()
+        """Held by the one scrape that is being answered: scrapes take one thread and no more."""
         # Before the first request: who counts holds on to what it counts with.
         bridge.metrics = self._metrics
+        self._metrics.most_users = section.users
 
     async def life(self, app: web.Application) -> AsyncIterator[None]:
         self._metrics.watched.append(self)
@@ -50,7 +53,10 @@ class Scrape:
                 await self._identity.check_operator(visit_of(http), self._section.path)
             except RequestError as error:
                 return error_of(None, error.failure)
-        return web.Response(body=self._metrics.text(), headers={"content-type": CONTENT_TYPE})
+        async with self._scraping:
+            self._metrics.sample()
+            text = await asyncio.to_thread(self._metrics.text)
+        return web.Response(body=text, headers={"content-type": CONTENT_TYPE})
 
     @property
     def waiting(self) -> int:

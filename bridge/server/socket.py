@@ -26,7 +26,7 @@ from bridge.server.handler import RequestScope, RouteHandler
 from bridge.server.limits import RouteLimiter
 from bridge.server.runs import attend
 from bridge.server.wire import REPORTED, SERVED_BY, USER
-from bridge.server.writing import abort
+from bridge.server.writing import abort, in_time
 from bridge.translation import Writer
 
 _Refused = asyncio.Future[Failure]
@@ -250,20 +250,23 @@ _ONE_AT_A_TIME = b"one request is served at a time, and one more may wait"
 
 
 class _Messages(web.StreamResponse):
-    """Takes an event stream, and sends the payload of each event as a message."""
+    """Takes an event stream, and sends the payload of each event as a message, which gets `slow_reader` seconds."""
 
-    def __init__(self, socket: web.WebSocketResponse) -> None:
+    def __init__(self, socket: web.WebSocketResponse, scope: RequestScope) -> None:
         super().__init__()
         self._socket = socket
+        self._scope = scope
         self._splitter = sse.Splitter()
 
     async def prepare(self, request: web.BaseRequest) -> None:
         """The connection is open already."""
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
+        scope = self._scope
+        scope.report.sent += len(data)
         for frame in self._splitter.feed(bytes(data)):
             payload = frame if isinstance(frame, bytes) else frame.data
-            await self._socket.send_str(payload.decode())
+            await in_time(scope.http, scope.server.slow_reader, self._socket.send_str(payload.decode()))
 
     async def write_eof(self, data: bytes = b"") -> None:
         await self.write(data)
@@ -274,7 +277,7 @@ async def _serve(dialect: SocketDialect, scope: RequestScope) -> web.StreamRespo
     connection = scope.http[CONNECTION]
     message = connection.message
     assert message is not None, "a connection serves what it has received"
-    scope.stream, scope.known = _Messages(connection.socket), connection.known
+    scope.stream, scope.known = _Messages(connection.socket, scope), connection.known
     try:
         await scope.http[SERVED_BY].admit(scope.http)
         if message.refused is not None:

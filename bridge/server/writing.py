@@ -8,42 +8,60 @@ connection is aborted. HEAD gets no body, so that handlers of GET need not know 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
 
 from bridge.errors import BridgeError
+
+if TYPE_CHECKING:
+    from bridge.server.report import Report
 
 BEGUN = web.RequestKey("begun", web.StreamResponse)
 """The response of the request whose head is out, or about to be."""
 _HELD = web.RequestKey("held", AsyncExitStack)
 _PIECE = 48 * 1024
 """Bytes of a body that are written at a time, and get `slow_reader` seconds: fewer than a connection buffers."""
+_ROOM = 8 * 1024
+"""Bytes that may wait in a connection that takes a piece at once."""
+_WAITING = 64 * 1024
+"""Bytes that a client has not taken yet, after which its stream waits for it."""
 _EMPTY = frozenset({204, 304})
+
+T = TypeVar("T")
 
 
 class StreamedResponse(web.StreamResponse):
     """A response whose body is written in pieces. It is whole when `write_eof` has returned (`ended`), not before.
 
-    `slow_reader`: seconds for the client to take a piece of 48 KiB, None = no limit. Writing raises `ConnectionError`
-    if the client is gone or does not read, `BridgeError` for a body that is not of the promised length; the connection
-    is aborted in each case.
+    `slow_reader`: seconds for the client to take a piece of 48 KiB, None = no limit. `report` counts the body's bytes.
+    Writing raises `ConnectionError` if the client is gone or does not read, `BridgeError` for a body that is not of the
+    promised length; the connection is aborted in each case.
+
+    A piece that the connection takes at once costs no timer, so that streams of tokens pay nothing for the limit.
     """
 
     def __init__(
-        self, *, status: int = 200, headers: Mapping[str, str] | None = None, slow_reader: float | None = None
+        self,
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+        slow_reader: float | None = None,
+        report: Report | None = None,
     ) -> None:
         super().__init__(status=status, headers=headers)
         self.ended = False
         self._http: web.BaseRequest | None = None
         self._slow_reader = slow_reader
+        self._report = report
         self._missing: int | None = None
         self._last = b""
         """The last byte of the promised length, which the client gets when the body is known to end there."""
         self._is_empty = False
-        self._passes = False
-        """Nothing is to be checked: a body in chunks, to a client that is looked after elsewhere."""
+        self._chunks: asyncio.Transport | None = None
+        """The connection, if it is of aiohttp's own server and the body goes out in chunks."""
 
     async def prepare(self, request: web.BaseRequest) -> object:  # type: ignore[override]
         """Write the head."""
@@ -52,49 +70,73 @@ class StreamedResponse(web.StreamResponse):
         self._http = request
         self._is_empty = request.method == "HEAD" or self.status in _EMPTY
         self._missing = None if self._is_empty else self.content_length
-        self._passes = not self._is_empty and self._missing is None and self._slow_reader is None
-        return await super().prepare(request)
+        writer = await super().prepare(request)
+        if self.headers.get("transfer-encoding") == "chunked" and _has_socket(request):
+            self._chunks = request.transport  # to all clients but those of HTTP/1.0 and ASGI
+        return writer
+
+    @property
+    def writes_now(self) -> bool:
+        """True if `write_now` can write to this client at all."""
+        return self._chunks is not None
+
+    def write_now(self, make: Callable[[T], bytes], what: T) -> bool:
+        """Write what `make(what)` returns as a chunk, without waiting.
+
+        False, and `make` is not called, if the client is gone or does not keep up: then `write` waits for it.
+        """
+        transport = self._chunks
+        if transport is None or transport.is_closing() or transport.get_write_buffer_size() > _WAITING:
+            return False
+        if out := make(what):
+            if self._report is not None:
+                self._report.sent += len(out)
+            # As aiohttp does, in a coroutine. It buffers nothing, so that chunks stay in order.
+            transport.write(b"%x\r\n%b\r\n" % (len(out), out))
+        return True
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
         """Write a piece of the body, and wait until the client has taken most of what was written before."""
-        if self._passes:
+        if self._is_empty:
+            return
+        self._count(len(data))
+        if self._missing is None and len(data) <= _PIECE and self._http is not None and _has_room(self._http):
             await super().write(data)
-        elif not self._is_empty:
-            self._check(len(data))
-            rest = memoryview(data)
-            if data and self._missing == 0:
-                self._last, rest = bytes(data[-1:]), rest[:-1]
-            for start in range(0, len(rest), _PIECE):
-                await self._taken_in_time(rest[start : start + _PIECE])
+            return
+        self._check(len(data))
+        rest = memoryview(data)
+        if data and self._missing == 0:
+            self._last, rest = bytes(data[-1:]), rest[:-1]
+        for start in range(0, len(rest), _PIECE):
+            assert self._http is not None, "a response is prepared before it is written"
+            await in_time(self._http, self._slow_reader, super().write(rest[start : start + _PIECE]))
 
     async def write_eof(self, data: bytes = b"") -> None:
         """End the body, and wait until the client has taken all of it."""
         if self.ended:
             return
+        assert self._http is not None, "a response is prepared before it is ended"
+        http = self._http
         if self._is_empty:
             data = b""
-        elif not self._passes:
+        elif self._missing is not None or len(data) > _PIECE:
             await self.write(data)
             data = self._last
             if self._missing:
                 raise self._broken(f"ended {self._missing} bytes before its content-length")
-        assert self._http is not None, "a response is prepared before it is ended"
-        http = self._http
-        try:
-            async with asyncio.timeout(self._slow_reader):
-                await super().write_eof(data)
-                await _flushed(http)
-        except TimeoutError:
-            raise _not_read(http) from None
-        self.ended, self._http = True, None  # the request refers to its response
+        else:
+            self._count(len(data))
+        if not _has_room(http):
+            await in_time(http, self._slow_reader, super().write_eof(data))
+        else:
+            await super().write_eof(data)
+        if _buffered(http) or not _has_socket(http):
+            await in_time(http, self._slow_reader, _flushed(http))
+        self.ended, self._http, self._chunks = True, None, None  # the request refers to its response
 
-    async def _taken_in_time(self, data: memoryview) -> None:
-        assert self._http is not None, "a response is prepared before it is written"
-        try:
-            async with asyncio.timeout(self._slow_reader):
-                await super().write(data)
-        except TimeoutError:
-            raise _not_read(self._http) from None
+    def _count(self, size: int) -> None:
+        if self._report is not None:
+            self._report.sent += size
 
     def _check(self, size: int) -> None:
         if self._http is not None and has_left(self._http):
@@ -108,6 +150,18 @@ class StreamedResponse(web.StreamResponse):
         if self._http is not None:
             abort(self._http)
         return BridgeError(f"The body of the response {how}; the connection was closed.")
+
+
+async def in_time(http: web.BaseRequest, seconds: float | None, writing: Awaitable[None]) -> None:
+    """Wait for something to be written. Aborts the connection of a client that does not take it within these seconds,
+    and raises `ConnectionError`.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            await writing
+    except TimeoutError:
+        abort(http)
+        raise ConnectionResetError("The client did not read the response in time; the connection was closed.") from None
 
 
 async def send(http: web.Request, response: web.StreamResponse, slow_reader: float | None) -> web.StreamResponse:
@@ -124,22 +178,19 @@ async def send(http: web.Request, response: web.StreamResponse, slow_reader: flo
         await streamed.prepare(http)
         await streamed.write_eof(bytes(body))
         return streamed
-    transport = http.transport
-    is_waiting = transport is None or transport.get_extra_info("socket") is None or transport.get_write_buffer_size()
-    if not is_waiting and transport is not None:
-        # A small response fits into an empty buffer of the connection, which ASGI does not have.
+    if _has_room(http):
         await response.prepare(http)
         await response.write_eof()
-        if not transport.get_write_buffer_size():
+        if not _buffered(http):
             return response
-    try:
-        async with asyncio.timeout(slow_reader):
-            await response.prepare(http)
-            await response.write_eof()
-            await _flushed(http)
-    except TimeoutError:
-        raise _not_read(http) from None
+    await in_time(http, slow_reader, _written(http, response))
     return response
+
+
+async def _written(http: web.Request, response: web.Response) -> None:
+    await response.prepare(http)
+    await response.write_eof()
+    await _flushed(http)
 
 
 def is_whole(response: web.StreamResponse) -> bool:
@@ -184,6 +235,19 @@ def _in_pieces(response: web.Response, size: int, slow_reader: float | None) -> 
     return streamed
 
 
+def _has_socket(http: web.BaseRequest) -> bool:
+    """Return whether aiohttp's own server has the connection. An ASGI server's can only be waited for."""
+    return http.transport is not None and http.transport.get_extra_info("socket") is not None
+
+
+def _has_room(http: web.BaseRequest) -> bool:
+    """Return whether writing a piece, or a small response, waits for nobody: it fits into what a connection buffers."""
+    transport = http.transport
+    if transport is None or transport.get_extra_info("socket") is None:
+        return False
+    return transport.get_write_buffer_size() <= _ROOM
+
+
 def _buffered(http: web.BaseRequest) -> int:
     """Return how many bytes the system has not taken yet."""
     transport = http.transport
@@ -202,8 +266,3 @@ async def _flushed(http: web.BaseRequest) -> None:
     await http.writer.drain()
     if not has_left(http):
         transport.set_write_buffer_limits()
-
-
-def _not_read(http: web.BaseRequest) -> ConnectionError:
-    abort(http)
-    return ConnectionResetError("The client did not read the response in time; the connection was closed.")

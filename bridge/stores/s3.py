@@ -48,7 +48,9 @@ class S3Attachments:
             import obstore
             from obstore.store import S3Store
         except ImportError:
-            raise ConfigError("stores.attachments: s3 needs the extra s3: pip install 'dialect-bridge[s3]'") from None
+            raise ConfigError(
+                "s3 needs the extra s3: pip install 'dialect-bridge[s3]'", key="stores.attachments"
+            ) from None
         self._api = obstore
         self._bucket = bucket
         plain = settings.get("endpoint", "").startswith("http://")

@@ -1,7 +1,7 @@
 """The metrics of a process, for Prometheus.
 
-Labels come from the configuration and from closed lists only: routes, dialects, backends, error codes, features. Never
-a model, a user, a path or a text of a request, so that no client can create series.
+Labels come from the configuration and from closed lists only: routes, dialects, backends, error codes, features, so
+that no client can create series. Users and models are labels of `bridge_user_*` only, by option, and a bounded number.
 
 A single process counts in plain numbers (`bridge.telemetry.series`). With several workers, each process writes its
 numbers into files of one folder (`PROMETHEUS_MULTIPROC_DIR`, created by the parent process), and any of them reports
@@ -23,6 +23,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from bridge.errors import ErrorCode
+from bridge.model import UsageReported
 from bridge.pipeline import Run
 from bridge.pipeline.pace import Pace
 from bridge.telemetry import SHARED_METRICS
@@ -34,6 +35,8 @@ log = logging.getLogger("bridge.metrics")
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 _PATHS = ("route", "front", "back")
+_OTHER = "other"
+"""The user and the model beyond the bound."""
 _CODES = frozenset(map(str, ErrorCode))
 _LEFT = frozenset({"canceled", "left"})
 """The status of a client that disconnected (`bridge.server.runs`), and of one that may resume."""
@@ -117,6 +120,9 @@ class Metrics:
         self._registry = registry = CollectorRegistry()
         self.shared = shared
         self._breakers: set[str] = set()
+        self.most_users = 0
+        """Pairs of a user and a model that are counted by their names; 0 = none are counted."""
+        self._users: set[tuple[str, str]] = set()
 
         self.labels: dict[str, Sequence[str]] = {}
         """The names of the labels of each metric."""
@@ -156,6 +162,11 @@ class Metrics:
             "tokens_in_uncached", "input tokens that backends did not read from a prompt cache, or not by their reports"
         )
         self.tokens_out = counter("tokens_out", "output tokens that backends reported")
+        user = ("user", "model")
+        self.user_runs = counter("user_runs", "runs ended, by user and model, if server.metrics.users is set", user)
+        self.user_tokens_in = counter("user_tokens_in", "input tokens, cached ones included", user)
+        self.user_tokens_cached = counter("user_tokens_in_cached", "input tokens from prompt caches", user)
+        self.user_tokens_out = counter("user_tokens_out", "output tokens", user)
         self.retries = counter("retries", "attempts after the first one, before content")
         self.refusals = counter(
             "refusals", "requests and calls that were refused before a route served them, by reason", ("reason",)
@@ -190,8 +201,10 @@ class Metrics:
         elif outcome in _CODES:
             _of(self.errors, *way, outcome).inc()
 
-    def run(self, route: str, front: str, run: Run) -> None:
-        """Count a run that has ended, with or without a client."""
+    def run(self, route: str, front: str, run: Run, user: str = "") -> None:
+        """Count a run that has ended, with or without a client. `user` is who asked for it."""
+        if self.most_users and user:
+            self._of_user(user, run.call.context.model or "", run.reader.usage)
         way, reader = (route, front, run.backend.name), run.reader
         outcome = reader.finish_reason or str(reader.failure.code if reader.failure is not None else ErrorCode.CANCELED)
         _of(self.runs, *way, outcome).inc()
@@ -207,6 +220,19 @@ class Metrics:
             _of(self.retries, *way).inc(run.retries)
         for feature in run.lost.names:
             _of(self.losses, *way, feature).inc()
+
+    def _of_user(self, user: str, model: str, usage: UsageReported | None) -> None:
+        pair = (user, model)
+        if pair not in self._users:
+            if len(self._users) >= self.most_users:
+                pair = (_OTHER, _OTHER)
+            else:
+                self._users.add(pair)
+        _of(self.user_runs, *pair).inc()
+        if usage is not None:
+            _of(self.user_tokens_in, *pair).inc(usage.input or 0)
+            _of(self.user_tokens_cached, *pair).inc(min(usage.cached or 0, usage.input or 0))
+            _of(self.user_tokens_out, *pair).inc(usage.output or 0)
 
     def stream(self, route: str, front: str, more: int) -> None:
         """A stream was opened (1) or closed (-1)."""
@@ -245,11 +271,11 @@ class Metrics:
         self._breakers = set(breakers)
 
     def text(self) -> bytes:
-        """All metrics, of all processes that share the folder, in Prometheus's text format."""
-        self.sample()
-        return self._text(self._every() if self.shared else self._registry)
+        """All metrics, of all processes that share the folder, in Prometheus's text format.
 
-    def _text(self, registry: CollectorRegistry) -> bytes:
+        Gauges are as `sample` left them. May run in a thread: that of some hundred routes takes a tenth of a second.
+        """
+        registry = self._every() if self.shared else self._registry
         if not self.watched:
             return generate_latest(registry)
         known = frozenset().union(*(server.backends for server in self.watched))

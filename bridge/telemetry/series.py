@@ -1,7 +1,8 @@
 """Metrics of a process that nobody shares, as plain numbers.
 
 The classes of `prometheus_client` take a lock and check themselves for each number: a tenth of what the bridge runs for
-a plain request. Here one thread counts, the event loop's, and Prometheus reads in the same thread.
+a plain request. Here one thread counts, the event loop's. Another reads, and may
+see a value of which not all is counted.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class PlainCounter:
 
     def collect(self) -> Iterator[Metric]:
         family = CounterMetricFamily(self._name, self._what, labels=self._labels)
-        for values, series in self._series.items():
+        for values, series in list(self._series.items()):
             family.add_metric(values, series.value, series.created)
         yield family
 
@@ -80,7 +81,7 @@ class PlainHistogram:
     def collect(self) -> Iterator[Metric]:
         family = HistogramMetricFamily(self._name, self._what, labels=self._labels)
         names = [*map(str, self._bounds[:-1]), "+Inf"]
-        for values, series in self._series.items():
+        for values, series in list(self._series.items()):
             buckets = list(zip(names, accumulate(series.counts), strict=True))
             family.add_metric(values, buckets, series.sum)
             family.add_sample(f"{self._name}_created", dict(zip(self._labels, values, strict=True)), series.created)

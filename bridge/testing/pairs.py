@@ -399,7 +399,7 @@ def _words(request: Request) -> str:
 
 
 def _has_whole(dialect: Dialect) -> bool:
-    return type(dialect).assemble is not Dialect.assemble
+    return dialect.answers_whole
 
 
 def decode_whole(dialect: Dialect, wire: WireResponse) -> list[Event]:

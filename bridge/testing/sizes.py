@@ -98,10 +98,10 @@ def choices(n: int) -> list[Event]:
     return _run(
         [
             *(ev.MessageStarted(f"m-{i}", choice=i) for i in numbers),
-            *(ev.PartStarted(f"p-{i}", f"m-{i}", PartKind.TEXT) for i in numbers),
+            *(ev.PartStarted(f"p-{i}", f"m-{i}", PartKind.TEXT, choice=i) for i in numbers),
             *(ev.TextDelta(f"p-{i}", "some words") for i in numbers),
             *(ev.PartEnded(f"p-{i}") for i in reversed(numbers)),
-            *(ev.MessageEnded(f"m-{i}") for i in reversed(numbers)),
+            *(ev.MessageEnded(f"m-{i}", choice=i) for i in reversed(numbers)),
         ]
     )
 

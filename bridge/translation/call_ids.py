@@ -24,6 +24,7 @@ from bridge.model import (
 )
 from bridge.translation.histories import CallIds
 from bridge.translation.reader import Stage
+from bridge.translation.survey import Survey
 
 REPEAT = "-repeat-"
 """Between the id that a backend gave a call and the number of the call that has it."""
@@ -45,7 +46,10 @@ class UniqueCallIds:
         self._last: dict[str, str] = {}  # of the last call that had a result, by the backend's id
 
     def __call__(self, events: list[Event]) -> list[Event]:
-        if _OF_CALLS.isdisjoint(map(type, events)):
+        for event in events:
+            if type(event) in _OF_CALLS and (type(event) is not PartStarted or event.kind is PartKind.TOOL_CALL):
+                break
+        else:
             return events
         return [self._one(event) if type(event) in _OF_CALLS else event for event in events]
 
@@ -108,9 +112,9 @@ def of_calls(request: Request, back: Capabilities, lost: Losses) -> list[Stage]:
     return stages
 
 
-def with_ids_of(request: Request, back: Capabilities) -> Request:
+def with_ids_of(request: Request, survey: Survey, back: Capabilities) -> Request:
     """Return the request with the ids that a backend with a memory gave its calls, where this answer changed them."""
-    if not back.takes_news:
+    if ToolResult not in survey.kinds or not back.takes_news:
         return request
     messages: list[Message] = []
     for message in request.messages:

@@ -318,7 +318,7 @@ def with_parts(message: Message, pieces: list[tuple[int, Part]], *, is_first: bo
     places = message.places
     if len(parts) < len(message.parts) and places:
         whole, *known = places
-        places = (whole, *(known[n] if n < len(known) else f"{whole}.content[{n}]" for n, _ in pieces))
+        places = (whole, *(known[n] if n < len(known) else n for n, _ in pieces))
     if is_first:
         return replace(message, parts=parts, places=places)
     return replace(message, parts=parts, places=places, id=None, extras=None)

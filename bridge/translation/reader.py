@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import is_
 
 from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
 from bridge.model import Event, RunFailed, RunFinished, RunStarted, UsageReported
@@ -57,6 +58,11 @@ class Reader:
         self.usage: UsageReported | None = None
         self.has_content = False
 
+    @property
+    def begun(self) -> bool:
+        """The run has begun: the head was sent, or the backend has said something."""
+        return self._begun
+
     def head(self) -> list[Event]:
         """Begins the run before the backend has said anything, for clients that expect a sign of life."""
         return self.commit([self._head])
@@ -81,6 +87,7 @@ class Reader:
                         events = stage(events)
                 return events
             end = events[-1] if type(events[-1]) in TERMINAL else None
+            given = None if end is None or self._begun else tuple(events)
             for stage in self.stages:
                 events = stage(events)
         except Exception as error:
@@ -88,6 +95,8 @@ class Reader:
                 return self.closing(error.failure)
             what = f"run {self._head.run_id}: a stage failed"
             return self.closing(unexpected_failure(log, what, error, "handled this run"))
+        if given is not None and len(events) == len(given) and all(map(is_, events, given)):
+            return events  # an answer in one batch, as the backend ended it
         return events if end is None else self._ended_well(events, end)
 
     def commit(self, events: list[Event]) -> list[Event]:

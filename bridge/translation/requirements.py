@@ -11,6 +11,7 @@ import logging
 import re
 from dataclasses import replace
 from functools import cache
+from operator import is_
 from typing import Any
 
 from bridge.codec import Context, Dialect, Feature, Losses, WireRequest
@@ -36,24 +37,26 @@ from bridge.model.media_types import registered, type_of_base64
 from bridge.model.parts import LINKED
 from bridge.translation.histories import arranged, joined, with_parts
 from bridge.translation.schemas import SchemaWriter, is_taken
+from bridge.translation.survey import SYSTEM, Survey, surveyed
 
 _compiled = cache(re.compile)
 log = logging.getLogger("bridge.run")
 
-_SYSTEM = frozenset({"system", "developer"})
 _SEPARATOR = "\n\n"
 
 
-def required(request: Request, demands: Demands, lost: Losses) -> Request:
+def required(request: Request, demands: Demands, lost: Losses, survey: Survey | None = None) -> Request:
     """Return the request as `demands` wants it: the same object if it is so, else a copy.
 
-    What the backend does not get, or gets though the client did not say it, is added to `lost`.
+    What the backend does not get, or gets though the client did not say it, is added to `lost`. `survey` is the
+    survey of its messages, if there is one already.
     """
     if demands is NOTHING:
         return request
     changes = _Changes(request, demands, lost)
-    changes.messages()
-    changes.tools()
+    changes.messages(surveyed(request.messages) if survey is None else survey)
+    if request.tools:
+        changes.tools(request.tools)
     if not changes.is_own:
         changes.fields()
     if changes.told:
@@ -84,11 +87,12 @@ class _Changes:
 
     # ------------------------------------------------------------------ messages
 
-    def messages(self) -> None:
-        demands = self._demands
-        kinds = {type(part) for message in self.request.messages for part in message.parts}
-        if demands.system is SystemPlace.ONE or (demands.system is SystemPlace.FIRST and not self.is_own):
-            self._system()
+    def messages(self, survey: Survey) -> None:
+        demands, kinds = self._demands, survey.kinds
+        is_one = demands.system is SystemPlace.ONE
+        is_first = is_one or (demands.system is SystemPlace.FIRST and not self.is_own)
+        if is_first and (survey.has_later_system or (is_one and survey.systems > 1)):
+            self._system(is_one)
         if demands.results_follow_calls and not LINKED.isdisjoint(kinds):
             extras = self.request.extra(demands.own) if self.is_own else {}
             is_stored = not demands.stored_by.isdisjoint(extras)
@@ -105,38 +109,33 @@ class _Changes:
         if not self.is_own:
             if not _CHANGEABLE.isdisjoint(kinds):
                 self._parts()
-            self._names()
-            if demands.no_blank_texts:
+            if survey.has_names:
+                self._names()
+            if demands.no_blank_texts and survey.is_mixed:
                 self._texts()
             if demands.no_trailing_blank:
                 self._end()
 
-    def _system(self) -> None:
+    def _system(self, is_one: bool) -> None:
         """System messages before all others; where only one may stand there, their texts in one."""
         messages = self.request.messages
-        is_one = self._demands.system is SystemPlace.ONE
-        leading, is_inside = 0, False
-        for index, message in enumerate(messages):
-            if message.role in _SYSTEM:
-                is_inside = is_inside or leading < index
-                leading += 1
-        if not is_inside and not (is_one and leading > 1):
+        system = [m for m in messages if m.role in SYSTEM]
+        others = [m for m in messages if m.role not in SYSTEM]
+        if all(map(is_, [*system, *others], messages)) and not (is_one and len(system) > 1):
             return
-        system = [m for m in messages if m.role in _SYSTEM]
         if is_one:
             system = [_as_one(system)]
-        others = [m for m in messages if m.role not in _SYSTEM]
         what = f"system messages are sent {'as one, ' if is_one else ''}before all others"
         self._set(what, Feature.SYSTEM if is_one else None, messages=[*system, *others])
 
     def _user(self) -> None:
         """A request of system messages alone: the last one asks."""
         messages = self.request.messages
-        if not messages or (messages[-1].role not in _SYSTEM and _says(messages[-1])):
+        if not messages or (messages[-1].role not in SYSTEM and _says(messages[-1])):
             return
-        if any(m.role not in _SYSTEM and _says(m) for m in messages):
+        if any(m.role not in SYSTEM and _says(m) for m in messages):
             return
-        spoken = [m for m in messages if m.role in _SYSTEM and _says(m)]
+        spoken = [m for m in messages if m.role in SYSTEM and _says(m)]
         if spoken:
             asks = replace(spoken[-1], role="user")
             self._set("the last system message is sent as the user's", Feature.SYSTEM, messages=[*spoken[:-1], asks])
@@ -150,8 +149,8 @@ class _Changes:
         for index, message in enumerate(self.request.messages):
             if _CHANGEABLE.isdisjoint(map(type, message.parts)):
                 continue
-            parts = [change(part) for part in message.parts]
-            if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
+            parts = list(map(change, message.parts))
+            if not all(map(is_, parts, message.parts)):
                 out = [*self.request.messages] if out is None else out
                 out[index] = replace(message, parts=parts)
         if out is not None:
@@ -165,16 +164,15 @@ class _Changes:
             is_text = part.extras is not None and part.extras.get(self._demands.own)
             return part if is_text or is_object(part.arguments) else replace(part, arguments=_arguments(part))
         if isinstance(part, ToolResult) and Media in map(type, part.parts):
-            inner = [self._changed_part(each) for each in part.parts]
-            same = all(new is old for new, old in zip(inner, part.parts, strict=True))
-            return part if same else replace(part, parts=inner)
+            inner = list(map(self._changed_part, part.parts))
+            return part if all(map(is_, inner, part.parts)) else replace(part, parts=inner)
         return part
 
     def _texts(self) -> None:
         """Texts beside other parts of a message or a result, without those that show nothing."""
         out: list[Message] | None = None
         for index, message in enumerate(self.request.messages):
-            if len(message.parts) < 2 and not (message.parts and type(message.parts[0]) is ToolResult):
+            if not _may_be_blank(message.parts):
                 continue
             pieces = [(n, _with_visible(message.parts[n])) for n in _visible(message.parts)]
             changed = with_parts(message, pieces, is_first=True)
@@ -212,12 +210,11 @@ class _Changes:
 
     # ------------------------------------------------------------------ tools and schemas
 
-    def tools(self) -> None:
-        if self._demands.unique_tools and self.request.tools:
-            self._unique_tools(self.request.tools)
+    def tools(self, tools: list[Tool]) -> None:
+        if self._demands.unique_tools:
+            tools = self._unique_tools(tools)
         demands = self._demands.own_tool_schemas if self.is_own else self._demands.tool_schemas
-        tools = self.request.tools
-        if demands is None or not tools:
+        if demands is None:
             return
         dropped: dict[str, None] = {}
         changed = [_with_schema(tool, demands, dropped) for tool in tools]
@@ -227,13 +224,14 @@ class _Changes:
         if dropped:
             self._lost.add(Feature.TOOLS, f"of schemas: {', '.join(dropped)[:200]}")
 
-    def _unique_tools(self, tools: list[Tool]) -> None:
+    def _unique_tools(self, tools: list[Tool]) -> list[Tool]:
         if len({tool.name for tool in tools}) == len(tools):
-            return
+            return tools
         first = {tool.name: tool for tool in reversed(tools) if tool.kind == FUNCTION}
         kept = [tool for tool in tools if tool.kind != FUNCTION or first[tool.name] is tool]
         if len(kept) < len(tools):
             self._set("of tools with one name the first is sent", Feature.TOOLS, tools=kept)
+        return kept
 
     # ------------------------------------------------------------------ fields
 
@@ -329,6 +327,18 @@ def _visible(parts: list[Part]) -> list[int]:
     # A text with fields of its own may be empty: Gemini signs such a part.
     kept = [n for n, part in enumerate(parts) if not isinstance(part, Text) or part.text.strip() or part.extras]
     return kept or list(range(len(parts)))
+
+
+def _may_be_blank(parts: list[Part]) -> bool:
+    """Return whether a text beside others, or in a result, shows nothing."""
+    is_beside = len(parts) > 1
+    for part in parts:
+        if type(part) is Text:
+            if is_beside and (not part.text or part.text.isspace()):
+                return True
+        elif type(part) is ToolResult and _may_be_blank(part.parts):
+            return True
+    return False
 
 
 def _with_visible(part: Part) -> Part:

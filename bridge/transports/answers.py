@@ -10,7 +10,7 @@ from typing import Protocol
 import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError, LineTooLong
 
-from bridge.errors import BackendError, ErrorCode, Failure
+from bridge.errors import BackendError, ErrorCode, Failure, Wrong
 
 DRAIN_SECONDS = 0.25
 """Seconds to wait for the few bytes after an end mark."""
@@ -116,7 +116,7 @@ def failure_of(error: Exception) -> Failure:
             # What cannot be written on the wire never left this process, and reveals nothing about the backend.
             return Failure(ErrorCode.INTERNAL, "The request could not be written for the backend.")
         case InvalidCompression():
-            return Failure(ErrorCode.BACKEND_PROTOCOL, COMPRESSION)
+            return Failure(ErrorCode.BACKEND_PROTOCOL, COMPRESSION, wrong=Wrong.COMPRESSION)
         case _ if _has_long_head(error):
             return Failure(ErrorCode.BACKEND_PROTOCOL, "The headers of the backend's answer exceed the size limit.")
         case aiohttp.ClientResponseError() | InvalidAnswer():
@@ -161,5 +161,5 @@ def broken_off(error: Exception) -> Failure:
     if isinstance(error, TimeoutError):
         return Failure(ErrorCode.BACKEND_TIMEOUT, "The backend stopped responding.")
     if isinstance(error, InvalidCompression) or isinstance(error.__cause__, ContentEncodingError):
-        return Failure(ErrorCode.BACKEND_PROTOCOL, COMPRESSION)
+        return Failure(ErrorCode.BACKEND_PROTOCOL, COMPRESSION, wrong=Wrong.COMPRESSION)
     return Failure(ErrorCode.TRUNCATED_STREAM, "The connection to the backend broke in the middle of its answer.")

@@ -12,7 +12,7 @@ import asyncio
 import base64
 import ipaddress
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -24,7 +24,8 @@ from yarl import URL
 
 from bridge.codec import Capabilities, Feature, Support
 from bridge.errors import ErrorCode, RequestError
-from bridge.model import Inline, Media, Part, Request, ToolResult, Url
+from bridge.model import Inline, Media, Message, Part, Request, ToolResult, Url
+from bridge.model.places import place_of
 from bridge.transports.lookups import Lookups, Resolver
 from bridge.transports.proxies import proxy_for
 
@@ -203,16 +204,16 @@ class Fetcher(OutsideClient):
         (invalid_request), with the part's path, for an allowed URL that cannot be fetched.
         """
         wanted = {
-            part.source.url: place
-            for number, message in enumerate(request.messages)
-            for place, part in _media(message.parts, f"messages[{number}]")
+            part.source.url: part
+            for message in request.messages
+            for part in _media(message.parts)
             if isinstance(part.source, Url) and _needs_bytes(part, capabilities) and self.allows(part.source.url)
         }
         if not wanted:
             return request
         try:
             async with asyncio.timeout(self._time):
-                found = await self._all(wanted)
+                found = await self._all(wanted, request.messages)
         except TimeoutError:
             raise RequestError(
                 f"The media of this request could not be fetched within {self._time:g} seconds.", param="messages"
@@ -228,32 +229,36 @@ class Fetcher(OutsideClient):
 
         return replace(request, messages=[replace(m, parts=[inline(p) for p in m.parts]) for m in request.messages])
 
-    async def _all(self, wanted: dict[str, str]) -> dict[str, tuple[Inline, str | None]]:
+    async def _all(self, wanted: dict[str, Media], messages: list[Message]) -> dict[str, tuple[Inline, str | None]]:
         found, left = {}, self._most
-        for url, path in wanted.items():
-            data, mime = await self._one(url, path, left)
+        for url, part in wanted.items():
+            try:
+                data, mime = await self._one(url, left)
+            except _Unfetched as error:
+                path, name = place_of(messages, part)
+                raise RequestError(f"{name}: {error}", code=error.code, param=path) from None
             left -= len(data)
             found[url] = Inline(base64.b64encode(data).decode()), mime
         return found
 
-    async def _one(self, url: str, path: str, left: int) -> tuple[bytes, str | None]:
+    async def _one(self, url: str, left: int) -> tuple[bytes, str | None]:
         try:
             async with self.call("GET", url) as response:
                 if response.status != 200:
-                    raise _failed(path, f"its server answered {response.status}")
+                    raise _failed(f"its server answered {response.status}")
                 if (response.content_length or 0) > left:
-                    raise _too_big(path, self._most)
+                    raise _too_big(self._most)
                 self._charge(url, response.content_length or 0)
                 data = bytearray()
                 async for piece in response.content.iter_chunked(_PIECE):
                     if len(data) + len(piece) > left:
-                        raise _too_big(path, self._most)
+                        raise _too_big(self._most)
                     self._charge(url, len(data) + len(piece))
                     data += piece
                 mime = response.content_type if "content-type" in response.headers else None
                 return bytes(data), mime
         except CallFailed as error:
-            raise _failed(path, error.reason) from None
+            raise _failed(error.reason) from None
 
 
 class _Refused(OSError):
@@ -285,15 +290,13 @@ def _needs_bytes(media: Media, capabilities: Capabilities) -> bool:
     return capabilities.request(by_url) is not Support.EXACT and capabilities.request(inline) is Support.EXACT
 
 
-def _media(parts: Sequence[Part], path: str) -> list[tuple[str, Media]]:
-    """The media of a message with their places, those in results of tools too."""
-    found: list[tuple[str, Media]] = []
-    for index, part in enumerate(parts):
+def _media(parts: Sequence[Part]) -> Iterator[Media]:
+    """The media of a message, those in results of tools too."""
+    for part in parts:
         if isinstance(part, Media):
-            found.append((f"{path}.content[{index}]", part))
+            yield part
         elif isinstance(part, ToolResult):
-            found += _media(part.parts, f"{path}.content[{index}]")
-    return found
+            yield from _media(part.parts)
 
 
 def _literal(host: str) -> Address | None:
@@ -312,12 +315,18 @@ def _caused_by_refusal(error: BaseException | Any) -> bool:
     return False
 
 
-def _failed(path: str, why: str) -> RequestError:
+class _Unfetched(Exception):
+    """Why a medium was not fetched, as a sentence."""
+
+    def __init__(self, why: str, code: ErrorCode = ErrorCode.INVALID_REQUEST) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+def _failed(why: str) -> _Unfetched:
     # The message is the same for every private name: a client must not explore the network by it.
-    return RequestError(f"{path}: a URL of this message could not be fetched: {why}.", param=path)
+    return _Unfetched(f"a URL of this message could not be fetched: {why}.")
 
 
-def _too_big(path: str, most: int) -> RequestError:
-    return RequestError(
-        f"{path}: the media of this request are more than {most} bytes.", code=ErrorCode.TOO_LARGE, param=path
-    )
+def _too_big(most: int) -> _Unfetched:
+    return _Unfetched(f"the media of this request are more than {most} bytes.", ErrorCode.TOO_LARGE)

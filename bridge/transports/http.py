@@ -35,7 +35,7 @@ from bridge.codec import (
 from bridge.codec.naming import ModelNames
 from bridge.codec.paths import check_path
 from bridge.codec.redact import Secrets
-from bridge.errors import BackendError, ErrorCode, Failure, RequestError, with_status
+from bridge.errors import BackendError, ErrorCode, Failure, RequestError, Wrong, with_status
 from bridge.framing import sse
 from bridge.model import Event, MessageStarted, Raw, Request, RunFailed, RunFinished
 from bridge.model.closing import PIECES
@@ -48,7 +48,6 @@ from bridge.translation import AnswerDecoder
 from bridge.translation.requirements import required
 from bridge.transports.answers import (
     AT_ONCE,
-    COMPRESSION,
     DRAIN_SECONDS,
     Answer,
     bounded,
@@ -85,12 +84,6 @@ _SENDABLE = re.compile(r"[\t -~]*")
 """Values of client headers that every backend takes."""
 _EXCERPT = 200
 """Bytes of an answer that the log repeats."""
-_NO_ENDPOINT = re.compile(
-    r"(http )?(404 )?((page|file|path|route|url|endpoint|resource) )?not found[.!]?|method not allowed[.!]?"
-    r"|invalid url\b.*|no route\b.*|cannot post /.*",
-    re.IGNORECASE | re.DOTALL,
-)
-"""How web frameworks and gateways answer for a path that they do not serve."""
 ADVICE: Mapping[int, str] = {
     301: "the url",
     302: "the url",
@@ -445,8 +438,6 @@ class HttpBackend(ConfiguredBackend):
             failure = Failure(ErrorCode.BACKEND_ERROR, text)
         else:
             failure = with_status(self.secrets.hide(self.dialect.decode_error(answer)), answer.status)
-            if answer.status in _NOT_THERE and _NO_ENDPOINT.fullmatch(failure.message):
-                failure = Failure(ErrorCode.BACKEND_ERROR, f"The backend answered with status {answer.status}.")
         failure.details.setdefault("backend_status", answer.status)
         # The query may hold a token.
         moved = answer.headers.get("location", "").partition("?")[0]
@@ -624,7 +615,7 @@ class HttpCall:
         unread = failure.code is ErrorCode.TRUNCATED_STREAM and not self._understood
         if failure.code is ErrorCode.BACKEND_PROTOCOL or not self._understood or self.received <= _EXCERPT:
             kind = answer.headers.get("content-type", "").partition(";")[0] or "without a content type"
-            said = "a body that cannot be read" if failure.message == COMPRESSION else _excerpt(self._began)
+            said = "a body that cannot be read" if failure.wrong is Wrong.COMPRESSION else _excerpt(self._began)
             outcome += f" {kind}: {said}"
         if failure.code is ErrorCode.BACKEND_PROTOCOL or unread:
             advice = "the url and the dialect"

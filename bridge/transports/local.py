@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import traceback
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -31,7 +32,8 @@ from bridge.codec import (
     entries,
 )
 from bridge.codec.naming import ModelNames
-from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, log_unexpected
+from bridge.codec.redact import masked
+from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.model import Builder, Event, PartKind, Request
 from bridge.model import events as ev
 from bridge.model import parts as pt
@@ -43,6 +45,9 @@ log = logging.getLogger("bridge.local")
 
 _BREATH = 64
 """Items after which other streams get their turn."""
+
+_FRAMES = 20
+_LONGEST_TRACE = 8000
 
 _LAST_WORDS = 5.0
 """Seconds that an agent has to clean up when its run is over."""
@@ -148,7 +153,7 @@ class LocalCall:
         except BridgeError as error:
             builder.fail(error.failure)
         except Exception as error:
-            log_unexpected(log, f"run {self.context.run_id}: the agent failed", error)
+            log.error("run %s: the agent failed: %s", self.context.run_id, _told(error))
             builder.fail(Failure(ErrorCode.BACKEND_ERROR, f"The agent failed ({type(error).__name__})."))
         events = builder.take()
         if events and type(events[-1]) in TERMINAL:
@@ -169,6 +174,17 @@ class LocalCall:
                 log.warning(
                     "run %s: the agent raised %s while it was closed", self.context.run_id, type(error).__name__
                 )
+
+
+def _told(error: Exception) -> str:
+    """Return an exception of the agent for its author: its words, and the lines of the agent that led to it.
+
+    Nothing that looks like a key is in it.
+    """
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
+    lines = "".join(traceback.format_list(frames[-_FRAMES:])).rstrip()
+    words = masked("".join(traceback.format_exception_only(error)).strip(), _LONGEST_TRACE)
+    return f"{words}\n{masked(lines, _LONGEST_TRACE)}" if lines else words
 
 
 def _size(item: Yielded) -> int:
@@ -257,7 +273,10 @@ class Teller:
             case ev.StepStarted() | ev.StepEnded() | ev.StateChanged() | ev.Custom() | ev.Raw() | ev.Heartbeat():
                 builder.emit(event)
             case _:
-                raise TypeError(f"an agent yields strings, parts or events, not {type(event).__name__}")
+                raise TypeError(
+                    f"an agent yields strings, parts or events of bridge.model (Text, Reasoning, ToolCall, ToolResult, "
+                    f"Media, UsageReported, ...), not {type(event).__name__}"
+                )
 
     def _delta(self, event: ev.Delta) -> None:
         """A delta of a part that was never opened is text (or reasoning) that simply flows."""

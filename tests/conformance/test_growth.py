@@ -117,7 +117,7 @@ def test_an_answer_of_many_pieces(role: Any, dialect: str, name: str) -> None:
 @pytest.mark.parametrize("dialect", registry.served())
 def test_an_answer_in_one_piece(dialect: str, name: str) -> None:
     spoken = registry.get(dialect)
-    if type(spoken).assemble is Dialect.assemble:
+    if not spoken.answers_whole:
         with pytest.raises(Unsupported, match="only streamed answers"):
             spoken.assemble(sizes.calls(1), context(spoken.front_options()))
         return
@@ -220,5 +220,21 @@ def test_a_request_of_another_dialect(back: str, name: str) -> None:
                 return
 
         return translate
+
+    check_linear(work)
+
+
+def test_a_message_with_blocks_that_only_its_own_dialect_reads() -> None:
+    """Between n texts n calls of tools that Anthropic runs, with their results: they go back to where they were."""
+
+    def work(n: int) -> Callable[[], object]:
+        blocks: list[dict[str, Any]] = []
+        for i in range(n):
+            blocks.append({"type": "text", "text": f"Text {i}."})
+            blocks.append({"type": "server_tool_use", "id": f"s{i}", "name": "web_search", "input": {}})
+            blocks.append({"type": "web_search_tool_result", "tool_use_id": f"s{i}", "content": []})
+        said = [{"role": "user", "content": "x"}, {"role": "assistant", "content": blocks}]
+        body = jsontext.dumps({"model": "m", "max_tokens": 5, "messages": said})
+        return lambda: Translator("anthropic-messages", "anthropic-messages").request(body)
 
     check_linear(work)

@@ -34,7 +34,7 @@ from bridge.testing.wires import context, decode
 _EXAMPLES = Path(__file__).parents[2] / "examples"
 toy: Dialect = run_path(str(_EXAMPLES / "dialect_toy.py"))["dialect"]
 FRONTS = [*(registry.get(name) for name in registry.served()), toy]
-WHOLE = [d for d in FRONTS if type(d).assemble is not Dialect.assemble]
+WHOLE = [d for d in FRONTS if d.answers_whole]
 _MAKERS: dict[PartKind, Callable[[str, str], Event]] = {
     PartKind.TEXT: TextDelta,
     PartKind.REASONING: ReasoningDelta,
@@ -141,6 +141,6 @@ def test_choices_go_side_by_side() -> None:
     dialect = registry.get("openai-chat")
     encoder = dialect.encoder(context(dialect.front_options()))
     encoder.encode([RunStarted("run", None, "m", 1.0), MessageStarted("a"), MessageStarted("b", choice=1)])
-    encoder.encode([PartStarted("1", "a", PartKind.TEXT), PartStarted("2", "b", PartKind.TEXT)])
+    encoder.encode([PartStarted("1", "a", PartKind.TEXT), PartStarted("2", "b", PartKind.TEXT, choice=1)])
     for part in "1", "2":
         assert encoder.encode([TextDelta(part, "x")])

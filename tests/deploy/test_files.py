@@ -82,9 +82,10 @@ async def test_behind_nginx_the_header_names_the_user() -> None:
 
 
 @pytest.mark.interop
-def test_nginx_knows_its_directives() -> None:
+@pytest.mark.parametrize("name", ["nginx.conf", "replicas.conf"])
+def test_nginx_knows_its_directives(name: str) -> None:
     """Every directive is known, stands where it may and has as many arguments as it takes."""
-    parsed = yaml.safe_load(lint("crossplane", "parse", "--strict", str(DEPLOY / "nginx" / "nginx.conf")))
+    parsed = yaml.safe_load(lint("crossplane", "parse", "--strict", str(DEPLOY / "nginx" / name)))
     assert parsed["status"] == "ok", parsed["errors"]
 
 

@@ -7,8 +7,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from bridge.errors import ErrorCode
+from bridge.server.access import Reason
 from bridge.telemetry.metrics import Metrics
 from tests.docs.helpers import ROOT
 
@@ -65,3 +68,24 @@ def test_panels_are_numbered_and_lie_side_by_side() -> None:
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
     places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in board["panels"]]
     assert len(set(places)) == len(places)
+
+
+def test_the_alerts_ask_for_what_there_is() -> None:
+    """Each metric and each label, codes and reasons included."""
+    known, seen = metrics(), set[str]()
+    words = {str(code) for code in ErrorCode} | {str(reason) for reason in Reason}
+    (group,) = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
+    for rule in group["rules"]:
+        assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+        assert rule["labels"]["severity"] in ("page", "ticket")
+        for name, selected in SELECTED.findall(rule["expr"]):
+            seen.add(name)
+            for label, value in re.findall(r'(\w+)=~?"([^"]*)"', selected):
+                assert label in known[name]
+                for word in value.split("|"):
+                    assert any(re.fullmatch(word, each) for each in words), word
+        grouped = {label.strip() for names in GROUPED.findall(rule["expr"]) for label in names.split(",") if label}
+        assert grouped <= set().union(*(known[name] for name, _ in SELECTED.findall(rule["expr"])))
+        used = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+        assert used <= grouped
+    assert seen <= known.keys()

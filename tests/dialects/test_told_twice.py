@@ -121,6 +121,9 @@ CALLS = {
     ("pieces", "arguments"),
     [
         (["{}"], {}),
+        (["null", '{"a":"x"}'], {"a": "x"}),
+        (["{}", "{ }", '{"a":', '"x"}'], {"a": "x"}),
+        (['""', '{"a":"x"}'], {"a": "x"}),
         (["{}", '{"a":', '"x"}'], {"a": "x"}),
         (['{}{"a":"x"}'], {"a": "x"}),
         (['{"a":', "{}", "}"], {"a": {}}),
@@ -129,8 +132,22 @@ CALLS = {
 def test_empty_arguments_before_the_real_ones_are_a_placeholder(
     dialect: str, pieces: list[str], arguments: Wire
 ) -> None:
-    (call,) = decoded(dialect, *CALLS[dialect](pieces, "c", "f")).calls
-    assert json.loads(call.arguments) == arguments
+    answer = decoded(dialect, *CALLS[dialect](pieces, "c", "f"))
+    assert [json.loads(call.arguments) for call in answer.calls] == [arguments]
+    assert answer.failure is None
+
+
+@pytest.mark.parametrize("sent", [{"a": "x"}, '{"a":"x"}', '{}{"a":"x"}', 'null{"a":"x"}'])
+@pytest.mark.parametrize("event", ["added", "done", "arguments"])
+def test_whole_arguments_of_responses_are_read_in_every_place_and_form(event: str, sent: Any) -> None:
+    item = {"type": "function_call", "id": "i", "call_id": "c", "name": "f"}
+    filled = {**item, "arguments": sent, "status": "completed"}
+    begun = {"type": "response.output_item.added", "output_index": 0, "item": filled if event == "added" else item}
+    told = {"type": "response.function_call_arguments.done", "item_id": "i", "output_index": 0, "arguments": sent}
+    ended = {"type": "response.output_item.done", "output_index": 0, "item": item if event == "arguments" else filled}
+    events = [begun, *([told] if event == "arguments" else []), ended]
+    answer = decoded("openai-responses", *events, {"type": "response.completed", "response": {"status": "completed"}})
+    assert [json.loads(call.arguments) for call in answer.calls] == [{"a": "x"}]
 
 
 @pytest.mark.parametrize("dialect", CALLS)
@@ -446,3 +463,93 @@ def test_any_order_of_runs_and_texts_is_read(events: list[tuple[str, str]]) -> N
     told = [{"type": kind, "messageId": name, "delta": "d", "event": {"error": name}} for kind, name in events]
     answer = decoded("ag-ui", *told)
     assert answer.failure is not None or answer.reason is not None
+
+
+# ------------------------------------------------------------------ whole objects, late and growing
+
+
+def _whole(text: str, end: str | None = None, **more: Any) -> Wire:
+    message = {"role": "assistant", "content": text, **more}
+    return {"id": "c", "object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": end}]}
+
+
+CALL_OF_CHAT: dict[str, Any] = {
+    "tool_calls": [{"index": 0, "id": "k", "function": {"name": "f", "arguments": '{"a":1}'}}]
+}
+
+
+@pytest.mark.parametrize(
+    ("objects", "text", "calls"),
+    [
+        ([_whole("Hel"), _whole("Hello"), _whole("Hello you", "stop")], "Hello you", 0),
+        ([_whole("Hello", "stop"), _whole("Hello", "stop")], "Hello", 0),
+        ([_whole("Hel"), _whole("Hello", **CALL_OF_CHAT), _whole("Hello", "tool_calls", **CALL_OF_CHAT)], "Hello", 1),
+        ([_chunk({"content": "Hel"}), _chunk({"content": "lo"}), _whole("Hello", "stop")], "Hello", 0),
+        ([_whole("a"), _whole("b", "stop")], "ab", 0),
+        ([_chunk(message={"content": "ha"}), _chunk(message={"content": "haha"}, end="stop")], "hahaha", 0),
+        ([_chunk({"content": "ha"}), _chunk({"content": "haha"}, "stop")], "hahaha", 0),
+    ],
+)
+def test_whole_completions_in_a_stream_grow_and_pieces_do_not(objects: list[Wire], text: str, calls: int) -> None:
+    """Only an object that says that it is whole is a snapshot: a text may begin with itself."""
+    answer = decoded("openai-chat", *objects)
+    assert (answer.text, len(answer.calls), answer.failure) == (text, calls, None)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "response.output_text.done", "text": "hello"},
+        {"type": "response.content_part.done", "part": {"type": "output_text", "text": "hello"}},
+    ],
+)
+@pytest.mark.parametrize("place", [{}, {"item_id": "i"}, {"item_id": "i", "output_index": 1, "content_index": 0}])
+@pytest.mark.parametrize("before", ["", "hel", "call"])
+def test_a_whole_text_without_its_item_is_said_once(event: Wire, place: Wire, before: str) -> None:
+    call = {"type": "function_call", "id": "f", "call_id": "c", "name": "f", "arguments": "{}"}
+    first: list[Wire] = [{"type": "response.output_item.done", "output_index": 0, "item": call}]
+    if before != "call":
+        pieces = [before, "hello".removeprefix(before)] if before else []
+        first = [{"type": "response.output_text.delta", "delta": piece, **place} for piece in pieces]
+    end = {"type": "response.completed", "response": {"id": "r", "status": "completed"}}
+    answer = decoded("openai-responses", *first, {**event, **place}, end)
+    assert answer.text == "hello"
+
+
+MESSAGE_START = {"type": "message_start", "message": {"id": "m", "content": [{"type": "text", "text": "Hi"}]}}
+
+
+@pytest.mark.parametrize("text", ["", "Hi", "Ho"])
+def test_the_content_of_a_message_start_is_read_if_nothing_else_comes(text: str) -> None:
+    block: list[Wire] = [
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}},
+        {"type": "content_block_stop", "index": 0},
+    ]
+    end = [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}]
+    assert decoded("anthropic-messages", MESSAGE_START, *(block if text else []), *end).text == (text or "Hi")
+
+
+def _custom(name: str, value: Any, text: str) -> list[Wire]:
+    said = {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "delta": text}
+    events: list[Wire] = [{"type": "CUSTOM", "name": name, "value": value}, *([said] if text else [])]
+    return [{"type": "RUN_STARTED", **RUN}, *events, {"type": "RUN_FINISHED", **RUN}]
+
+
+def _ui_data(name: str, value: Any, text: str) -> list[Wire]:
+    said = [{"type": "text-start", "id": "1"}, {"type": "text-delta", "id": "1", "delta": text}]
+    head: list[Wire] = [{"type": "start"}, {"type": f"data-{name}", "data": value}]
+    return [*head, *(said if text else []), {"type": "finish"}]
+
+
+@pytest.mark.parametrize("value", ["No agent.", {"error": "No agent."}, {"message": "No agent.", "code": "x"}])
+@pytest.mark.parametrize("name", ["error", "on_error", "agentError"])
+@pytest.mark.parametrize(("dialect", "events"), [("ag-ui", _custom), ("ai-sdk-ui", _ui_data)])
+def test_an_error_in_an_event_of_the_agents_own_fails_an_answer_that_has_nothing_else(
+    dialect: str, events: Any, name: str, value: Any
+) -> None:
+    failure = decoded(dialect, *events(name, value, "")).failure
+    assert failure is not None
+    assert (failure.code, failure.message) == (ErrorCode.BACKEND_ERROR, "No agent.")
+    assert decoded(dialect, *events(name, value, "hello")).text == "hello"
+    assert decoded(dialect, *events("progress", value, "")).failure is None

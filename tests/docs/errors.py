@@ -94,8 +94,8 @@ def _shape(dialect: Dialect) -> str:
         # A message's text is its last field; what stands before it are lengths.
         text = encode(dialect, _run(failure))[-len(f"Error: {_WORDS}") :].decode()
         return f"The message is in the details of the status. In a session it is the text of an answer: `{text}`."
-    body = dialect.encode_error(failure).body.decode()
-    return f"Before the stream:\n\n```json\n{body}\n```\n\nIn the stream:\n\n```text\n{_frame(dialect, failure)}\n```"
+    body, told = dialect.encode_error(failure).body.decode(), "\n\n".join(_frames(dialect, failure))
+    return f"Before the stream:\n\n```json\n{body}\n```\n\nIn the stream:\n\n```text\n{told}\n```"
 
 
 def _seen(dialect: Dialect, code: ErrorCode) -> _Seen:
@@ -104,17 +104,16 @@ def _seen(dialect: Dialect, code: ErrorCode) -> _Seen:
     headers = {name: value for name, value in reply.headers.items() if name not in ("content-type", "grpc-status")}
     if dialect.over_grpc:
         return _Seen(reply.headers["grpc-status"], headers, {})
-    told = _frame(dialect, failure).partition("data: ")[2]
+    told = _frames(dialect, failure)[-1].partition("data: ")[2]
     said = {**dict(_flat(json.loads(reply.body))), **headers}
     said.pop("status", None)  # A body that repeats the status tells nothing new.
     return _Seen(str(reply.status), said, dict(_flat(json.loads(told))))
 
 
-def _frame(dialect: Dialect, failure: Failure) -> str:
-    """The frame of a stream of server-sent events that tells the failure."""
+def _frames(dialect: Dialect, failure: Failure) -> list[str]:
+    """The frames of a stream of server-sent events that tell the failure; the last one is taken for the table."""
     frames = encode(dialect, _run(failure)).decode().split("\n\n")
-    (found,) = [frame for frame in frames if _WORDS in frame]
-    return found
+    return [frame for frame in frames if _WORDS in frame]
 
 
 def _run(failure: Failure) -> list[Event]:

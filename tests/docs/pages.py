@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.docs import chinese, configuration, errors, links, promises, tables
+from tests.docs import chinese, configuration, connect, errors, links, promises, tables
 from tests.docs.tables import ROOT, spanned
 
 AIP = ROOT / "docs" / "dialects" / "aip.md"
@@ -30,6 +30,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     errors.PAGE: errors.page,
     **{path: partial(errors.page_of, code) for code, path in errors.PAGES.items()},
     configuration.PAGE: configuration.page,
+    **connect.PAGES,
     tables.PAGE: tables.page,
     AIP: lambda: spanned(AIP.read_text(encoding="utf-8"), "options", configuration.options("aip")),
     promises.PAGE: promises.page,

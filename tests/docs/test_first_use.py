@@ -25,6 +25,7 @@ from bridge.codec import registry
 from bridge.config import load
 from tests.docs.helpers import COMMAND, ROOT, bridge, environment, run, serve
 from tests.server.harness import free_port
+from tests.unit.test_connect import CHAT, server
 
 pytestmark = pytest.mark.slow
 
@@ -131,7 +132,8 @@ def test_every_pair_gets_a_valid_file(front: str, back: str, tmp_path: Path, mon
 def test_what_flags_say(tmp_path: Path) -> None:
     code, out, err = bridge(
         *("init", "--from", "openai-chat", "--from", "ag-ui", "--to", "anthropic-messages", "--url", "http://llm.example/v1"),
-        *("--model", "claude", "--api-key-env", "MY_KEY", "--port", "9000", "--output", "it.yaml"), cwd=tmp_path,
+        *("--model", "claude", "--api-key-env", "MY_KEY", "--port", "9000", "--output", "it.yaml", "--no-probe"),
+        cwd=tmp_path,
     )  # fmt: skip
     assert (code, err) == (0, "")
     assert out == (
@@ -154,9 +156,9 @@ def test_what_flags_say(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--from", "openai"], "unknown dialect 'openai'; did you mean 'openai-chat'? Known: a2a, "),
-        (["--from", "ag-ui", "--to", "nix"], "unknown dialect 'nix'. Known: "),
-        ([], "--from: required, the dialect of your frontend: a2a, "),
+        (["--from", "openai"], "unknown program or dialect 'openai'; did you mean 'openai-sdk' or 'openai-chat'?"),
+        (["--from", "ag-ui", "--to", "nix"], "unknown program or dialect 'nix'.\n  Programs: ollama, "),
+        ([], "--from: required, the program that calls the bridge (open-webui, "),
         (["--from", "aip"], "a route over gRPC needs `listen`"),
         (["--from", "demo"], "--from: only backends can speak demo"),
         (["--from", "ag-ui", "--to", "openai-chat", "--url", "localhost:9/v1"], "did you mean http://localhost:9/v1?"),
@@ -190,7 +192,7 @@ def init_with(typed: bytes, folder: Path) -> tuple[int, bytes, bytes]:
 
 def test_questions_on_a_terminal(tmp_path: Path) -> None:
     code, out, err = init_with(b"ag-ui\nopenai-chat\nhttp://127.0.0.1:9/v1\nsmall\n", tmp_path)
-    assert (code, err) == (0, b"")
+    assert (code, err.startswith(b"warning: --url: nothing answers at http://127.0.0.1:9/v1: ")) == (0, True)
     assert re.findall(r"\[(.*?)\]", out.decode()) == ["demo", "https://api.openai.com/v1"]
     config = load(tmp_path / "config.yaml", env={})
     assert config.routes[0].dialect == "ag-ui"
@@ -201,7 +203,7 @@ def test_a_question_is_repeated_until_its_answer_is_valid(tmp_path: Path) -> Non
     fronts, backs = "\nopenai\nopenai-chat, ag-ui\n", "openai-caht\nopenai-chat\n"
     urls = "localhost:9/v1\nhttp://localhost:9/v1\n"
     code, out, err = init_with(f"{fronts}{backs}{urls}small\n".encode(), tmp_path)
-    assert (code, err) == (0, b"")
+    assert (code, err.count(b"\n")) == (0, 1)
     assert out.count(b"did you mean") == 3
     config = load(tmp_path / "config.yaml", env={})
     assert [route.dialect for route in config.routes] == ["openai-chat", "ag-ui"]
@@ -214,9 +216,31 @@ def test_the_end_of_the_input_ends_the_questions(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_programs_by_name(tmp_path: Path) -> None:
+    """A client with names of its own for models gets the model of the server, and its exact lines are printed."""
+    with server({"/v1/models": CHAT}) as (base, seen):
+        args = ("--from", "claude-code", "--to", "ollama", "--url", base, "--model", "smal")
+        code, out, err = bridge("init", *args, cwd=tmp_path, OPENAI_API_KEY="sk-mine")
+    assert code == 0
+    assert f"warning: --url: it answers at {base}/v1, not at {base}" in err
+    assert "the server lists no model 'smal'; did you mean small?" in err
+    assert "lists the models small, large" in out
+    assert "    export ANTHROPIC_BASE_URL=http://127.0.0.1:8080\n    export ANTHROPIC_AUTH_TOKEN=unused\n" in out
+    backend = load(tmp_path / "config.yaml", env={"OPENAI_API_KEY": "sk-mine"}).backends["main"]
+    assert (str(backend.url), backend.model, backend.model_map) == (f"{base}/v1", "smal", {"*": "smal"})
+    assert backend.api_key is None
+    assert not any("authorization" in headers for headers in seen)
+
+
+def test_the_only_model_of_a_server_is_taken(tmp_path: Path) -> None:
+    with server({"/v1/models": {"object": "list", "data": [{"id": "one"}]}}) as (base, _):
+        assert bridge("init", "--from", "claude-code", "--to", "vllm", "--url", f"{base}/v1", cwd=tmp_path)[0] == 0
+    assert load(tmp_path / "config.yaml", env={}).backends["main"].model_map == {"*": "one"}
+
+
 def test_init_warns_as_check_does(tmp_path: Path) -> None:
     url = "http://llm.example/v1/chat/completions"
-    code, _, err = bridge("init", "--from", "ag-ui", "--to", "openai-chat", "--url", url, cwd=tmp_path)
+    code, _, err = bridge("init", "--from", "ag-ui", "--to", "openai-chat", "--url", url, "--no-probe", cwd=tmp_path)
     assert (code, "warning: backends.main.url: expected the base URL" in err) == (0, True)
 
 

@@ -1,7 +1,8 @@
 """A mixed load over every pair of dialects with everything going wrong in between: `make soak TIME=600`.
 
 At the end there must be no task, no file and no socket more than at the start, every whole answer was whole, and no
-callback held the event loop for longer than `tests.watched.LONGEST`.
+callback held the event loop for longer than `tests.watched.LONGEST`. Beside runs there are the loads of
+`tests.faults.shapes`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from bridge.codec import registry
 from bridge.testing.pairs import frames_of
 from tests.faults.faults import FAULTS, Said, with_run
 from tests.faults.measure import queued
+from tests.faults.shapes import BIG, HUGE, SHAPES, SLOW_READER, forwarded, much, prepare, rich
 from tests.faults.wire import LIMIT, SPEAKING, ask, asking, connect, exchange, raw, read
 from tests.server.harness import Exchange, FakeBackend, fake_backend, free_port, serving
 from tests.watched import LONGEST, WatchedLoop
@@ -35,6 +37,7 @@ _SIPS = 50
 _BROKEN = [fault for fault in FAULTS if not fault.section]
 _OPTIONS = {"agent-runs": {"connection_limit": 1_000}}
 _BACKEND_OPTIONS = {"agent-runs": {"reconnect": []}, "a2a": {"card": "none"}}
+_RUNS = {"whole": 50, "fault": 20, "bad bytes": 10, "hang-up": 12, "slow reader": 8}
 _BAD = (b"", b"{", b"null", b"[]", b"\xff\xfe", b'{"messages": 7}', b"[" * 5_000)
 
 
@@ -80,11 +83,12 @@ def files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-class _World:
+class World:
     """Eight backends, a bridge with every front over each, and what is to be said in which run."""
 
     def __init__(self) -> None:
         self.base = ""
+        self.playing: Counter[str] = Counter()
         self._texts: dict[str, str] = {}
 
     async def open(self, stack: AsyncExitStack, folder: str) -> None:
@@ -102,8 +106,21 @@ class _World:
                 for back in SPEAKING
             ],
             "stores": {"history": f"sqlite:///{folder}/h.db", "attachments": f"file:///{folder}/images"},
+            "server": {"page": True, "slow_reader": f"{SLOW_READER}s"},
         }
+        far = await stack.enter_async_context(fake_backend())
+        far.plays(self._forwards(far))
+        backends["far"] = {"dialect": "openai-chat", "url": far.url, "breaker": "off"}
+        config["routes"].append({"dialect": "openai-chat", "path": "/forward/v1", "backend": "far", "extras": "far"})
         self.base = await stack.enter_async_context(serving(config))
+
+    def _forwards(self, backend: FakeBackend) -> Callable[[Exchange], Awaitable[None]]:
+        async def script(exchange: Exchange) -> None:
+            del backend.seen[:-_CLIENTS]
+            with suppress(ConnectionError):
+                await forwarded(exchange)
+
+        return script
 
     def _script(self, name: str, backend: FakeBackend) -> Callable[[Exchange], Awaitable[None]]:
         async def script(exchange: Exchange) -> None:
@@ -135,7 +152,11 @@ async def _grant(name: str, wish: str, run: str | None, exchange: Exchange) -> N
         said.heard.set()
         await _BROKEN[int(number)].play(exchange, said)
         return
-    frames = with_run(frames_of(registry.get(name), f"<{wish}>", " and ", "☀" * 200), run)
+    if kind in ("rich", "big", "huge"):
+        made = rich(name) if kind == "rich" else much(name, BIG if kind == "big" else HUGE)
+    else:
+        made = frames_of(registry.get(name), f"<{wish}>", " and ", "☀" * 200)
+    frames = with_run(made, run)
     await exchange.head()
     for frame in frames:
         await exchange.send(frame)
@@ -146,16 +167,20 @@ async def _grant(name: str, wish: str, run: str | None, exchange: Exchange) -> N
 
 def _wish(body: bytes) -> str:
     """What the newest message asks for."""
-    for place in (body.rfind(b"whole-"), body.rfind(b"fault-"), body.rfind(b"slow-")):
-        if place >= 0:
-            return body[place:].split(b'"')[0].decode()
+    for word in (b"whole-", b"fault-", b"slow-", b"rich-", b"big-", b"huge-"):
+        if (place := body.rfind(word)) >= 0:
+            return body[place : place + 100].split(b'"')[0].decode()
     return ""
 
 
-async def _one(world: _World, number: int, chance: random.Random, result: Result) -> None:
+async def _one(world: World, number: int, chance: random.Random, result: Result) -> None:
+    weights = {**_RUNS, **{name: weight for name, (_, weight, _) in SHAPES.items()}}
+    kind = chance.choices(list(weights), list(weights.values()))[0]
+    if kind in SHAPES:
+        await _shape(world, kind, number, chance, result)
+        return
     front = registry.get(chance.choice(SPEAKING))
     mount = f"/{front.name}/{chance.choice(SPEAKING)}"
-    kind = chance.choices(("whole", "fault", "bad bytes", "hang-up", "slow reader"), (50, 20, 10, 12, 8))[0]
     named = {"thread": f"t{number}", "run": f"r{number}"}
     if kind == "whole":
         wish = f"whole-{number}"
@@ -179,7 +204,24 @@ async def _one(world: _World, number: int, chance: random.Random, result: Result
     result.done[kind] += 1
 
 
-async def _rude(world: _World, request: bytes, kind: str, chance: random.Random) -> None:
+async def _shape(world: World, kind: str, number: int, chance: random.Random, result: Result) -> None:
+    """One case of this shape, unless as many are played as may be at a time."""
+    play, _, most = SHAPES[kind]
+    if world.playing[kind] >= most:
+        return
+    world.playing[kind] += 1
+    try:
+        problem = await play(world.base, number, chance)
+    except (AssertionError, TimeoutError, asyncio.IncompleteReadError) as error:
+        problem = repr(error)
+    finally:
+        world.playing[kind] -= 1
+    if problem:
+        result.wrong(f"{kind}: {problem}")
+    result.done[kind] += 1
+
+
+async def _rude(world: World, request: bytes, kind: str, chance: random.Random) -> None:
     reader, writer = await connect(world.base)
     try:
         writer.write(request if kind == "slow reader" or chance.random() < 0.7 else request[: len(request) // 2])
@@ -215,8 +257,10 @@ async def _soak(seconds: float, seed: int) -> Result:
     numbers = iter(range(10**9))
     with TemporaryDirectory() as folder:
         async with AsyncExitStack() as stack:
-            world = _World()
+            world = World()
             await world.open(stack, folder)
+            prepare()
+            await asyncio.sleep(0)  # what comes next is another callback
             loop.watch.reset()  # starting may take its time
             end = loop.time() + seconds
 
@@ -226,7 +270,7 @@ async def _soak(seconds: float, seed: int) -> Result:
 
             async def warm() -> int:
                 await asyncio.sleep(seconds / 10)
-                return resident()
+                return await asyncio.to_thread(resident)  # the collector's halt is not the load's
 
             async def timer() -> None:
                 while (due := loop.time() + _TICK) < end:

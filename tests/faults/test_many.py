@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+import random
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 
 import pytest
 
 from bridge.codec import registry
 from tests.faults.measure import setup
-from tests.faults.soak import Result, resident, soak
+from tests.faults.shapes import SHAPES
+from tests.faults.soak import Result, World, resident, soak
 from tests.faults.wire import ask, asking, connect, raw, read
-from tests.server.harness import Exchange, fake_backend, serving
+from tests.server.harness import Exchange, bound_socket, fake_backend, serving
 from tests.watched import LONGEST
 
 pytestmark = pytest.mark.slow
@@ -97,11 +100,44 @@ def test_a_load_of_everything() -> None:
     result = soak(4)
     assert result.problems == []
     assert (result.lost, result.tasks <= 0, result.files <= 0) == (0, True, True)
-    assert result.done.keys() == {"whole", "fault", "bad bytes", "hang-up", "slow reader"}
+    # The rarest shapes may not have had their turn in so short a time.
+    assert {"whole", "fault", "bad bytes", "hang-up", "slow reader"} < result.done.keys()
     assert result.memory < 64 * 2**20
     assert result.held < LONGEST, result.holder
     assert len(result.lags) > 10
     assert not result.failed()
+
+
+@pytest.mark.parametrize("name", SHAPES)
+async def test_answers_of_unusual_loads(name: str, tmp_path: Path) -> None:
+    play, _, _ = SHAPES[name]
+    async with AsyncExitStack() as stack:
+        world = World()
+        await world.open(stack, str(tmp_path))
+        seen = await asyncio.gather(*(play(world.base, number, random.Random(number)) for number in range(6)))
+    assert seen == [""] * 6
+
+
+async def test_a_wrong_answer_to_an_unusual_load_is_noticed() -> None:
+    """A server that has a body for everything, and the same one, and closes the connection behind it."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\nHTTP/1.1 200 OK" * 2)
+            await writer.drain()
+        writer.close()
+
+    listening = bound_socket()
+    seen = []
+    async with await asyncio.start_server(answer, sock=listening):
+        base = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        for name in ("heads", "large request", "passed through", "pipelined", "slow reader of much"):
+            play, _, _ = SHAPES[name]
+            seen += [name] * bool(await play(base, 1, random.Random(3)))
+        with pytest.raises(AssertionError):
+            await SHAPES["fragments"][0](base, 1, random.Random(3))
+    assert seen == ["heads", "large request", "passed through", "pipelined", "slow reader of much"]
 
 
 def test_a_soak_fails_where_a_callback_holds_the_loop() -> None:

@@ -5,6 +5,7 @@ Each plays one talk: the model thinks and calls two tools, their results go back
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Reasoning, Request, Text, ToolCall, ToolResult, UsageReported
 from tests.interop.test_frameworks import said_by
-from tests.server.harness import fake_backend, serving
+from tests.server.harness import Exchange, fake_backend, serving
 
 pytestmark = pytest.mark.interop
 
@@ -30,11 +31,20 @@ TURNS: list[Any] = [
 ]
 
 
-async def conversation(command: list[str], back: str) -> tuple[Any, list[Request]]:
-    """What the application saw, and what the backend heard."""
+async def conversation(command: list[str], back: str, thinks: float = 0) -> tuple[Any, list[Request]]:
+    """What the application saw, and what the backend heard. It `thinks` for so many seconds before each answer."""
     async with fake_backend(back) as backend:
         backend.turns(*TURNS)
+        speaks = backend.script
+        assert speaks is not None
+
+        async def script(exchange: Exchange) -> None:
+            await asyncio.sleep(0 if b"Fail." in exchange.seen.body else thinks)
+            await speaks(exchange)
+
+        backend.plays(script)
         config = {
+            "server": {"keepalive": "60ms"},
             "backends": {"it": {"dialect": back, "url": backend.url, "model": "m-1"}, "demo": {"dialect": "demo"}},
             "routes": [
                 {"dialect": "gemini", "path": "/gemini", "backend": "it"},
@@ -45,10 +55,14 @@ async def conversation(command: list[str], back: str) -> tuple[Any, list[Request
             return await said_by([*command, f"{base}/gemini", f"{base}/demo"]), backend.requests
 
 
-@pytest.mark.parametrize("back", ["openai-chat", "openai-responses", "anthropic-messages", "agentscope", "gemini"])
+BACKS = ["openai-chat", "openai-responses", "anthropic-messages", "agentscope", "gemini"]
+
+
+@pytest.mark.parametrize(("back", "thinks"), [*((back, 0) for back in BACKS), ("openai-chat", 0.4)])
 @pytest.mark.parametrize("sdk", ["genai", "genai_js"])
-async def test_a_talk_of_googles_sdk(sdk: str, back: str, request: pytest.FixtureRequest) -> None:
-    seen, heard = await conversation(request.getfixturevalue(sdk), back)
+async def test_a_talk_of_googles_sdk(sdk: str, back: str, thinks: float, request: pytest.FixtureRequest) -> None:
+    """With a model that thinks, several signs of life come before each answer."""
+    seen, heard = await conversation(request.getfixturevalue(sdk), back, thinks)
     first, second, third = seen["turns"]
     assert (first["text"], first["thoughts"], first["finish"]) == ("I look.", "Two tools.", "STOP")
     assert first["calls"] == CALLS

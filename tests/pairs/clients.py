@@ -410,6 +410,8 @@ async def responses_client(
         except openai.APIStatusError as error:
             seen.status, seen.error, seen.error_code = error.status_code, error.message, error.code
             seen.headers = dict(error.response.headers)
+        except openai.APIError as error:
+            seen.error, seen.error_code = error.message, error.code
     return seen
 
 

@@ -225,7 +225,7 @@ def test_citations_of_web_pages(back: str, front: str) -> None:
 def test_places_count_in_the_text_that_a_client_has(front: str) -> None:
     """Each cited block is a part of its own for some clients, and the end of one text for others."""
     found = {"type": "web_search_result_location", **PAGE, "cited_text": "x", "encrypted_index": "e"}
-    blocks = [{"type": "text", "text": "Größe: "}, {"type": "text", "text": "Paris", "citations": [found]}]
+    blocks: list[Any] = [{"type": "text", "text": "Größe: "}, {"type": "text", "text": "Paris", "citations": [found]}]
     for body in (
         whole(MESSAGES, front, message_whole(*blocks))[0],
         joined(front, streamed(MESSAGES, front, message_stream(*blocks))[0]),
@@ -405,3 +405,18 @@ def test_a_blocked_prompt_says_why(front: str) -> None:
         assert "candidates" not in body
     else:
         assert explained_at(front, body) == (WORDS[front], WHY)
+
+
+@pytest.mark.parametrize("back", FOUR)
+def test_cited_pages_are_sources_of_the_ai_sdk(back: str) -> None:
+    events, lost = streamed(back, "ai-sdk-ui", cited_by(back)[1])
+    sources = [event for event in events if event.get("type") == "source-url"]
+    assert [{k: v for k, v in each.items() if k != "sourceId"} for each in sources] == [{"type": "source-url", **PAGE}]
+    assert "raw" not in lost
+
+
+@pytest.mark.parametrize("front", ["ag-ui", "a2a"])
+@pytest.mark.parametrize("back", FOUR)
+def test_citations_are_named_where_clients_have_no_place_for_them(back: str, front: str) -> None:
+    _, lost = streamed(back, front, cited_by(back)[1])
+    assert "raw" in lost

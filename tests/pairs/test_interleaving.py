@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Dialect, WireResponse, registry
+from bridge.codec import WireResponse, registry
 from bridge.library import Translator
 from bridge.model import fold
 from bridge.testing.pairs import decode_whole
@@ -141,7 +141,7 @@ def test_interleaved_texts_arrive_whole_and_in_order(wire: str, front: str) -> N
 
     streamed = translator()
     answers = [fold(decode(dialect, [b"".join(map(streamed.feed, frames)) + streamed.close()]))]
-    if type(dialect).assemble is not Dialect.assemble:
+    if dialect.answers_whole:
         body = translator().response(b"".join(frames), headers={"content-type": "text/event-stream"})
         answers.append(fold(decode_whole(dialect, WireResponse(200, {"content-type": dialect.content_type}, body))))
     for answer in answers:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus
-from bridge.errors import RequestError, Unsupported
+from bridge.errors import Unsupported
 from bridge.library import Translator
-from bridge.model import Media, MediaKind, Message, Request, Text, Url
-from bridge.pipeline.places import name_place, note_places
+from bridge.model import Media, MediaKind, Message, Request, Text, ToolResult, Url
+from bridge.model.places import note_places, place_of, unsupported
 from tests.pairs.clients import routes
 from tests.pairs.test_conversations import chat_stream
 from tests.server.harness import fake_backend, post, serving
@@ -69,25 +69,44 @@ async def test_history_in_front_does_not_move_the_place(tmp_path: Path) -> None:
             assert reply.json["detail"][0]["msg"].startswith("input[0]: there is no open tool call 'c'")
 
 
+def film() -> Media:
+    return Media(MediaKind.VIDEO, Url("https://x.example/a.mp4"))
+
+
 def test_a_message_that_the_client_did_not_send_is_told_as_an_earlier_one() -> None:
-    old, new = Message("user", [Text("x")]), Message("user", [Text("y")])
+    old, new = Message("user", [film()]), Message("user", [Text("x"), Text("y"), film()])
     request = Request([new])
     note_places(request)
     request.messages.insert(0, old)
-    error = RequestError("messages[0].content[0]: no.", param="messages[0].content[0]")
-    name_place(error, request)
+    error = unsupported(request.messages, old.parts[0], "no.")
     assert (error.failure.param, error.message) == (None, "an earlier message of this conversation: no.")
-    error = RequestError("messages[1].content[2].url: no.", param="messages[1].content[2].url")
-    name_place(error, request)
-    assert error.failure.param == "messages[0].content[2].url"
-    assert error.message == "messages[0].content[2].url: no."
+    error = unsupported(request.messages, new.parts[2], "no.")
+    assert error.failure.param == "messages[0].content[2]"
+    assert error.message == "messages[0].content[2]: no."
 
 
 def test_a_program_that_made_the_request_knows_its_messages_by_number() -> None:
-    request = Request([Message("user", [Media(MediaKind.VIDEO, Url("https://x.example/a.mp4"))])])
-    error = RequestError("messages[0]: no.", param="messages[0]")
-    name_place(error, request)
-    assert error.failure.param == "messages[0]"
+    result = ToolResult("c", [Text("x"), film()])
+    messages = [Message("user", [film()]), Message("tool", [result])]
+    assert place_of(messages, messages[0].parts[0])[0] == "messages[0].content[0]"
+    assert place_of(messages, result.parts[1])[0] == "messages[1].content[0].content[1]"
+
+
+def test_equal_parts_are_told_apart() -> None:
+    request = Request([Message("user", [film()]), Message("user", [film()])])
+    note_places(request)
+    assert place_of(request.messages, request.messages[1].parts[0])[0] == "messages[1].content[0]"
+
+
+def test_a_part_that_is_not_in_the_request_has_no_place() -> None:
+    assert place_of([Message("user", "x")], film()) == (None, "a part of this request")
+
+
+def test_the_place_of_a_part_stays_when_parts_before_it_are_left_out() -> None:
+    """Anthropic takes no blank text beside others; the places of parts are numbers then."""
+    sound = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
+    body = {"model": "m", "messages": [{"role": "user", "content": [text(" "), text("see"), sound]}]}
+    assert refused("anthropic-messages", "openai-chat", body).failure.param == "messages[0].content[2]"
 
 
 FILE_URL = "https://x.example/a.pdf"

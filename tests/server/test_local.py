@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 import types
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from bridge import (
     BackendError,
     Bridge,
     BridgeError,
+    ConfigError,
     ContentAdded,
     Custom,
     ErrorCode,
@@ -168,17 +171,16 @@ async def test_what_an_agent_raises_is_logged_and_not_told(
 ) -> None:
     async def run(request: Request) -> AsyncIterator[str]:
         yield "half"
-        raise ValueError("password is 1234")
+        raise ValueError("the city is missing; the key was sk-abcdefghijklmnop")
 
     with caplog.at_level(logging.INFO):
         error = await failure(module, run)
     assert (error.code, error.message) == (ErrorCode.BACKEND_ERROR, "The agent failed (ValueError).")
-    assert "ValueError at test_local.py:" in caplog.text
-    assert "password is 1234" not in caplog.text
-    assert "Traceback" not in caplog.text
-    with caplog.at_level(logging.DEBUG):
-        await failure(module, run)
-    assert "password is 1234" in caplog.text
+    assert "the agent failed: ValueError: the city is missing; the key was ***" in caplog.text
+    assert 'test_local.py", line ' in caplog.text
+    assert "in run\n    raise ValueError(" in caplog.text
+    assert "sk-abcdefghijklmnop" not in caplog.text
+    assert "transports/local.py" not in caplog.text
 
 
 async def test_an_agent_may_fail_with_a_code(module: types.ModuleType) -> None:
@@ -191,11 +193,14 @@ async def test_an_agent_may_fail_with_a_code(module: types.ModuleType) -> None:
 
 
 @pytest.mark.parametrize("item", [7, ArgsDelta("unknown", "{}"), {"text": "x"}])
-async def test_what_is_no_event_fails_the_run(module: types.ModuleType, item: Any) -> None:
+async def test_what_is_no_event_fails_the_run(
+    module: types.ModuleType, item: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     async def run(request: Request) -> AsyncIterator[Any]:
         yield item
 
     assert (await failure(module, run)).message == "The agent failed (TypeError)."
+    assert re.search(r"TypeError: (an agent yields strings|an ArgsDelta needs)", caplog.text)
 
 
 async def test_what_is_no_generator_is_explained(module: types.ModuleType) -> None:
@@ -203,6 +208,25 @@ async def test_what_is_no_generator_is_explained(module: types.ModuleType) -> No
         return "x"
 
     assert "async generator" in (await failure(module, run)).message
+
+
+def test_a_target_stands_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, elsewhere = tmp_path / "a", tmp_path / "b"
+    folder.mkdir()
+    elsewhere.mkdir()
+    text = "async def run(request):\n    yield '{}'\n"
+    (folder / "agent_beside_the_file.py").write_text(text.format("beside"))
+    (elsewhere / "agent_beside_the_file.py").write_text(text.format("elsewhere"))
+    routes = "routes: [{dialect: openai-chat, path: /v1, backend: mine}]\nstores: {history: off}\n"
+    for name, target in (("c", "agent_beside_the_file:run"), ("d", "agent_nowhere:run")):
+        (folder / f"{name}.yaml").write_text(f"backends: {{mine: {{dialect: python, target: '{target}'}}}}\n{routes}")
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    Bridge.from_config(folder / "c.yaml")
+    assert sys.modules["agent_beside_the_file"].__file__ == str(folder / "agent_beside_the_file.py")
+    with pytest.raises(ConfigError) as caught:
+        Bridge.from_config(folder / "d.yaml")
+    assert f"(looked for in {folder} and {elsewhere})" in caught.value.message
 
 
 @pytest.mark.parametrize("target", ["an_agent_for_tests:nix", "no_such_module_here:run", "an_agent_for_tests:"])

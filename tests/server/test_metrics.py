@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -63,6 +65,63 @@ def of(metrics: dict[str, dict[Labels, float]], name: str, **labels: str) -> flo
     """The sum of the series of this name that have these labels."""
     wanted = labels.items()
     return sum(value for have, value in metrics.get(name, {}).items() if wanted <= dict(have).items())
+
+
+async def test_scrapes_hold_up_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text of a server with hundreds of routes takes long: it is written in a thread, for one scrape at a time."""
+    from bridge.telemetry import metrics
+
+    write, writing, most = metrics.generate_latest, 0, 0
+    threads: set[bool] = set()
+
+    def noted(registry: Any) -> bytes:
+        nonlocal writing, most
+        threads.add(threading.current_thread() is threading.main_thread())
+        writing += 1
+        most = max(most, writing)
+        try:
+            return write(registry)
+        finally:
+            writing -= 1
+
+    monkeypatch.setattr(metrics, "generate_latest", noted)
+    async with serving(config("/m-scrape")) as base:
+        await post(f"{base}/m-scrape/chat/completions", chat())
+        scrapes = await asyncio.gather(*(read(base) for _ in range(20)))
+    assert all(of(each, "bridge_requests_total", route="/m-scrape") == 1 for each in scrapes)
+    assert (threads, most) == ({False}, 1)
+
+
+async def test_who_used_how_much(caplog: pytest.LogCaptureFixture) -> None:
+    """The line of a run names its key; metrics count by key and model, up to a bound."""
+    names = ("ann", "bob", "cyd")
+    keys = {"keys": [{"name": name, "key": f"key-of-{name}"} for name in names]}
+    headers = {n: {"authorization": f"Bearer key-of-{n}", "content-type": "application/json"} for n in names}
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.head()
+        await exchange.send(CHUNK + END)
+        await exchange.end()
+
+    config_ = config("/m-users", None, auth=keys, metrics={"users": 2})
+    async with fake_backend() as backend:
+        backend.plays(script)
+        config_["backends"]["it"] = {"dialect": "openai-chat", "url": backend.url}
+        async with serving(config_) as base:
+            with caplog.at_level("INFO", "bridge.access"):
+                for name, model in (("ann", "m"), ("ann", "m"), ("bob", "m"), ("cyd", "m"), ("ann", "other model")):
+                    body = json.dumps(chat(model=model)).encode()
+                    reply = await ask("POST", f"{base}/m-users/chat/completions", body, headers[name])
+                    assert reply.status == 200
+            metrics = await read(base, **headers["ann"])
+    assert of(metrics, "bridge_user_runs_total", user="ann", model="m") == 2
+    assert of(metrics, "bridge_user_tokens_in_total", user="ann", model="m") == 22
+    assert of(metrics, "bridge_user_tokens_in_cached_total", user="bob", model="m") == 4
+    assert of(metrics, "bridge_user_tokens_out_total", user="other", model="other") == 14
+    assert of(metrics, "bridge_user_runs_total") == 5
+    facts = [record.facts for record in caplog.records if record.name == "bridge.access"]  # type: ignore[attr-defined]
+    assert [each["user"] for each in facts] == ["ann", "ann", "bob", "cyd", "ann"]
+    assert {each["tokens_cached"] for each in facts} == {4}
 
 
 async def test_a_stream_is_counted_with_its_times_and_tokens() -> None:

@@ -607,3 +607,20 @@ async def test_a_server_that_stops_lets_go_of_readers() -> None:
             assert b"ready" in await response.content.readline()
         rest = await response.content.read()
     assert rest.strip() == b""
+
+
+async def test_what_connects_a_program() -> None:
+    keys = {"keys": [{"name": "web", "key": "key-of-web", "routes": ["/v1"]}]}
+    async with serving(demo()) as base:
+        chat, agui = (await get(f"{base}/_page/connect")).json
+        assert (chat["base"], agui["base"]) == (f"{base}/v1", f"{base}/ag-ui")
+        programs = {each["name"]: each for each in chat["programs"]}
+        assert f"OPENAI_API_BASE_URLS={base}/v1 OPENAI_API_KEYS=unused" in programs["open-webui"]["snippets"][0]["text"]
+        assert "claude-code" not in programs
+        assert "tanstack-ai" in [each["name"] for each in agui["programs"]]
+    async with serving(demo(auth=keys, page=True, public_url="https://bridge.example/here/")) as base:
+        assert (await get(f"{base}/_page/connect")).status == 401
+        (chat,) = (await get(f"{base}/_page/connect", **bearer("key-of-web"))).json
+        assert chat["base"] == "https://bridge.example/here/v1"
+        assert "YOUR_KEY" in chat["programs"][0]["snippets"][0]["text"]
+        assert "key-of-web" not in str(chat)

@@ -61,6 +61,25 @@ def test_what_is_open_is_closed_as_the_run_ends(end: Event, status: MessageStatu
     assert out[-1].ended_at == 7.0
 
 
+@pytest.mark.parametrize("taken", [5, 6])
+def test_a_stage_that_changes_the_list_itself_leaves_nothing_open(taken: int) -> None:
+    """An answer in one batch, in which a heartbeat takes the place of an end."""
+
+    def spoil(events: list[Event]) -> list[Event]:
+        events[taken - 1] = ev.Heartbeat()
+        return events
+
+    reader = Reader(ev.RunStarted("run1"), [spoil])
+    out = reader.take([ev.RunStarted("run1"), *OPEN, ev.PartEnded("p1"), ev.MessageEnded("m1"), ev.RunFinished()])
+    kinds = [type(event) for event in out]
+    assert (kinds.count(ev.PartEnded), kinds.count(ev.MessageEnded), kinds[-1]) == (1, 1, ev.RunFinished)
+
+
+def test_an_answer_in_one_batch_that_stages_leave_alone_is_passed_on_as_it_is() -> None:
+    events = [ev.RunStarted("run1"), *OPEN, ev.PartEnded("p1"), ev.MessageEnded("m1"), ev.RunFinished()]
+    assert Reader(ev.RunStarted("run1"), [lambda batch: batch]).take(events) is events
+
+
 def test_the_clients_thread_is_named_in_a_copy() -> None:
     begun = ev.RunStarted("run1", "theirs")
     [shown] = _ShowThread("ours")([begun])

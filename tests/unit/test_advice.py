@@ -60,6 +60,11 @@ ADVICE: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "routes[0].durable: clients of openai-chat cannot resume a stream, so that runs are stored, and "
         "continue after their clients disconnect, without use",
     ),
+    "tasks that are kept nowhere": (
+        {}, {"dialect": "a2a", "path": "/a2a"},
+        "routes[0].durable: a task that waits for an answer is kept in the process that asked, so that a restart loses "
+        "it, and another worker does not know it; durable: true stores it",
+    ),
     "url of an endpoint": (
         {"url": "http://llm.example/v1/chat/completions"}, {},
         "backends.it.url: expected the base URL; the dialect adds /chat/completions itself",
@@ -87,7 +92,9 @@ def test_a_limit_in_megabytes() -> None:
     assert warnings(parse({**config, "routes": routes})) == [said]
 
 
-@pytest.mark.parametrize("dialect", ["ag-ui", "ag-kit", "agentscope", "agentscope-java", "agent-runs"])
+@pytest.mark.parametrize(
+    "dialect", ["ag-ui", "ag-kit", "agentscope", "agentscope-java", "agent-runs", "ai-sdk-ui", "a2a"]
+)
 def test_clients_that_name_their_runs_may_resume_them(dialect: str) -> None:
     routes = [{"dialect": dialect, "path": "/x", "backend": "it", "durable": True}]
     assert warnings(parse({"backends": {"it": {"dialect": "demo"}}, "routes": routes})) == []

@@ -135,7 +135,6 @@ class TestTake:
         builder.add("late", Text("x"))
         builder.open_part("late-part", "late", PartKind.TEXT)
         builder.delta("late-part", "x")
-        builder.unpaired("late-part", "x")
         builder.end_part("late-part")
         builder.end_message("late")
         builder.result("c", [])
@@ -232,7 +231,14 @@ class TestExplicitParts:
             (["{}", " "], " {}"),
             (["{}", '{"a":', "1}"], '{"a":1}'),
             (["{}", "{}"], "{}"),
-            (["{}", "{}", '{"a":1}'], '{}{"a":1}'),
+            (["{}", "{}", '{"a":1}'], '{"a":1}'),
+            (["null", '{"a":1}'], '{"a":1}'),
+            (["{ }", '{"a":', "1}"], '{"a":1}'),
+            (['""', '{}{"a":1}'], '{"a":1}'),
+            (["null"], "null"),
+            (["null", "able"], "nullable"),
+            (["{}", "x"], "{}x"),
+            (["{}", "[1]"], "{}[1]"),
             (['{}{"a":1}'], '{"a":1}'),
             (["{} {", '"a":1}'], '{"a":1}'),
             (['{"a":', "{}", "}"], '{"a":{}}'),
@@ -241,14 +247,11 @@ class TestExplicitParts:
             ([], ""),
         ],
     )
-    @pytest.mark.parametrize("way", ["delta", "unpaired"])
-    def test_empty_arguments_before_the_real_ones_are_a_placeholder(
-        self, pieces: list[str], arguments: str, way: str
-    ) -> None:
+    def test_empty_arguments_before_the_real_ones_are_a_placeholder(self, pieces: list[str], arguments: str) -> None:
         builder = make()
         builder.open_part(0, "m", PartKind.TOOL_CALL, call_id="c", name="f")
         for piece in pieces:
-            getattr(builder, way)(0, piece)
+            builder.delta(0, piece)
         assert fold(ended(builder)).calls == [ToolCall("c", "f", arguments)]
 
     @pytest.mark.parametrize(
@@ -273,8 +276,6 @@ class TestExplicitParts:
         builder.take()
         builder.delta(0, "")
         builder.delta(1, "x")
-        builder.unpaired(0, "")
-        builder.unpaired(1, "x")
         builder.end_part(1)
         builder.end_message("other")
         builder.end_reason("other", FinishReason.STOP)
@@ -333,6 +334,17 @@ class TestFlow:
         assert answer.parts(0) == [Text("ab")]
         assert answer.parts(1) == [Text("AB")]
 
+    def test_what_is_inside_a_message_has_its_choice(self) -> None:
+        builder = make()
+        builder.message(0)
+        builder.message(1, choice=2)
+        for key in (0, 1):
+            builder.flow(key, PartKind.TEXT, "a")
+            builder.add(key, Data({"x": 1}))
+            builder.add(key, Text("b"))
+        found = [e for e in ended(builder) if isinstance(e, (PartStarted, ContentAdded, MessageEnded))]
+        assert [e.choice for e in found] == [0, 0, 0, 2, 2, 2, 0, 2]
+
     def test_a_signature_ends_the_flow(self) -> None:
         builder = make()
         builder.flow(0, PartKind.REASONING, "a")
@@ -390,28 +402,54 @@ class TestRagged:
     )
     def test_pieces(self, pieces: list[str], expected: str, flowing: bool) -> None:
         builder = make()
+        builder.join_halves()
         builder.open_part("k", "m", PartKind.TEXT) if not flowing else None
+        events: list[Event] = []
         for piece in pieces:
             if flowing:
-                builder.unpaired_flow("m", PartKind.TEXT, piece)
+                builder.flow("m", PartKind.TEXT, piece)
             else:
-                builder.unpaired("k", piece)
-        events = ended(builder)
+                builder.delta("k", piece)
+            events += builder.take()
+        builder.finish()
+        builder.end()
+        events += verify([*events, *builder.take()])[len(events) :]
         assert fold(events).text == expected
         assert all(e.text.encode() for e in of(TextDelta, events))
 
     def test_clean_pieces_may_follow(self) -> None:
         builder = make()
-        builder.unpaired_flow("m", PartKind.REASONING, "a\ud83d")
+        builder.join_halves()
+        builder.flow("m", PartKind.REASONING, "a\ud83d")
         builder.flow("m", PartKind.REASONING, "b")
         builder.flow("m", PartKind.REASONING, "c")
         assert [e.text for e in of(ReasoningDelta, ended(builder))] == ["a", "\ufffdb", "c"]
 
     def test_a_held_half_keeps_its_place_before_another_part(self) -> None:
         builder = make()
-        builder.unpaired_flow("m", PartKind.TEXT, "a\ud83d")
+        builder.join_halves()
+        builder.flow("m", PartKind.TEXT, "a\ud83d")
         builder.flow("m", PartKind.REASONING, "hm")
         assert fold(ended(builder)).parts() == [Text("a\ufffd"), Reasoning("hm")]
+
+    def test_what_comes_beside_half_a_character_is_kept(self) -> None:
+        builder = make()
+        builder.join_halves()
+        builder.flow("m", PartKind.TEXT, "\ud83d", {"x": {"logprobs": [1]}})
+        builder.flow("m", PartKind.TEXT, "\ude00", {"x": {"logprobs": [2]}})
+        found = [(e.text, e.extras) for e in of(TextDelta, ended(builder))]
+        assert found == [("", {"x": {"logprobs": [1]}}), ("\U0001f600", {"x": {"logprobs": [2]}})]
+
+    def test_halves_outside_of_pieces_are_replaced(self) -> None:
+        builder = make()
+        builder.join_halves()
+        builder.result("c", [Text("a\ud83d")])
+        builder.emit(Custom("x", {"k\ud83d": ["\ude00", 1, None]}))
+        builder.fail(Failure(ErrorCode.BACKEND_ERROR, "b\ud83d"))
+        _, result, custom, end = builder.take()
+        assert result == ToolResulted("c", [Text("a\ufffd")])
+        assert custom == Custom("x", {"k\ufffd": ["\ufffd", 1, None]})
+        assert end == RunFailed(Failure(ErrorCode.BACKEND_ERROR, "b\ufffd"))
 
     @given(st.text(st.characters()))
     def test_mended_text_is_valid(self, text: str) -> None:
@@ -543,9 +581,9 @@ _FACTS = st.one_of(
     st.tuples(st.just("message"), _KEYS),
     st.tuples(st.just("end_message"), _KEYS),
     st.tuples(st.just("open_part"), _KEYS, _KEYS, _KINDS),
-    st.tuples(st.just("unpaired"), _KEYS, _PIECES),
+    st.tuples(st.just("delta"), _KEYS, _PIECES),
     st.tuples(st.just("end_part"), _KEYS),
-    st.tuples(st.just("unpaired_flow"), _KEYS, _KINDS.filter(lambda k: k is not PartKind.TOOL_CALL), _PIECES),
+    st.tuples(st.just("flow"), _KEYS, _KINDS.filter(lambda k: k is not PartKind.TOOL_CALL), _PIECES),
     st.tuples(st.just("end_flow"), _KEYS),
     st.tuples(st.just("result"), st.just("c"), st.just([])),
     st.tuples(st.just("interrupt"), st.just(Interrupted("i"))),
@@ -558,6 +596,7 @@ _FACTS = st.one_of(
 @given(st.lists(_FACTS, max_size=25))
 def test_no_order_of_facts_breaks_the_grammar(facts: list[tuple[Any, ...]]) -> None:
     builder = make()
+    builder.join_halves()
     events: list[Event] = []
     for name, *args in facts:
         made = getattr(builder, name)(*args)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec.check import Node, wrong
+from bridge.codec.check import Node, SpelledNode, Spelling, wrong
 from bridge.errors import ErrorCode, RequestError
 
 LONG = "x" * 41
@@ -229,3 +229,32 @@ def test_paths_and_the_rest() -> None:
     assert node.at("x") == "m[2].x"
     assert Node({}).at("x") == "x"
     assert node.rest({"a"}) == {"b": None, "c": {}}
+
+
+def test_names_are_read_in_any_spelling() -> None:
+    spelling = Spelling()
+    known = {"aB": 1, "c": {"d_e": 2}}
+    assert spelling(known) is known
+    assert spelling({"a_b": 1, "c_2d": {"d_e": 2}, "e_": 3, "_f": 4}) == {"aB": 1, "c2d": {"d_e": 2}, "e_": 3, "F": 4}
+    assert spelling({"a_b": 1, "aB": 2}) == spelling({"aB": 2, "a_b": 1}) == {"aB": 2}
+
+
+def test_a_table_of_spellings_leaves_other_names_alone() -> None:
+    spelling = Spelling({"theName": "the_name"}, dropped={"copy"})
+    same = {"the_name": 1, "otherName": 2}
+    assert spelling(same) is same
+    assert spelling({"theName": 1, "otherName": 2, "copy": 3}) == {"the_name": 1, "otherName": 2}
+
+
+def test_errors_name_fields_as_the_client_spelled_them() -> None:
+    node = SpelledNode({"a_list": [{"inner_name": 1}], "plain": 1, "both_ways": 1, "bothWays": 2})
+    (inner,) = node.objects("aList")
+    for read, place in (
+        (lambda: inner.string("innerName"), "a_list[0].inner_name"),
+        (lambda: inner.need_string("otherName"), "a_list[0].otherName"),
+        (lambda: node.string("plain"), "plain"),
+        (lambda: node.string("bothWays"), "bothWays"),
+    ):
+        with pytest.raises(RequestError) as caught:
+            read()
+        assert caught.value.failure.param == place

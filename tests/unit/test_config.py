@@ -28,6 +28,7 @@ from bridge.codec import (
 )
 from bridge.config import Config, is_loopback, json_schema, kinds, load, parse
 from bridge.config.schema.base import Section
+from bridge.engine import extras
 from bridge.errors import ConfigError
 
 CAPABILITIES = Capabilities(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES))
@@ -1049,3 +1050,17 @@ def test_headers_of_the_connection_are_nobodys_to_give(name: str) -> None:
         backends = {"demo": {"dialect": "demo"}, "b": {"dialect": "toy-chat", "url": "http://h", **section}}
         with pytest.raises(ConfigError, match="set by the bridge"):
             parse(mapping(backends=backends))
+
+
+def test_all_missing_extras_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    stores = {"history": "sqlite:///h.db", "runs": "postgresql://db.example/x", "attachments": "s3://bucket"}
+    config = parse({**mapping(), "stores": stores, "server": {"traces": {"endpoint": "http://otel.example"}}})
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name in ("asyncpg", "opentelemetry") else object())
+    with pytest.raises(ConfigError) as caught:
+        extras.check_extras(config)
+    assert str(caught.value) == (
+        "server.traces: 2 extras are not installed: pip install 'dialect-bridge[otel,postgres]'; "
+        "needed by server.traces (otel), stores.runs (postgres)"
+    )
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "asyncpg" else object())
+    extras.check_extras(config)

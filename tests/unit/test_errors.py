@@ -61,7 +61,9 @@ def test_a_truer_status_wins() -> None:
 def test_a_failure_becomes_the_fitting_exception(code: ErrorCode) -> None:
     failure = Failure(code, "what happened", "place", 418, "word", {"a": "b"}, {"c": 1})
     error = BridgeError.of(failure)
-    fitting = [k for k in (Unsupported, RequestError, BackendError, Canceled) if code in k.codes]
+    fitting: list[type[BridgeError]] = [
+        k for k in (Unsupported, RequestError, BackendError, Canceled) if code in k.codes
+    ]
     assert [type(error)] == (fitting or [BridgeError])
     assert len(fitting) == (0 if code in OURS else 1)
     assert error.failure is failure

@@ -152,9 +152,9 @@ def test_choices_stay_apart() -> None:
             RunStarted("r"),
             MessageStarted("a", choice=1),
             MessageStarted("b"),
-            ContentAdded("a", Data(1)),
+            ContentAdded("a", Data(1), choice=1),
             ContentAdded("b", Data(2)),
-            MessageEnded("a"),
+            MessageEnded("a", choice=1),
             MessageEnded("b"),
             RunFinished(),
         ]

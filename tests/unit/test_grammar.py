@@ -75,6 +75,13 @@ BROKEN: dict[str, tuple[list[Event], int, str]] = {
     "open message at a failure": (
         [HEAD, MESSAGE, RunFailed(Failure(ErrorCode.INTERNAL, "x"))], 2, "still open: parts [], messages ['m']"
     ),
+    "part of another choice": (
+        [HEAD, MESSAGE, PartStarted("p", "m", PartKind.TEXT, choice=1)], 2, "the message is of choice 0"
+    ),
+    "content of another choice": (
+        [HEAD, MessageStarted("m", choice=2), ContentAdded("m", Data(1))], 2, "the message is of choice 2"
+    ),
+    "end of another choice": ([HEAD, MESSAGE, MessageEnded("m", choice=1)], 2, "the message is of choice 0"),
     "interrupted without interrupt": ([HEAD, RunFinished(FinishReason.INTERRUPTED)], 1, "needs an Interrupted before"),
 }  # fmt: skip
 

@@ -18,10 +18,10 @@ from bridge.codec.jsontext import (
     loads_unpaired,
     read_body,
     read_json,
-    repaired,
 )
 from bridge.errors import ErrorCode, RequestError, Wrong
 from bridge.model import json_text
+from bridge.model.surrogates import repaired
 from tests.strategies import json_objects, json_values
 
 

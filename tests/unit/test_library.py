@@ -37,6 +37,7 @@ from bridge import (
     unfold,
 )
 from bridge.codec import registry
+from bridge.library.guess import guessed
 from bridge.model import GrammarError, Message, Request, Text, TextDelta, verify
 from bridge.pipeline import Stage, StageContext
 from tests.strategies import splits
@@ -412,3 +413,56 @@ def test_events_that_cannot_be_encoded_break_a_rule() -> None:
 def test_an_asgi_application_is_made_of_a_bridge() -> None:
     with pytest.raises(TypeError, match=r"expected a bridge.Bridge, got dict; write Bridge.from_config\(...\)"):
         asgi.app({"backends": {}})  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------- inputs of something else
+
+
+CAPTURES = Path(__file__).parents[1] / "captures"
+CLAUDE = (CAPTURES / "anthropic-messages" / "cache-usage.sse").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"# A page\n\nof Markdown\n", "Nothing in the input is an answer of openai-chat."),
+        (CLAUDE, "Nothing in the input is an answer of openai-chat. It looks like an answer of anthropic-messages."),
+    ],
+)
+def test_an_input_in_which_nothing_is_recognized(data: bytes, said: str) -> None:
+    for sizes in ((len(data),), (1,) * len(data)):
+        translator = Translator("openai-chat", "anthropic-messages")
+        cut, at = [], 0
+        for size in sizes:
+            cut.append(translator.feed(data[at : at + size]))
+            at += size
+        out = b"".join(cut) + translator.close()
+        assert translator.failure is not None
+        assert (translator.failure.code, translator.failure.message) == (ErrorCode.BACKEND_PROTOCOL, said)
+        assert said.encode() in out
+
+
+def test_an_error_of_the_dialect_stays_one() -> None:
+    out = translate(b'{"error":{"message":"slow down","type":"rate_limit_error"}}', "openai-chat", "ag-ui")
+    assert b"slow down" in out
+    assert b"Nothing in the input" not in out
+
+
+def test_an_answer_that_broke_off_is_no_answer_of_something_else() -> None:
+    data = b'data: {"id":"x","choices":[{"index":0,"delta":{"role":"assistant"}}]}\n\n'
+    assert b"Nothing in the input" not in translate(data, "openai-chat", "ag-ui")
+
+
+def test_what_was_lost() -> None:
+    data = (CAPTURES / "openai-chat" / "vllm-reasoning-content.sse").read_bytes()
+    lost: dict[str, str] = {}
+    translate(data, "openai-chat", "a2a", lost=lost)
+    assert "reasoning" in lost
+
+
+@pytest.mark.parametrize("name", ["openai-chat", "openai-responses", "anthropic-messages", "gemini"])
+def test_the_dialect_of_an_answer_is_guessed(name: str) -> None:
+    found = [guessed(file.read_bytes()) for file in sorted((CAPTURES / name).glob("*text*.sse"))]
+    assert found
+    assert set(found) == {name}
+    assert guessed(b"") is None

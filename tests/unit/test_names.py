@@ -24,6 +24,7 @@ from bridge.model import (
     ToolResulted,
 )
 from bridge.pipeline.names import tool_names
+from bridge.translation.survey import Survey, surveyed
 
 PATTERN = "[a-zA-Z0-9_-]{1,64}"
 FREE = Capabilities(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES))
@@ -39,7 +40,7 @@ def test_every_place_of_a_name_is_changed_and_changed_back() -> None:
         tools=[Tool("get.weather"), Tool("fine")],
         tool_choice=ToolChoice(ToolMode.REQUIRED, ["get.weather"]),
     )
-    names = tool_names(request, FREE, STRICT)
+    names = tool_names(request, surveyed(request.messages), FREE, STRICT)
     assert names is not None
     sent = names.request
     assert sent.tools is not None
@@ -71,7 +72,7 @@ def test_every_place_of_a_name_is_changed_and_changed_back() -> None:
 @given(st.lists(st.text(max_size=80), unique=True, max_size=8))
 def test_names_stay_legal_and_apart_whatever_they_are(wanted: list[str]) -> None:
     request = Request([], tools=[Tool(n) for n in wanted])
-    names = tool_names(request, FREE, STRICT)
+    names = tool_names(request, surveyed(request.messages), FREE, STRICT)
     sent = [t.name for t in (names.request if names else request).tools or ()]
     assert all(re.fullmatch(PATTERN, n) for n in sent)
     assert len(set(sent)) == len(wanted)
@@ -82,11 +83,11 @@ def test_names_stay_legal_and_apart_whatever_they_are(wanted: list[str]) -> None
 
 @pytest.mark.parametrize(("front", "back"), [(FREE, FREE), (STRICT, STRICT)], ids=["any name will do", "one dialect"])
 def test_nothing_is_changed_where_nothing_must(front: Capabilities, back: Capabilities) -> None:
-    assert tool_names(Request([], tools=[Tool("get.weather")]), front, back) is None
+    assert tool_names(Request([], tools=[Tool("get.weather")]), Survey(), front, back) is None
 
 
 def test_legal_names_are_left_alone() -> None:
-    assert tool_names(Request([], tools=[Tool("get_weather")]), FREE, STRICT) is None
+    assert tool_names(Request([], tools=[Tool("get_weather")]), Survey(), FREE, STRICT) is None
 
 
 BACKS = [name for name in registry.called() if registry.get(name).capabilities.tool_names is not None]
@@ -97,7 +98,7 @@ BACKS = [name for name in registry.called() if registry.get(name).capabilities.t
 def test_a_name_is_legal_from_its_first_character_and_comes_back(back: str, name: str) -> None:
     card = registry.get(back).capabilities
     assert card.tool_names is not None
-    names = tool_names(Request([], tools=[Tool(name)]), FREE, card)
+    names = tool_names(Request([], tools=[Tool(name)]), Survey(), FREE, card)
     sent = (names.request if names is not None else Request([], tools=[Tool(name)])).tools
     assert sent is not None
     assert re.fullmatch(card.tool_names, sent[0].name)

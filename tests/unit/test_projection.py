@@ -14,7 +14,7 @@ from bridge.model import events as ev
 from tests.wire_scenes import SCENES
 from tests.wire_scenes import events as events_of
 
-EXACT = Capabilities(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES))
+EXACT = Capabilities(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES), citations=True, logprobs=True)
 PICTURE = Media(MediaKind.IMAGE, Url("https://x.test/a.png"))
 
 
@@ -130,13 +130,27 @@ def test_texts_of_two_messages_are_separated_and_those_of_one_are_not() -> None:
     assert texts(seen(events, EXACT)[0]) == ["", "a", "b", "c", "d", "e"]
 
 
+def test_texts_around_a_result_that_is_not_shown_are_separated() -> None:
+    """An agent that says something, runs a tool and goes on, all in one message."""
+    given = card(Support.DROP, Feature.PART_BORDERS, Feature.TOOL_RESULT, separator="|")
+    events = [
+        ev.ToolResulted("c0", []),
+        *part(PartKind.TEXT, "a", "b", name="1"),
+        ev.ToolResulted("c", []),
+        ev.ToolResulted("d", []),
+        *part(PartKind.TEXT, "", "e", "f", name="2"),
+        *part(PartKind.TEXT, "g", name="3"),
+    ]
+    assert texts(seen(events, given)[0]) == ["a", "b", "", "|e", "f", "g"]
+
+
 def test_each_choice_has_its_own_separators() -> None:
     given = card(Support.DROP, Feature.PART_BORDERS, separator="|")
     events = [
         ev.MessageStarted("m"),
         ev.MessageStarted("n", choice=1),
         *part(PartKind.TEXT, "a", name="1"),
-        *part(PartKind.TEXT, "b", name="2", message="n"),
+        *part(PartKind.TEXT, "b", name="2", message="n", choice=1),
         *part(PartKind.TEXT, "c", name="3"),
     ]
     assert texts(seen(events, given)[0]) == ["a", "b", "c"]

@@ -108,6 +108,19 @@ def test_an_entry_point_that_is_no_dialect_is_named() -> None:
     )
 
 
+@pytest.mark.usefixtures("package")
+def test_a_dialect_that_cannot_be_loaded_names_file_and_line(tmp_path: Path) -> None:
+    module = tmp_path / "outside_package_for_tests.py"
+    for text, said in (
+        ("from bridge.codec import Feature\n\nWRONG = Feature.HISTORY\n", "AttributeError: .*HISTORY.*:3\\)$"),
+        ("def f(:\n", "SyntaxError: .*:1\\)$"),
+    ):
+        module.write_text(text)
+        with pytest.raises(ConfigError, match=said) as caught:
+            registry.get("outside")
+        assert f"({module}:" in str(caught.value)
+
+
 def test_without_the_package_it_is_unknown() -> None:
     assert "outside" not in registry.names()
     assert not registry.known("outside")

@@ -142,7 +142,8 @@ def test_only_the_first_choice_is_kept_and_the_loss_noted() -> None:
     lost = Losses()
     sequencer = Sequencer(lost, FREE)
     other = MessageStarted("b", choice=1)
-    dropped = [other, text("2", "b"), TextDelta("2", "y"), PartEnded("2"), END_B]
+    begun = PartStarted("2", "b", PartKind.TEXT, choice=1)
+    dropped = [other, begun, TextDelta("2", "y"), PartEnded("2"), MessageEnded("b", choice=1)]
     kept = [A, text("1", "a"), TextDelta("1", "x"), PartEnded("1"), END_A]
     assert sequencer.feed([e for pair in zip(kept, dropped, strict=True) for e in pair]) == kept
     assert Feature.CHOICES in lost.names

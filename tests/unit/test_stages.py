@@ -43,9 +43,9 @@ from bridge.pipeline.stages import (
     Stage,
     StageContext,
     WithholdServerTools,
-    build,
     load,
     load_object,
+    prepare,
     withhold_server_tools,
 )
 from tests.strategies import answers, batches
@@ -274,11 +274,11 @@ class TestFactory:
         assert TextDelta("1-told-1", 'f({"a":1}) -> fine') in out
 
     def test_it_is_automatic(self) -> None:
-        assert len(build((), context(capabilities(), capabilities(RunsTools.ANY)))) == 1
-        assert build((), context(capabilities(), capabilities())) == []
+        assert len(prepare((), context(capabilities(), capabilities(RunsTools.ANY))).stages) == 1
+        assert prepare((), context(capabilities(), capabilities())).stages == []
 
 
-def test_build_keeps_the_order_and_leaves_out_none() -> None:
+def test_stages_keep_their_order_and_none_is_left_out() -> None:
     def first(_: StageContext) -> Stage:
         return lambda events: [*events, TextDelta("p", "1")]
 
@@ -288,7 +288,7 @@ def test_build_keeps_the_order_and_leaves_out_none() -> None:
     def absent(_: StageContext) -> None:
         return None
 
-    stages = build([second, absent, first], context(capabilities(), capabilities()))
+    stages = prepare([second, absent, first], context(capabilities(), capabilities())).stages
     events: list[Event] = []
     for stage in stages:
         events = stage(events)
@@ -345,14 +345,14 @@ def test_a_conversation_that_is_kept_over_chat_passes_no_stage() -> None:
     """A stage costs time per token, and a second record of the answer."""
     chat = registry.get("openai-chat").capabilities
     for name in ("agentscope", "agentscope-java", "ag-kit", "a2a"):
-        assert build((), context(registry.get(name).capabilities, chat)) == []
+        assert prepare((), context(registry.get(name).capabilities, chat)).stages == []
     # Clients that send their calls back learn of a signature that they do not get.
-    assert build((), context(registry.get("ag-ui").capabilities, chat))
+    assert prepare((), context(registry.get("ag-ui").capabilities, chat)).stages
 
 
 def test_a_call_whose_result_is_awaited_is_shown_as_the_clients() -> None:
     back = replace(capabilities(RunsTools.ANY), awaits_results=True)
-    stage = build((), context(capabilities(), back))[0]
+    stage = prepare((), context(capabilities(), back)).stages[0]
     call = [PartStarted("p", "m", PartKind.TOOL_CALL, "c1", "clock"), PartEnded("p")]
     ended = [MessageEnded("m", reason=FinishReason.INTERRUPTED), RunFinished(FinishReason.INTERRUPTED)]
     awaited, question = Interrupted("c1", AWAITS_RESULT, None, "c1"), Interrupted("i", "approval", "May I?")
@@ -360,4 +360,4 @@ def test_a_call_whose_result_is_awaited_is_shown_as_the_clients() -> None:
     assert shown == [*call, MessageEnded("m", reason=FinishReason.TOOL_CALLS), RunFinished(FinishReason.TOOL_CALLS)]
     assert stage([awaited, question, ended[1]]) == [question, ended[1]], "another question is still asked"
     assert stage([question, ended[1]]) == [question, ended[1]]
-    assert build((), context(capabilities(), capabilities())) == []
+    assert prepare((), context(capabilities(), capabilities())).stages == []

@@ -264,6 +264,12 @@ def _none_is_open(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
 class Metrics(Section):
     path: MountPath = Field(default="/metrics", description="path of the metrics for Prometheus")
     public: bool = Field(default=False, description="true: no key is needed to read the metrics, even with auth")
+    users: int = Field(
+        default=0,
+        ge=0,
+        le=10_000,
+        description="count runs and tokens by user and model, for at most so many pairs; all others count as 'other'",
+    )
 
 
 class Traces(Section):

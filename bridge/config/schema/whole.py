@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
@@ -109,8 +110,15 @@ class Config(Section):
         self._origin = origin
         return self
 
+    @property
+    def folder(self) -> str | None:
+        """The folder of the file that the configuration was read from; None if it was in none."""
+        if self._origin is None or not self._origin.positions:
+            return None
+        return os.path.dirname(os.path.abspath(self._origin.name))
+
     def located(self, error: ConfigError) -> ConfigError:
-        """Return an error that a checked configuration caused later, with file and line if it begins with a key."""
+        """Return an error that a checked configuration caused later, with file and line if it names a key."""
         return error if self._origin is None else self._origin.located(error)
 
     def describe(self) -> list[str]:

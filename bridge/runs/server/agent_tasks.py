@@ -1,11 +1,13 @@
 """Tasks of agents: one endpoint takes messages, and what reads, lists, watches and cancels the tasks that they make.
 
 On a durable route a task is a thread of the run store, each run of which answers one message; the first run has the
-task's id. Elsewhere an answer is all that there is of a task. A task of another owner is not found.
+task's id. Elsewhere a task is kept in this process as long as it waits for an answer. A task of another owner is not
+found.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -14,6 +16,7 @@ from aiohttp import web
 
 from bridge.codec import (
     AgentTasksDialect,
+    Context,
     Operation,
     PushAction,
     PushTarget,
@@ -27,19 +30,20 @@ from bridge.codec import (
 from bridge.engine import Caller
 from bridge.errors import BridgeError, ErrorCode, RequestError, shortened
 from bridge.framing import sse
-from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished
+from bridge.model import Event, FinishReason, Heartbeat, Request, RunFailed, RunFinished, RunStarted
 from bridge.pipeline.push_targets import PushTargets
 from bridge.runs import START, RunKey, RunPlan, RunRecord, RunState
 from bridge.runs.server.durable import CANCEL_SECONDS, read_on, reporting, stream_rest
 from bridge.runs.task_stream import STATES
+from bridge.runs.waiting import WAITING_ENDS, WaitingTasks
 from bridge.server.descriptions import described
 from bridge.server.handler import RequestScope
 from bridge.server.runs import attend
-from bridge.server.wire import SERVED_BY, decoded, response_of
+from bridge.server.wire import SERVED_BY, decoded, response_of, stream_headers
 
 _PLAIN_ENDS = frozenset({FinishReason.STOP, FinishReason.CANCELED})
-_WAITING_ENDS = frozenset({FinishReason.INTERRUPTED, FinishReason.TOOL_CALLS})
-"""Ends of a run after which its task may wait."""
+_EVENT_SIZE = 200
+"""About what an event takes in memory beside its text, in bytes."""
 _MOST_LISTED = 1000
 """Older tasks are read by their ids, and are in no list."""
 
@@ -76,17 +80,73 @@ def _dialect(scope: RequestScope) -> AgentTasksDialect:
 
 
 async def _without_store(scope: RequestScope, wire: WireRequest, call: TaskCall) -> web.StreamResponse:
+    """Serve a route that is not durable: of its tasks, those that wait for an answer are kept in this process."""
+    dialect, waiting, task_id = _dialect(scope), scope.bridge.waiting_tasks, call.task_id or ""
     if call.operation is Operation.ITEMS:
         text = "This agent keeps no tasks that could be listed: its route is not durable."
         raise RequestError(text, code=ErrorCode.CONFLICT)
-    if call.operation is not Operation.RUN:
-        raise _unknown(call.task_id or "")
+    if call.operation is Operation.RUN:
+        return await _live_run(scope, wire, call)
+    key = (scope.user, scope.route.path, task_id)
+    runs = waiting.runs(key)
+    if not runs or call.push is not None:
+        raise _unknown(task_id)
+    match call.operation:
+        case Operation.CANCEL:
+            if _reason(runs[-1]) is None:
+                raise dialect.not_cancelable(task_id)  # it is being answered
+            waiting.forget(key)
+            last = runs[-1]
+            end = RunFinished(FinishReason.CANCELED, ended_at=time.time())
+            runs.append(TaskStatus(TaskState.ENDED, last.since, last.context, [RunStarted(last.context.run_id), end]))
+            scope.report.status = "canceled"
+        case Operation.SUBSCRIBE:
+            frames, _ = dialect.watch(call, runs)
+            return web.Response(body=sse.join(frames), headers=stream_headers(dialect, scope.context))
+    return response_of(dialect.encode_task_now(call, runs))
+
+
+async def _live_run(scope: RequestScope, wire: WireRequest, call: TaskCall) -> web.StreamResponse:
+    """Run the request in a message; a task that waits afterwards is kept, and one that it answers goes on."""
+    request, caller = await scope.decode(wire)
+    waiting, task_id = scope.bridge.waiting_tasks, call.task_id or scope.report.run_id
+    key = (scope.user, scope.route.path, task_id)
+    if call.task_id is not None and (runs := waiting.runs(key)):
+        request = scope.context.request = _dialect(scope).continues(request, runs)
+        scope.context.thread_id = request.thread_id
+    collected = _Collected(waiting, key, scope.context, len(wire.body))
+    scope.observe = collected
+    waiting.begin(key)
     try:
-        return await attend(scope, *await scope.decode(wire))
+        return await attend(scope, request, caller)
     except RequestError as error:
         if call.task_id is not None and error.code is ErrorCode.CONFLICT:
             raise _unknown(call.task_id) from None  # nothing waits in this conversation
         raise
+    finally:
+        if not collected.ended:
+            waiting.abandon(key)
+
+
+class _Collected:
+    """Collects the events of a run of a task, and notes at its end whether the task waits."""
+
+    def __init__(self, waiting: WaitingTasks, key: tuple[str, str, str], context: Context, size: int) -> None:
+        self.ended = False
+        self._waiting = waiting
+        self._key = key
+        self._context = context
+        self._before: Context | None = None
+        self._size = size
+        self._events: list[Event] = []
+
+    def __call__(self, events: Sequence[Event]) -> None:
+        self._before = self._before or replace(self._context)
+        self._events += [event for event in events if not isinstance(event, Heartbeat)]
+        if events and isinstance(events[-1], RunFinished | RunFailed):
+            self.ended = True
+            size = self._size + sum(_EVENT_SIZE + len(getattr(event, "text", "")) for event in self._events)
+            self._waiting.ended(self._key, self._before, self._events, size)
 
 
 class Tasks:
@@ -256,10 +316,10 @@ async def _cancel(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
     """End a task. One that waits for an answer ends by a run that is canceled before it begins."""
     dialect, tasks, task_id = _dialect(scope), Tasks(scope), call.task_id or ""
     runs, key = await tasks.load(task_id), None
-    if _reason(runs[-1]) in _WAITING_ENDS:
+    if _reason(runs[-1]) in WAITING_ENDS:
         async with _continuing(scope, task_id):
             runs = await tasks.load(task_id)  # an answer may have come in the meantime
-            if _reason(runs[-1]) in _WAITING_ENDS:
+            if _reason(runs[-1]) in WAITING_ENDS:
                 key = await _start_canceled(scope, tasks, task_id, runs)
     if key is None:
         key = tasks.key(task_id, runs[-1].context.run_id)

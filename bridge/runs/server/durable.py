@@ -20,7 +20,6 @@ from bridge.errors import BridgeError
 from bridge.framing import sse
 from bridge.runs import START, Cursor, LogReader, RunKey, RunPlan, Subscription, fingerprint
 from bridge.server.handler import RequestScope
-from bridge.server.report import Report
 from bridge.server.wire import assembled, response_of, stream_headers
 from bridge.server.writing import StreamedResponse, abort, has_left
 
@@ -103,12 +102,13 @@ def reporting(scope: RequestScope, subscription: Subscription) -> Iterator[None]
 
 async def stream_rest(scope: RequestScope, subscription: Subscription, out: bytes = b"") -> web.StreamResponse:
     """Stream the rest of a subscription; `out` are bytes of it that have been read already."""
-    response = StreamedResponse(headers=stream_headers(scope.route.dialect), slow_reader=scope.server.slow_reader)
+    headers = stream_headers(scope.route.dialect)
+    response = StreamedResponse(headers=headers, slow_reader=scope.server.slow_reader, report=scope.report)
     if subscription.lost:
         response.headers["x-bridge-lost"] = ",".join(subscription.lost)
     await response.prepare(scope.http)
     scope.report.streams()
-    await written(scope, _pump(response, subscription, scope.server, scope.report, out))
+    await written(scope, _pump(response, subscription, scope.server, out))
     return response
 
 
@@ -146,9 +146,7 @@ async def _collect(scope: RequestScope, reader: LogReader) -> web.StreamResponse
     return response_of(wire, scope.report.lost)
 
 
-async def _pump(
-    response: web.StreamResponse, subscription: Subscription, server: Server, report: Report, out: bytes = b""
-) -> None:
+async def _pump(response: web.StreamResponse, subscription: Subscription, server: Server, out: bytes = b"") -> None:
     """Write a subscription to its end, with comments while it is silent.
 
     Raises `ConnectionError` for a client that is gone or does not read, `BridgeError` if the log cannot be read.
@@ -156,7 +154,6 @@ async def _pump(
     while True:
         if out:
             await response.write(out)
-            report.sent += len(out)
         if subscription.done:
             break
         frames = await subscription.read(server.keepalive or _POLL)

@@ -93,7 +93,7 @@ async def serve_subscribe(scope: RequestScope) -> web.StreamResponse:
         with reporting(scope, subscription):
             if not await subscription.open():
                 return web.Response(status=204)
-            response = StreamedResponse(headers=_HEADERS, slow_reader=scope.server.slow_reader)
+            response = StreamedResponse(headers=_HEADERS, slow_reader=scope.server.slow_reader, report=scope.report)
             await response.prepare(scope.http)
             scope.report.streams()
             await written(scope, _pump(scope, response, subscription, requested, options.poll_interval))
@@ -123,7 +123,6 @@ async def _pump(
         if out:
             written_at = now
             await response.write(out)
-            scope.report.sent += len(out)
         if subscription.done:
             break
     else:

@@ -12,6 +12,8 @@ from aiohttp import web
 
 from bridge import __version__
 from bridge.codec import Dialect, Operation, Scope, registry
+from bridge.connect import CLIENTS, Place
+from bridge.connect.programs import NO_KEY
 from bridge.engine import Bridge, Route
 from bridge.errors import BridgeError, ConfigError, ErrorCode, RequestError, shortened
 from bridge.pipeline import Backend
@@ -26,6 +28,8 @@ from bridge.server.writing import StreamedResponse
 PATH = "/"
 BELOW = "/_page"
 _KEEPALIVE = 15.0
+_YOUR_KEY, _YOUR_MODEL = "YOUR_KEY", "YOUR_MODEL"
+"""What stands in the lines for a program in place of a key, and of a model where the route has none of its own."""
 _TYPES = {
     "css": "text/css; charset=utf-8",
     "html": "text/html; charset=utf-8",
@@ -76,6 +80,7 @@ class Page:
         router.add_get(PATH, _own(self._index))
         router.add_get(f"{BELOW}/state", _own(self._state))
         router.add_get(f"{BELOW}/health", _own(self._backends))
+        router.add_get(f"{BELOW}/connect", _own(self._connect))
         router.add_get(f"{BELOW}/trace/{{token}}", _own(self._trace), allow_head=False)
         router.add_get(f"{BELOW}/dialects/{{name}}.js", _own(self._script))
         router.add_get(f"{BELOW}/errors/{{code}}", _own(self._error))
@@ -143,6 +148,20 @@ class Page:
         backends: dict[str, Backend] = {b.name: b for route in routes for b in route.backends}
         return _json(await self._health.of(backends))
 
+    async def _connect(self, http: web.Request) -> web.StreamResponse:
+        """Return for each route its base URL and the lines that connect each program with it."""
+        _, routes = await self._visitor(http)
+        server = self._bridge.config.server
+        origin = str(server.public_url or http.url.origin()).rstrip("/")
+        key = NO_KEY if server.is_open else _YOUR_KEY
+        return _json(
+            [
+                _connected(route, Place(origin, route.path, route.some_model or _YOUR_MODEL, key))
+                for route in routes
+                if not route.dialect.over_grpc
+            ]
+        )
+
     async def _visitor(self, http: web.Request) -> tuple[str, list[Route]]:
         """Return the user and the routes that the key opens. Raises `RequestError` (unauthorized, forbidden)."""
         if http.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
@@ -209,6 +228,26 @@ def _described(route: Route) -> dict[str, Any]:
         "models": list(route.models or {}),
         "durable": route.durable or route.serves(Operation.START),
         "speaks": not route.dialect.over_grpc and script_of(route.dialect) is not None,
+    }
+
+
+def _connected(route: Route, place: Place) -> dict[str, Any]:
+    """Return what the page says about connecting to a route."""
+    return {
+        "path": route.path,
+        "dialect": route.dialect.name,
+        "base": place.base,
+        "programs": [
+            {
+                "name": name,
+                "title": client.title,
+                "snippets": [{"where": s.where, "language": s.language, "text": s.at(place)} for s in client.snippets],
+                "notes": client.notes,
+                "browser": client.browser,
+            }
+            for name, client in CLIENTS.items()
+            if route.dialect.name in client.dialects
+        ],
     }
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from bridge import BackendError, ErrorCode, Event, Failure, Request, RunFailed
+from bridge import BackendError, ErrorCode, Event, Request, RunFailed
 from bridge.codec import (
     ANSWER_FEATURES,
     REQUEST_FEATURES,
@@ -31,8 +30,6 @@ from bridge.codec import (
     json_response,
 )
 from bridge.codec.jsontext import dumps, read_json
-from bridge.codec.redact import masked
-from bridge.errors import BY_STATUS
 from bridge.model import Builder
 from dialect_ollama import asking
 from dialect_ollama.answering import AnswerEncoder, assembled, decode_object
@@ -147,17 +144,6 @@ class Ollama(ObjectDialect, ModelsDialect):
 
     def decode_object(self, node: Node, builder: Builder) -> None:
         decode_object(node, builder)
-
-    def decode_error(self, wire: WireResponse) -> Failure:
-        failure = super().decode_error(wire)
-        said = read_json(wire.body)
-        if (
-            failure.code is ErrorCode.BACKEND_AUTH
-            or not isinstance(said, dict)
-            or not isinstance(said.get("error"), str)
-        ):
-            return failure
-        return replace(failure, code=BY_STATUS.get(wire.status, failure.code), message=masked(said["error"]))
 
     def models_request(self) -> WireRequest:
         return WireRequest("GET", "/tags")

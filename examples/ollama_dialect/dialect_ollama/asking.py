@@ -26,6 +26,7 @@ from bridge.model import (
     ToolMode,
     ToolResult,
     as_text,
+    unsupported,
 )
 from dialect_ollama.answering import Wire, arguments_object, arguments_of, image_of
 
@@ -203,29 +204,28 @@ def _messages(request: Request, context: Context) -> list[Wire]:
     places = {call.call_id: (number, call.name) for number, call in enumerate(calls)}
     out: list[Wire] = []
     results: list[tuple[int, Wire]] = []
-    for index, message in enumerate(request.messages):
+    for message in request.messages:
         if message.name is not None:
             context.lost.add(Feature.MESSAGE_NAME)
-        others: list[tuple[str, Part]] = []
-        for number, part in enumerate(message.parts):
-            where = f"messages[{index}].content[{number}]"
+        others: list[Part] = []
+        for part in message.parts:
             if isinstance(part, ToolResult):
                 place, name = places.get(part.call_id, (len(places), part.name or ""))
-                wire = _message("tool", [(where, p) for p in part.parts], context)
+                wire = _message("tool", part.parts, request, context)
                 results.append((place, {**wire, "tool_name": name}))
             else:
-                others.append((where, part))
+                others.append(part)
         if others or not message.parts:
             out += [wire for _, wire in sorted(results, key=itemgetter(0))]
             results.clear()
-            out.append(_message("system" if message.role == "developer" else message.role, others, context))
+            out.append(_message("system" if message.role == "developer" else message.role, others, request, context))
     return out + [wire for _, wire in sorted(results, key=itemgetter(0))]
 
 
-def _message(role: str, parts: list[tuple[str, Part]], context: Context) -> Wire:
+def _message(role: str, parts: list[Part], request: Request, context: Context) -> Wire:
     texts: list[str] = []
     fields: dict[str, Any] = {}
-    for path, part in parts:
+    for part in parts:
         match part:
             case Text():
                 texts.append(part.text)
@@ -242,7 +242,7 @@ def _message(role: str, parts: list[tuple[str, Part]], context: Context) -> Wire
                 fields.setdefault("images", []).append(data)
             case Media():
                 came = f"{part.kind} as {type(part.source).__name__}"
-                raise Unsupported(f"{path}: expected an image as bytes, got {came}.", param=path)
+                raise unsupported(request.messages, part, f"expected an image as bytes, got {came}.")
             case _:
                 feature = Feature.DATA if isinstance(part, Data) else Feature.REFUSAL_HISTORY
                 context.lost.add(feature, "told as text")

@@ -248,6 +248,28 @@ def test_thoughts_are_left_out_unless_an_option_wants_them() -> None:
     assert part == {"text": "Hm.", "metadata": {"adk_thought": True, "type": "thinking"}}
 
 
+def test_the_answer_is_in_a_message_too_if_an_option_wants_that() -> None:
+    """Chat pages show messages only. The artifacts stay."""
+    plain, said = told(answer("Hel", "lo")), told(answer("Hel", "lo"), answer="message")
+    assert "message" not in plain[-1]["statusUpdate"]["status"]
+    assert said[:-1] == plain[:-1]
+    last = said[-1]["statusUpdate"]["status"]
+    assert last["message"]["role"] == "ROLE_AGENT"
+    assert last["message"]["parts"] == [{"text": "Hello"}]
+
+
+def test_a_question_follows_the_answer_in_its_message() -> None:
+    builder = made()
+    builder.flow(0, PartKind.TEXT, "I looked.")
+    builder.flow(1, PartKind.TEXT, "Twice.")
+    builder.interrupt(Interrupted("q1", "confirmation", "May I?"))
+    builder.finish(FinishReason.INTERRUPTED)
+    builder.end()
+    (*_, last) = told(builder.take(), answer="message")
+    parts = [part["text"] for part in last["statusUpdate"]["status"]["message"]["parts"]]
+    assert parts == ["I looked.", "Twice.", "May I?"]
+
+
 def test_media_and_values_are_artifacts_of_their_own() -> None:
     builder = made()
     builder.flow(0, PartKind.TEXT, "Look:")

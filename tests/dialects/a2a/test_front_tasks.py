@@ -11,9 +11,11 @@ from typing import Any
 import aiohttp
 import pytest
 
+from bridge.codec import Context, TaskState
 from bridge.errors import ErrorCode, Failure
 from bridge.framing.sse import Splitter
-from bridge.model import Text, as_text
+from bridge.model import Event, FinishReason, RunFinished, RunStarted, Text, as_text
+from bridge.runs.waiting import WaitingTasks
 from tests.pairs.agents import Agent, Ask, Kit, Say, Scope
 from tests.server.harness import Exchange, ask, fake_backend, serving
 
@@ -302,10 +304,10 @@ class Reading:
         self.events: list[Any] = []
 
     async def until(self, enough: Any) -> list[Any]:
-        response = await self._asked if not hasattr(self, "_response") else self._response
-        self._response = response
+        if not hasattr(self, "_response"):
+            self._response = await self._asked
         while not any(enough(event) for event in self.events):
-            piece = await response.content.readany()
+            piece = await self._response.content.readany()
             assert piece, "the stream ended"
             for frame in self._splitter.feed(piece):
                 data = frame if isinstance(frame, bytes) else frame.data
@@ -313,6 +315,7 @@ class Reading:
         return self.events
 
     async def close(self) -> None:
+        self._response.close()  # closing the session does not: the collector finds the connection, and complains
         await self._session.close()
 
 
@@ -466,3 +469,91 @@ async def test_a_question_on_a_route_that_keeps_nothing(live: str) -> None:
     answered = await say(live, "yes", taskId=asked["id"], contextId=asked["contextId"])
     assert (answered["id"], answered["status"]["state"]) == (asked["id"], "TASK_STATE_COMPLETED")
     assert texts(answered["artifacts"]) == "You decided: resolved."
+
+
+# ---------------------------------------------------------------------- routes that are not durable
+
+
+async def test_a_task_that_waits_is_read_and_watched(live: str) -> None:
+    for scene in ("interrupt", "tool"):
+        asked = await say(live, scene)
+        assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        assert (await rpc(live, "GetTask", {"id": asked["id"]}))["result"] == asked
+        (seen,) = await stream(live, call("SubscribeToTask", {"id": asked["id"]}))
+        assert seen["task"] == asked
+
+
+async def test_a_streamed_task_that_waits_is_the_one_that_is_read(live: str) -> None:
+    said = await stream(live, send("interrupt", method="SendStreamingMessage"))
+    task = (await rpc(live, "GetTask", {"id": said[0]["task"]["id"]}))["result"]
+    assert task["status"] == said[-1]["statusUpdate"]["status"]
+    done = await stream(live, send("yes", method="SendStreamingMessage", taskId=task["id"]))
+    assert (done[0]["task"]["id"], states(done)[-1]) == (task["id"], "COMPLETED")
+    assert code(await rpc(live, "GetTask", {"id": task["id"]})) == -32001
+
+
+async def test_the_result_of_a_call_goes_to_its_task(live: str) -> None:
+    """A message that names the task only; one that is no result of the call leaves the task waiting."""
+    asked = await say(live, "tools")
+    waits = asked["status"]["message"]["metadata"]["interrupts"]
+    assert len(waits) > 1
+    early = await rpc(live, "SendMessage", {"message": message("21", taskId=asked["id"])})
+    assert code(early) == -32602
+    results = [
+        {"data": {"id": each["callId"], "response": {"temp": 21}}, "metadata": {"adk_type": "function_response"}}
+        for each in waits
+    ]
+    answered = await say(live, *results, taskId=asked["id"])
+    assert (answered["id"], answered["status"]["state"]) == (asked["id"], "TASK_STATE_COMPLETED")
+    assert "21" in json.dumps(answered["artifacts"])
+
+
+async def test_a_task_that_waits_is_canceled(live: str) -> None:
+    asked = await say(live, "tool")
+    canceled = (await rpc(live, "CancelTask", {"id": asked["id"]}))["result"]
+    assert (canceled["id"], canceled["status"]["state"]) == (asked["id"], "TASK_STATE_CANCELED")
+    assert code(await rpc(live, "CancelTask", {"id": asked["id"]})) == -32001
+    assert code(await rpc(live, "SendMessage", {"message": message(taskId=asked["id"])})) == -32001
+
+
+async def test_a_task_that_waits_belongs_to_its_owner(tmp_path: Path) -> None:
+    async with serving({**DEMO, "routes": [route()], "server": KEYS, **stores(tmp_path)}) as base:
+        asked = await say(f"{base}/a2a", "interrupt", headers=ME)
+        for method, params in (
+            ("GetTask", {"id": asked["id"]}),
+            ("CancelTask", {"id": asked["id"]}),
+            ("SendMessage", {"message": message("yes", taskId=asked["id"], contextId=asked["contextId"])}),
+        ):
+            assert code(await rpc(f"{base}/a2a", method, params, YOU)) == -32001
+        done = await say(f"{base}/a2a", "yes", headers=ME, taskId=asked["id"])
+    assert done["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+KEY = ("me", "/a2a", "t1")
+
+
+def waiting_run(reason: FinishReason = FinishReason.INTERRUPTED) -> list[Event]:
+    return [RunStarted("t1"), RunFinished(reason)]
+
+
+def test_a_task_waits_on_if_its_answer_came_to_nothing() -> None:
+    tasks = WaitingTasks()
+    tasks.ended(KEY, Context("t1"), waiting_run(), 10)
+    tasks.begin(KEY)
+    assert [run.state for run in tasks.runs(KEY)] == [TaskState.ENDED, TaskState.RUNNING]
+    tasks.abandon(KEY)
+    assert [run.state for run in tasks.runs(KEY)] == [TaskState.ENDED]
+    tasks.ended(KEY, Context("t2"), waiting_run(FinishReason.TOOL_CALLS), 10)
+    assert [run.context.run_id for run in tasks.runs(KEY)] == ["t1", "t2"]
+    tasks.ended(KEY, Context("t3"), waiting_run(FinishReason.STOP), 10)
+    assert tasks.runs(KEY) == []
+
+
+def test_what_waits_has_bounds() -> None:
+    tasks = WaitingTasks()
+    for number in range(1001):
+        tasks.ended(("me", "/a2a", f"t{number}"), Context("r"), waiting_run(), 10)
+    kept = [number for number in range(1001) if tasks.runs(("me", "/a2a", f"t{number}"))]
+    assert kept == list(range(1, 1001))
+    tasks.ended(("me", "/a2a", "large"), Context("r"), waiting_run(), 64 * 1024 * 1024 - 10)
+    assert [n for n in range(1001) if tasks.runs(("me", "/a2a", f"t{n}"))] == [1000]

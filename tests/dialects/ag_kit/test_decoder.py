@@ -158,12 +158,12 @@ def test_an_end_mark_inside_a_call() -> None:
     [
         ({"type": "error", "error": "It broke"}, "It broke"),
         ({"type": "error", "error": {"message": "It broke", "code": 7}}, "It broke"),
-        ({"type": "error"}, "The backend reported an error."),
+        ({"type": "error"}, "The backend reported an error without a message."),
         ({"error": "Server error", "details": "no agent"}, "Server error: no agent"),
         ({"error": {"message": "It broke", "details": "no agent"}}, "It broke: no agent"),
         ({"error": {"message": "It broke", "details": "in"}, "details": "beside"}, "It broke: beside"),
         ({"error": "key sk-abcdefghij is wrong"}, "key *** is wrong"),
-        ({"error": []}, "The backend reported an error."),
+        ({"error": []}, "The backend reported an error without a message."),
     ],
 )
 def test_errors_end_the_run(event: Any, message: str) -> None:

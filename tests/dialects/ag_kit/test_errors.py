@@ -64,8 +64,10 @@ def test_a_rate_limit_keeps_its_header_and_long_texts_are_cut() -> None:
 def test_our_own_errors_are_read_back(code: ErrorCode) -> None:
     failure = Failure(code, "It is like this.", "messages[1].content")
     back = dialect.decode_error(dialect.encode_error(failure))
-    if code in (ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN):
-        assert back.code is ErrorCode.BACKEND_AUTH
+    if code in (ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN, ErrorCode.BACKEND_AUTH):
+        assert (back.code, back.message) == (ErrorCode.BACKEND_AUTH, REFUSED)
+    elif code is ErrorCode.INTERNAL:
+        assert back.code is ErrorCode.BACKEND_ERROR, "another bridge's crash is not ours"
     else:
         assert back.code is code
         assert back.message == "messages.1.content: It is like this."
@@ -76,16 +78,17 @@ def test_our_own_errors_are_read_back(code: ErrorCode) -> None:
     [
         (401, b'{"detail":"key sk-abc is wrong"}', ErrorCode.BACKEND_AUTH, REFUSED),
         (403, b"", ErrorCode.BACKEND_AUTH, REFUSED),
-        (404, b'{"detail":"Not Found"}', ErrorCode.NOT_FOUND, "Not Found"),
-        (405, b'{"detail":"Method Not Allowed"}', ErrorCode.BACKEND_PROTOCOL, "Method Not Allowed"),
-        (429, b"slow down", ErrorCode.RATE_LIMITED, "The backend answered with HTTP status 429."),
-        (500, b"<html>", ErrorCode.BACKEND_ERROR, "The backend answered with HTTP status 500."),
+        (404, b'{"detail":"Not Found"}', ErrorCode.BACKEND_ERROR, "The backend answered with status 404."),
+        (404, b'{"detail":"No such agent"}', ErrorCode.NOT_FOUND, "No such agent"),
+        (405, b'{"detail":"Method Not Allowed"}', ErrorCode.BACKEND_ERROR, "The backend answered with status 405."),
+        (429, b"slow down", ErrorCode.RATE_LIMITED, "The backend answered with status 429."),
+        (500, b"<html>", ErrorCode.BACKEND_ERROR, "The backend answered with status 500."),
         (500, b'{"error":{"code":"INTERNAL_ERROR","message":"no agent"}}', ErrorCode.BACKEND_ERROR, "no agent"),
         (500, b'{"error":"Server error","details":"no agent"}', ErrorCode.BACKEND_ERROR, "Server error: no agent"),
         (500, b'{"error":"Server error","details":""}', ErrorCode.BACKEND_ERROR, "Server error"),
         (500, b'{"error":"Server error","details":{"a":1}}', ErrorCode.BACKEND_ERROR, "Server error"),
-        (503, b"[]", ErrorCode.OVERLOADED, "The backend answered with HTTP status 503."),
-        (418, b'{"detail":[{"msg":5},7]}', ErrorCode.INVALID_REQUEST, "The backend answered with HTTP status 418."),
+        (503, b"[]", ErrorCode.OVERLOADED, "The backend answered with status 503."),
+        (418, b'{"detail":[{"msg":5},7]}', ErrorCode.INVALID_REQUEST, "The backend answered with status 418."),
     ],
 )  # fmt: skip
 def test_a_backends_refusal(status: int, body: bytes, code: ErrorCode, message: str) -> None:
@@ -109,8 +112,8 @@ def test_what_a_backend_says_of_itself_is_not_the_callers_fault() -> None:
     for status in (405, 500, 501):
         assert dialect.decode_error(WireResponse(status, {}, b"{}")).http_status == 502
     # Another bridge's word counts, and not the status of another kind beside it.
-    assert refused(404, "internal") == (ErrorCode.INTERNAL, 500)
-    assert refused(500, "invalid_request") == (ErrorCode.INVALID_REQUEST, 400)
+    assert refused(404, "run_lost") == (ErrorCode.RUN_LOST, 500)
+    assert refused(500, "unsupported") == (ErrorCode.UNSUPPORTED, 400)
 
 
 def test_of_a_backends_headers_only_the_time_to_wait_is_handed_on() -> None:
@@ -128,9 +131,9 @@ def test_of_a_backends_headers_only_the_time_to_wait_is_handed_on() -> None:
         (WireResponse(200, {}, b"[1]"), ErrorCode.BACKEND_PROTOCOL, "neither an event stream nor"),
         (WireResponse(200, {}, b'{"detail":""}'), ErrorCode.BACKEND_PROTOCOL, "neither an event stream nor"),
         (WireResponse(200, {}, b'{"type":"error","error":"x"}'), ErrorCode.BACKEND_ERROR, "x"),
-        (WireResponse(503, {}, b""), ErrorCode.OVERLOADED, "HTTP status 503"),
-        (WireResponse(400, {}, b""), ErrorCode.INVALID_REQUEST, "HTTP status 400"),
-        (WireResponse(400, {}, b'{"type":"text","content":"x"}'), ErrorCode.INVALID_REQUEST, "HTTP status 400"),
+        (WireResponse(503, {}, b""), ErrorCode.OVERLOADED, "status 503"),
+        (WireResponse(400, {}, b""), ErrorCode.INVALID_REQUEST, "status 400"),
+        (WireResponse(400, {}, b'{"type":"text","content":"x"}'), ErrorCode.INVALID_REQUEST, "status 400"),
     ],
 )
 def test_an_answer_in_one_piece_is_a_failed_run(wire: WireResponse, code: ErrorCode, said: str) -> None:

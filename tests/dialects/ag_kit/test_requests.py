@@ -319,14 +319,14 @@ def test_text_is_joined_and_developers_are_systems() -> None:
         {"role": "user", "content": 'c{"d":1}e'},
         {"role": "user", "content": ""},
     ]
-    assert lost == ["message_name", "data"]
+    assert lost == ["message_name", "data", "refusal_history"]
 
 
 @pytest.mark.parametrize("source", [Url("https://x.example/a"), Inline("aGk="), FileRef("f")])
 @pytest.mark.parametrize("kind", MediaKind)
 def test_media_are_refused_by_their_place_or_told(kind: MediaKind, source: Any) -> None:
     message = Message("user", [Text("see "), Media(kind, source)])
-    with pytest.raises(Unsupported, match="send it as text or omit it") as caught:
+    with pytest.raises(Unsupported, match="send it as text, or leave it out") as caught:
         ask(one("x"), message)
     assert caught.value.failure.param == "messages[1].content[1]"
     written, lost = ask(message, options={"unsupported_media": "text"})

@@ -161,6 +161,29 @@ def test_empty_things_are_not_told() -> None:
     assert out[-1]["outcome"] == {"type": "success", "pendingToolCallIds": ["c"]}
 
 
+def test_calls_of_the_clients_tools_are_told_whole_at_the_end() -> None:
+    """TanStack AI runs a tool on this event only. Calls of other tools, and answered ones, are none of the client's."""
+
+    def tell(builder: Any) -> None:
+        builder.add("m", ToolCall("c1", "mine", '{"a":1}'))
+        builder.add("m", ToolCall("c2", "theirs", "{}"))
+        builder.add("m", ToolCall("c3", "mine", ""))
+        builder.add("m", ToolCall("c4", "mine", "{}"))
+        builder.emit(ToolResulted("c4", [Text("done")]))
+
+    tools = [{"name": "mine", "description": "", "parameters": {"type": "object"}}]
+    for version in (None, "1.0"):
+        context = front(request=read(asked(version=version, tools=tools)))
+        out = said(build(tell), context)
+        inputs = [each["value"] for each in out if each.get("name") == "tool-input-available"]
+        assert inputs == [
+            {"toolCallId": "c1", "toolName": "mine", "input": {"a": 1}},
+            {"toolCallId": "c3", "toolName": "mine", "input": {}},
+        ]
+        assert types(out)[-3:] == ["CUSTOM", "CUSTOM", "RUN_FINISHED"]
+        assert not [e for e in decode([join([orjson.dumps(e) for e in out])]) if isinstance(e, Custom)]
+
+
 def test_ids_are_new_on_the_thread() -> None:
     """A backend that calls its first message `m1` in every run; and two texts in one message."""
 

@@ -274,7 +274,7 @@ def test_one_message_of_many_parts_becomes_several() -> None:
     ]
     context = back({"reasoning_history": False})
     dialect.encode_request(Request([message]), context)
-    assert context.lost.names == ["reasoning_history"]
+    assert context.lost.names == ["refusal_history", "reasoning_history"]
 
 
 def test_parts_by_style() -> None:
@@ -333,7 +333,7 @@ def test_fields_without_a_place_are_named_or_forwarded() -> None:
     )
     context = back()
     dialect.encode_request(request, context)
-    assert context.lost.names == ["sampling", "tool_choice", "response_format", "user_id", "metadata", "extras"]
+    assert context.lost.names == ["tool_choice", "response_format", "user_id", "metadata", "sampling", "extras"]
     props = sent(request, {"forward_props": True})["forwardedProps"]
     assert props == {
         "model": "m",

@@ -170,7 +170,7 @@ def test_a_thread_whose_name_is_forbidden_gets_another_always_the_same(name: str
         (409, "AGENT_RUN_CONFLICT", ErrorCode.CONFLICT),
         (413, "AGENT_RUN_INPUT_INVALID", ErrorCode.TOO_LARGE),
         (422, "AGENT_RUN_MESSAGES_INVALID", ErrorCode.INVALID_REQUEST),
-        (500, "INTERNAL", ErrorCode.INTERNAL),
+        (500, "INTERNAL", ErrorCode.BACKEND_ERROR),
     ],
 )
 async def test_a_run_that_is_refused_was_none(status: int, word: str, code: ErrorCode) -> None:

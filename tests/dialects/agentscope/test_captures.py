@@ -207,8 +207,8 @@ def test_an_error_status_is_told_with_the_backends_text(name: str) -> None:
     wanted = {
         "invalid_json": (ErrorCode.INVALID_REQUEST, "11: JSON decode error"),
         "invalid_body_array": (ErrorCode.INVALID_REQUEST, "Input should be a valid dictionary"),
-        "wrong_method": (ErrorCode.BACKEND_PROTOCOL, "Method Not Allowed"),
-        "chat_completions_absent": (ErrorCode.NOT_FOUND, "Not Found"),
+        "wrong_method": (ErrorCode.BACKEND_ERROR, "The backend answered with status 405."),
+        "chat_completions_absent": (ErrorCode.BACKEND_ERROR, "The backend answered with status 404."),
     }
     assert (failure.code, failure.message) == wanted[name]
 

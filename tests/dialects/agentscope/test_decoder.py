@@ -28,7 +28,7 @@ from .helpers import context
 
 CREATED = {"object": "response", "status": "created", "id": "r", "session_id": "s", "created_at": 1_700_000_001}
 DONE = {**CREATED, "status": "completed"}
-NO_TEXT = "The backend reported an error."
+NO_TEXT = "The backend reported an error without a message."
 
 
 def told(*events: Any) -> Answer:

@@ -533,7 +533,7 @@ def test_earlier_calls_and_results_are_told_as_text() -> None:
 
 @pytest.mark.parametrize(
     ("source", "words"),
-    [(FileRef("f"), "cannot send a file by its id"), (Url("https://x.example/pic"), "needs the media type of a URL")],
+    [(FileRef("f"), "accepts no image by file id"), (Url("https://x.example/pic"), "needs the media type of a URL")],
 )
 def test_media_that_cannot_be_sent_are_refused_with_their_place(source: Any, words: str) -> None:
     message = Message("user", [Text("look"), Media(MediaKind.IMAGE, source)])

@@ -190,7 +190,7 @@ def test_an_answer_that_is_no_stream() -> None:
     [
         (429, b'{"error": "slow down"}', "slow down"),
         (422, b'[{"loc": ["messages", 0], "msg": "bad", "input": "secret"}]', "messages.0: bad"),
-        (500, b"Internal", "The backend answered with HTTP status 500."),
+        (500, b"Internal", "The backend answered with status 500."),
         (500, b'{"error": {"message": "deep"}}', "deep"),
     ],
 )

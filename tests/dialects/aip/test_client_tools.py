@@ -14,7 +14,7 @@ import grpc.aio
 import openai
 import pytest
 
-from bridge import Bridge, ConfigError, ErrorCode, Message, Request, Text, Tool, ToolCall, ToolResult
+from bridge import Bridge, ConfigError, ErrorCode, Message, Request, Text, Tool, ToolCall, ToolResult, Unsupported
 from bridge.codec import Context
 from bridge.config import parse
 from bridge.dialects.aip import dialect
@@ -298,8 +298,12 @@ async def test_words_behind_the_results_are_refused_and_the_agent_still_waits() 
         [call] = (await ended(bridge, asking("Oslo"))).calls
         more = asking("Oslo", call, "rain")
         more.messages.append(Message("user", [Text("Be quick!")]))
-        with pytest.raises(Exception, match=r"messages\[3\]: expected only the tool results"):
+        with pytest.raises(Unsupported, match=r"messages\[3\]: expected only the tool results"):
             await bridge.run(bridge.route(), more)
+        more.messages[-1].places = ("input[1]",)
+        with pytest.raises(Unsupported, match=r"input\[1\]: expected only") as caught:
+            await bridge.run(bridge.route(), more)
+        assert caught.value.failure.param == "input[1]"
         assert (await ended(bridge, asking("Oslo", call, "rain"))).text == "It is rain in Oslo."
 
 

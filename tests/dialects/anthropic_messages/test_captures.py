@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from bridge.codec import Context, WireResponse
-from bridge.codec.jsontext import repaired
 from bridge.dialects.anthropic_messages import dialect
 from bridge.dialects.anthropic_messages.wire import own
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Answer, Event, Raw, Reasoning, fold, verify
+from bridge.model.surrogates import repaired
 
 from .helpers import (
     BODIES,

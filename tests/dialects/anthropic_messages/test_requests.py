@@ -282,6 +282,7 @@ ALIKE: dict[str, Any] = {
         ],
         stream=True,
     ),
+    "a block of another type with a text alone": asked([user({"type": "memo", "text": "x"})], stream=True),
     "pictures": asked(
         [user({"type": "image", "source": {"type": "url", "url": "https://x.test/a"}},
               {"type": "image", "source": {"type": "file", "file_id": "f"}},
@@ -311,7 +312,8 @@ def normal(value: Any) -> Any:
         value = {k: normal(v) for k, v in value.items()}
         for name in ("content", "system"):
             blocks = value.get(name)
-            if isinstance(blocks, list) and len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
+            is_one = isinstance(blocks, list) and len(blocks) == 1 and blocks[0].keys() == {"type", "text"}
+            if is_one and blocks[0]["type"] == "text":
                 value[name] = blocks[0]["text"]
         return value
     return [normal(v) for v in value] if isinstance(value, list) else value

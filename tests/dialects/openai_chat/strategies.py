@@ -46,7 +46,13 @@ json_values = st.recursive(
 
 
 def _flow(key: int, kind: PartKind, pieces: list[str]) -> Op:
-    return lambda b: [b.unpaired_flow(key, kind, piece) for piece in pieces if piece]
+    def tell(b: Builder) -> None:
+        b.join_halves()
+        for piece in pieces:
+            if piece:
+                b.flow(key, kind, piece)
+
+    return tell
 
 
 def _thought(key: int, text: str, signature: str) -> Op:
@@ -63,6 +69,7 @@ def _calls(key: int, calls: list[tuple[str, Origin, list[str]]]) -> Op:
     """Calls that are open together, their pieces taken in turns."""
 
     def tell(b: Builder) -> None:
+        b.join_halves()
         opened = []
         for name, origin, pieces in calls:
             part = ("call", len(b.open_calls), name)
@@ -71,7 +78,7 @@ def _calls(key: int, calls: list[tuple[str, Origin, list[str]]]) -> Op:
         while any(pieces for _, pieces in opened):
             for part, pieces in opened:
                 if pieces:
-                    b.unpaired(part, pieces.pop(0))
+                    b.delta(part, pieces.pop(0))
         for part, _ in opened:
             b.end_part(part)
 

@@ -82,7 +82,7 @@ def test_a_refused_key_is_the_bridges_matter(status: int, body: Any) -> None:
     ("status", "body", "code", "shown"),
     [
         (500, error(), ErrorCode.BACKEND_ERROR, 502),
-        (502, b"", ErrorCode.BACKEND_ERROR, 502),
+        (502, b"", ErrorCode.BACKEND_UNAVAILABLE, 502),
         (504, error(), ErrorCode.BACKEND_TIMEOUT, 504),
         (408, error(), ErrorCode.BACKEND_TIMEOUT, 504),
         (402, error(), ErrorCode.BACKEND_AUTH, 502),

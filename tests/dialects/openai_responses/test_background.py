@@ -23,7 +23,7 @@ from bridge.pipeline.stored_responses import Answers
 from bridge.runs import RunKey
 from bridge.stores import open_history
 from tests.pairs.agents import AGENTS, Agent, Fall, Hang, Say, Think, Use
-from tests.responses_judge import judge
+from tests.responses_judge import judge, wire_events
 from tests.server.harness import Exchange, Reply, ask, fake_backend, free_port, serving
 from tests.stores.conftest import postgres  # noqa: F401
 from tests.stores.run_engines import RunEngine, run_engine  # noqa: F401
@@ -168,8 +168,7 @@ async def test_every_scene_of_the_demo(serve: Serve) -> None:
     """As in the foreground, but for what is made anew each time."""
     desk = await serve()
     for scene in ("text", "reasoning", "tools", "image", "error late", "length", "filter", "refusal", "interrupt"):
-        foreground = await desk.client.responses.create(model="m", input=scene, stream=True)
-        told = [event async for event in foreground][-1].response  # type: ignore[union-attr]
+        told = Response.model_validate((await wire_events(desk.client, model="m", input=scene))[-1]["response"])
         ended = await desk.end((await desk.begun(scene)).id)
         assert (ended.status, ended.error, ended.usage) == (told.status, told.error, told.usage), scene
         assert [i.type for i in ended.output] == [i.type for i in told.output], scene
@@ -546,7 +545,7 @@ async def test_the_process_that_drives_it_is_killed(tmp_path: Path, serve: Serve
                 known = await first.begun()
                 begun = await first.until(known.id, lambda answer: answer.output_text == "one two")
             desk = await serve(agent)
-            reading = asyncio.create_task(collected(await desk.responses.retrieve(known.id, stream=True)))
+            reading = asyncio.create_task(wire_events(desk.client, known.id))
             child.send_signal(signal.SIGKILL)
             await child.wait()
             await run_engine.backdate("leases", 60)

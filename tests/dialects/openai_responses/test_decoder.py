@@ -182,6 +182,31 @@ def test_failures(error: dict[str, Any], code: ErrorCode, message: str) -> None:
     assert "sk-" not in got.failure.message
 
 
+def test_an_error_and_the_failed_response_after_it_are_one_failure() -> None:
+    error = {
+        "type": "error",
+        "error": {"type": "rate_limit_error", "code": "slow_down", "message": "why", "param": "input"},
+    }
+    failed = {
+        "type": "response.failed",
+        "response": {
+            "error": {"code": "server_error", "message": "short"},
+            "usage": {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5},
+        },
+    }
+    got = fold(decode_events(text("half"), error, failed))
+    assert got.failure is not None
+    assert got.usage is not None
+    assert (got.failure.message, got.failure.param, got.failure.backend_code) == ("why", "input", "slow_down")
+    assert (got.text, got.usage.input, got.usage.output) == ("half", 3, 2)
+
+
+def test_a_response_that_is_completed_after_an_error_has_failed() -> None:
+    got = fold(decode_events(text("half"), {"type": "error", "message": "why"}, COMPLETED))
+    assert got.failure is not None
+    assert got.failure.message == "why"
+
+
 @pytest.mark.parametrize(
     ("wire", "code"),
     [

@@ -143,6 +143,11 @@ def test_a_request_of_this_dialect_arrives_as_it_was() -> None:
     assert sent(request(RICH)) == {**RICH, "store": False}
 
 
+def test_a_part_of_another_type_with_a_text_alone_is_sent_as_it_came() -> None:
+    item = {"type": "message", "role": "user", "content": [{"type": "memo", "text": "x"}]}
+    assert sent(request(asked([item])))["input"] == [item]
+
+
 def test_what_of_it_has_a_place_in_the_model() -> None:
     r = request(RICH)
     assert [m.role for m in r.messages] == [
@@ -347,7 +352,7 @@ def test_a_talk_of_another_dialect() -> None:
         },
     ]
     TypeAdapter(ResponseInputParam).validate_python(body["input"])
-    assert context.lost.names == ["reasoning_history", "data"]
+    assert context.lost.names == ["data", "reasoning_history"]
     plain = sent(Request(messages[:2]), {"instructions": "message"})
     assert "instructions" not in plain
     assert plain["input"][0] == {"type": "message", "role": "system", "content": "Be short."}
@@ -400,7 +405,7 @@ def test_what_the_wire_has_no_field_for_is_recorded() -> None:
     context = back()
     body = sent(wanted, context=context)
     assert set(body) == {"input", "stream", "store"}
-    assert context.lost.names == ["message_name", "metadata", "context", "sampling", "thread_id", "extras"]
+    assert context.lost.names == ["message_name", "metadata", "thread_id", "context", "sampling", "extras"]
     assert context.lost.details["sampling"] == "stop, seed, n"
 
 

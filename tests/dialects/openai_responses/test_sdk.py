@@ -23,7 +23,7 @@ from tests.pairs.test_conversations import (
     responses_stream,
     responses_text,
 )
-from tests.responses_judge import judge
+from tests.responses_judge import judge, wire_events
 from tests.server.harness import FakeBackend, ask, fake_backend, serving
 
 pytestmark = pytest.mark.interop
@@ -296,15 +296,20 @@ async def test_the_scenes_of_the_demo(scene: str, status: str, kinds: list[str],
 
 
 async def test_a_failure_in_the_stream() -> None:
+    """The package raises with the reason, and whoever reads on gets the failed response."""
     async with demo() as client:
-        events = [e async for e in await client.responses.create(model="demo", input="error late", stream=True)]
-    judge([e.to_dict() for e in events])
-    last = events[-1]
-    assert last.type == "response.failed"
-    assert last.response.error is not None
-    assert (last.response.error.code, last.response.error.type) == ("server_error", "upstream_error")
-    assert "failed in the middle" in last.response.error.message
-    assert last.response.output[0].content[0].text == "Half an ans"
+        with pytest.raises(openai.APIError, match="failed in the middle") as caught:
+            async for _ in await client.responses.create(model="demo", input="error late", stream=True):
+                pass
+        events = await wire_events(client, model="demo", input="error late")
+    judge(events)
+    assert (caught.value.code, caught.value.type) == ("upstream_error", "upstream_error")
+    error, last = events[-2], events[-1]["response"]
+    assert error["error"] == {**caught.value.body, "message": error["message"]}  # type: ignore[dict-item]
+    assert (error["code"], error["param"]) == ("upstream_error", None)
+    assert (last["error"]["code"], last["error"]["type"]) == ("server_error", "upstream_error")
+    assert last["error"]["message"] == error["message"]
+    assert last["output"][0]["content"][0]["text"] == "Half an ans"
 
 
 @pytest.mark.parametrize("streamed", [False, True])

@@ -352,6 +352,34 @@ async def test_a_server_that_stops_closes_idle_connections_and_ends_the_others()
             await asyncio.wait_for(stopping, 10)
 
 
+async def test_a_client_that_does_not_read_is_cut() -> None:
+    """Its backend is let go; no more of the answer is read for it."""
+
+    async def script(exchange: Any) -> None:
+        await exchange.head()
+        said = b'data: {"choices": [{"index": 0, "delta": {"content": "' + b"x" * 50_000 + b'"}}]}\n\n'
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await exchange.send(said)
+
+    async with fake_backend("openai-chat") as backend:
+        backend.plays(script)
+        async with serving(setup(backend, server={"slow_reader": "300ms", "keepalive": "off"})) as base:
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]), limit=1024)
+            writer.write(
+                b"GET /v1/responses HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+                b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+            )
+            async with asyncio.timeout(40):
+                await reader.readuntil(b"\r\n\r\n")
+                message = json.dumps(create("Hi")).encode()
+                writer.write(b"\x81\xfe" + len(message).to_bytes(2) + bytes(4) + message)
+                while not backend.seen:
+                    await asyncio.sleep(0.01)
+                await backend.seen[0].gone.wait()
+            writer.transport.abort()
+
+
 async def test_a_stored_answer_is_found_by_another_connection() -> None:
     async with fake_backend("openai-chat") as backend:
         config = setup(backend, stores={"history": "sqlite:///:memory:"})

@@ -44,6 +44,7 @@ async function load() {
   $("backends").replaceChildren(...Object.entries(page.state.backends).map(backend));
   const first = page.state.routes.find((route) => route.speaks);
   if (first) choose(first);
+  connect();
   // Not on touch screens: the on-screen keyboard would cover half of the page.
   if (matchMedia("(pointer: fine)").matches) $("say").focus();
   health();
@@ -106,6 +107,7 @@ async function health() {
 function choose(route) {
   if (page.route !== route) anew();
   page.route = route;
+  showBase();
   route.radio.checked = true;
   route.radio.parentElement.scrollIntoView({ block: "nearest", inline: "nearest" });
   $("model").value = route.model ?? "";
@@ -122,6 +124,51 @@ function choose(route) {
   );
   $("models").replaceChildren(...route.models.map((name) => el("option", { value: name })));
   $("hints").replaceChildren(...(speaksToDemo(route) ? SCENES : []).map(hint));
+}
+
+// ---------------------------------------------------------------------- connecting programs
+
+async function connect() {
+  try {
+    page.connect = await own("connect");
+  } catch {
+    return; // a failed request to the server is reported elsewhere
+  }
+  showBase();
+}
+
+const connected = () => page.connect?.find((way) => way.path === page.route?.path && way.dialect === page.route?.dialect);
+
+function showBase() {
+  const way = connected();
+  $("base").textContent = $("connect-base").textContent = way?.base ?? "";
+  $("connect-open").disabled = !way;
+}
+
+function openConnect() {
+  const way = connected();
+  $("program").replaceChildren(...way.programs.map((program) => el("option", { value: program.name }, program.title)));
+  $("program").parentElement.hidden = !way.programs.length;
+  showProgram();
+  $("connect-dialog").showModal();
+}
+
+// A text with `code` in it.
+const coded = (text) => text.split("`").map((piece, number) => (number % 2 ? el("code", {}, piece) : piece));
+
+function showProgram() {
+  const way = connected();
+  const program = way.programs.find(({ name }) => name === $("program").value);
+  if (!program) return $("snippets").replaceChildren(el("p", {}, filled(t("noProgram"), way.dialect)));
+  const notes = [...program.notes, ...(program.browser ? [t("fromPage")] : [])];
+  $("snippets").replaceChildren(
+    ...program.snippets.flatMap(({ where, text }) => {
+      const button = el("button", { type: "button", class: "quiet", onclick: () => copy(button, text) }, t("copy"));
+      button.dataset.t = "copy";
+      return [el("p", { class: "row faint" }, where, button), el("pre", { tabindex: "0" }, text)];
+    }),
+    ...notes.map((note) => el("p", { class: "faint" }, ...coded(note))),
+  );
 }
 
 const hint = (scene) => el("button", { type: "button", class: "hint", onclick: () => say(scene) }, scene);
@@ -281,6 +328,9 @@ function begin() {
   $("anew").addEventListener("click", () => (anew(), field.focus()));
   $("copy-curl").addEventListener("click", (event) => copy(event.target, curl(page.run, page.state.keyed)));
   $("copy-capture").addEventListener("click", (event) => copy(event.target, capture(page.run, page.state.version)));
+  $("connect-open").addEventListener("click", openConnect);
+  $("program").addEventListener("change", showProgram);
+  $("copy-base").addEventListener("click", (event) => copy(event.target, $("connect-base").textContent));
   $("key-open").addEventListener("click", () => askForKey(false));
   $("key-form").addEventListener("submit", () => (key.set($("key").value.trim()), load()));
   new ResizeObserver(() => page.run && draw($("picture"), page.run)).observe($("picture"));

@@ -11,19 +11,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-from bridge.errors import KEY_REFUSED, RULES, BackendError, BridgeError, ErrorCode, Failure
+from bridge.codec.caching import CONTROL, marked, marks_in, note_lost_marks, seconds_of
+from bridge.codec.capabilities import Feature
+from bridge.codec.context import Context, Losses
+from bridge.codec.error_table import ErrorTable
+from bridge.codec.jsontext import dumps, read_json, whole
+from bridge.codec.models import ModelInfo, ModelsDialect, described
+from bridge.codec.ratelimits import OPENAI
+from bridge.codec.redact import LONGEST_WORD, masked
+from bridge.codec.surface import Endpoint, Operation, Surface
+from bridge.codec.wire import WireRequest, WireResponse, json_response
+from bridge.errors import RULES, BackendError, BridgeError, ErrorCode, Failure
 from bridge.model import Extras, FileRef, Inline, Request, Source, Url, source_of
-
-from .caching import CONTROL, marked, note_lost_marks, seconds_of
-from .capabilities import Feature
-from .context import Context, Losses
-from .errors import STATUSES, code_in, error_in, is_full_context, status_in, words_in
-from .jsontext import dumps, read_json, whole
-from .models import ModelInfo, ModelsDialect, described
-from .ratelimits import OPENAI, passed_on
-from .redact import LONGEST_WORD, masked
-from .surface import Endpoint, Operation, Surface
-from .wire import WireRequest, WireResponse, json_response
 
 _REQUEST, _SERVER, _UPSTREAM = "invalid_request_error", "server_error", "upstream_error"
 
@@ -53,42 +52,36 @@ WORDS: dict[ErrorCode, tuple[str, str | None]] = {
     ErrorCode.INTERNAL: (_SERVER, "internal_error"),
 }
 
-# Sent by a backend, these mean something else: a rejected key, a crash.
-_NOT_OURS = frozenset({ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN, ErrorCode.INTERNAL})
-
-# `code` (or `type`) of the wire -> error code of the bridge: those above, and those of other servers.
-_CODES: dict[str, ErrorCode] = {
-    **{word: code for code, (_, word) in WORDS.items() if word and code not in _NOT_OURS},
-    "invalid_api_key": ErrorCode.BACKEND_AUTH,
-    "permission_denied": ErrorCode.BACKEND_AUTH,
-    "authentication_error": ErrorCode.BACKEND_AUTH,
-    "insufficient_quota": ErrorCode.RATE_LIMITED,
-    "overloaded_error": ErrorCode.OVERLOADED,
-    "content_policy_violation": ErrorCode.CONTENT_FILTER,
-    "data_inspection_failed": ErrorCode.CONTENT_FILTER,  # DashScope, capture dashscope-error-inline
-    "invalid_request_error": ErrorCode.INVALID_REQUEST,
-}
-
-_ABOUT_KEYS = frozenset({401, 402, 403})
-"""Statuses that concern the bridge's key or the account behind it."""
-_KEPT_STATUSES = frozenset({400, 404, 413, 422, 429, 503, 529})
-"""Statuses that concern the client's request; the client gets them unchanged."""
-
 _STATUS_NAMES = frozenset(rule.grpc for rule in RULES.values())
 """Words of Google that only repeat the status."""
 
 
-# ------------------------------------------------------------------ towards clients
+ERRORS = ErrorTable(
+    codes={
+        **{word: code for code, (_, word) in WORDS.items() if word and code is not ErrorCode.INTERNAL},
+        "invalid_api_key": ErrorCode.BACKEND_AUTH,
+        "permission_denied": ErrorCode.BACKEND_AUTH,
+        "authentication_error": ErrorCode.BACKEND_AUTH,
+        "insufficient_quota": ErrorCode.RATE_LIMITED,
+        "overloaded_error": ErrorCode.OVERLOADED,
+        "content_policy_violation": ErrorCode.CONTENT_FILTER,
+        "data_inspection_failed": ErrorCode.CONTENT_FILTER,  # DashScope, capture dashscope-error-inline
+    },
+    kept=frozenset({400, 404, 413, 422, 429, 503, 529}),
+    own=frozenset(),
+    headers=OPENAI,
+    tells_retries=True,
+)
 
 
 def error_object(failure: Failure) -> dict[str, Any]:
-    """The object under `error`. All four members are always there; the SDK reads each."""
+    """Return the object under `error`. All four members are always there; the SDK reads each."""
     kind, word = WORDS[failure.code]
     theirs = failure.backend_code
     if theirs in _STATUS_NAMES or failure.code is ErrorCode.CONTEXT_LENGTH:
         theirs = None  # clients shorten the conversation only if they see the code of this API
     return {
-        "message": masked(failure.message) or "Unknown error.",
+        "message": ERRORS.text(failure),
         "type": kind,
         "param": None if failure.param is None else masked(failure.param, LONGEST_WORD),
         "code": masked(theirs, LONGEST_WORD) if theirs else word,
@@ -96,66 +89,8 @@ def error_object(failure: Failure) -> dict[str, Any]:
 
 
 def encode_error(failure: Failure) -> WireResponse:
-    """Return the error response. The SDK repeats 408, 409, 429 and 5xx, so a header tells it if that is pointless."""
-    status = failure.http_status
-    headers = dict(failure.headers)
-    if not failure.may_retry and (status in (408, 409, 429) or status >= 500):
-        headers.setdefault("x-should-retry", "false")
-    return json_response(dumps({"error": error_object(failure)}), status, headers)
-
-
-# ------------------------------------------------------------------ from backends
-
-
-def decode_error(wire: WireResponse) -> Failure:
-    """Return the failure that a response with an error status means for the caller."""
-    value = read_json(wire.body)
-    error = error_in(value, refused=True)
-    headers = passed_on(wire.headers, OPENAI)
-    if error is None and wire.status not in _ABOUT_KEYS:
-        code = STATUSES.get(wire.status, ErrorCode.BACKEND_ERROR)
-        if code not in (ErrorCode.RATE_LIMITED, ErrorCode.OVERLOADED, ErrorCode.BACKEND_TIMEOUT, ErrorCode.TOO_LARGE):
-            code = ErrorCode.BACKEND_ERROR  # a proxy's page does not concern the request: wrong address, crash
-        status = wire.status if code is not ErrorCode.BACKEND_ERROR and wire.status in _KEPT_STATUSES else None
-        return Failure(code, f"The backend answered with status {wire.status}.", status=status, headers=headers)
-    failure = failure_of(error or {}, wire.status)
-    failure.headers = headers
-    return failure
-
-
-def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
-    """Return the failure of an error object; without an HTTP status its own numeric code is used."""
-    code = error.get("code")
-    if status is None:
-        status = status_in(error)
-    ours = _classify(error, status)
-    if ours is ErrorCode.BACKEND_AUTH:
-        return Failure(ours, KEY_REFUSED)
-    param = error.get("param")
-    return Failure(
-        ours,
-        masked(words_in(error)) or "The backend reported an error without a message.",
-        param=masked(param, LONGEST_WORD) if isinstance(param, str) and param else None,
-        status=status if status in _KEPT_STATUSES else None,
-        # A number repeats the status, and means nothing to clients.
-        backend_code=masked(code, LONGEST_WORD) if isinstance(code, str) and code and not code.isdecimal() else None,
-    )
-
-
-def _classify(error: dict[str, Any], status: int | None) -> ErrorCode:
-    """Return the error code: by the status if it concerns the key, then by the wire's code, then by the status."""
-    code, kind = error.get("code"), error.get("type")
-    if status in _ABOUT_KEYS:
-        return ErrorCode.BACKEND_AUTH
-    found = _CODES.get(code) if isinstance(code, str) else None
-    if found in (None, ErrorCode.INVALID_REQUEST) and status != 429 and is_full_context(words_in(error)):
-        found = ErrorCode.CONTEXT_LENGTH  # vLLM has no code for it, capture vllm-400-object-error
-    if found is None and isinstance(kind, str):
-        found = _CODES.get(kind)
-    by_status = STATUSES.get(status, ErrorCode.BACKEND_ERROR) if status else None
-    if found is ErrorCode.INVALID_REQUEST and by_status is not None:
-        found = None  # OpenAI sends invalid_request_error with 404 and 413 as well
-    return found or by_status or code_in(error) or ErrorCode.BACKEND_ERROR
+    """Return the error response."""
+    return ERRORS.response(failure, {"error": error_object(failure)})
 
 
 # ------------------------------------------------------------------ models
@@ -301,9 +236,10 @@ def set_cache(body: dict[str, Any], request: Request, option: str | None, contex
     if option is None and context.caches and _TAKES_KEYS.fullmatch(context.host):
         option = "key"
     conversation = body["messages"] if "messages" in body else body["input"]
-    tools = [tool for tool in body.get("tools") or () if isinstance(tool, dict)]
-    functions = [tool.get("function") for tool in tools]
-    note_lost_marks(request, [*conversation, *tools, *functions], (_BREAKPOINT, CONTROL), lost)
+    if marks := marks_in(request):
+        tools = [tool for tool in body.get("tools") or () if isinstance(tool, dict)]
+        functions = [tool.get("function") for tool in tools]
+        note_lost_marks(marks, [*conversation, *tools, *functions], (_BREAKPOINT, CONTROL), lost)
     if option != "key" or (request.shared or {}).get("prompt_cache_key"):
         return
     fixed = [body.get("tools"), body.get("instructions")]
@@ -346,7 +282,7 @@ class OpenAIDialect(ModelsDialect):
         return json_response(dumps(_model(model)))
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        return decode_error(wire)
+        return ERRORS.decode(wire)
 
     def models_request(self) -> WireRequest:
         return WireRequest("GET", "/models", {"accept": "application/json"})
@@ -354,7 +290,7 @@ class OpenAIDialect(ModelsDialect):
     def decode_models(self, wire: WireResponse) -> list[ModelInfo]:
         """The models of a backend: `{"data": [...]}`, a bare list (Together), or `{"models": [...]}`."""
         if wire.status >= 400:
-            raise BridgeError.of(decode_error(wire))
+            raise BridgeError.of(ERRORS.decode(wire))
         value = read_json(wire.body)
         if isinstance(value, dict) and ("data" in value or "models" in value):
             value = value.get("data") or value.get("models") or []  # null if there are none (Ollama)

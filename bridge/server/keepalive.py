@@ -1,4 +1,4 @@
-"""A stream that is being written, looked after beside its pump: silence of the backend, silence of the client."""
+"""A stream whose backend is silent: what is written meanwhile, so that nothing on the way closes its connection."""
 
 from __future__ import annotations
 
@@ -10,26 +10,23 @@ from aiohttp import web
 
 from bridge.pipeline import Run
 from bridge.server.report import Report
-from bridge.server.writing import abort
 from bridge.translation import Translation
 
 if TYPE_CHECKING:
     from bridge.config import Server
 
 _LOOKS = 4
-"""How often in `keepalive` the watchdog looks: a silence is noticed late by at most one of these parts."""
+"""How often in `keepalive` a stream is looked at: a silence is noticed late by at most one of these parts."""
 
 
-class StreamWatchdog:
+class Keepalive:
     """Looks after a stream beside its pump, with one timer and none per event.
 
-    Silence while the backend thinks: writes what keeps the connection open. Before the first content that begins the
-    stream, so that proxies which cut silent connections do not cut this one; a failure is an event of it from then on.
-    A write that does not end because the client does not read: cuts the connection, for each such client holds a
-    backend busy.
+    While the backend thinks, it writes what keeps the connection open. Before the first content that begins the stream,
+    so that proxies which cut silent connections do not cut this one; a failure is an event of it from then on.
 
-    The run knows whether the backend is waited for, and the report how much was written; the pump notes since when
-    (monotonic) the client is waited for, in `blocked`. `has_begun`: the head of the response is sent.
+    The run knows whether the backend is waited for, and the report how much was written. `has_begun`: the head of the
+    response is sent.
     """
 
     def __init__(
@@ -49,18 +46,14 @@ class StreamWatchdog:
         self._response = response
         self._translation = translation
         self._report = report
-        self._slow_reader = server.slow_reader
         self._keepalive = server.keepalive if keeps_alive else None
         self._silent_since = time.monotonic()
         self._sent = 0
-        self.blocked: float | None = None
         self.has_begun = False
         self._beat: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        every = min(filter(None, (self._keepalive and self._keepalive / _LOOKS, self._slow_reader)), default=None)
-        if every:
-            self._every = every
-            self._timer = asyncio.get_running_loop().call_later(every, self._check)
+        if self._keepalive:
+            self._timer = asyncio.get_running_loop().call_later(self._keepalive / _LOOKS, self._check, self._keepalive)
 
     async def begin(self) -> None:
         """Send the head of the response, unless it was sent. Raises `ConnectionError` if the client has gone."""
@@ -80,16 +73,12 @@ class StreamWatchdog:
         await self._response.prepare(self._http)
         self._report.streams()
 
-    def _check(self) -> None:
+    def _check(self, keepalive: float) -> None:
         now = time.monotonic()
-        self._timer = asyncio.get_running_loop().call_later(self._every, self._check)
-        if self._slow_reader and self.blocked is not None and now - self.blocked >= self._slow_reader:
-            self.stop()
-            abort(self._http)
-            return
+        self._timer = asyncio.get_running_loop().call_later(keepalive / _LOOKS, self._check, keepalive)
         if self._report.sent != self._sent:
             self._sent, self._silent_since = self._report.sent, now
-        if not self._keepalive or self._run.waiting is None or now - self._silent_since < self._keepalive:
+        if self._run.waiting is None or now - self._silent_since < keepalive:
             return
         if self._beat is None or self._beat.done():
             self._silent_since = now

@@ -73,16 +73,18 @@ async def test_other_backends_answer_meanwhile(names: NameServer, toy: str, clie
     async with fake_backend() as backend:
         backend.answers(200, WHOLE)
         port = backend.url.rpartition(":")[2]
-        lost = {f"lost{n}": f"http://lost{n}.example/v1" for n in range(3)}
+        # More than the threads that the process shares, of which there are at most 32.
+        lost = {f"lost{n}": f"http://lost{n}.example/v1" for n in range(40)}
         bridge = Bridge.from_config(config(client, healthy=f"http://healthy.example:{port}", **lost))
         async with running(bridge) as at:
             base = f"http://127.0.0.1:{at}"
-            waiting = [asyncio.create_task(post(f"{base}/lost{n % 3}/ask", {"ask": "x"})) for n in range(60)]
-            while sum(names.open.values()) < 3:
-                await asyncio.sleep(0.01)
-            # A large body is decoded in the threads that lookups must not fill.
-            for text in ("x", "x" * 400_000):
-                assert (await post(f"{base}/healthy/ask", {"ask": text})).status == 200
+            waiting = [asyncio.create_task(post(f"{base}/lost{n % 40}/ask", {"ask": "x"})) for n in range(80)]
+            async with asyncio.timeout(30):  # half the time for which the name server is silent
+                while sum(names.open.values()) < 40:
+                    await asyncio.sleep(0.01)
+                # A large body is decoded in the threads that lookups must not fill.
+                for text in ("x", "x" * 400_000):
+                    assert (await post(f"{base}/healthy/ask", {"ask": text})).status == 200
             replies = await asyncio.gather(*waiting)
             assert {reply.status for reply in replies} <= {503, 504}
             assert any(reply.status == 504 for reply in replies), "the limit of the connection counts the lookup"

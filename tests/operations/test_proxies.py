@@ -272,7 +272,8 @@ async def test_a_backend_by_https_is_reached_through_a_tunnel(
 async def test_a_proxy_that_refuses(
     proxy: Proxy, client: str, url: str, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    proxy.status, proxy.body = b"407 Proxy Authentication Required", b""
+    proxy.status = b"407 Proxy Authentication Required"
+    proxy.body = orjson.dumps({"error": {"message": f"{PASSWORD} is not the password of me"}})
     caplog.set_level(logging.DEBUG)
     async with serving(config(url, client, proxy=proxy.with_password())) as base:
         reply = await post(f"{base}/v1/chat/completions", CHAT)

@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import json
 import logging
+import socket
 import zlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -428,6 +429,28 @@ async def test_a_client_that_does_not_read_loses_its_place(kind: str, caplog: py
         writer.transport.abort()
     facts = [record.facts for record in caplog.records if record.name == "bridge.access"]
     assert {line["status"] for line in facts} & {"canceled", "left"}
+
+
+async def test_an_event_of_many_megabytes_may_take_longer_than_the_limit() -> None:
+    """The limit is that of a piece: who reads on is not cut, however large the event."""
+    event = b'data: {"choices":[{"index":0,"delta":{"content":"' + b"x" * 12 * 2**20 + b'"}}]}\n\n'
+    sections = {**config(), "server": {"slow_reader": "1s"}}
+    async with fake_backend() as backend:
+        backend.streams(event, b"data: [DONE]\n\n")
+        sections["backends"] = {"it": {"dialect": "openai-chat", "url": backend.url, "max_event": "32MiB"}}
+        async with serving(sections) as base:
+            client = socket.create_connection(("127.0.0.1", int(base.rpartition(":")[2])))
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)  # so that the system does not read for it
+            reader, writer = await asyncio.open_connection(sock=client, limit=1024)
+            writer.write(request("POST", "/v1/chat/completions", {**CHAT, "stream": True}, CLOSING))
+            data = bytearray()
+            async with asyncio.timeout(40):
+                while piece := await reader.read(2**16):
+                    data += piece
+                    await asyncio.sleep(0.012)
+            writer.close()
+    assert data.endswith(b"0\r\n\r\n")
+    assert len(data) > len(event)
 
 
 async def test_a_client_that_reads_slowly_gets_its_answer_at_a_stop() -> None:

@@ -11,7 +11,7 @@ import pytest
 from bridge.codec import WireRequest, registry
 from bridge.model import Message, Request, Text, ToolCall, ToolResult
 from bridge.testing.wires import context
-from tests.test_foreign_values import check_linear
+from tests.security.test_foreign_values import check_linear
 
 COUNTS = (250, 2000)
 

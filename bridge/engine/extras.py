@@ -1,0 +1,47 @@
+"""Which extras a configuration needs, so that all that are not installed are named at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+from bridge import config as cfg
+from bridge.codec import registry
+from bridge.errors import ConfigError
+
+
+def check_extras(config: cfg.Config) -> None:
+    """Raise `ConfigError` if two or more extras are missing; of a single one, the part that needs it says more."""
+    missing = {extra: place for place, extra, module in _needed(config) if find_spec(module) is None}
+    if len(missing) > 1:
+        places = ", ".join(f"{place} ({extra})" for extra, place in missing.items())
+        first = next(iter(missing.values()))
+        install = f"pip install 'dialect-bridge[{','.join(missing)}]'"
+        raise ConfigError(f"{first}: {len(missing)} extras are not installed: {install}; needed by {places}")
+
+
+def _needed(config: cfg.Config) -> Iterator[tuple[str, str, str]]:
+    """Yield each setting that needs an extra, with the extra and a module of it."""
+    server, stores = config.server, config.stores
+    if server.http_client == "httptools":
+        yield "server.http_client", "httptools", "httptools"
+    if server.traces is not None:
+        yield "server.traces", "otel", "opentelemetry"
+    if server.auth is not None and getattr(server.auth, "jwt", None) is not None:
+        yield "server.auth.jwt", "jwt", "cryptography"
+    for name, scheme, extra, module in (
+        ("history", "postgres", "postgres", "asyncpg"),
+        ("runs", "postgres", "postgres", "asyncpg"),
+        ("attachments", "s3", "s3", "obstore"),
+    ):
+        if str(getattr(stores, name) or "").startswith(scheme):
+            yield f"stores.{name}", extra, module
+    if config.speech is not None:
+        yield "speech", "speech", "openai"
+    for place, name in (
+        *((f"routes[{index}].dialect", route.dialect) for index, route in enumerate(config.routes)),
+        *((f"backends.{name}.dialect", backend.dialect) for name, backend in config.backends.items()),
+    ):
+        if registry.known(name) and (dialect := registry.get(name)).extra:
+            for module in dialect.needs:
+                yield place, dialect.extra, module

@@ -1,0 +1,50 @@
+"""Requests that are sent behind each other, and answers that nobody takes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+
+import pytest
+
+from tests.faults.soak import resident
+from tests.server.harness import ask, serving
+
+CONFIG = {
+    "backends": {"it": {"dialect": "demo"}},
+    "routes": [{"dialect": "openai-chat", "path": "/v1", "backend": "it"}],
+    "server": {"slow_reader": "1s"},
+}
+BODY = b'{"model":"m","messages":[{"role":"user","content":"text"}]}'
+REQUESTS = {
+    "without a body": b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "that are refused": b"GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "for runs": b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    b"content-length: %d\r\n\r\n%b" % (len(BODY), BODY),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", REQUESTS)
+async def test_requests_whose_answers_are_not_read_take_no_memory(kind: str) -> None:
+    """The server reads no more of them than it answers, and cuts the connection."""
+    many = REQUESTS[kind] * (2**18 // len(REQUESTS[kind]))
+    async with serving(dict(CONFIG)) as base:
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # so that the system takes few answers, too
+        client.connect(("127.0.0.1", int(base.rpartition(":")[2])))
+        _, writer = await asyncio.open_connection(sock=client, limit=1)
+        before = resident()
+        sent = 0
+        async with asyncio.timeout(60):
+            with contextlib.suppress(ConnectionError):
+                while True:
+                    writer.write(many)
+                    await writer.drain()
+                    sent += len(many)
+                    assert sent < 2**26, "it is read for ever"
+            assert (await ask("GET", f"{base}/healthz")).status == 200
+        grown = resident() - before
+        writer.transport.abort()
+    assert grown < 48 * 2**20, f"{grown} bytes for {sent} bytes of requests"
