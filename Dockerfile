@@ -8,7 +8,7 @@ COPY pyproject.toml LICENSE constraints.txt ./
 COPY bridge bridge
 COPY adapters adapters
 COPY deploy/release deploy/release
-# EXTRAS: the extras to install, such as "redis,postgres".
+# EXTRAS: the extras to install, such as "postgres,jwt".
 ARG EXTRAS=all
 RUN python -m venv /app && /app/bin/pip install --no-cache-dir -c constraints.txt ".[${EXTRAS}]"
 # The bill of materials of the installed packages; the tool itself is not in the image.

@@ -22,6 +22,7 @@ import growth_report
 import growth_server
 import growth_shapes
 import growth_stores
+import run_store
 from targets import Mock
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -47,6 +48,7 @@ SECTIONS: dict[str, Callable[[], Any]] = {
     "routes": with_mock(growth_server.routes),
     "histories": with_mock(growth_server.histories),
     "stores": growth_stores.measure,
+    "run_store": run_store.measure,
 }
 
 

@@ -1,4 +1,4 @@
-"""The tables of docs/scale.md, from docs/growth.json and the calculation of `simulate.py`."""
+"""The tables of docs/scale.md, from docs/growth.json."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def holds(data: dict[str, Any]) -> str:
 
 def durable(data: dict[str, Any]) -> str:
     found = data["durable"]
-    rows = [(engine, found[engine], _size(found[f"{engine}_disk_bytes"])) for engine in ("sqlite", "redis")]
+    rows = [(engine, found[engine], _size(found[f"{engine}_disk_bytes"])) for engine in ("sqlite", "postgresql")]
     return table(("stored in", "times a plain event", "disk bytes per event"), rows)
 
 
@@ -124,10 +124,37 @@ def start(data: dict[str, Any]) -> str:
     return table(("what", "measured"), rows)
 
 
-def simulated(data: dict[str, Any]) -> str:
-    import simulate
+def run_store(data: dict[str, Any]) -> str:
+    """Entries by many processes, a backlog and a sweep: what `run_store.py` has measured."""
+    head = ("database", "processes", "streams of each", "entries of a stream", "entries/s", "p50, ms", "p99, ms",
+            "CPU of the client, µs per entry", "bytes written per entry")  # fmt: skip
+    rows = [
+        (r["engine"], r["processes"], r["streams"], r["pace"], _size(r["entries_s"]), r["p50_ms"], r["p99_ms"],
+         r["cpu_us_per_entry"], _size(r["bytes_per_entry"]))
+        for r in data["run_store"]["entries"]
+    ]  # fmt: skip
+    return table(head, rows)
 
-    return simulate.report(data)
+
+def run_queue(data: dict[str, Any]) -> str:
+    names = ("create", "claim", "cancel", "pulse")
+    rows = [
+        (r["engine"], _size(r["waiting"]), *(" / ".join(map(str, r[name])) for name in names))
+        for r in data["run_store"]["queue"]
+    ]  # fmt: skip
+    head = ("database", "runs that wait", *names)
+    return table(head, rows)
+
+
+def run_sweep(data: dict[str, Any]) -> str:
+    rows = [
+        (r["engine"], _size(r["ended"]), r["live"], r["seconds"], r["longest_time_between_renewals_s"],
+         r["append_p99_ms_before"], r["append_p99_ms_meanwhile"], r["append_max_ms_meanwhile"])
+        for r in data["run_store"]["sweep"]
+    ]  # fmt: skip
+    head = ("database", "ended runs", "live runs", "seconds", "longest time between renewals, s",
+            "append before, p99 ms", "meanwhile, p99 ms", "meanwhile, longest ms")  # fmt: skip
+    return table(head, rows)
 
 
 TABLES: Tables = {
@@ -141,7 +168,9 @@ TABLES: Tables = {
     "holds": holds,
     "durable": durable,
     "start": start,
-    "simulated": simulated,
+    "run_store": run_store,
+    "run_queue": run_queue,
+    "run_sweep": run_sweep,
 }
 
 

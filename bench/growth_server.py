@@ -257,7 +257,7 @@ def kept(results: list[dict[str, Any]]) -> dict[str, float]:
         return statistics.median(run[figure] for run in found[target])
 
     out: dict[str, float] = {}
-    for engine in ("sqlite", "redis"):
+    for engine in ("sqlite", "postgresql"):
         target = f"kept-{engine}"
         out[engine] = round(median(target, "cpu_us_per_event") / median(_PLAIN, "cpu_us_per_event"), 2)
         out[f"{engine}_disk_bytes"] = round(median(target, "disk_bytes_per_event"))

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,16 @@ _HISTORY = (
         AND c.scope = 's' CROSS JOIN (SELECT 0 AS k UNION ALL SELECT 1) m""",
 )
 _RUNS = (
-    """INSERT INTO run_threads (owner, scope, thread_id, updated_at, entries)
-        SELECT 'u' || (n % {owners}), 's', 't' || n, {now} + n, 2 FROM {series}""",
-    """INSERT INTO runs (thread, run_id, task_id, fingerprint, created_at, token, ended_at, entries, last, whole, plan)
-        SELECT t.id, 'r0', 'x' || n, 'f', {now}, 'gone', {now} + n, 2, 0, 1, '{{}}' FROM {series}
+    """INSERT INTO run_threads (owner, scope, thread_id, updated_at)
+        SELECT 'u' || (n % {owners}), 's', 't' || n, {now} + n FROM {series}""",
+    """INSERT INTO runs (thread, run_id, task_id, fingerprint, created_at, holder, ended_at, entries, kept, owner,
+        route)
+        SELECT t.id, 'r0', 'x' || n, 'f', {now}, 'gone', {now} + n, 2, 2, t.owner, 's' FROM {series}
         JOIN run_threads t ON t.thread_id = 't' || n AND t.owner = 'u' || (n % {owners}) AND t.scope = 's'""",
-    """INSERT INTO run_entries (run, thread, body) SELECT r.id, t.id, '[0,[]]' FROM {series}
+    """INSERT INTO run_plans (run, body) SELECT r.id, '{{}}' FROM {series}
+        JOIN run_threads t ON t.thread_id = 't' || n AND t.owner = 'u' || (n % {owners}) AND t.scope = 's'
+        JOIN runs r ON r.thread = t.id""",
+    """INSERT INTO run_entries (run, position, body) SELECT r.id, k, '[0,[]]' FROM {series}
         JOIN run_threads t ON t.thread_id = 't' || n AND t.owner = 'u' || (n % {owners}) AND t.scope = 's'
         JOIN runs r ON r.thread = t.id CROSS JOIN (SELECT 0 AS k UNION ALL SELECT 1) m""",
 )
@@ -189,14 +194,18 @@ async def postgresql() -> list[dict[str, Any]]:
     server = Server()
     try:
 
-        async def fill(low: int, high: int) -> None:
+        def filler(statements: tuple[str, ...]) -> Callable[[int, int], Awaitable[None]]:
+            return partial(fill, statements)
+
+        async def fill(statements: tuple[str, ...], low: int, high: int) -> None:
             db = await asyncpg.connect(server.url)
-            for statement in _HISTORY:
+            for statement in statements:
                 await db.execute(filled(statement, low, high, _POSTGRES), timeout=600)
             await db.execute("ANALYZE", timeout=600)
             await db.close()
 
-        return await _grow("postgresql", open_history(server.url), conversations, fill)
+        found = await _grow("postgresql", open_history(server.url), conversations, filler(_HISTORY))
+        return found + await _grow("postgresql", open_runs(server.url), kept_runs, filler(_RUNS))
     finally:
         server.remove()
 

@@ -27,7 +27,7 @@ import bytecodes
 import procfs
 import report
 import scenarios
-import with_redis
+import with_postgres
 from machine import machine
 from measure import failed, measure
 from results import RAW, Measured, Row, TargetInfo, rounded
@@ -227,7 +227,7 @@ def main() -> int:
                 "here": str(HERE),
                 "python": sys.executable,
                 "venv": sys.prefix,
-                "redis": with_redis.binary() or "redis-server",
+                "postgres": str((with_postgres.binaries() or Path()) / "postgres"),
             }
             fill.update(s.split("=", 1) for s in args.set)
             try:

@@ -63,7 +63,7 @@ class ErrorCode(StrEnum):
     RUN_TIMEOUT = "run_timeout"
     """The run exceeded its total time (`timeouts.total` of the backend, or `timeout` of a task)."""
     STORE_UNAVAILABLE = "store_unavailable"
-    """A store (SQLite, PostgreSQL, Redis or S3) does not respond."""
+    """A store (SQLite, PostgreSQL or S3) does not respond."""
     INTERNAL = "internal"
     """A bug in the bridge. Find it in the log by the request id."""
 

@@ -7,7 +7,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 
 from packaging.requirements import Requirement
 
-EXTRAS = ("aip", "httptools", "jwt", "postgres", "redis", "s3", "speech", "uvloop")
+EXTRAS = ("aip", "httptools", "jwt", "postgres", "s3", "speech", "uvloop")
 ALLOWED = {
     "apache", "bsd", "isc", "mit", "mpl", "psf", "python", "0bsd", "unlicense", "cnri", "zlib",
 }  # fmt: skip
@@ -58,7 +58,6 @@ def test_runtime_dependencies_may_be_used_in_products() -> None:
         "pyyaml",
         "grpcio",
         "asyncpg",
-        "redis",
         "obstore",
     } <= packages.keys()
     check(packages)

@@ -49,7 +49,6 @@ NOT_NEEDED = {
     "bridge.server.tokens",
     "bridge.stores.folder",
     "bridge.stores.postgres",
-    "bridge.stores.redis_runs",
     "bridge.stores.s3",
     "bridge.telemetry.tracing",
     "bridge.testing",

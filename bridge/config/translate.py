@@ -96,8 +96,6 @@ _ELSEWHERE: dict[str, tuple[str, ...]] = {
     "ratelimit": ("limits",),
     "read": ("idle",),
     "readtimeout": ("timeouts.idle",),
-    "redis": ("stores.runs",),
-    "redisurl": ("stores.runs",),
     "requesttimeout": ("timeouts.total",),
     "retries": ("attempts", "retry.attempts"),
     "service": ("backend",),

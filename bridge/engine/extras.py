@@ -31,7 +31,7 @@ def _needed(config: cfg.Config) -> Iterator[tuple[str, str, str]]:
         yield "server.auth.jwt", "jwt", "cryptography"
     for name, scheme, extra, module in (
         ("history", "postgres", "postgres", "asyncpg"),
-        ("runs", "redis", "redis", "redis"),
+        ("runs", "postgres", "postgres", "asyncpg"),
         ("attachments", "s3", "s3", "obstore"),
     ):
         if str(getattr(stores, name) or "").startswith(scheme):

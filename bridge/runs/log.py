@@ -79,8 +79,11 @@ class LogReader:
             if not record.whole and not self._position:
                 raise expired()
             if self.plan is None:
+                plan = await self._store.plan(self._key)
+                if plan is None:
+                    raise expired()
                 try:
-                    self.plan = RunPlan.load(record.plan)
+                    self.plan = RunPlan.load(plan)
                 except ValueError:
                     raise BridgeError(UNREADABLE) from None
         return record

@@ -9,6 +9,10 @@ from bridge.model import Request, RunStarted
 from bridge.model.dump import dump, load_request
 from bridge.stores.rows import read, write
 
+FORMAT = 1
+"""Of the text of a plan. It grows with every field that a process has to know to drive the run: an older process leaves
+the run to a newer one."""
+
 
 @dataclass(slots=True)
 class RunPlan:

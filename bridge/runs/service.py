@@ -23,7 +23,7 @@ from bridge.liveness import Liveness
 from bridge.model import RunFailed, RunFinished
 from bridge.pipeline import Run
 from bridge.runs.log import LogReader, from_body
-from bridge.runs.plan import RunPlan
+from bridge.runs.plan import FORMAT, RunPlan
 from bridge.runs.recorder import PATIENCE
 from bridge.runs.responses import AnswerStream
 from bridge.runs.subscription import START, Cursor, Subscription
@@ -75,6 +75,8 @@ class _SharedSlots:
         return NONE_BLOCKED if self._free else None
 
     def take(self, key: RunKey) -> Callable[[], None] | None:
+        if not self._free:
+            return None
         self._free -= 1
         return self._release
 
@@ -142,7 +144,10 @@ class Runs:
         self._max_run = max_run
         self._token = uuid.uuid4().hex
         self._workers: dict[RunKey, RunWorker] = {}
-        self._readers: dict[str, tuple[str, int]] = {}
+        self._beginning: set[RunKey] = set()
+        """Runs that this process holds, or is about to, without a worker yet."""
+        self._strays: set[RunKey] = set()
+        """Runs that the last renewal found to be held by this process, which does not drive them."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._beside: set[asyncio.Task[None]] = set()
         self._troubles: set[str] = set()
@@ -204,9 +209,40 @@ class Runs:
         Raises `StoreConflict` for another fingerprint, `ThreadBusy` for a run that has to be `alone` while another one
         of its thread has not ended, and `BridgeError`: rate_limited when the queue is full, store_unavailable.
         """
-        return await self._store.create(
-            key, fingerprint, plan.dump(), alone=alone, limits=self._slots.queue_limits(key)
-        )
+        # Not interrupted: a run that this process holds has to be driven, also if the client leaves now.
+        return await asyncio.shield(asyncio.ensure_future(self._start(key, plan, fingerprint, alone)))
+
+    async def _start(self, key: RunKey, plan: RunPlan, fingerprint: str, alone: bool) -> Created:
+        text, slots = plan.dump(), self._slots
+        release = self._free_slot(slots, key)
+        self._beginning.add(key)
+        try:
+            created = await self._store.create(
+                key,
+                fingerprint,
+                text,
+                format=FORMAT,
+                alone=alone,
+                limits=slots.queue_limits(key),
+                token=self._token if release is not None else None,
+                lease=self._lease,
+                previous=plan.previous,
+            )
+            if created.held and release is not None:
+                self._drive_plan(created.record, plan, len(text), release)
+                release = None
+            return created
+        finally:
+            self._beginning.discard(key)
+            if release is not None:
+                release()
+
+    def _free_slot(self, slots: RunSlots, key: RunKey) -> Callable[[], None] | None:
+        """Take a slot for a new run, if this process takes runs and has one."""
+        if self._taking is None or self._memory.is_spent:
+            return None
+        blocked = slots.blocked()
+        return None if blocked is None or blocked.blocks(key) else slots.take(key)
 
     def subscribe(self, key: RunKey, dialect: Dialect, options: object = None, cursor: Cursor = START) -> Subscription:
         """Return the run's frames in this dialect, after the cursor."""
@@ -288,24 +324,22 @@ class Runs:
 
         Raises `BackendError` (rate_limited).
         """
-        token = uuid.uuid4().hex
-        if not await self._store.enter(owner, token, limit, self._lease, grace=self._life.grace):
+        slot = uuid.uuid4().hex
+        if not await self._store.enter(owner, slot, limit, self._token, self._lease, grace=self._life.grace):
             raise BackendError(
                 f"This user already has {limit} open streams.",
                 code=ErrorCode.RATE_LIMITED,
                 headers={"retry-after": "1"},
                 details={"reason": CONNECTIONS},
             )
-        self._readers[token] = (owner, limit)
         try:
             yield
         finally:
-            del self._readers[token]
-            self._spawn(self._leave(owner, token))
+            self._spawn(self._leave(owner, slot))
 
-    async def _leave(self, owner: str, token: str) -> None:
-        with suppress(BridgeError):  # the slot expires by itself
-            await self._store.leave(owner, token)
+    async def _leave(self, owner: str, slot: str) -> None:
+        with suppress(BridgeError):  # the slot expires with this process
+            await self._store.leave(owner, slot)
 
     # ------------------------------------------------------------------ the queue
 
@@ -348,7 +382,7 @@ class Runs:
 
     async def _claim(self, slots: RunSlots, blocked: Blocked) -> RunRecord | None:
         """Return the next run; None if none came, or if a slot was freed for one of those in `blocked`."""
-        claim = self._store.claim(self._token, self._lease, wait=_WAIT, blocked=blocked)
+        claim = self._store.claim(self._token, self._lease, wait=_WAIT, blocked=blocked, format=FORMAT)
         if not blocked:
             return await claim
         claiming, freed = asyncio.ensure_future(claim), asyncio.ensure_future(slots.freed.wait())
@@ -368,33 +402,55 @@ class Runs:
 
         `release` frees its slot.
         """
+        self._beginning.add(record.key)
         if record.entries:
             release()
-            self._end_lost(record, LOST)
-            return
+            self._spawn(self._end_lost(record, LOST))
+        else:
+            self._spawn(self._load(record, release))
+
+    async def _load(self, record: RunRecord, release: Callable[[], None]) -> None:
         try:
-            worker = RunWorker(
-                self._store, record, self._token, self._drive, patience=self._patience, limit=self._max_run
-            )
+            text = await self._store.plan(record.key)
+            plan = RunPlan.load(text or "")
         except ValueError:
             release()
-            self._end_lost(record, LOST_PLAN)
+            await self._end_lost(record, LOST_PLAN)
             return
+        except BaseException:
+            release()
+            self._beginning.discard(record.key)
+            with suppress(BridgeError):  # else it is found to be a stray
+                await self._store.release(record.key, self._token)
+            raise
+        self._drive_plan(record, plan, len(text or ""), release)
+
+    def _drive_plan(self, record: RunRecord, plan: RunPlan, size: int, release: Callable[[], None]) -> None:
+        """Drive a run whose plan has this size in bytes."""
+        worker = RunWorker(
+            self._store, record, plan, self._token, self._drive, patience=self._patience, limit=self._max_run
+        )
         self._workers[record.key] = worker
-        self._call_begun(record, worker.plan)
-        self._spawn(self._work(worker, len(record.plan), release))
+        self._beginning.discard(record.key)
+        self._call_begun(record, plan)
+        self._spawn(self._work(worker, size, release))
 
-    def _end_lost(self, record: RunRecord, failure: Failure) -> None:
-        async def end() -> None:
-            LOG_FACTS.set(record.key.facts)
-            log.warning("run failed: %s", explained(failure), extra={"facts": {"status": str(failure.code)}})
-            with suppress(ValueError):
-                self._call_begun(record, RunPlan.load(record.plan))
-            await write_failure(self._store, record, self._token, failure, patience=self._patience)
+    async def _end_lost(self, record: RunRecord, failure: Failure) -> None:
+        """End a run that this process holds and nobody drives."""
+        LOG_FACTS.set(record.key.facts)
+        log.warning("run failed: %s", explained(failure), extra={"facts": {"status": str(failure.code)}})
+        self._beginning.add(record.key)
+        try:
+            plan: RunPlan | None = None
             with suppress(ValueError):  # the plan is of another version of the bridge
-                await self._call_ended(record.key, RunPlan.load(record.plan))
-
-        self._spawn(end())
+                plan = RunPlan.load(await self._store.plan(record.key) or "")
+            if plan is not None:
+                self._call_begun(record, plan)
+            await write_failure(self._store, record, plan, self._token, failure, patience=self._patience)
+            if plan is not None:
+                await self._call_ended(record.key, plan)
+        finally:
+            self._beginning.discard(record.key)
 
     def _call_begun(self, record: RunRecord, plan: RunPlan) -> None:
         if self._begun is not None:
@@ -405,7 +461,6 @@ class Runs:
             await self._ended(key, plan)
 
     async def _work(self, worker: RunWorker, size: int, release: Callable[[], None]) -> None:
-        """Drive a run whose plan has this size in bytes."""
         LOG_FACTS.set(worker.key.facts)
         try:
             # The run may have been canceled while it waited.
@@ -457,14 +512,16 @@ class Runs:
 
     async def _look_after(self) -> None:
         """Pass on cancellations, and end the runs of dead processes."""
-        for key, reason in (await self._store.canceled(list(self._workers))).items():
+        pulse = await self._store.pulse(grace=self._life.grace)
+        for key, reason in pulse.canceled.items():
             if key in self._workers:
                 self._workers[key].cancel(reason)
-        await self._find_lost()
+        if pulse.lost:
+            await self._find_lost()
 
     async def _sweep(self) -> None:
         """Delete what has expired."""
-        await self._store.sweep(self._events, self._threads)
+        await self._store.sweep(self._events, self._threads, grace=self._life.grace)
 
     def _failing(self, what: str, error: BridgeError) -> None:
         """Log a failure once, not with every attempt."""
@@ -478,12 +535,12 @@ class Runs:
             log.info("resolved: %s", what)
 
     async def _renew(self) -> None:
-        """Renew the leases of this process when they are due, and at once after a failure."""
+        """Renew the lease of this process when it is due, and at once after a failure."""
         if not self._life.due:
             return
-        workers, readers = dict(self._workers), list(self._readers.items())
+        workers = dict(self._workers)
         try:
-            held = await self._store.renew(list(workers), self._token, self._lease)
+            held = await self._store.renew(self._token, self._lease)
         except BaseException:
             self._life.failed()
             raise
@@ -491,9 +548,11 @@ class Runs:
         for key in workers.keys() - held:
             # It has ended, or this process was suspended for too long and another one has taken it over.
             workers[key].abandon()
-        grace = self._life.grace
-        places = (self._store.enter(owner, token, most, self._lease, grace=grace) for token, (owner, most) in readers)
-        await asyncio.gather(*places)
+        # Taken by a call whose answer got lost: it goes back to the queue, or is ended as lost.
+        strays = held - self._workers.keys() - self._beginning
+        for key in strays & self._strays:
+            await self._store.release(key, self._token)
+        self._strays = strays
 
     async def _find_lost(self) -> None:
         """End all runs of dead processes, in as many batches as the store returns."""
@@ -501,12 +560,13 @@ class Runs:
         while busy:
             busy = False
             for key in await self._store.lost(grace=self._life.grace):
-                if key in self._workers:
+                if key in self._workers or key in self._beginning:
                     continue  # this process drives it: its lease is only late
                 record = await self._store.acquire(key, self._token, self._lease, grace=self._life.grace)
                 if record is not None:
                     busy = True
-                    self._end_lost(record, LOST)
+                    self._beginning.add(key)
+                    self._spawn(self._end_lost(record, LOST))
 
 
 def _log_end(worker: RunWorker) -> None:

@@ -15,8 +15,9 @@ from bridge.codec import KEEPALIVE, Context, Dialect, Frame, FrameLike, Options
 from bridge.errors import Failure, RequestError, shortened
 from bridge.model import Event, Heartbeat, RunFailed, RunFinished, RunStarted
 from bridge.model.events import CONTENT, UsageReported
-from bridge.runs.log import Batch, LogReader
+from bridge.runs.log import Batch, LogReader, expired
 from bridge.stores import RunKey, RunState, RunStore
+from bridge.stores.runs import FIRST_NUMBER
 from bridge.translation import Writer
 
 _FORM = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
@@ -85,10 +86,12 @@ class Subscription:
 
         A reader with a cursor beyond the end of a run gets the run's last entry.
 
-        Raises `RequestError`: 410 for a run that has expired, 400 for a cursor behind the last event of one that has
-        not ended.
+        Raises `RequestError`: 410 for a run or a cursor that has expired, 400 for a cursor behind the last event of one
+        that has not ended.
         """
         record = await self._log.open()
+        if record is not None and 0 < self._cursor.entry < FIRST_NUMBER:
+            raise expired()
         if record is not None and record.state is RunState.ENDED:
             last = record.last or 0
             if self._cursor.entry > last:

@@ -36,12 +36,13 @@ LOST_PLAN = Failure(ErrorCode.INTERNAL, UNREADABLE)
 
 
 class RunWorker:
-    """One run that this process has leased. `work` is awaited once. Raises `ValueError` for an invalid plan."""
+    """One run that this process has leased. `work` is awaited once."""
 
     def __init__(
         self,
         store: RunStore,
         record: RunRecord,
+        plan: RunPlan,
         token: str,
         drive: Drive,
         *,
@@ -51,7 +52,7 @@ class RunWorker:
         """The run fails when its log reaches `limit` bytes."""
         self.key = record.key
         self._store = store
-        self.plan = RunPlan.load(record.plan)
+        self.plan = plan
         self._make = drive
         self._limit = limit
         self._recorder = Recorder(store, record.key, token, record.entries, self.abandon, patience)
@@ -165,13 +166,23 @@ class RunWorker:
 
 
 async def write_failure(
-    store: RunStore, record: RunRecord, token: str, failure: Failure = LOST, *, patience: float = PATIENCE
+    store: RunStore,
+    record: RunRecord,
+    plan: RunPlan | None,
+    token: str,
+    failure: Failure = LOST,
+    *,
+    patience: float = PATIENCE,
 ) -> None:
-    """End a run that no process drives: close the open parts in its log, then fail. `token` holds its lease."""
+    """End a run that no process drives: close the open parts in its log, then fail. `token` holds its lease.
+
+    `plan` is None if it cannot be read.
+    """
     parts, after = OpenParts(), 0
     head = RunStarted(record.key.run_id, record.key.thread_id, None, record.created_at)
+    if plan is not None:
+        head = plan.head()
     try:
-        head = RunPlan.load(record.plan).head()
         while entries := await store.read(record.key, after):
             for entry in entries:
                 parts.feed(from_body(entry.body).events)

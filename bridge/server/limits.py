@@ -184,7 +184,7 @@ class Limits:
     def __init__(self, config: Config, memory: MemoryBudget) -> None:
         """`memory`: what requests may hold in memory.
 
-        Raises `ConfigError` if Redis is to count and its package is missing.
+        Raises `ConfigError` if PostgreSQL is to count and its package is missing.
         """
         limits, per_key = config.server.limits, config.server.limits.per_key or PerKey()
         each, queue, per_minute = per_key.concurrent, per_key.queue, per_key.requests_per_minute

@@ -1,7 +1,7 @@
 """Stores: conversations, runs and uploads.
 
-Conversations, on SQLite or PostgreSQL: `open_history(url)`, with the contract in `bridge.stores.base`. Runs and their
-events, on SQLite or Redis: `open_runs(url)`, with the contract in `bridge.stores.runs`. Uploads, in a folder or on S3:
+Conversations: `open_history(url)`, with the contract in `bridge.stores.base`. Runs and their events: `open_runs(url)`,
+with the contract in `bridge.stores.runs`. Both are on SQLite or PostgreSQL. Uploads, in a folder or on S3:
 `open_attachments(url)`, with the contract in `bridge.stores.attachments`.
 """
 
@@ -82,34 +82,28 @@ def open_history(url: str, *, bounds: Bounds | None = None, lease: float = LEASE
 
 
 def open_runs(url: str) -> RunStore:
-    """Return the run store at `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite:///:memory:` or `redis://...`.
+    """Return the run store at `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite:///:memory:` or
+    `postgresql://...`.
 
     It does not connect before `open`. Raises `ConfigError`, which never repeats the URL.
     """
-    scheme = url.partition(":")[0]
-    if scheme == "sqlite":
-        from bridge.stores.sqlite_file import path_of
-        from bridge.stores.sqlite_runs import SQLiteRuns
+    from bridge.stores import schema
+    from bridge.stores.sql_runs import SQLRuns
 
-        return SQLiteRuns(path_of(url))
-    if scheme in ("redis", "rediss"):
-        from bridge.stores.redis_runs import RedisRuns
-
-        return RedisRuns(url)
-    raise ConfigError("expected sqlite:///... or redis://... for the run store")
+    return SQLRuns(open_database(url, "stores.runs", schema.RUNS))
 
 
 def open_rates(url: str, per_minute: int) -> Rates:
-    """Return the request counter for the run store at this URL: in Redis for all processes that share it, else in this
-    process.
+    """Return the request counter for the run store at this URL: in PostgreSQL for all processes that share it, else in
+    this process.
 
     It does not connect before it is used. Raises `ConfigError` like `open_runs`.
     """
-    if url.partition(":")[0] in ("redis", "rediss"):
-        from bridge.stores.rates import RedisRates
-        from bridge.stores.redis_runs import open_client
+    if url.partition(":")[0] in ("postgresql", "postgres"):
+        from bridge.stores import schema
+        from bridge.stores.rates import SharedRates
 
-        return RedisRates(*open_client(url), per_minute)
+        return SharedRates(open_database(url, "stores.runs", schema.RATES), per_minute)
     return LocalRates(per_minute)
 
 

@@ -3,8 +3,8 @@
 Processes that share a file share a machine, and with it one monotonic clock (CLOCK_MONOTONIC on Linux,
 mach_absolute_time on macOS): it cannot be set, and it stops while the machine sleeps and no lease can be renewed. With
 the wall clock, a process whose clock is a day ahead would end the runs of all others. A reboot resets the clock, so
-`bridge.stores.sqlite_file` then ends the leases of earlier boots, whose holders are gone. Redis and PostgreSQL use
-their server's clock instead. Ages and retention are measured by the wall clock everywhere.
+`bridge.stores.sqlite_file` then ends the leases of earlier boots, whose holders are gone. PostgreSQL uses
+its server's clock instead. Ages and retention are measured by the wall clock everywhere.
 """
 
 from __future__ import annotations

@@ -231,6 +231,8 @@ class Syntax:
         "json": "jsonb",
         "concurrently": " CONCURRENTLY",
         "volatile": "UNLOGGED",
+        "clustered": "",
+        "version": "",
         "alone": "SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))",
         "unsynced": "SELECT set_config('synchronous_commit', 'off', true)",
     }

@@ -1,10 +1,9 @@
-"""Rates of requests, counted in this process, or in Redis for all that share it.
+"""Rates of requests, counted in this process, or in PostgreSQL for all that share it.
 
 The algorithm is GCRA (ITU-T I.371), a leaky bucket in one number: the time at which the bucket is empty again. After a
 minute without requests, a minute's worth is allowed at once.
 
-Why not `limits` (5.8, MIT): its in-memory storage starts a task for each request that visits every key in a thread, and
-its Redis storage allows no client newer than 7; the bridge uses 8.
+Why not `limits` (5.8, MIT): its in-memory storage starts a task for each request that visits every key in a thread.
 """
 
 from __future__ import annotations
@@ -12,24 +11,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
+
+from bridge.errors import BridgeError
+from bridge.stores.scripts import UNSYNCED, Database, Script
 
 log = logging.getLogger("bridge.rates")
 
 MINUTE = 60.0
 _MANY = 10_000
-
-_SCRIPT = """
-local t = redis.call('TIME')
-local now = t[1] * 1000 + t[2] / 1000
-local due = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), now)
-local wait = due - now - tonumber(ARGV[2])
-if wait > 0 then return math.ceil(wait) end
-due = due + tonumber(ARGV[1])
-redis.call('SET', KEYS[1], string.format('%.3f', due), 'PX', math.ceil(due - now) + 1)
-return 0
-"""
-"""KEYS: the name. ARGV: milliseconds between two requests, and how many milliseconds of burst are allowed."""
+_PAUSE = 1.0
+"""Seconds for which a database that has failed is not asked again, so that it does not delay every request."""
 
 
 class Rates(Protocol):
@@ -68,33 +60,51 @@ class LocalRates:
         self._due.clear()
 
 
-class RedisRates:
-    """Counted in Redis, by its clock. While Redis is unavailable, each process counts separately."""
+class SharedRates:
+    """Counted in a database, by its clock. While it is unavailable, each process counts separately."""
 
-    def __init__(self, client: Any, prefix: str, per_minute: int) -> None:
-        from redis.exceptions import RedisError
-
-        self._failures = (RedisError, OSError, TimeoutError)
-        self._client = client
-        self._prefix = prefix
+    def __init__(self, database: Database, per_minute: int) -> None:
+        self._database = database
         self._every = MINUTE / per_minute
-        self._script = client.register_script(_SCRIPT)
         self._here = LocalRates(per_minute)
-        self._lost = False
+        self._failed_at: float | None = None
 
     async def acquire(self, name: str) -> float:
-        every = self._every * 1000
-        try:
-            wait = await self._script(keys=[f"{self._prefix}:rate:{name}"], args=[every, MINUTE * 1000 - every])
-        except self._failures as error:
-            if not self._lost:
-                log.warning("each process counts requests separately: Redis: %s", type(error).__name__)
-            self._lost = True
+        if self._failed_at is not None and time.monotonic() < self._failed_at + _PAUSE:
             return await self._here.acquire(name)
-        if self._lost:
-            log.info("requests are counted in Redis again")
-        self._lost = False
-        return float(wait) / 1000
+        try:
+            wait = await self._database.write(lambda: _count(name, self._every))
+        except BridgeError as error:
+            if self._failed_at is None:
+                log.warning("each process counts requests separately: %s", error.message)
+            self._failed_at = time.monotonic()
+            return await self._here.acquire(name)
+        if self._failed_at is not None:
+            log.info("requests are counted in the database again")
+        self._failed_at = None
+        return wait
 
     async def close(self) -> None:
-        await self._client.aclose()
+        await self._database.close()
+
+
+def _count(name: str, every: float) -> Script[float]:
+    """Count a request and return 0, or return the seconds until it is allowed."""
+    yield UNSYNCED, {}
+    ahead = MINUTE - every
+    values = {"name": name, "every": every, "ahead": ahead}
+    counted = yield (
+        "INSERT INTO request_rates AS r (name, due) VALUES (:name, {now} + :every) ON CONFLICT (name) DO UPDATE"
+        " SET due = {greatest}(r.due, {now}) + :every WHERE r.due <= {now} + :ahead RETURNING due",
+        values,
+    )
+    if counted:
+        # What is due says nothing any more; a few at a time, so that nobody waits for it.
+        yield (
+            "DELETE FROM request_rates WHERE name IN (SELECT name FROM request_rates WHERE due < {now} - 60"
+            " ORDER BY due LIMIT 2 {skip})",
+            {},
+        )
+        return 0.0
+    rows = yield "SELECT due - {now} - :ahead FROM request_rates WHERE name = :name", values
+    return max(0.001, rows[0][0]) if rows else 0.0

@@ -18,8 +18,10 @@ from typing import Protocol
 
 from bridge.errors import BackendError, ErrorCode
 from bridge.liveness import Grace, no_grace
-from bridge.stores.base import StoreConflict, stored_id
+from bridge.stores.base import LEASE, StoreConflict, stored_id
 
+FIRST_NUMBER = 2**24 + 1
+"""The least number of an entry. Smaller ones are from tables that were migrated, and name no entry any more."""
 CANCEL_QUEUED = 3600.0
 """Seconds for which a request to cancel a run is stored, even if the run does not exist yet."""
 
@@ -58,6 +60,8 @@ class RunRecord:
     """A stored run."""
 
     key: RunKey
+    number: int
+    """Id of the run in its store; it grows."""
     task_id: str
     """Opaque id of the run in the queue."""
     fingerprint: str
@@ -70,8 +74,8 @@ class RunRecord:
     """The number of the last entry, which holds the terminal event if the run has ended."""
     whole: bool
     """False if its entries have expired, so that it cannot be replayed."""
-    plan: str
-    """The plan passed to `create`; empty if it has expired."""
+    previous: str | None
+    """As passed to `create`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +86,15 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The result of `create`. `new`: this call created the run. `first`: it is the first of its thread."""
+    """The result of `create`. `new`: this call created the run. `first`: it is the first of its thread.
+
+    `held`: the process that called leases it, so that it does not wait.
+    """
 
     record: RunRecord
     new: bool
     first: bool
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +124,14 @@ class Blocked:
 NONE_BLOCKED = Blocked()
 
 
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """What a process has to know from time to time: recent requests to cancel any run, and some runs that are lost."""
+
+    canceled: dict[RunKey, str]
+    lost: list[RunKey]
+
+
 class RunConflict(StoreConflict):
     """Another run has this id."""
 
@@ -137,6 +153,9 @@ class LeaseLost(StoreConflict):
 class RunStore(Protocol):
     """The runs of one or many processes that share an engine.
 
+    A process names itself by a `token`. It is alive for `lease` seconds after each call that has one; while it is, it
+    holds the runs and slots that it took.
+
     Every method may raise `BridgeError` with `STORE_UNAVAILABLE` if the engine fails, with a message that contains
     neither address nor credentials; later calls try again. All calls are idempotent. Ids longer than `MAX_KEY` bytes
     raise `RequestError`. A store belongs to the event loop that uses it first.
@@ -151,9 +170,22 @@ class RunStore(Protocol):
     # ------------------------------------------------------------------ runs
 
     async def create(
-        self, key: RunKey, fingerprint: str, plan: str, *, alone: bool = False, limits: QueueLimits | None = None
+        self,
+        key: RunKey,
+        fingerprint: str,
+        plan: str,
+        *,
+        format: int = 0,
+        alone: bool = False,
+        limits: QueueLimits | None = None,
+        token: str | None = None,
+        lease: float = LEASE,
+        previous: str | None = None,
     ) -> Created:
         """Queue a run. A run that exists with the same fingerprint is returned unchanged.
+
+        With a `token`, that process holds it at once if no other run waits. `format` is the version of the plan's form:
+        a process that does not know it leaves the run to others. `previous` is stored as it is.
 
         Raises `StoreConflict` if it exists with another fingerprint. For a new run, raises `ThreadBusy` if it is to run
         `alone` and the latest run of its thread has not ended, and `BackendError` (rate_limited) beyond the `limits`.
@@ -163,6 +195,9 @@ class RunStore(Protocol):
 
     async def latest(self, owner: str, scope: str, thread_id: str) -> RunRecord | None:
         """Return the newest run of a thread. If it was deleted, return None or an earlier one."""
+
+    async def plan(self, key: RunKey) -> str | None:
+        """Return the plan passed to `create`, which is as long as a request; None if it has expired."""
 
     async def delete(self, key: RunKey) -> bool:
         """Delete a run that has ended, with its entries. Return False if there is none, or it has not ended."""
@@ -178,7 +213,8 @@ class RunStore(Protocol):
         With `end`, the last entry holds the terminal event, and the lease ends. Entries that exist already from that
         position on, after an interrupted attempt, are not written again.
 
-        Raises `LeaseLost` unless `token` holds the run. An expired lease is valid until another process acquires one.
+        Raises `LeaseLost` unless `token` holds the run, and where an entry before `position` is missing. An expired
+        lease is valid until another process acquires one.
         """
 
     async def read(self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500) -> list[LogEntry]:
@@ -190,28 +226,28 @@ class RunStore(Protocol):
     # ------------------------------------------------------------------ leases
 
     async def claim(
-        self, token: str, lease: float, *, wait: float = 0.0, blocked: Blocked = NONE_BLOCKED
+        self, token: str, lease: float, *, wait: float = 0.0, blocked: Blocked = NONE_BLOCKED, format: int = 0
     ) -> RunRecord | None:
-        """Lease a queued run that is not `blocked`; wait up to `wait` seconds for one.
+        """Lease a queued run that is not `blocked`, of at most this `format`; wait up to `wait` seconds for one.
 
         Owners take turns. The runs of an owner are leased in order, except those with a blocked scope. A canceled call
         releases its lease.
         """
 
     async def acquire(self, key: RunKey, token: str, lease: float, *, grace: Grace = no_grace) -> RunRecord | None:
-        """Lease this run if it has not ended, and any other lease of it expired `grace()` seconds ago."""
+        """Lease this run if it has not ended, and any other process that held it expired `grace()` seconds ago."""
 
-    async def renew(self, keys: Sequence[RunKey], token: str, lease: float) -> set[RunKey]:
-        """Renew these leases. Return those that are still held.
+    async def renew(self, token: str, lease: float) -> set[RunKey]:
+        """Renew the lease of this process. Return the runs that it holds.
 
-        Also without keys, this raises where the engine cannot be written to.
+        Also without runs, this raises where the engine cannot be written to.
         """
 
     async def release(self, key: RunKey, token: str) -> None:
-        """End a lease. A run without entries returns to the queue; any other run is lost at once."""
+        """Give up a run. One without entries returns to the queue; any other run is lost at once."""
 
     async def lost(self, *, grace: Grace = no_grace) -> list[RunKey]:
-        """Return some of the runs that have not ended and whose lease expired `grace()` seconds ago."""
+        """Return some of the runs that have not ended and whose process expired `grace()` seconds ago."""
 
     # ------------------------------------------------------------------ cancels
 
@@ -224,20 +260,25 @@ class RunStore(Protocol):
     async def canceled(self, keys: Sequence[RunKey]) -> dict[RunKey, str]:
         """Return those of these runs that are to be canceled, with the reasons."""
 
+    async def pulse(self, *, grace: Grace = no_grace) -> Pulse:
+        """Return what was canceled since the last call, all that is stored with the first one, and what is `lost`."""
+
     # ------------------------------------------------------------------ reader slots
 
-    async def enter(self, owner: str, token: str, limit: int, seconds: float, *, grace: Grace = no_grace) -> bool:
-        """Take or renew one of the owner's `limit` slots for this time. Return False if none is free.
+    async def enter(
+        self, owner: str, slot: str, limit: int, token: str, lease: float, *, grace: Grace = no_grace
+    ) -> bool:
+        """Take one of the owner's `limit` slots under this name. Return False if none is free.
 
-        Slots of others that expired `grace()` seconds ago are free.
+        Slots of processes that expired `grace()` seconds ago are free.
         """
 
-    async def leave(self, owner: str, token: str) -> None:
+    async def leave(self, owner: str, slot: str) -> None:
         """Release the slot."""
 
     # ------------------------------------------------------------------ retention
 
-    async def sweep(self, events: float, threads: float) -> int:
+    async def sweep(self, events: float, threads: float, *, grace: Grace = no_grace) -> int:
         """Delete entries and plans of runs that ended `events` seconds ago. Return the number of runs.
 
         Their ids stay until their thread was unused for `threads` seconds, so that readers get an error and no run is

@@ -33,13 +33,16 @@ class Schema:
     """The tables of one store; `migrations` are statements with the fragments of `bridge.stores.scripts`.
 
     `rebooted` are statements that end the leases of an earlier boot in a SQLite file. `needs` is the oldest version
-    (number of migrations) whose code works with the newest tables.
+    (number of migrations) whose code works with the newest tables. If `synced`, a transaction of an SQLite file with
+    these tables is on the disk before it is acknowledged, so that a loss of power undoes none. Without, it may undo the
+    last ones.
     """
 
     name: str
     migrations: tuple[tuple[str, ...], ...]
     rebooted: tuple[str, ...]
     needs: int
+    synced: bool = False
 
     @property
     def newest(self) -> int:
@@ -173,13 +176,84 @@ _RUNS: tuple[tuple[str, ...], ...] = (
         "DROP INDEX run_entries_by_thread",
         "CREATE INDEX runs_open ON runs (thread) WHERE ended_at IS NULL",
     ),
+    # Processes that know the tables before only have to be stopped (`needs`). `route` is the scope without what follows
+    # `#`. `kept`: 2 = plan and all entries exist, 1 = some are deleted, 0 = all are. An append changes no index.
+    (
+        "DROP INDEX runs_waiting",
+        "DROP INDEX runs_leased",
+        "DROP INDEX runs_ended",
+        "DROP INDEX runs_open",
+        """CREATE TABLE run_processes (
+            token text PRIMARY KEY,
+            expires double precision NOT NULL
+        )""",
+        """INSERT INTO run_processes (token, expires) SELECT token, max(expires) FROM runs
+            WHERE token IS NOT NULL AND ended_at IS NULL GROUP BY token""",
+        "ALTER TABLE runs RENAME COLUMN token TO holder",
+        "ALTER TABLE runs ADD COLUMN owner text NOT NULL DEFAULT ''",
+        "ALTER TABLE runs ADD COLUMN route text NOT NULL DEFAULT ''",
+        "ALTER TABLE runs ADD COLUMN turn bigint NOT NULL DEFAULT 0",
+        "ALTER TABLE runs ADD COLUMN format bigint NOT NULL DEFAULT 0",
+        "ALTER TABLE runs ADD COLUMN kept bigint NOT NULL DEFAULT 2",
+        "ALTER TABLE runs ADD COLUMN previous text",
+        """UPDATE runs SET kept = CASE WHEN plan IS NULL THEN 0 WHEN whole THEN 2 ELSE 1 END,
+            owner = (SELECT t.owner FROM run_threads t WHERE t.id = runs.thread),
+            route = (SELECT CASE WHEN t.scope LIKE '%#%'
+                THEN rtrim(rtrim(t.scope, 'abcdefghijklmnopqrstuvwxyz'), '#') ELSE t.scope END
+                FROM run_threads t WHERE t.id = runs.thread)""",
+        """CREATE TABLE run_plans (
+            run bigint PRIMARY KEY,
+            body text NOT NULL
+        )""",
+        "INSERT INTO run_plans (run, body) SELECT id, plan FROM runs WHERE plan IS NOT NULL",
+        "ALTER TABLE runs DROP COLUMN plan",
+        "ALTER TABLE runs DROP COLUMN whole",
+        "ALTER TABLE runs DROP COLUMN last",
+        "ALTER TABLE runs DROP COLUMN expires",
+        "ALTER TABLE run_threads DROP COLUMN entries",
+        """CREATE TABLE run_log (
+            run bigint NOT NULL,
+            position bigint NOT NULL,
+            body text NOT NULL,
+            PRIMARY KEY (run, position)
+        ) {clustered}""",
+        """INSERT INTO run_log (run, position, body)
+            SELECT run, row_number() OVER (PARTITION BY run ORDER BY number) - 1, body FROM run_entries""",
+        "DROP TABLE run_entries",
+        "ALTER TABLE run_log RENAME TO run_entries",
+        "DROP TABLE run_places",
+        """CREATE TABLE run_slots (
+            owner text NOT NULL,
+            name text NOT NULL,
+            holder text NOT NULL,
+            PRIMARY KEY (owner, name)
+        )""",
+        "CREATE INDEX run_slots_by_holder ON run_slots (holder)",
+        "CREATE INDEX run_processes_by_age ON run_processes (expires)",
+        "CREATE INDEX runs_waiting ON runs (turn, id) WHERE holder IS NULL AND ended_at IS NULL",
+        "CREATE INDEX runs_of_owner ON runs (owner, turn, id) WHERE holder IS NULL AND ended_at IS NULL",
+        "CREATE INDEX runs_held ON runs (holder) WHERE holder IS NOT NULL AND ended_at IS NULL",
+        "CREATE INDEX runs_open_of_owner ON runs (owner) WHERE ended_at IS NULL",
+        "CREATE INDEX runs_open_of_route ON runs (route) WHERE ended_at IS NULL",
+        "CREATE INDEX runs_kept ON runs (ended_at) WHERE kept > 0",
+    ),
 )
 
 # Requests to cancel stay valid: their time begins again.
 _RUNS_REBOOTED = (
-    "UPDATE runs SET expires = 0 WHERE token IS NOT NULL AND ended_at IS NULL",
+    "UPDATE run_processes SET expires = -1e9",
     f"UPDATE run_cancels SET expires = {{now}} + {CANCEL_QUEUED}",
-    "DELETE FROM run_places",
+    "DELETE FROM run_slots",
+)
+
+_RATES: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE {volatile} TABLE request_rates (
+            name text PRIMARY KEY,
+            due double precision NOT NULL
+        )""",
+        "CREATE INDEX request_rates_by_due ON request_rates (due)",
+    ),
 )
 
 
@@ -189,4 +263,6 @@ def names(schemas: Sequence[Schema]) -> str:
 
 
 HISTORY = Schema("history", _HISTORY, ("DELETE FROM history_turns",), needs=2)
-RUNS = Schema("run", _RUNS, _RUNS_REBOOTED, needs=4)
+# Clients know what is appended: entries that vanish would be missing for a reader that resumes.
+RUNS = Schema("run", _RUNS, _RUNS_REBOOTED, needs=5, synced=True)
+RATES = Schema("rate", _RATES, (), needs=1)

@@ -32,6 +32,7 @@ fragments:
 | `{rows NAME (a bigint, b text)}` | the value NAME, a list of tuples, as a table NAME | |
 | `{values NAME (a bigint, b text)}` | the list as the end of an INSERT; no other value in the statement | |
 | `{concurrently}` | | `CONCURRENTLY`; see `bridge.stores.schema` |
+| `{clustered}` | `WITHOUT ROWID`: a table in the order of its primary key | |
 | `{volatile}` | | `UNLOGGED`: a table that a crash of the server empties |
 """
 
@@ -55,6 +56,8 @@ ALONE = "{alone}"
 """No other script that yields this with the same `name` runs until this one ends. SQLite has one writer anyway."""
 UNSYNCED = "{unsynced}"
 """A crash of a PostgreSQL server may undo this script, which does not wait for the disk."""
+VERSION = "{version}"
+"""One row with a number that changes whenever another connection has changed the SQLite file; PostgreSQL: no row."""
 
 
 class Database(Protocol):

@@ -193,7 +193,7 @@ class Connection:
 
     def _prepare(self, db: sqlite3.Connection) -> None:
         db.execute("PRAGMA foreign_keys = ON")
-        db.execute("PRAGMA synchronous = NORMAL")
+        db.execute(f"PRAGMA synchronous = {'FULL' if any(each.synced for each in self._tables) else 'NORMAL'}")
         if db.execute("PRAGMA page_count").fetchone() == (0,):
             db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only a new file can be changed, and only before WAL
         self._wal(db)
@@ -452,6 +452,8 @@ class Syntax:
         "json": "text",
         "concurrently": "",
         "volatile": "",
+        "clustered": "WITHOUT ROWID",
+        "version": "PRAGMA data_version",
         "alone": "",
         "unsynced": "",
     }

@@ -16,7 +16,7 @@ TARGETS = Path(growth_server.__file__).parent / "durable.json"
 
 
 def test_a_kept_event_is_compared_with_a_plain_one() -> None:
-    costs = {"not-kept": 100.0, "kept-sqlite": 450.0, "kept-redis": 600.0}
+    costs = {"not-kept": 100.0, "kept-sqlite": 450.0, "kept-postgresql": 600.0}
     results: list[dict[str, Any]] = [
         {
             "target": target["name"],
@@ -29,8 +29,8 @@ def test_a_kept_event_is_compared_with_a_plain_one() -> None:
     assert growth_server.kept(results) == {
         "sqlite": 4.5,
         "sqlite_disk_bytes": 10,
-        "redis": 6.0,
-        "redis_disk_bytes": 10,
+        "postgresql": 6.0,
+        "postgresql_disk_bytes": 10,
     }
 
 

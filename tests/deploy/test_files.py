@@ -34,7 +34,7 @@ SECRETS = {
     "WEB_KEY": "key-of-web",
     "METRICS_KEY": "key-of-prometheus",
     "HISTORY_URL": "postgresql://bridge@postgres/bridge",
-    "RUNS_URL": "redis://redis:6379/0",
+    "RUNS_URL": "postgresql://bridge@postgres/bridge",
     "ATTACHMENTS_URL": "s3://bridge-attachments",
 }
 
@@ -57,7 +57,7 @@ def test_machines_that_share_state_share_all_of_it(path: Path) -> None:
     config = load(path, env=SECRETS)
     assert config.stores.history is not None
     assert config.stores.history.startswith("postgresql://")
-    assert config.stores.runs.startswith("redis://")
+    assert config.stores.runs.startswith("postgresql://")
     assert config.stores.attachments.startswith("s3://")
     assert store_for(assemble(config), config) is not None
 

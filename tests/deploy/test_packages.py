@@ -29,7 +29,6 @@ PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 CHAT = {"dialect": "openai-chat", "path": "/v1", "backend": "it"}
 NEEDS: dict[str, dict[str, Any]] = {
     "aip": {"routes": [{"dialect": "aip", "listen": "127.0.0.1:50051", "agent_id": "it", "backend": "it"}]},
-    "redis": {"routes": [{**CHAT, "dialect": "ag-ui", "durable": True}], "stores": {"runs": "redis://127.0.0.1:1"}},
     "postgres": {
         "routes": [{**CHAT, "dialect": "openai-responses"}],
         "stores": {"history": "postgresql://127.0.0.1:1/none"},
@@ -46,7 +45,6 @@ NEEDS: dict[str, dict[str, Any]] = {
 """For each extra a configuration that needs it. uvloop is taken where it is there."""
 MODULES = {
     "aip": "bridge.grpc.backend, bridge.dialects.aip.codec",
-    "redis": "bridge.stores.redis_runs",
     "postgres": "bridge.stores.postgres",
     "s3": "obstore",
     "jwt": "cryptography",

@@ -144,7 +144,6 @@ def test_the_curl_lines_of_the_recipes_work(
         "AGENT_URL": f"{runs.url}/api/v1/agent",
         "AG_KIT_URL": f"{demo.url}/ag-kit",
         "POSTGRES_URL": "sqlite:///data/bridge.db",
-        "REDIS_URL": "sqlite:///data/bridge.db",
         "AGENT_KEY": SECRETS["WEB_KEY"],
         "AIP_LISTEN": f"127.0.0.1:{free_port()}",
         **SECRETS,

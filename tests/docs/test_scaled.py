@@ -1,4 +1,4 @@
-"""The recipe for several processes, with a real Redis and a real PostgreSQL."""
+"""The recipe for several processes, with a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import pytest
 from tests.docs.helpers import EXAMPLES, Server, serve
 from tests.server.harness import post
 from tests.stores.conftest import postgres
-from tests.stores.run_engines import redis_server
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["postgres", "redis_server"]
+__all__ = ["postgres"]
 
 ASKED = {
     "threadId": "t",
@@ -27,13 +26,10 @@ ASKED = {
 KEY = {"authorization": "Bearer key-of-web"}
 
 
-async def test_what_one_process_began_another_goes_on_with(
-    demo: Server, redis_server: str, postgres: str, tmp_path: Path
-) -> None:
+async def test_what_one_process_began_another_goes_on_with(demo: Server, postgres: str, tmp_path: Path) -> None:
     variables = {
         "OPENAI_BASE_URL": f"{demo.url}/v1",
         "OPENAI_MODEL": "demo",
-        "REDIS_URL": f"{redis_server}?prefix=scaled",
         "POSTGRES_URL": postgres,
         "WEB_KEY": "key-of-web",
     }

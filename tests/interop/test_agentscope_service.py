@@ -36,9 +36,9 @@ from bridge.testing.wires import context
 from bridge.translation import AnswerDecoder
 from tests.dialects.agent_runs.helpers import run_input
 from tests.docs.helpers import ROOT, server
+from tests.interop.redis_server import redis_server  # noqa: F401
 from tests.sdk.aip.test_python_api import address
 from tests.server.harness import ask, free_port, post, serving
-from tests.stores.run_engines import redis_server  # noqa: F401
 
 PYTHON = Path(sys.prefix) / "agentscope2" / "bin" / "python"
 SCRIPT = ROOT / "tests" / "interop" / "agentscope2_service.py"

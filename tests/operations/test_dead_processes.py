@@ -15,7 +15,6 @@ from bridge.errors import BridgeError, ErrorCode
 from bridge.model import FinishReason, RunFailed, RunFinished
 from bridge.runs import RunKey, Runs
 from bridge.stores import open_runs
-from bridge.stores.sqlite_runs import SQLiteRuns
 from tests.runs.agents import WORDS
 from tests.runs.conftest import MakeRuns
 from tests.runs.helpers import begin, events_of, text_of
@@ -111,12 +110,12 @@ async def test_a_process_that_is_alive_still_ends_the_runs_of_dead_ones(
 async def test_a_place_of_a_reader_is_not_given_away_after_a_pause(run_engine: RunEngine, make_runs: MakeRuns) -> None:
     """The place has expired, but the process that asks cannot know whether its holder is alive."""
     runs, store = make_runs(lease=30.0), run_engine.store()
-    assert await store.enter("o", "theirs", 1, -1.0)
+    assert await store.enter("o", "theirs", 1, "dead", -1.0)
     with pytest.raises(BridgeError) as caught:
         async with runs.reader_slot("o", 1):
             pytest.fail("the place of another process was given away")
     assert caught.value.code is ErrorCode.RATE_LIMITED
-    assert await store.enter("o", "ours", 1, 30.0), "without a grace it is free"
+    assert await store.enter("o", "ours", 1, "me", 30.0), "without a grace it is free"
 
 
 async def test_a_conversation_is_not_taken_from_a_holder_after_an_outage(engine: Engine) -> None:
@@ -146,7 +145,7 @@ async def test_a_sweep_that_hangs_does_not_hold_renewals_up(
     runs, other = make_runs(lease=LEASE), make_runs(lease=LEASE)
     sweeping = asyncio.Event()
 
-    async def endless(events: float, threads: float) -> int:
+    async def endless(events: float, threads: float, **_: object) -> int:
         sweeping.set()
         await asyncio.Event().wait()
         return 0
@@ -170,7 +169,7 @@ async def test_dead_runs_that_cannot_be_ended_do_not_hold_renewals_up(
     bridge: Bridge, run_engine: RunEngine, make_runs: MakeRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs, other = make_runs(lease=LEASE), make_runs(lease=LEASE)
-    monkeypatch.setattr(runs._store, "lost", lambda **_: asyncio.Event().wait())
+    monkeypatch.setattr(runs._store, "pulse", lambda **_: asyncio.Event().wait())
     await runs.open()
     key = await begin(bridge, runs, "hang")
     await first_words(runs, key)
@@ -187,7 +186,7 @@ async def test_dead_runs_that_cannot_be_ended_do_not_hold_renewals_up(
 async def test_a_sweep_deletes_a_long_run_in_several_transactions(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     store = open_runs(f"sqlite:///{path}")
-    assert isinstance(store, SQLiteRuns)
+    file = store._database.file  # type: ignore[attr-defined]
     keys = [RunKey("o", "s", "t", f"run {number}") for number in range(3)]
     for key in keys:
         await store.create(key, "f", "{}")
@@ -195,7 +194,7 @@ async def test_a_sweep_deletes_a_long_run_in_several_transactions(tmp_path: Path
         await store.append(key, "me", 0, ["entry"] * 6_000)
         await store.append(key, "me", 6_000, ["end"], end=True)
     deleted: list[int] = []
-    write = store._file.write
+    write = file.write
 
     async def counted(work: Callable[[sqlite3.Connection], object], *, first: bool = False) -> object:
         def counting(db: sqlite3.Connection) -> object:
@@ -206,10 +205,11 @@ async def test_a_sweep_deletes_a_long_run_in_several_transactions(tmp_path: Path
 
         return await write(counting, first=first)
 
-    store._file.write = counted  # type: ignore[method-assign, assignment]
+    file.write = counted
     assert await store.sweep(-1, 90 * 86400) == 3
     assert max(deleted) < 6_000
     await store.close()
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT count(*) FROM run_entries").fetchone() == (0,)
-        assert db.execute("SELECT count(*) FROM runs WHERE plan IS NULL AND whole = 0").fetchone() == (3,)
+        assert db.execute("SELECT count(*) FROM run_plans").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM runs WHERE kept = 0").fetchone() == (3,)

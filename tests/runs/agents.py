@@ -10,6 +10,9 @@ from bridge.model import Part, Reasoning, Request, RunFailed, Text, ToolCall
 from bridge.transports.local import Yielded
 
 WORDS = [f"w{n} " for n in range(20)]
+LONG = [f"w{n} " for n in range(100)]
+PACE = 0.1
+"""Seconds between two words of a long answer."""
 
 
 def asked(request: Request) -> str:
@@ -18,11 +21,18 @@ def asked(request: Request) -> str:
 
 
 async def run(request: Request) -> AsyncIterator[Yielded]:
-    """`count`: words at a backend's pace. `hang`: some words, then nothing for ever. Other words: other kinds."""
+    """`count`: words at a backend's pace. `long`: many of them at that of a model. `hang`: some words, then nothing.
+
+    Other words: other kinds.
+    """
     match asked(request):
         case "count":
             for word in WORDS:
                 await asyncio.sleep(0.002)
+                yield word
+        case "long":
+            for word in LONG:
+                await asyncio.sleep(PACE)
                 yield word
         case "hang":
             for word in WORDS[:5]:

@@ -12,7 +12,7 @@ from bridge.engine import Bridge
 from bridge.runs import Runs
 from tests.runs.helpers import bridge_of, runs_of
 from tests.stores.conftest import postgres  # noqa: F401
-from tests.stores.run_engines import RunEngine, redis_server, run_engine, run_store  # noqa: F401
+from tests.stores.run_engines import RunEngine, run_engine, run_store  # noqa: F401
 from tests.stores.s3 import s3_url  # noqa: F401
 
 MakeRuns = Callable[..., Runs]

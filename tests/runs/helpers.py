@@ -86,7 +86,7 @@ def text_of(events: list[Event]) -> str:
 
 
 @asynccontextmanager
-async def process(url: str, lease: float) -> AsyncIterator[Process]:
+async def process(url: str, lease: float, concurrent: int = 1000) -> AsyncIterator[Process]:
     """Another process on the same store, ready to take runs; it is killed at the end of the block."""
     script = Path(__file__).with_name("process.py")
     child = await asyncio.create_subprocess_exec(
@@ -94,6 +94,7 @@ async def process(url: str, lease: float) -> AsyncIterator[Process]:
         str(script),
         url,
         str(lease),
+        str(concurrent),
         stdin=PIPE,
         stdout=PIPE,
         cwd=ROOT,

@@ -1,4 +1,7 @@
-"""Another process that takes runs: `python process.py URL LEASE`. It says `ready`, and stops when its input ends."""
+"""Another process that takes runs: `python process.py URL LEASE CONCURRENT`.
+
+It says `ready`, and stops when its input ends.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ from tests.runs.helpers import runs_of as make
 
 
 async def main() -> None:
-    url, lease = sys.argv[1:]
+    url, lease, concurrent = sys.argv[1:]
     async with bridge_of() as bridge:
-        runs = make(bridge, open_runs(url), lease=float(lease))
+        runs = make(bridge, open_runs(url), lease=float(lease), concurrent=int(concurrent))
         await runs.open()
         sys.stdout.write("ready\n")
         sys.stdout.flush()

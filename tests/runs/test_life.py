@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,7 @@ from bridge.model import (
 from bridge.model.grammar import verify
 from bridge.runs import RunKey, Runs, RunState
 from bridge.runs.log import from_body
+from bridge.runs.plan import FORMAT
 from bridge.stores import StoreConflict, open_history
 from bridge.transports.local import Yielded
 from tests.runs.agents import WORDS
@@ -279,9 +281,11 @@ async def test_waiting_runs_are_taken_when_there_is_room(bridge: Bridge, make_ru
     first = await begin(bridge, runs, "hang")
     second = await begin(bridge, runs, "count")
     await begun(runs, first)
-    record = await runs.status(second)
-    assert record is not None
-    assert record.state is RunState.QUEUED
+    async with asyncio.timeout(30):
+        # A claim that waited when the first run took the slot takes the second one for a moment, and gives it back.
+        while (record := await runs.status(second)) is None or record.state is not RunState.QUEUED:
+            assert record is None or not record.entries
+            await asyncio.sleep(0.01)
     await runs.cancel(first)
     assert text_of(await events_of(runs, second)) == "".join(WORDS)
 
@@ -445,7 +449,7 @@ async def test_a_run_is_deleted(bridge: Bridge, runs: Runs) -> None:
     assert await runs.status(key) is None
 
 
-async def test_places_of_readers(run_engine: RunEngine, make_runs: MakeRuns) -> None:
+async def test_slots_of_readers(run_engine: RunEngine, make_runs: MakeRuns) -> None:
     one, two = make_runs(lease=LEASE), make_runs(lease=LEASE)
     await one.open()
     async with one.reader_slot("o", 2), two.reader_slot("o", 2):
@@ -456,10 +460,77 @@ async def test_places_of_readers(run_engine: RunEngine, make_runs: MakeRuns) -> 
         assert caught.value.failure.headers == {"retry-after": "1"}
         async with two.reader_slot("you", 2):
             pass
-        await run_engine.backdate("places", LEASE + 1)
-        # The place that `one` holds is renewed; that of `two`, which is not open, is like a dead process's.
-        async with asyncio.timeout(30):
-            while await two._store.enter("o", "probe", 1, 60):
-                await two._store.leave("o", "probe")
-        async with two.reader_slot("o", 2):
-            pass
+        await run_engine.backdate("leases", LEASE + 1)
+        # The process `one` renews its lease; `two` is like a dead one.
+        assert await one._store.renew(one._token, LEASE) == set()
+        assert await two._store.enter("o", "probe", 2, "another", 60)
+        assert not await two._store.enter("o", "probe too", 2, "another", 60)
+
+
+async def test_a_run_begins_where_it_was_created(bridge: Bridge, make_runs: MakeRuns) -> None:
+    """Without the queue, as long as there is a slot."""
+    runs, other = make_runs(concurrent=1), make_runs()
+    await other.stop_taking()
+    await runs.open()
+    await runs.stop_taking()
+    runs._taking = asyncio.current_task()  # it takes runs, but does not look into the queue
+    first = await begin(bridge, runs, "hang")
+    await begun(other, first)
+    second = await begin(bridge, runs, "count")
+    record = await runs.status(second)
+    assert record is not None
+    assert record.state is RunState.QUEUED
+    runs._taking = None
+    await runs.cancel(first)
+    await canceled(other, first)
+
+
+async def test_a_client_that_leaves_while_its_run_is_created(
+    bridge: Bridge, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run that is held by then is driven all the same."""
+    created, go_on = asyncio.Event(), asyncio.Event()
+    create = runs._store.create
+
+    async def slow(*args: Any, **more: Any) -> Any:
+        made = await create(*args, **more)
+        created.set()
+        await go_on.wait()
+        return made
+
+    monkeypatch.setattr(runs._store, "create", slow)
+    starting = asyncio.create_task(begin(bridge, runs, "count", "r1"))
+    await created.wait()
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    go_on.set()
+    assert text_of(await events_of(runs, RunKey("o", "/x", "t", "r1"))) == "".join(WORDS)
+
+
+async def test_a_run_whose_creation_was_not_answered(
+    bridge: Bridge, make_runs: MakeRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store says that it is away, and has created the run for this process nevertheless."""
+    runs = make_runs(lease=0.4)
+    await runs.open()
+    create = runs._store.create
+
+    async def broken(*args: Any, **more: Any) -> Any:
+        await create(*args, **more)
+        monkeypatch.undo()
+        raise BridgeError("away", code=ErrorCode.STORE_UNAVAILABLE)
+
+    monkeypatch.setattr(runs._store, "create", broken)
+    with pytest.raises(BridgeError):
+        await begin(bridge, runs, "count", "r1")
+    assert text_of(await events_of(runs, await begin(bridge, runs, "count", "r1"))) == "".join(WORDS)
+
+
+async def test_a_plan_of_a_newer_version_waits(bridge: Bridge, runs: Runs, run_engine: RunEngine) -> None:
+    """A rolling upgrade: a process does not fail a run that it cannot read."""
+    store, new = run_engine.store(), RunKey("o", "/x", "t", "new")
+    await store.create(new, "f", "a form that is not known yet", format=FORMAT + 1)
+    assert text_of(await events_of(runs, await begin(bridge, runs, "count"))) == "".join(WORDS)
+    record = await runs.status(new)
+    assert record is not None
+    assert record.state is RunState.QUEUED

@@ -111,6 +111,14 @@ async def test_a_reader_of_what_was_lost_hears_the_end(bridge: Bridge, runs: Run
     assert subscription.done
 
 
+async def test_a_cursor_of_tables_that_were_migrated_has_expired(bridge: Bridge, runs: Runs) -> None:
+    """Nobody knows which entries its reader has: it would get some of them twice."""
+    key = await begin(bridge, runs, "count")
+    with pytest.raises(RequestError) as caught:
+        await subscribe(runs, key, Cursor(12, 0)).open()
+    assert caught.value.failure.http_status == 410
+
+
 async def test_only_the_frames_of_this_run(bridge: Bridge, runs: Runs) -> None:
     keys = [await begin(bridge, runs, "count") for _ in range(5)]
     bodies = [b"".join(frames) for frames in await asyncio.gather(*(frames_of(subscribe(runs, k)) for k in keys))]

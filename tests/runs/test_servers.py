@@ -39,7 +39,6 @@ from tests.dialects.agent_runs.test_errors import PNG, image, problem
 from tests.runs.servers import HEADERS, Server, alice, connected, id_of, machines
 from tests.server.harness import Exchange, FakeBackend, ask, fake_backend
 from tests.stores.conftest import Postgres
-from tests.stores.run_engines import Redis
 from tests.stores.s3 import bucket
 
 pytestmark = pytest.mark.slow
@@ -60,20 +59,18 @@ class Stores:
 
 
 @asynccontextmanager
-async def spread(redis: str, postgres: str, s3: str, folder: Path) -> AsyncIterator[Stores]:
-    """What many machines share, each with data of this test's own."""
-    runs, history = Redis(redis), Postgres(postgres)
-    await runs.make()
-    await history.make()
+async def spread(postgres: str, s3: str, folder: Path) -> AsyncIterator[Stores]:
+    """What many machines share, with data of this test's own."""
+    database = Postgres(postgres)
+    await database.make()
     files = await bucket(s3, "uploads")
-    yield Stores({"runs": runs.url, "history": history.url, "attachments": files}, folder, True)
-    await history.close()
-    await runs.close()
+    yield Stores({"runs": database.url, "history": database.url, "attachments": files}, folder, True)
+    await database.close()
 
 
 @pytest.fixture
-async def shared(redis_server: str, postgres: str, s3_url: str, tmp_path: Path) -> AsyncIterator[Stores]:
-    async with spread(redis_server, postgres, s3_url, tmp_path) as stores:
+async def shared(postgres: str, s3_url: str, tmp_path: Path) -> AsyncIterator[Stores]:
+    async with spread(postgres, s3_url, tmp_path) as stores:
         yield stores
 
 
@@ -82,8 +79,8 @@ async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     if request.param == "sqlite":
         yield Stores({}, tmp_path, False)
     else:
-        urls = [request.getfixturevalue(name) for name in ("redis_server", "postgres", "s3_url")]
-        async with spread(*urls, tmp_path) as stores:
+        postgres, s3 = (request.getfixturevalue(name) for name in ("postgres", "s3_url"))
+        async with spread(postgres, s3, tmp_path) as stores:
             yield stores
 
 

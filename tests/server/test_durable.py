@@ -20,7 +20,8 @@ from bridge.errors import ConfigError
 from bridge.framing import sse
 from bridge.server import running
 from tests.server.harness import Exchange, FakeBackend, Reply, ask, fake_backend, free_port, post, serving
-from tests.stores.run_engines import RunEngine, redis_server, run_engine  # noqa: F401
+from tests.stores.conftest import postgres  # noqa: F401
+from tests.stores.run_engines import RunEngine, run_engine  # noqa: F401
 
 CHUNK = b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n'
 END = b'data: {"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
@@ -133,8 +134,8 @@ async def test_two_processes_on_one_store(backend: FakeBackend, tmp_path: Path, 
     it = {**config(tmp_path, llm(backend)), "stores": {"runs": run_engine.url}}
     async with serving(dict(it)) as one, serving(dict(it)) as two:
         seen = frames(await read_some(f"{one}/ag-ui", run_input(), b"one "))
-        ahead = await post(f"{two}/ag-ui", run_input(), last_event_id="999-0")
-        assert (ahead.status, b"999-0, which is beyond its last event" in ahead.body) == (422, True)
+        ahead = await post(f"{two}/ag-ui", run_input(), last_event_id="99000000000-0")
+        assert (ahead.status, b"99000000000-0, which is beyond its last event" in ahead.body) == (422, True)
         reading = asyncio.create_task(post(f"{two}/ag-ui", run_input(), last_event_id=seen[-1].id or ""))
         go_on.set()
         there = frames((await reading).body)
@@ -258,9 +259,9 @@ def test_durable_does_not_go_with_passthrough() -> None:
 
 def test_without_the_extra_its_name_is_told() -> None:
     code = (
-        "import sys; sys.modules['redis'] = None\n"
+        "import sys; sys.modules['asyncpg'] = None\n"
         "from bridge.engine import Bridge\n"
-        "it = {'backends': {'d': {'dialect': 'demo'}}, 'stores': {'runs': 'redis://h'},\n"
+        "it = {'backends': {'d': {'dialect': 'demo'}}, 'stores': {'runs': 'postgresql://h/d'},\n"
         "      'routes': [{'dialect': 'ag-ui', 'path': '/x', 'backend': 'd', 'durable': False}]}\n"
         "Bridge.from_config(it)\n"
         "it['routes'][0]['durable'] = True\n"
@@ -268,7 +269,8 @@ def test_without_the_extra_its_name_is_told() -> None:
         "except Exception as error: print(type(error).__name__, error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "ConfigError stores.runs: redis needs the extra redis: pip install 'dialect-bridge[redis]'\n"
+    needed = "postgresql needs the extra postgres: pip install 'dialect-bridge[postgres]'"
+    assert done.stdout == f"ConfigError stores.runs: {needed}\n"
 
 
 def test_what_is_not_durable_brings_in_no_store() -> None:
@@ -278,7 +280,7 @@ def test_what_is_not_durable_brings_in_no_store() -> None:
         "import bridge.server\n"
         "Bridge.from_config({'backends': {'d': {'dialect': 'demo'}},\n"
         "    'routes': [{'dialect': 'ag-ui', 'path': '/x', 'backend': 'd'}]})\n"
-        "print(sorted({'redis', 'sqlite3', 'asyncpg'} & set(sys.modules)))"
+        "print(sorted({'sqlite3', 'asyncpg'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

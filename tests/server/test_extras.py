@@ -38,15 +38,16 @@ TOLD = {
         "asyncpg",
         "stores.history: postgresql needs the extra postgres: pip install 'dialect-bridge[postgres]'",
     ),
-    "redis": ("redis", "stores.runs: redis needs the extra redis: pip install 'dialect-bridge[redis]'"),
     "s3": ("obstore", "stores.attachments: s3 needs the extra s3: pip install 'dialect-bridge[s3]'"),
     "speech": ("openai", "speech: needs the extra speech: pip install 'dialect-bridge[speech]'"),
 }
 """For each extra a module without which it is not there, and what is said then."""
-REDIS = {"runs": "redis://127.0.0.1:1"}
+SHARED = {"runs": "postgresql://127.0.0.1:1/none"}
+NO_RUNS = ("asyncpg", "stores.runs: postgresql needs the extra postgres: pip install 'dialect-bridge[postgres]'")
 RATES = {"auth": {"keys": [{"name": "a", "key": "secret"}]}, "limits": {"per_key": {"requests_per_minute": 5}}}
 CASES = {extra: (*told, NEEDS[extra]) for extra, told in TOLD.items()}
-CASES["redis-rates"] = (*TOLD["redis"], {"stores": REDIS, "server": RATES})
+CASES["shared-runs"] = (*NO_RUNS, {"routes": [{**CHAT, "dialect": "ag-ui", "durable": True}], "stores": SHARED})
+CASES["shared-rates"] = (*NO_RUNS, {"stores": SHARED, "server": RATES})
 """What each test tries: one process runs them all, since starting one costs more than all commands together."""
 
 
@@ -118,8 +119,8 @@ def test_check_loads_nothing_that_is_not_named(tmp_path: Path) -> None:
 
 def test_what_is_named_and_not_used_is_not_needed(tmp_path: Path) -> None:
     """No route keeps runs: nobody opens the store, and `serve` does not ask for its package either."""
-    code = "import sys; sys.modules['redis'] = None\nfrom bridge.cli import main\nprint(main(['check', 'mine.yaml']))"
-    written(tmp_path, {"stores": REDIS})
+    code = "import sys; sys.modules['asyncpg'] = None\nfrom bridge.cli import main\nprint(main(['check', 'mine.yaml']))"
+    written(tmp_path, {"stores": SHARED})
     done = run(sys.executable, "-c", code, cwd=tmp_path)
     assert (done.stdout.splitlines()[-1], done.stderr) == (b"0", b"")
 

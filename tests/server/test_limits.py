@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from redis import asyncio as redis
 
 from bridge.config import parse
 from bridge.engine import Bridge
@@ -22,8 +21,8 @@ from bridge.server.bodies import BODIES, FREE, Bodies
 from bridge.server.limits import SlotPool
 from bridge.stores import open_rates
 from bridge.stores.rates import LocalRates
-from tests.server.harness import Exchange, FakeBackend, Reply, ask, bound_socket, fake_backend, free_port, post, serving
-from tests.stores.run_engines import redis_server  # noqa: F401
+from tests.server.harness import Exchange, FakeBackend, Reply, ask, bound_socket, fake_backend, post, serving
+from tests.stores.conftest import Postgres, postgres, postgres_schema  # noqa: F401
 
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
 ANN, BOB = {"authorization": "Bearer key-ann"}, {"x_api_key": "key-bob"}
@@ -118,39 +117,60 @@ async def test_names_that_ask_no_more_are_forgotten() -> None:
     assert len(rates._due) == 2
 
 
-async def test_processes_with_one_redis_count_together(redis_server: str) -> None:  # noqa: F811
-    url = f"{redis_server}?prefix=limits{free_port()}"
-    one, other = open_rates(url, 4), open_rates(url, 4)
+async def test_processes_with_one_database_count_together(postgres_schema: Postgres) -> None:  # noqa: F811
+    one, other = open_rates(postgres_schema.url, 4), open_rates(postgres_schema.url, 4)
     try:
         assert [await rates.acquire("ann") for rates in (one, other, one, other)] == [0] * 4
         assert 14 < await one.acquire("ann") <= 15
         assert 14 < await other.acquire("ann") <= 15
         assert await other.acquire("bob") == 0
-        async with redis.Redis.from_url(redis_server) as db:
-            (key,) = [key async for key in db.scan_iter(match="*:rate:bob")]
-            assert 0 < await db.pttl(key) <= 15_001, "it goes when it says nothing any more"
+        await postgres_schema.execute("UPDATE request_rates SET due = due - 1000")
+        assert [await one.acquire("bob") for _ in range(5)][:4] == [0] * 4
+        assert await postgres_schema.execute("SELECT string_agg(name, ' ') FROM request_rates") == "bob", (
+            "a name goes when it says nothing any more"
+        )
     finally:
         await one.close()
         await other.close()
 
 
-async def test_two_bridges_with_one_redis(redis_server: str) -> None:  # noqa: F811
+async def test_two_bridges_with_one_database(postgres_schema: Postgres) -> None:  # noqa: F811
     setup = config(per_key={"requests_per_minute": 2})
-    setup["stores"] = {"runs": f"{redis_server}?prefix=limits{free_port()}"}
+    setup["stores"] = {"runs": postgres_schema.url}
     async with serving({**setup}) as one, serving({**setup}) as other:
         replies = [await post(f"{base}/v1/chat/completions", HELLO, **ANN) for base in (one, other, one, other)]
         assert [reply.status for reply in replies] == [200, 200, 429, 429]
 
 
-async def test_without_its_redis_each_process_counts(caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_its_database_each_process_counts(
+    postgres_schema: Postgres,  # noqa: F811
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A database that has failed is not asked again by each request."""
     caplog.set_level(logging.INFO)
-    setup = config(per_key={"requests_per_minute": 2})
-    setup["stores"] = {"runs": f"redis://:secret@127.0.0.1:{free_port()}/0"}
-    async with serving(setup) as base:
-        replies = [await post(f"{base}/v1/chat/completions", HELLO, **ANN) for _ in range(3)]
-        assert [reply.status for reply in replies] == [200, 200, 429]
-    told = [record.getMessage() for record in caplog.records if record.name == "bridge.rates"]
-    assert told == ["each process counts requests separately: Redis: ConnectionError"]
+    rates: Any = open_rates(postgres_schema.url, 2)
+    assert await rates.acquire("ann") == 0
+    await postgres_schema.down()
+    asked = 0
+    write = rates._database.write
+
+    async def counted(work: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return await write(work)
+
+    monkeypatch.setattr(rates._database, "write", counted)
+    assert [await rates.acquire("ann") for _ in range(3)][:2] == [0, 0]
+    assert await rates.acquire("ann") > 0
+    assert asked == 1
+    await postgres_schema.up()
+    rates._failed_at -= 10
+    assert await rates.acquire("bob") == 0
+    await rates.close()
+    first, second = [record.getMessage() for record in caplog.records if record.name == "bridge.rates"]
+    assert first.startswith("each process counts requests separately: the rate store is not available (postgresql: ")
+    assert second == "requests are counted in the database again"
 
 
 # ---------------------------------------------------------------------- how much at once

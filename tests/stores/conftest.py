@@ -25,7 +25,7 @@ import pytest
 
 from bridge.stores import Bounds, ConversationStore, open_history
 from tests.stores.door import RouteLimiter, SqliteFile
-from tests.stores.run_engines import redis_engine, redis_server, run_engine, run_store  # noqa: F401
+from tests.stores.run_engines import run_engine, run_store  # noqa: F401
 from tests.stores.s3 import s3_url  # noqa: F401
 
 SECRET = "s3cr3t-pa55word"

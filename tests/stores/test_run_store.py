@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,13 +22,12 @@ from bridge.stores import (
     StoreConflict,
     ThreadBusy,
     open_runs,
-    redis_runs,
-    sqlite_runs,
+    run_scripts,
+    sql_runs,
 )
 from bridge.stores.notifier import Listener
-from bridge.stores.redis_runs import RedisRuns
-from bridge.stores.runs import CANCEL_QUEUED, NONE_BLOCKED, Blocked, QueueLimits
-from tests.stores.run_engines import SECRET, Redis, RunEngine
+from bridge.stores.runs import CANCEL_QUEUED, NONE_BLOCKED, Blocked, Pulse, QueueLimits
+from tests.stores.run_engines import SECRET, RunEngine
 from tests.strategies import AWKWARD
 
 DAY = 86400.0
@@ -60,7 +60,9 @@ async def test_nothing_is_there_at_first(run_store: RunStore) -> None:
     assert await run_store.claim("me", 1) is None
     assert await run_store.acquire(key(), "me", 1) is None
     assert await run_store.lost() == []
-    assert await run_store.renew([], "me", 1) == await run_store.renew([key()], "me", 1) == set()
+    assert await run_store.renew("me", 1) == set()
+    assert await run_store.pulse() == Pulse({}, [])
+    assert await run_store.plan(key()) is None
     assert await run_store.canceled([]) == await run_store.canceled([key()]) == {}
     assert await run_store.delete(key()) is False
     assert await run_store.sweep(0, 0) == 0
@@ -75,7 +77,7 @@ async def test_a_run_is_made_once(run_store: RunStore) -> None:
     made = await run_store.create(key(), "f", "the plan")
     assert (made.new, made.first) == (True, True)
     record = made.record
-    assert (record.key, record.fingerprint, record.plan) == (key(), "f", "the plan")
+    assert (record.key, record.fingerprint, await run_store.plan(key())) == (key(), "f", "the plan")
     assert (record.state, record.entries, record.last, record.whole) == (RunState.QUEUED, 0, None, True)
     again = await run_store.create(key(), "f", "another plan")
     assert (again.new, again.first, again.record) == (False, False, record)
@@ -90,7 +92,7 @@ async def test_a_run_is_made_once(run_store: RunStore) -> None:
     assert (await run_store.create(key("r", "t", "o2"), "g", "p")).first
 
 
-async def test_entries_are_numbered_over_the_thread(run_store: RunStore) -> None:
+async def test_entries_of_a_later_run_have_greater_numbers(run_store: RunStore) -> None:
     one, two = key("r1"), key("r2")
     await begun(run_store, one)
     await begun(run_store, two)
@@ -99,7 +101,9 @@ async def test_entries_are_numbered_over_the_thread(run_store: RunStore) -> None
         await run_store.append(two, "me", 0, ["A", "B"]),
         await run_store.append(one, "me", 1, ["b", "c"], end=True),
     ]
-    assert numbers == sorted(set(numbers))
+    assert numbers[0] < numbers[2] < numbers[1]
+    assert await bodies(run_store, two, numbers[2]) == ["A", "B"]
+    assert await bodies(run_store, one, numbers[1]) == []
     assert await bodies(run_store, one) == ["a", "b", "c"]
     assert await bodies(run_store, two) == ["A", "B"]
     assert await bodies(run_store, one, numbers[0]) == ["b", "c"]
@@ -207,9 +211,8 @@ async def test_a_reader_is_woken(
     run_engine: RunEngine, run_store: RunStore, other_process: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another store on the same data is what another process is. Nobody looks from time to time who can be told."""
-    monkeypatch.setattr(redis_runs, "_LOOK", 1000)
     if not other_process:
-        monkeypatch.setattr(sqlite_runs, "POLL", 1000)
+        monkeypatch.setattr(sql_runs, "LOOK", 1000)
     asleep = 0
     sleep = Listener.wait
 
@@ -285,7 +288,8 @@ async def test_the_queue_is_in_order_and_each_run_is_claimed_once(run_engine: Ru
         await stores[0].create(run, "f", f"plan of {run.run_id}")
     first = await stores[1].claim("w1", 30)
     assert first is not None
-    assert (first.key, first.plan, first.state) == (runs[0], "plan of r0", RunState.RUNNING)
+    assert (first.key, first.state) == (runs[0], RunState.RUNNING)
+    assert await stores[2].plan(first.key) == "plan of r0"
 
     async def work(store: RunStore, token: str) -> list[RunKey]:
         mine = []
@@ -394,21 +398,96 @@ async def test_the_queue_is_bounded(run_store: RunStore) -> None:
 
 
 async def test_leases(run_store: RunStore, run_engine: RunEngine) -> None:
+    """A process holds all of its runs or none."""
     runs = [key(f"r{n}") for n in range(3)]
     for run in runs:
         await begun(run_store, run)
-    assert await run_store.renew(runs, "me", 30) == set(runs)
-    assert await run_store.renew(runs, "you", 30) == set()
+    assert await run_store.renew("me", 30) == set(runs)
+    assert await run_store.renew("you", 30) == set()
     assert await run_store.lost() == []
     await run_engine.backdate("leases", 31)
     assert set(await run_store.lost()) == set(runs)
-    assert await run_store.renew(runs[:1], "me", 30) == {runs[0]}
-    assert set(await run_store.lost()) == set(runs[1:])
-    assert await run_store.acquire(runs[1], "you", 30) is not None
-    assert await run_store.renew(runs, "me", 30) == {runs[0], runs[2]}
-    await run_store.append(runs[0], "me", 0, ["end"], end=True)
-    assert await run_store.renew(runs, "me", 30) == {runs[2]}
+    assert await run_store.lost(grace=lambda: 10) == []
+    assert await run_store.renew("me", 30) == set(runs)
     assert await run_store.lost() == []
+    await run_engine.backdate("leases", 31)
+    assert await run_store.acquire(runs[1], "you", 30) is not None
+    assert await run_store.acquire(runs[0], "you", 30, grace=lambda: 10) is None
+    assert set(await run_store.lost()) == {runs[0], runs[2]}
+    assert await run_store.renew("me", 30) == {runs[0], runs[2]}
+    await run_store.append(runs[0], "me", 0, ["end"], end=True)
+    assert await run_store.renew("me", 30) == {runs[2]}
+    assert await run_store.lost() == []
+
+
+async def test_a_process_that_nobody_remembers_holds_nothing_new(run_store: RunStore, run_engine: RunEngine) -> None:
+    """Its row is kept as long as there is a run of it."""
+    await begun(run_store, key())
+    await run_engine.backdate("leases", 10_000)
+    await run_store.sweep(DAY, DAY)
+    assert await run_store.lost() == [key()]
+    assert await run_store.acquire(key(), "you", 30)
+    await run_engine.backdate("leases", 10_000)
+    await run_store.append(key(), "you", 0, ["end"], end=True)
+    await run_store.sweep(DAY, DAY)
+    assert await run_engine.execute("SELECT count(*) FROM run_processes") == 0
+
+
+async def test_a_run_is_held_by_the_process_that_creates_it(run_store: RunStore) -> None:
+    """Unless others wait, which come first."""
+    made = await run_store.create(key("a"), "f", "p", token="me", lease=30)
+    assert (made.held, made.record.state) == (True, RunState.RUNNING)
+    assert (await run_store.create(key("a"), "f", "p", token="you", lease=30)).held is False
+    assert await run_store.claim("you", 30) is None
+    await run_store.append(key("a"), "me", 0, ["x"])
+    await run_store.create(key("b"), "f", "p")
+    made = await run_store.create(key("c", "t2", "you"), "f", "p", token="me", lease=30)
+    assert (made.held, made.record.state) == (False, RunState.QUEUED)
+    assert [await claimed(run_store) for _ in range(3)] == ["b", "c", None]
+
+
+async def test_a_plan_of_a_newer_version_waits_for_it(run_store: RunStore) -> None:
+    await run_store.create(key("new"), "f", "p", format=2)
+    await run_store.create(key("old"), "f", "p", format=1)
+    record = await run_store.claim("old process", 30, format=1)
+    assert record is not None
+    assert record.key == key("old")
+    assert await run_store.claim("old process", 30, format=1) is None
+    record = await run_store.claim("new process", 30, format=2)
+    assert record is not None
+    assert record.key == key("new")
+
+
+async def test_a_gap_is_never_written(run_store: RunStore, run_engine: RunEngine) -> None:
+    """The store lost entries that it acknowledged, as in a failover to a standby that was behind."""
+    await begun(run_store, key())
+    await run_store.append(key(), "me", 0, ["a", "b", "c"])
+    await run_engine.execute("DELETE FROM run_entries WHERE position > 0")
+    with pytest.raises(LeaseLost):
+        await run_store.append(key(), "me", 3, ["d"])
+    assert await bodies(run_store, key()) == ["a"]
+
+
+async def test_appends_of_many_runs_are_one_transaction(run_store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [key(f"r{n}") for n in range(50)]
+    for run in runs:
+        await begun(run_store, run)
+    await begun(run_store, key("other"), "you")
+    sizes: list[int] = []
+    append = run_scripts.append
+
+    def counted(appends: Any, token: str) -> Any:
+        sizes.append(len(appends))
+        return append(appends, token)
+
+    monkeypatch.setattr(run_scripts, "append", counted)
+    work = [run_store.append(run, "me", 0, [run.run_id, "end"], end=True) for run in runs]
+    lost, *numbers = await asyncio.gather(run_store.append(key("other"), "me", 0, ["x"]), *work, return_exceptions=True)
+    assert isinstance(lost, LeaseLost), "which costs the others nothing"
+    assert len(set(numbers)) == 50
+    assert sizes == [51]
+    for run in runs:
+        assert await bodies(run_store, run) == [run.run_id, "end"]
 
 
 async def test_a_released_lease(run_store: RunStore) -> None:
@@ -489,22 +568,24 @@ async def test_cancels(run_store: RunStore, run_engine: RunEngine) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_places(run_engine: RunEngine) -> None:
+async def test_slots(run_engine: RunEngine) -> None:
     one, two = run_engine.store(), run_engine.store()
-    assert [await one.enter("o", f"p{n}", 2, 30) for n in range(3)] == [True, True, False]
-    assert await two.enter("o", "p3", 2, 30) is False
-    assert await two.enter("you", "p3", 2, 30)
-    assert await two.enter("o", "p0", 2, 30), "one that is held is renewed"
-    await two.leave("o", "p1")
-    assert await one.enter("o", "p4", 2, 90)
-    await run_engine.backdate("places", 31)
-    assert await one.enter("o", "p5", 2, 30), "who died leaves his place"
-    assert await one.enter("o", "p6", 2, 30) is False
+    assert [await one.enter("o", f"s{n}", 2, "one", 30) for n in range(3)] == [True, True, False]
+    assert await two.enter("o", "s3", 2, "two", 30) is False
+    assert await two.enter("you", "s3", 2, "two", 30)
+    assert await one.enter("o", "s0", 2, "one", 30), "one that is held"
+    await one.leave("o", "s1")
+    assert await two.enter("o", "s4", 2, "two", 30)
+    await run_engine.backdate("leases", 31)
+    await one.renew("one", 30)
+    assert await one.enter("o", "s5", 2, "one", 30, grace=lambda: 10) is False
+    assert await one.enter("o", "s5", 2, "one", 30), "a process that died leaves its slots"
+    assert await one.enter("o", "s6", 2, "one", 30) is False
 
 
-async def test_places_are_not_given_twice(run_engine: RunEngine) -> None:
+async def test_slots_are_not_given_twice(run_engine: RunEngine) -> None:
     stores = [run_engine.store() for _ in range(4)]
-    got = await asyncio.gather(*(stores[n % 4].enter("o", f"p{n}", 5, 30) for n in range(20)))
+    got = await asyncio.gather(*(stores[n % 4].enter("o", f"s{n}", 5, f"p{n % 4}", 30) for n in range(20)))
     assert sum(got) == 5
 
 
@@ -552,10 +633,11 @@ async def test_runs_are_forgotten_after_their_time(run_engine: RunEngine, run_st
     assert await run_store.sweep(DAY, 90 * DAY) == 1
     assert await run_store.sweep(DAY, 90 * DAY) == 0
     record = await there(run_store, ended)
-    assert (record.plan, record.whole, record.last, record.state) == ("", False, number, RunState.ENDED)
+    assert (record.whole, record.last, record.state) == (False, number, RunState.ENDED)
+    assert await run_store.plan(ended) is None
     assert await bodies(run_store, ended) == []
     assert await bodies(run_store, running) == ["a", "b"]
-    assert (await there(run_store, running)).plan == "plan"
+    assert await run_store.plan(running) == "plan"
     assert (await run_store.create(ended, "f", "plan")).new is False, "it does not run again"
     assert await run_store.append(running, "me", 2, ["c"], end=True) > number
     await run_engine.backdate("threads", 91 * DAY)
@@ -604,12 +686,14 @@ def operations(store: RunStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "tail": lambda: store.read(key(), wait=0.01),
         "claim": lambda: store.claim("me", 1),
         "acquire": lambda: store.acquire(key(), "me", 1),
-        "renew": lambda: store.renew([key()], "me", 1),
+        "renew": lambda: store.renew("me", 1),
+        "plan": lambda: store.plan(key()),
+        "pulse": store.pulse,
         "release": lambda: store.release(key(), "me"),
         "lost": store.lost,
         "cancel": lambda: store.cancel(key()),
         "canceled": lambda: store.canceled([key()]),
-        "enter": lambda: store.enter("o", "p", 1, 1),
+        "enter": lambda: store.enter("o", "s", 1, "me", 1),
         "leave": lambda: store.leave("o", "p"),
         "sweep": lambda: store.sweep(1, 1),
     }
@@ -631,8 +715,9 @@ async def test_an_engine_that_went_away_and_came_back(run_engine: RunEngine, run
     await begun(run_store, key())
     await run_store.append(key(), "me", 0, ["a"])
     await run_engine.down()
-    for work in operations(run_store).values():
-        await refused(work)
+    for name, work in operations(run_store).items():
+        if name != "open":  # it is open
+            await refused(work)
     await run_engine.up()
     await run_store.append(key(), "me", 1, ["b"])
     assert await bodies(run_store, key()) == ["a", "b"]
@@ -672,40 +757,7 @@ async def test_a_cancelled_claim_leaves_the_queue_as_it_was(run_store: RunStore)
         assert record.key == key(f"r{steps}")
 
 
-# ---------------------------------------------------------------------- Redis
-
-
-async def test_redis_that_was_emptied(redis_engine: Redis) -> None:
-    store = RedisRuns(redis_engine.url)
-    await store.create(key(), "f", "p")
-    assert await store.claim("me", 30) is not None
-    redis_engine.empty()
-    assert await store.get(key()) is None
-    with pytest.raises(LeaseLost):
-        await store.append(key(), "me", 0, ["x"])
-    assert await store.claim("me", 30) is None
-    await store.create(key(), "g", "p")
-    assert await store.claim("me", 30, wait=30) is not None
-    await store.close()
-
-
-async def test_two_names_in_one_redis(redis_engine: Redis) -> None:
-    one, two = RedisRuns(redis_engine.url), RedisRuns(f"{redis_engine.url}-two")
-    await one.create(key(), "f", "p")
-    assert await two.get(key()) is None
-    assert await two.claim("me", 30) is None
-    await one.close()
-    await two.close()
-
-
-@pytest.mark.parametrize("url", ["redis://h:port/0", "redis://h/0?no_such_option=1"])
-def test_a_wrong_redis_url_is_refused(url: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        open_runs(url)
-    assert caught.value.__context__ is None
-
-
-@pytest.mark.parametrize("url", ["", "x", "sqlite:", "sqlite:///", "postgresql://h/d", f"mysql://u:{SECRET}@h/d"])
+@pytest.mark.parametrize("url", ["", "x", "sqlite:", "sqlite:///", f"redis://:{SECRET}@h", f"mysql://u:{SECRET}@h/d"])
 def test_other_urls_are_refused(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         open_runs(url)

@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from redis.asyncio import Redis as Client
 
-from bridge.stores import LeaseLost, RunStore, redis_runs, sqlite_log, sqlite_runs
+from bridge.stores import LeaseLost, RunStore, open_runs, run_scripts, sql_runs
 from bridge.stores.notifier import Listener
-from bridge.stores.redis_batches import BatchedScript
-from bridge.stores.redis_runs import RedisRuns, open_client
 from bridge.stores.runs import LogEntry
 from bridge.stores.tails import Tails
-from tests.stores.run_engines import Redis, RunEngine
+from tests.stores.run_engines import RunEngine
 from tests.stores.test_run_store import begun, key
 
 
@@ -58,18 +55,13 @@ def test_it_is_bounded() -> None:
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Behind which entry the engine was asked for more."""
     asked: list[int] = []
-    of_sqlite, of_redis = sqlite_log.entries, RedisRuns._range
+    read = run_scripts.read
 
-    def counted(db: Any, where: Any, after: int, limit: int) -> list[LogEntry]:
+    def counted(where: Any, after: int, limit: int) -> Any:
         asked.append(after)
-        return of_sqlite(db, where, after, limit)
+        return read(where, after, limit)
 
-    async def counted_too(store: RedisRuns, n: Any, after: int, limit: int) -> list[LogEntry]:
-        asked.append(after)
-        return await of_redis(store, n, after, limit)
-
-    monkeypatch.setattr(sqlite_log, "entries", counted)
-    monkeypatch.setattr(RedisRuns, "_range", counted_too)
+    monkeypatch.setattr(run_scripts, "read", counted)
     return asked
 
 
@@ -96,9 +88,8 @@ class Sleepers:
 async def test_a_reader_here_asks_the_engine_once(
     run_store: RunStore, looks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_runs, "_LOOK", 1000)
-    # Looks for what other processes write begin with one for all readers, and there shall be no second one.
-    monkeypatch.setattr(sqlite_runs, "POLL", 1000)
+    # There is a look for what other processes write when a reader begins to wait, and there shall be no second one.
+    monkeypatch.setattr(sql_runs, "LOOK", 1000)
     sleepers = Sleepers(monkeypatch)
     await begun(run_store, key())
     found: list[str] = []
@@ -155,64 +146,18 @@ async def test_a_run_of_the_same_name_is_another_run(run_engine: RunEngine, run_
         assert [entry.body for entry in await reading] == ["new"]
 
 
-# ---------------------------------------------------------------------- one write for many
-
-
-class Counting:
-    """A client that notes how many calls went in one write."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self.writes: list[int] = []
-
-    def pipeline(self, **how: Any) -> Any:
-        pipe = self._client.pipeline(**how)
-        execute = pipe.execute
-
-        async def counted(**how: Any) -> Any:
-            self.writes.append(len(pipe))
-            return await execute(**how)
-
-        pipe.execute = counted  # type: ignore[method-assign]
-        return pipe
-
-    async def evalsha(self, *words: Any) -> Any:
-        self.writes.append(1)
-        return await self._client.evalsha(*words)
-
-    async def eval(self, *words: Any) -> Any:
-        return await self._client.eval(*words)
-
-
-async def test_calls_that_wait_go_in_one_write(redis_engine: Redis) -> None:
-    client, _ = open_client(redis_engine.url)
-    counting: Any = Counting(client)
-    script = "if ARGV[1] == '7' then return redis.error_reply('ODD seven') end return {KEYS[1], ARGV[1]}"
-    together = BatchedScript(counting, script)
-    try:
-        for _ in range(2):
-            calls = [together.call([f"k{n}"], n) for n in range(150)]
-            results = await asyncio.gather(*calls, return_exceptions=True)
-            assert isinstance(failed := results.pop(7), Exception)
-            assert "ODD seven" in str(failed)
-            assert results == [[f"k{n}", str(n)] for n in range(150) if n != 7]
-            assert sorted(counting.writes) == sorted([64, 64, 22] + [1] * (len(counting.writes) - 3))
-            counting.writes.clear()
-            await client.script_flush()  # as after a restart of Redis: each is asked again, with the script
-    finally:
-        await client.aclose()
-
-
 async def test_an_append_does_not_read_the_request_of_its_run(tmp_path: Path) -> None:
     """The plan holds it: with a long history that would be megabytes for each event."""
-    store = sqlite_runs.SQLiteRuns(str(tmp_path / "runs.db"))
+    store: Any = open_runs(f"sqlite:///{tmp_path}/runs.db")
     await begun(store, key())
     told: list[str] = []
-    await store._file.write(lambda db: db.set_trace_callback(told.append))
+    file = store._database.file
+    await file.write(lambda db: db.set_trace_callback(told.append))
     await store.append(key(), "me", 0, ["one"])
-    await store.renew([key()], "me", 30)
-    await store._file.write(lambda db: db.set_trace_callback(None))
+    await store.renew("me", 30)
+    await store.get(key())
+    await file.write(lambda db: db.set_trace_callback(None))
     await store.close()
     assert any("INSERT INTO run_entries" in statement for statement in told)
-    assert any("SET expires" in statement for statement in told)
+    assert any("INSERT INTO run_processes" in statement for statement in told)
     assert not [statement for statement in told if "plan" in statement]

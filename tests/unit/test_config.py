@@ -189,7 +189,7 @@ GOOD = """
         durable: false
     stores:
       history: sqlite:///data/bridge.db
-      runs: redis://127.0.0.1
+      runs: postgresql://127.0.0.1/d
       attachments: s3://bucket?endpoint=x
       retention: {events: 24h, history: 90d}
     speech: {url: "https://speech.example/v1", api_key: k, model: whisper-1}
@@ -698,7 +698,7 @@ def test_mistakes_at_the_top(tmp_path: Path, text: str, lines: list[str]) -> Non
     ("stores", "line"),
     [
         ("history: mysql://u:p@h", "stores.history: expected a URL that begins with sqlite: or postgresql:, got text"),
-        ("runs: 'sqlite:'", "stores.runs: expected a URL that begins with sqlite: or redis: or rediss:, got text"),
+        ("runs: 'sqlite:'", "stores.runs: expected a URL that begins with sqlite: or postgresql:, got text"),
         ("attachments: /data", "stores.attachments: expected a URL that begins with file: or s3:, got text"),
         ("retention: {events: -1}", f"stores.retention.events: {DURATION}, got a number"),
         ("lease: 900ms", "stores.lease: expected at least 1s, got text"),
@@ -832,7 +832,7 @@ def test_secrets_are_in_no_repr() -> None:
             server={"auth": {"keys": keys}, "secret": "hush-4"},
             backends={"demo": backend},
             speech={"url": "http://h", "api_key": "hush-5"},
-            stores={"history": "postgresql://u:hush-6@h/d", "runs": "redis://:hush-7@h"},
+            stores={"history": "postgresql://u:hush-6@h/d", "runs": "postgresql://u:hush-7@h/d"},
         )
     )
     assert config.backends["demo"].api_key == SecretStr("hush-2")
@@ -1053,14 +1053,14 @@ def test_headers_of_the_connection_are_nobodys_to_give(name: str) -> None:
 
 
 def test_all_missing_extras_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    stores = {"history": "postgresql://db.example/x", "runs": "redis://db.example", "attachments": "s3://bucket"}
+    stores = {"history": "sqlite:///h.db", "runs": "postgresql://db.example/x", "attachments": "s3://bucket"}
     config = parse({**mapping(), "stores": stores, "server": {"traces": {"endpoint": "http://otel.example"}}})
-    monkeypatch.setattr(extras, "find_spec", lambda name: None if name in ("redis", "opentelemetry") else object())
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name in ("asyncpg", "opentelemetry") else object())
     with pytest.raises(ConfigError) as caught:
         extras.check_extras(config)
     assert str(caught.value) == (
-        "server.traces: 2 extras are not installed: pip install 'dialect-bridge[otel,redis]'; "
-        "needed by server.traces (otel), stores.runs (redis)"
+        "server.traces: 2 extras are not installed: pip install 'dialect-bridge[otel,postgres]'; "
+        "needed by server.traces (otel), stores.runs (postgres)"
     )
-    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "redis" else object())
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "asyncpg" else object())
     extras.check_extras(config)

@@ -69,7 +69,8 @@ class PerKey(Section):
         default=0, description="queued requests of one key, and as many queued stored runs; further ones are refused"
     )
     requests_per_minute: Positive | None = Field(
-        default=None, description="requests of one key in a minute; counted over all processes if stores.runs is Redis"
+        default=None,
+        description="requests of one key in a minute; counted over all processes if stores.runs is in PostgreSQL",
     )
 
 

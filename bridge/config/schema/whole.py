@@ -42,7 +42,7 @@ class Stores(Section):
     )
     runs: RunsUrl = Field(
         default="sqlite:///data/bridge.db",
-        description="URL of the store of runs, with events, queue, cancellations and leases: sqlite or redis",
+        description="URL of the store of runs, with events, queue, cancellations and leases: sqlite or postgresql",
         repr=False,
     )
     attachments: AttachmentsUrl = Field(

@@ -201,8 +201,7 @@ class Tasks:
             first = await self._runs.status(self.key(task_id, task_id))
             if first is None or not first.whole:
                 break  # those before it have expired, too
-            plan = RunPlan.load(first.plan)
-            if thread_id in (None, plan.request.thread_id):
+            if thread_id is None or await self._thread(first) == thread_id:
                 last = await self.latest(task_id)
                 changed = last.ended_at or last.created_at
                 end, events = await self._runs.end_of(last), list[Event]()
@@ -210,8 +209,13 @@ class Tasks:
                     _, status = await self._status(task_id, last)
                     events += status.events
                 found.append(TaskSummary(task_id, changed, end, last.state is RunState.QUEUED, events))
-            task_id = plan.previous
+            task_id = first.previous
         return found
+
+    async def _thread(self, record: RunRecord) -> str | None:
+        reader = self._runs.follow(record.key)
+        await reader.open()
+        return reader.plan.request.thread_id if reader.plan is not None else None
 
 
 def _unknown(task_id: str) -> RequestError:

@@ -241,9 +241,9 @@ async def test_the_end_of_a_run_whose_process_died(tmp_path: Path, receiver: Rec
     first = await store.latest("", "/a2a#tasks", task["id"])
     assert first is not None
     key = replace(first.key, run_id="second")
-    plan = replace(RunPlan.load(first.plan), run_id="second", previous=task["id"])
+    plan = replace(RunPlan.load(await store.plan(first.key) or ""), run_id="second", previous=task["id"])
     plan.request.extras["a2a"]["notes"]["task"] = task["id"]
-    await store.create(key, "second", plan.dump())
+    await store.create(key, "second", plan.dump(), previous=plan.previous)
     claimed = await store.claim("dead", 0.01, wait=1)
     assert claimed is not None
     head = [RunStarted("second", plan.request.thread_id), MessageStarted("m"), PartStarted("p", "m", PartKind.TEXT)]

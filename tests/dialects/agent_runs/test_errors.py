@@ -248,7 +248,7 @@ async def test_a_service_of_speech_that_fails(tmp_path: Path) -> None:
 
 
 async def test_stores_that_are_gone(tmp_path: Path) -> None:
-    nowhere = {"runs": "redis://127.0.0.1:1/0"}
+    nowhere = {"runs": "postgresql://127.0.0.1:1/none"}
     async with served(tmp_path, stores=nowhere) as url:
         alice = Client(url)
         away = await alice.start(run_input())

@@ -12,7 +12,8 @@ import aiohttp
 import pytest
 
 from tests.server.harness import Exchange, FakeBackend, fake_backend, serving
-from tests.stores.run_engines import RunEngine, redis_server, run_engine  # noqa: F401
+from tests.stores.conftest import postgres  # noqa: F401
+from tests.stores.run_engines import RunEngine, run_engine  # noqa: F401
 
 from .helpers import (
     BASE,

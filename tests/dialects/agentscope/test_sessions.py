@@ -20,7 +20,8 @@ from tests.dialects.agentscope.services import (
     without_comments,
 )
 from tests.server.harness import FakeBackend, Reply, ask, post, serving
-from tests.stores.run_engines import RunEngine, redis_server, run_engine  # noqa: F401
+from tests.stores.conftest import postgres  # noqa: F401
+from tests.stores.run_engines import RunEngine, run_engine  # noqa: F401
 
 # ---------------------------------------------------------------------- one run in a session
 

@@ -25,7 +25,8 @@ from bridge.stores import open_history
 from tests.pairs.agents import AGENTS, Agent, Fall, Hang, Say, Think, Use
 from tests.responses_judge import judge, wire_events
 from tests.server.harness import Exchange, Reply, ask, fake_backend, free_port, serving
-from tests.stores.run_engines import RunEngine, redis_server, run_engine  # noqa: F401
+from tests.stores.conftest import postgres  # noqa: F401
+from tests.stores.run_engines import RunEngine, run_engine  # noqa: F401
 
 pytestmark = pytest.mark.interop
 

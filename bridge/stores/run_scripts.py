@@ -1,0 +1,630 @@
+"""The transactions of durable runs, as scripts (`bridge.stores.scripts`).
+
+A run is held by a process, and a process is alive while its row in `run_processes` has not expired: one row is renewed
+for all runs and slots of a process. Entries are numbered within their run from 0 (`position`); the number that readers
+know is made of the run and the position, so that numbers grow over the runs of a thread.
+
+A run that waits has a turn: one more than the last waiting run of its owner, and at least that of the first run that
+waits. Who has many runs waiting is served once for each run of others, whichever process takes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from bridge.liveness import Grace, no_grace
+from bridge.stores.base import plain_id
+from bridge.stores.memory_budget import Charge
+from bridge.stores.runs import (
+    CANCEL_QUEUED,
+    Blocked,
+    LogEntry,
+    Ownership,
+    QueueLimits,
+    RunConflict,
+    RunKey,
+    RunRecord,
+    RunState,
+    ThreadBusy,
+    base_scope,
+    queue_full,
+)
+from bridge.stores.scripts import ALONE, UNSYNCED, VERSION, Rows, Script
+
+Stored: TypeAlias = tuple[str, str, str, str]
+"""Owner, scope, thread id and run id as they are stored."""
+
+_BITS = 24
+"""Bits of a number that are the entry's position in its run, plus one. See `FIRST_NUMBER`."""
+_BATCH = 100
+_CANDIDATES = 10
+"""Runs of which a claim takes the first that no other process is taking."""
+_ENTRIES = 5_000
+"""Entries that one transaction of a sweep deletes at most."""
+_AHEAD = 500
+"""Entries of one run that a look returns at most."""
+_KEPT = 3600.0
+"""Seconds for which an expired process is remembered."""
+NOBODY = ""
+"""The holder of a run that nobody drives any more: it is never alive."""
+
+_WAITS = "holder IS NULL AND ended_at IS NULL"
+_THREAD = "owner = :owner AND scope = :scope AND thread_id = :thread"
+_KEY = f"{_THREAD} AND run_id = :run"
+_FROM = "FROM runs r JOIN run_threads t ON t.id = r.thread"
+_OF_KEY = "t.owner = :owner AND t.scope = :scope AND t.thread_id = :thread AND r.run_id = :run"
+_LIVES = "EXISTS (SELECT 1 FROM run_processes p WHERE p.token = {holder} AND p.expires > {{now}} - :grace)"
+
+_RECORD = f"""SELECT r.id, t.owner, t.scope, t.thread_id, r.run_id, r.task_id, r.fingerprint, r.created_at, r.ended_at,
+    r.holder, r.kept, r.previous, CASE WHEN r.ended_at IS NOT NULL THEN r.entries
+    ELSE coalesce((SELECT max(e.position) + 1 FROM run_entries e WHERE e.run = r.id), 0) END {_FROM}"""
+
+_ADD_RUN = """INSERT INTO runs (thread, run_id, task_id, fingerprint, created_at, entries, kept, owner, route, turn,
+    format, holder, previous) VALUES (:thread, :run, :task, :fingerprint, {wall}, 0, 2, :owner, :route, :turn, :format,
+    :holder, :previous) RETURNING id, created_at"""
+
+_FENCE = """SELECT h.run FROM {rows h (run bigint, position bigint)} JOIN runs r ON r.id = h.run
+    WHERE r.holder = :token AND r.ended_at IS NULL AND (h.position = 0 OR EXISTS
+    (SELECT 1 FROM run_entries e WHERE e.run = h.run AND e.position = h.position - 1)) {lock}"""
+
+# A repeat after an unknown commit finds its entries there.
+_ADD_ENTRIES = """INSERT INTO run_entries (run, position, body)
+    {values added (run bigint, position bigint, body text)} ON CONFLICT DO NOTHING"""
+
+
+def number_of(run: int, position: int) -> int:
+    """Return the public number of an entry. The number of position -1 is before all entries of the run."""
+    return (run << _BITS) + position + 1
+
+
+def next_position(run: int, after: int) -> int | None:
+    """Return the position of this run's first entry after number `after`; None if there can be none."""
+    base = after >> _BITS
+    if base < run:
+        return 0
+    return after - (run << _BITS) if base == run else None
+
+
+def run_of(after: int) -> int | None:
+    """Return the run whose entry has this number; None for 0, which is before all."""
+    return after >> _BITS or None
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Entries of one run. With `end`, the last one ends it."""
+
+    run: int
+    position: int
+    bodies: Sequence[str]
+    end: bool
+
+    @property
+    def after(self) -> int:
+        return self.position + len(self.bodies)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What `look` found: new entries by run, ids of runs that were not known, and whether a run waits.
+
+    `version` changes with every transaction in an SQLite file; elsewhere it is None.
+    """
+
+    version: int | None
+    entries: dict[int, list[LogEntry]] = field(default_factory=dict)
+    known: dict[Stored, int] = field(default_factory=dict)
+    waits: bool = False
+
+
+def _by_key(where: Stored) -> dict[str, Any]:
+    return dict(zip(("owner", "scope", "thread", "run"), where, strict=True))
+
+
+def _key(row: Sequence[Any]) -> RunKey:
+    return RunKey(*map(plain_id, row))
+
+
+def _record(row: Sequence[Any]) -> RunRecord:
+    number, *key, task_id, fingerprint, created_at, ended_at, holder, kept, previous, entries = row
+    state = RunState.ENDED if ended_at is not None else RunState.QUEUED if holder is None else RunState.RUNNING
+    last = number_of(number, entries - 1) if entries else None
+    facts = (number, task_id, fingerprint, state, created_at, ended_at, entries, last, kept == 2, previous)
+    return RunRecord(_key(key), *facts)
+
+
+# ---------------------------------------------------------------------- processes
+
+
+def _lives(token: str, lease: float) -> Script[None]:
+    """This process is alive for at least half of this time."""
+    alive = "SELECT 1 FROM run_processes WHERE token = :token AND expires > {now} + :half"
+    if not (yield alive, {"token": token, "half": lease / 2}):
+        yield from _extend(token, lease)
+
+
+def _extend(token: str, lease: float) -> Script[None]:
+    yield (
+        "INSERT INTO run_processes (token, expires) VALUES (:token, {now} + :lease)"
+        " ON CONFLICT (token) DO UPDATE SET expires = excluded.expires",
+        {"token": token, "lease": lease},
+    )
+
+
+def renew(token: str, lease: float) -> Script[set[RunKey]]:
+    """Return the runs that this process holds."""
+    yield UNSYNCED, {}
+    yield from _extend(token, lease)
+    held = f"SELECT t.owner, t.scope, t.thread_id, r.run_id {_FROM} WHERE r.holder = :token AND r.ended_at IS NULL"
+    return {_key(row) for row in (yield held, {"token": token})}
+
+
+def lost(grace: Grace) -> Script[list[RunKey]]:
+    rows = yield (
+        f"SELECT t.owner, t.scope, t.thread_id, r.run_id {_FROM} WHERE r.ended_at IS NULL AND r.holder IN"
+        " (SELECT token FROM run_processes WHERE expires <= {now} - :grace UNION ALL SELECT '')"
+        f" LIMIT {_BATCH}",
+        {"grace": grace()},
+    )
+    return [_key(row) for row in rows]
+
+
+# ---------------------------------------------------------------------- runs
+
+
+def find(where: Stored) -> Script[RunRecord | None]:
+    rows = yield f"{_RECORD} WHERE {_OF_KEY}", _by_key(where)
+    return _record(rows[0]) if rows else None
+
+
+def _of_number(number: int) -> Script[RunRecord]:
+    rows = yield f"{_RECORD} WHERE r.id = :id", {"id": number}
+    return _record(rows[0])
+
+
+def number(where: Stored) -> Script[int | None]:
+    """Return the id of the run's row."""
+    rows = yield f"SELECT r.id {_FROM} WHERE {_OF_KEY}", _by_key(where)
+    return rows[0][0] if rows else None
+
+
+def latest(where: Stored) -> Script[RunRecord | None]:
+    """Return the newest run of the thread of this run."""
+    rows = yield (
+        f"{_RECORD} WHERE t.owner = :owner AND t.scope = :scope AND t.thread_id = :thread ORDER BY r.id DESC LIMIT 1",
+        _by_key(where),
+    )
+    return _record(rows[0]) if rows else None
+
+
+def plan(where: Stored, charge: Charge) -> Script[str | None]:
+    """Return the plan, once its size is charged. Raises what `charge` raises."""
+    of_key = f"{_FROM} JOIN run_plans l ON l.run = r.id WHERE {_OF_KEY}"
+    sizes = yield "SELECT {bytes body} " + of_key, _by_key(where)
+    if not sizes:
+        return None
+    charge(("plan", where), sizes[0][0])
+    rows = yield f"SELECT l.body {of_key}", _by_key(where)
+    return rows[0][0] if rows else None
+
+
+def create(
+    where: Stored,
+    fingerprint: str,
+    body: str,
+    task_id: str,
+    *,
+    format: int,
+    alone: bool,
+    limits: QueueLimits | None,
+    token: str | None,
+    lease: float,
+    previous: str | None,
+) -> Script[tuple[RunRecord, bool, bool]]:
+    """Return the run, whether it is new, and whether it is the first of its thread. See `RunStore.create`."""
+    found = yield from _same(where, fingerprint)
+    if found is None:
+        thread = yield from _thread(where)
+        # The row of the thread is locked now: nobody else creates the run.
+        found = yield from _same(where, fingerprint)
+    if found is not None:
+        return found, False, False
+    before = yield "SELECT ended_at FROM runs WHERE thread = :thread ORDER BY id DESC LIMIT 1", {"thread": thread}
+    if alone and before and before[0][0] is None:
+        raise ThreadBusy
+    if limits is not None:
+        yield from _check_limits(where, limits)
+    turn = yield from _turn(where[0])
+    holder = None if turn is not None else token
+    rows = yield (
+        _ADD_RUN,
+        {
+            **_by_key(where),
+            "thread": thread,
+            "task": task_id,
+            "fingerprint": fingerprint,
+            "route": base_scope(where[1]),
+            "turn": turn or 0,
+            "format": format,
+            "holder": holder,
+            "previous": previous,
+        },
+    )
+    run, created_at = rows[0]
+    yield "INSERT INTO run_plans (run, body) VALUES (:run, :body)", {"run": run, "body": body}
+    if holder is not None:
+        yield from _lives(holder, lease)
+    state = RunState.QUEUED if holder is None else RunState.RUNNING
+    record = RunRecord(_key(where), run, task_id, fingerprint, state, created_at, None, 0, None, True, previous)
+    return record, True, not before
+
+
+def _same(where: Stored, fingerprint: str) -> Script[RunRecord | None]:
+    """Return the run if it exists. Raises `RunConflict` if it has another fingerprint."""
+    found = yield from find(where)
+    if found is not None and found.fingerprint != fingerprint:
+        raise RunConflict
+    return found
+
+
+def _thread(where: Stored) -> Script[int]:
+    """Return the row of the thread, which is created if it does not exist, and is locked."""
+    rows = yield (
+        "INSERT INTO run_threads (owner, scope, thread_id, updated_at) VALUES (:owner, :scope, :thread, {wall})"
+        " ON CONFLICT (owner, scope, thread_id) DO UPDATE SET updated_at = excluded.updated_at RETURNING id",
+        _by_key(where),
+    )
+    number: int = rows[0][0]
+    return number
+
+
+def _turn(owner: str) -> Script[int | None]:
+    """Return the turn of a new run of this owner; None if no run waits."""
+    first = yield f"SELECT turn FROM runs WHERE {_WAITS} ORDER BY turn, id LIMIT 1", {}
+    if not first:
+        return None
+    last = yield (
+        f"SELECT turn FROM runs WHERE owner = :owner AND {_WAITS} ORDER BY turn DESC LIMIT 1",
+        {"owner": owner},
+    )
+    turn: int = max(first[0][0], last[0][0] + 1 if last else 0)
+    return turn
+
+
+def _check_limits(where: Stored, limits: QueueLimits) -> Script[None]:
+    """Raise `BackendError` (rate_limited) if one more run would exceed the limits; counts no further than these.
+
+    The limit of an owner is exact. Others may be exceeded by runs that are created in the same moment.
+    """
+    if limits.owner is not None:
+        yield ALONE, {"name": f"bridge runs {where[0]}"}
+    for holder, most, column, value in (
+        ("of this user", limits.owner, "owner", where[0]),
+        ("of this route", limits.scope, "route", base_scope(where[1])),
+        ("of this server", limits.all, None, None),
+    ):
+        if most is None:
+            continue
+        narrowed = f"{column} = :value AND " if column else ""
+        rows = yield (
+            f"SELECT count(*) FROM (SELECT 1 FROM runs WHERE {narrowed}ended_at IS NULL LIMIT :most) counted",
+            {"most": most, **({"value": value} if column else {})},
+        )
+        if rows[0][0] >= most:
+            raise queue_full(holder)
+
+
+def delete(where: Stored) -> Script[bool]:
+    rows = yield f"SELECT r.id {_FROM} WHERE {_OF_KEY} AND r.ended_at IS NOT NULL", _by_key(where)
+    if not rows:
+        return False
+    yield from _delete_runs(rows)
+    return True
+
+
+def _delete_runs(numbers: Rows) -> Script[None]:
+    for table, column in (("run_entries", "run"), ("run_plans", "run"), ("runs", "id")):
+        yield (
+            f"DELETE FROM {table} WHERE {column} IN (SELECT gone.id FROM {{rows gone (id bigint)}})",
+            {"gone": numbers},
+        )
+
+
+def thread(where: Stored, make: bool) -> Script[Ownership]:
+    own = yield f"SELECT 1 FROM run_threads WHERE {_THREAD}", _by_key(where)
+    if own:
+        return Ownership.OWN
+    others = yield "SELECT 1 FROM run_threads WHERE scope = :scope AND thread_id = :thread LIMIT 1", _by_key(where)
+    if others:
+        return Ownership.FOREIGN
+    if make:
+        yield from _thread(where)
+    return Ownership.NONE
+
+
+# ---------------------------------------------------------------------- the log
+
+
+def append(appends: Sequence[Append], token: str) -> Script[set[int]]:
+    """Append to some runs, each named once. Return those that `token` does not hold, to which nothing was added."""
+    heads = [(each.run, each.position) for each in appends]
+    held = {row[0] for row in (yield _FENCE, {"h": heads, "token": token})}
+    added = [
+        (each.run, each.position + n, body)
+        for each in appends
+        if each.run in held
+        for n, body in enumerate(each.bodies)
+    ]
+    if added:
+        yield _ADD_ENTRIES, {"added": added}
+    ended = [(each.run, each.after) for each in appends if each.end and each.run in held]
+    if ended:
+        yield (
+            "UPDATE runs SET ended_at = {wall}, entries = ended.entries"
+            " FROM {rows ended (run bigint, entries bigint)} WHERE runs.id = ended.run",
+            {"ended": ended},
+        )
+        yield (
+            "UPDATE run_threads SET updated_at = {wall} WHERE id IN (SELECT r.thread FROM {rows ended (run bigint)}"
+            " JOIN runs r ON r.id = ended.run)",
+            {"ended": [(run,) for run, _ in ended]},
+        )
+    missing = {each.run: each for each in appends if each.run not in held}
+    if missing and any(each.end for each in missing.values()):
+        # The repeat of an end that was written.
+        rows = yield (
+            "SELECT r.id, r.entries FROM {rows asked (id bigint)} JOIN runs r ON r.id = asked.id"
+            " WHERE r.holder = :token AND r.ended_at IS NOT NULL",
+            {"asked": [(run,) for run in missing], "token": token},
+        )
+        for run, entries in rows:
+            if missing[run].end and missing[run].after == entries:
+                del missing[run]
+    return set(missing)
+
+
+def read(where: Stored, after: int, limit: int) -> Script[tuple[int | None, list[LogEntry]]]:
+    """Return the id of the run's row, None if there is no run, and entries after number `after`."""
+    run = yield from number(where)
+    position = next_position(run, after) if run is not None else None
+    if run is None or position is None:
+        return run, []
+    rows = yield (
+        "SELECT position, body FROM run_entries WHERE run = :run AND position >= :position ORDER BY position"
+        " LIMIT :most",
+        {"run": run, "position": position, "most": limit},
+    )
+    return run, [LogEntry(number_of(run, position), body) for position, body in rows]
+
+
+def look(
+    watched: Sequence[tuple[int, int]], unknown: Sequence[Stored], queue: bool, since: int | None = None
+) -> Script[Seen]:
+    """Look for entries from positions of runs on, for runs that were not there, and for runs that wait.
+
+    `since`: the version after which there may be something.
+    """
+    versions = yield VERSION, {}
+    seen = Seen(versions[0][0] if versions else None)
+    if since is not None and since == seen.version:
+        return seen
+    if watched:
+        rows = yield (
+            "SELECT e.run, e.position, e.body FROM {rows w (run bigint, position bigint)} JOIN run_entries e"
+            f" ON e.run = w.run AND e.position >= w.position AND e.position < w.position + {_AHEAD}",
+            {"w": watched},
+        )
+        for run, position, body in sorted(rows):
+            seen.entries.setdefault(run, []).append(LogEntry(number_of(run, position), body))
+    if unknown:
+        rows = yield (
+            "SELECT t.owner, t.scope, t.thread_id, r.run_id, r.id FROM {rows u (owner text, scope text, thread text,"
+            " run text)} JOIN run_threads t ON t.owner = u.owner AND t.scope = u.scope AND t.thread_id = u.thread"
+            " JOIN runs r ON r.thread = t.id AND r.run_id = u.run",
+            {"u": unknown},
+        )
+        seen.known = {(owner, scope, thread, run): number for owner, scope, thread, run, number in rows}
+    if queue:
+        seen.waits = bool((yield f"SELECT 1 FROM runs WHERE {_WAITS} ORDER BY turn, id LIMIT 1", {}))
+    return seen
+
+
+# ---------------------------------------------------------------------- leases
+
+
+def claim(
+    token: str, lease: float, blocked: Blocked, stored_owners: Collection[str], format: int
+) -> Script[RunRecord | None]:
+    """Return a run that waits, which `token` holds now. See `RunStore.claim`."""
+    rows = yield (
+        f"SELECT id, owner, route FROM runs WHERE {_WAITS} AND format <= :format ORDER BY turn, id LIMIT {_BATCH}",
+        {"format": format},
+    )
+    free = [(id,) for id, owner, route in rows if owner not in stored_owners and route not in blocked.scopes]
+    if not free and len(rows) == _BATCH:
+        free = yield from _behind(blocked.scopes, stored_owners, format)
+    if not free:
+        return None
+    taken = yield (
+        "SELECT id FROM runs WHERE id IN (SELECT free.id FROM {rows free (id bigint)})"
+        f" AND {_WAITS} ORDER BY turn, id LIMIT 1 {{skip}}",
+        {"free": free[:_CANDIDATES]},
+    )
+    if not taken:
+        return None
+    yield "UPDATE runs SET holder = :token WHERE id = :id", {"token": token, "id": taken[0][0]}
+    yield from _lives(token, lease)
+    return (yield from _of_number(taken[0][0]))
+
+
+def _behind(routes: Collection[str], owners: Collection[str], format: int) -> Script[Rows]:
+    """Return runs of other owners, where all of the first that wait have no slot. It looks at each owner once."""
+    free: Rows = []
+    owner = ""
+    first = True
+    while len(free) < _BATCH:
+        rows = yield (
+            f"SELECT owner FROM runs WHERE owner {'>=' if first else '>'} :owner AND {_WAITS} ORDER BY owner LIMIT 1",
+            {"owner": owner},
+        )
+        if not rows:
+            break
+        owner, first = rows[0][0], False
+        if owner in owners:
+            continue
+        narrowed = "AND route NOT IN (SELECT full_.route FROM {rows full_ (route text)}) " if routes else ""
+        free += yield (
+            f"SELECT id FROM runs WHERE owner = :owner AND {_WAITS} AND format <= :format {narrowed}"
+            "ORDER BY turn, id LIMIT 1",
+            {"owner": owner, "format": format, **({"full_": [(route,) for route in routes]} if routes else {})},
+        )
+    return free
+
+
+def acquire(where: Stored, token: str, lease: float, grace: Grace = no_grace) -> Script[RunRecord | None]:
+    run = yield from number(where)
+    rows = yield "SELECT holder, ended_at FROM runs WHERE id = :id {lock}", {"id": run}
+    if run is None or not rows or rows[0][1] is not None:
+        return None
+    holder = rows[0][0]
+    if holder not in (None, token):
+        alive = "SELECT 1 FROM run_processes WHERE token = :holder AND expires > {now} - :grace"
+        if (yield alive, {"holder": holder, "grace": grace()}):
+            return None
+    yield "UPDATE runs SET holder = :token WHERE id = :id", {"token": token, "id": run}
+    yield from _lives(token, lease)
+    return (yield from _of_number(run))
+
+
+def release(where: Stored, token: str) -> Script[None]:
+    yield (
+        "UPDATE runs SET holder = CASE WHEN EXISTS (SELECT 1 FROM run_entries e WHERE e.run = runs.id)"
+        f" THEN '{NOBODY}' END WHERE id = (SELECT r.id {_FROM} WHERE {_OF_KEY}) AND holder = :token"
+        " AND ended_at IS NULL",
+        {**_by_key(where), "token": token},
+    )
+
+
+# ---------------------------------------------------------------------- cancels
+
+
+def cancel(where: Stored, reason: str) -> Script[None]:
+    yield "DELETE FROM run_cancels WHERE expires <= {now}", {}
+    yield (
+        "INSERT INTO run_cancels (owner, scope, thread_id, run_id, expires, reason)"
+        f" VALUES (:owner, :scope, :thread, :run, {{now}} + {CANCEL_QUEUED}, :reason)"
+        " ON CONFLICT (owner, scope, thread_id, run_id) DO UPDATE"
+        " SET expires = excluded.expires, reason = excluded.reason",
+        {**_by_key(where), "reason": reason},
+    )
+
+
+def canceled(runs: Sequence[Stored]) -> Script[dict[RunKey, str]]:
+    rows = yield (
+        "SELECT c.owner, c.scope, c.thread_id, c.run_id, c.reason FROM {rows asked (owner text, scope text,"
+        " thread text, run text)} JOIN run_cancels c ON c.owner = asked.owner AND c.scope = asked.scope"
+        " AND c.thread_id = asked.thread AND c.run_id = asked.run WHERE c.expires > {now}",
+        {"asked": runs},
+    )
+    return {_key(row[:4]): row[4] for row in rows}
+
+
+def canceled_since(seconds: float) -> Script[dict[RunKey, str]]:
+    """Return the cancellations that were requested in the last `seconds`."""
+    rows = yield (
+        "SELECT owner, scope, thread_id, run_id, reason FROM run_cancels WHERE expires > {now} + :least",
+        {"least": max(0.0, CANCEL_QUEUED - seconds)},
+    )
+    return {_key(row[:4]): row[4] for row in rows}
+
+
+# ---------------------------------------------------------------------- reader slots
+
+
+def enter(owner: str, name: str, limit: int, token: str, lease: float, grace: Grace) -> Script[bool]:
+    yield ALONE, {"name": f"bridge slots {owner}"}
+    yield from _lives(token, lease)
+    yield (
+        "DELETE FROM run_slots WHERE owner = :owner AND holder <> :token AND NOT "
+        + _LIVES.format(holder="run_slots.holder"),
+        {"owner": owner, "token": token, "grace": grace()},
+    )
+    others = yield (
+        "SELECT count(*) FROM run_slots WHERE owner = :owner AND name <> :name",
+        {"owner": owner, "name": name},
+    )
+    if others[0][0] >= limit:
+        return False
+    yield (
+        "INSERT INTO run_slots (owner, name, holder) VALUES (:owner, :name, :holder)"
+        " ON CONFLICT (owner, name) DO UPDATE SET holder = excluded.holder",
+        {"owner": owner, "name": name, "holder": token},
+    )
+    return True
+
+
+def leave(owner: str, name: str) -> Script[None]:
+    yield UNSYNCED, {}
+    yield "DELETE FROM run_slots WHERE owner = :owner AND name = :name", {"owner": owner, "name": name}
+
+
+# ---------------------------------------------------------------------- retention
+
+
+def forget(seconds: float) -> Script[tuple[int, int]]:
+    """Delete entries of runs that ended so long ago, at most `_ENTRIES`, and the plan of a run with its last one.
+
+    Return the number of runs that are forgotten, and of those that were changed.
+    """
+    rows = yield (
+        f"SELECT id FROM runs WHERE kept > 0 AND ended_at <= {{wall}} - :seconds ORDER BY ended_at LIMIT {_BATCH}"
+        " {skip}",
+        {"seconds": seconds},
+    )
+    most, done = _ENTRIES, 0
+    for (run,) in rows:
+        gone = yield (
+            "DELETE FROM run_entries WHERE run = :run AND position IN (SELECT position FROM run_entries"
+            " WHERE run = :run ORDER BY position LIMIT :most) RETURNING position",
+            {"run": run, "most": most},
+        )
+        most -= len(gone)
+        if most <= 0:
+            yield "UPDATE runs SET kept = 1 WHERE id = :run", {"run": run}
+            return done, done + 1
+        yield "DELETE FROM run_plans WHERE run = :run", {"run": run}
+        yield "UPDATE runs SET kept = 0 WHERE id = :run", {"run": run}
+        done += 1
+    return done, done
+
+
+def forget_threads(seconds: float) -> Script[tuple[int, int]]:
+    """Delete threads that were unused for so long, at most `_BATCH`. Return 0 and their number."""
+    rows = yield (
+        "SELECT id FROM run_threads t WHERE updated_at <= {wall} - :seconds AND NOT EXISTS"
+        " (SELECT 1 FROM runs WHERE thread = t.id AND ended_at IS NULL)"
+        f" ORDER BY updated_at LIMIT {_BATCH} {{skip}}",
+        {"seconds": seconds},
+    )
+    if not rows:
+        return 0, 0
+    runs = yield "SELECT id FROM runs WHERE thread IN (SELECT old.id FROM {rows old (id bigint)})", {"old": rows}
+    yield from _delete_runs(runs)
+    yield "DELETE FROM run_threads WHERE id IN (SELECT old.id FROM {rows old (id bigint)})", {"old": rows}
+    return 0, len(rows)
+
+
+def forget_processes(grace: Grace) -> Script[None]:
+    """Forget processes that have died, with their slots, once nothing is left of them."""
+    values = {"seconds": _KEPT + grace()}
+    yield (
+        "DELETE FROM run_slots WHERE holder IN (SELECT token FROM run_processes WHERE expires <= {now} - :seconds)",
+        values,
+    )
+    yield (
+        "DELETE FROM run_processes WHERE expires <= {now} - :seconds AND NOT EXISTS"
+        " (SELECT 1 FROM runs WHERE holder = run_processes.token AND ended_at IS NULL)",
+        values,
+    )

@@ -1,0 +1,438 @@
+"""The run store in an SQL database: SQLite for the processes of one machine, PostgreSQL for any number of machines.
+
+There is one append in flight for all runs of this process; what arrives meanwhile is the next one. Its entries are
+handed to the readers of this process. Entries and runs of other processes are found by one look for all readers and for
+the queue, and there is no look while nothing waits for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from bridge.errors import BridgeError, log_unexpected
+from bridge.liveness import Grace, no_grace
+from bridge.stores import run_scripts as scripts
+from bridge.stores.base import LEASE, stored_id
+from bridge.stores.memory_budget import charging
+from bridge.stores.notifier import Notifier
+from bridge.stores.run_scripts import Append, Stored
+from bridge.stores.runs import (
+    NONE_BLOCKED,
+    Blocked,
+    Created,
+    LeaseLost,
+    LogEntry,
+    Ownership,
+    Pulse,
+    QueueLimits,
+    RunKey,
+    RunRecord,
+    RunState,
+    leased,
+    stored_key,
+)
+from bridge.stores.scripts import Database, Script, T, Work
+from bridge.stores.tails import Tails
+
+log = logging.getLogger("bridge.runs")
+
+LOOK = 0.1
+"""Seconds between two looks for what other processes did."""
+_OWN = 10
+"""Every so many looks, runs that this process holds are looked at, too: another process may have taken them over."""
+_MARGIN = 3.0
+"""Seconds by which looks for cancellations overlap: a transaction is seen later than its time says."""
+_TOGETHER = 200
+"""Entries of one transaction at most, beside those of a single append."""
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """An append that waits for its transaction."""
+
+    append: Append
+    token: str
+    done: asyncio.Future[None]
+
+
+@dataclass(slots=True)
+class _Watch:
+    """A run that readers of this process wait for. `run` is None while it does not exist."""
+
+    run: int | None
+    position: int
+    readers: int = 0
+
+
+class SQLRuns:
+    """A `RunStore` in this database, whose tables are `bridge.stores.schema.RUNS`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._numbers: dict[RunKey, int] = {}
+        """Ids of the rows of runs that this process holds."""
+        self._waiting: list[_Job] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._notifier: Notifier[Stored] = Notifier()
+        self._queue: Notifier[str] = Notifier()
+        self._tails: Tails[Stored] = Tails()
+        self._watched: dict[Stored, _Watch] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._looks = 0
+        self._looked_at = 0.0
+        self._version: int | None = None
+        """The version of an SQLite file as of the last look: nothing was written since, if it is the same."""
+        self._is_fresh = True
+        """Somebody has begun to wait since the last look, or it has failed."""
+        self._canceled_at: float | None = None
+
+    async def open(self) -> None:
+        await self._database.open()
+
+    async def close(self) -> None:
+        tasks = [task for task in (self._looking, self._writing) if task is not None]
+        if self._looking is not None:
+            self._looking.cancel()
+        self._looking = None
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tails.clear()
+        self._numbers.clear()
+        await self._database.close()
+
+    async def _read(self, work: Work[T]) -> T:
+        return await self._database.read(work)
+
+    async def _write(self, work: Work[T], *, first: bool = False) -> T:
+        return await self._database.write(work, first=first)
+
+    # ------------------------------------------------------------------ runs
+
+    async def create(
+        self,
+        key: RunKey,
+        fingerprint: str,
+        plan: str,
+        *,
+        format: int = 0,
+        alone: bool = False,
+        limits: QueueLimits | None = None,
+        token: str | None = None,
+        lease: float = LEASE,
+        previous: str | None = None,
+    ) -> Created:
+        where, task = stored_key(key), uuid.uuid4().hex
+        record, new, first = await self._write(
+            lambda: scripts.create(
+                where,
+                fingerprint,
+                plan,
+                task,
+                format=format,
+                alone=alone,
+                limits=limits,
+                token=token,
+                lease=lease,
+                previous=previous,
+            )
+        )
+        is_held = new and record.state is RunState.RUNNING
+        if is_held:
+            self._hold(record)
+        elif new:
+            self._queue.notify("")
+        return Created(record, new, first, is_held)
+
+    async def get(self, key: RunKey) -> RunRecord | None:
+        where = stored_key(key)
+        return await self._read(lambda: scripts.find(where))
+
+    async def latest(self, owner: str, scope: str, thread_id: str) -> RunRecord | None:
+        where = stored_key(RunKey(owner, scope, thread_id, ""))
+        return await self._read(lambda: scripts.latest(where))
+
+    async def plan(self, key: RunKey) -> str | None:
+        where, charge = stored_key(key), charging()
+        return await self._read(lambda: scripts.plan(where, charge))
+
+    async def delete(self, key: RunKey) -> bool:
+        where = stored_key(key)
+        self._tails.forget(where)
+        return await self._write(lambda: scripts.delete(where))
+
+    async def thread(self, owner: str, scope: str, thread_id: str, *, make: bool = False) -> Ownership:
+        where = stored_key(RunKey(owner, scope, thread_id, ""))
+        run = self._write if make else self._read
+        return await run(lambda: scripts.thread(where, make))
+
+    # ------------------------------------------------------------------ the log
+
+    async def append(self, key: RunKey, token: str, position: int, bodies: Sequence[str], *, end: bool = False) -> int:
+        where = stored_key(key)
+        run = self._numbers.get(key)
+        if run is None:
+            self._database.check_open()
+            run = await self._read(lambda: scripts.number(where))
+        try:
+            if run is None:
+                raise LeaseLost
+            job = _Job(Append(run, position, bodies, end), token, asyncio.get_running_loop().create_future())
+            self._waiting.append(job)
+            if self._writing is None:
+                self._writing = asyncio.create_task(self._write_all(), name="run-appends")
+            await job.done
+        except LeaseLost:
+            self._release(key)
+            raise
+        entries = [LogEntry(scripts.number_of(run, position + n), body) for n, body in enumerate(bodies)]
+        self._tails.add(where, scripts.number_of(run, position - 1), entries)
+        self._notifier.notify(where)
+        if end:
+            self._numbers.pop(key, None)
+        return scripts.number_of(run, position + len(bodies) - 1)
+
+    async def _write_all(self) -> None:
+        try:
+            while self._waiting:
+                await self._write_some()
+        finally:
+            self._writing = None
+
+    async def _write_some(self) -> None:
+        """Carry out the appends that wait, of each run one, in one transaction."""
+        jobs: dict[int, _Job] = {}
+        size, later, token = 0, [], self._waiting[0].token
+        for job in self._waiting:
+            if job.append.run in jobs or job.token != token or (jobs and size >= _TOGETHER):
+                later.append(job)
+            elif not job.done.cancelled():
+                jobs[job.append.run] = job
+                size += len(job.append.bodies)
+        self._waiting = later
+        error: BaseException | None = None
+        lost: set[int] = set()
+        try:
+            lost = await self._write(lambda: scripts.append([job.append for job in jobs.values()], token))
+        except Exception as failure:
+            error = failure
+        for run, job in jobs.items():
+            if job.done.done():
+                continue
+            if error is not None:
+                job.done.set_exception(error)
+            elif run in lost:
+                job.done.set_exception(LeaseLost())
+            else:
+                job.done.set_result(None)
+
+    async def read(self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500) -> list[LogEntry]:
+        where = stored_key(key)
+        if wait <= 0:
+            return (await self._read(lambda: scripts.read(where, after, limit)))[1]
+        clock = asyncio.get_running_loop().time
+        until = clock() + wait
+        # Listen before the first read, so that no entry is missed.
+        with self._notifier.listen(where) as listener:
+            found = self._tails.since(where, after) if after else None
+            while not found and clock() < until:
+                run: int | None = scripts.run_of(after)
+                if found is None:
+                    run, found = await self._read(lambda: scripts.read(where, after, limit))
+                    if found:
+                        break
+                    if not after:
+                        self._tails.forget(where)
+                with self._watching(where, run, after):
+                    await listener.wait(until - clock())
+                found = self._tails.since(where, after)
+            if found is None:
+                found = (await self._read(lambda: scripts.read(where, after, limit)))[1]
+        return found[:limit]
+
+    # ------------------------------------------------------------------ other processes
+
+    @contextmanager
+    def _watching(self, where: Stored, run: int | None, after: int) -> Iterator[None]:
+        """A reader waits for entries of this run after number `after`."""
+        position = scripts.next_position(run, after) if run is not None else None
+        watch = self._watched.setdefault(where, _Watch(run, position or 0))
+        if watch.run is None and run is not None:
+            watch.run, watch.position = run, position or 0
+        elif position is not None:
+            watch.position = min(watch.position, position)
+        watch.readers += 1
+        self._is_fresh = True
+        self._look_on()
+        try:
+            yield
+        finally:
+            watch.readers -= 1
+            if not watch.readers and self._watched.get(where) is watch:
+                del self._watched[where]
+
+    def _look_on(self) -> None:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look_all(), name="run-looks")
+
+    async def _look_all(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while self._watched or self._queue:
+            await asyncio.sleep(self._looked_at + LOOK - clock())
+            self._looked_at, self._looks = clock(), self._looks + 1
+            try:
+                await self._look(with_own=self._looks % _OWN == 0)
+            except BridgeError:
+                self._is_fresh = True  # a reader whose wait ends reads the store itself, and gets the error
+            except Exception as error:
+                log_unexpected(log, "runs of other processes cannot be looked for", error)
+
+    async def _look(self, *, with_own: bool) -> None:
+        """Notify readers of new entries, and claims of runs that wait."""
+        own = frozenset() if with_own else frozenset(self._numbers.values())
+        watched = {
+            watch.run: (where, watch.position)
+            for where, watch in self._watched.items()
+            if watch.run is not None and watch.run not in own
+        }
+        unknown = [where for where, watch in self._watched.items() if watch.run is None]
+        queue = bool(self._queue)
+        positions = [(run, position) for run, (_, position) in watched.items()]
+        if not positions and not unknown and not queue:
+            return
+        fresh, self._is_fresh = self._is_fresh, False
+        since = None if fresh or with_own else self._version
+        seen = await self._read(lambda: scripts.look(positions, unknown, queue, since))
+        self._version = seen.version
+        for run, entries in seen.entries.items():
+            where, position = watched[run]
+            self._tails.add(where, scripts.number_of(run, position - 1), entries)
+            if (watch := self._watched.get(where)) is not None and watch.run == run:
+                watch.position = max(watch.position, position + len(entries))
+            self._notifier.notify(where)
+        for where, run in seen.known.items():
+            if (watch := self._watched.get(where)) is not None and watch.run is None:
+                watch.run, watch.position = run, 0
+        if seen.waits:
+            self._queue.notify("")
+
+    # ------------------------------------------------------------------ leases
+
+    def _hold(self, record: RunRecord) -> None:
+        self._numbers[record.key] = record.number
+
+    def _release(self, key: RunKey) -> None:
+        """Another process may write this run now: its readers look for entries themselves."""
+        where = stored_key(key)
+        if self._numbers.pop(key, None) is not None:
+            self._tails.forget(where)
+            self._notifier.notify(where)
+
+    async def claim(
+        self,
+        token: str,
+        lease: float,
+        *,
+        wait: float = 0.0,
+        blocked: Blocked = NONE_BLOCKED,
+        format: int = 0,
+    ) -> RunRecord | None:
+        owners = {stored_id(owner, "owner") for owner in blocked.owners}
+
+        async def attempt() -> RunRecord | None:
+            return await self._write(lambda: scripts.claim(token, lease, blocked, owners, format))
+
+        clock = asyncio.get_running_loop().time
+        until = clock() + wait
+        with self._queue.listen("") as listener:
+            while True:
+                # Look by reading: an idle process must not take the write lock repeatedly.
+                if (await self._read(lambda: scripts.look([], [], True))).waits:
+                    record = await leased(self, token, attempt())
+                    if record is not None:
+                        self._hold(record)
+                        return record
+                if clock() >= until:
+                    return None
+                self._is_fresh = True
+                self._look_on()
+                await listener.wait(until - clock())
+
+    async def acquire(self, key: RunKey, token: str, lease: float, *, grace: Grace = no_grace) -> RunRecord | None:
+        where = stored_key(key)
+        record = await self._write(lambda: scripts.acquire(where, token, lease, grace))
+        if record is not None:
+            self._hold(record)
+        return record
+
+    async def renew(self, token: str, lease: float) -> set[RunKey]:
+        before = set(self._numbers)
+        held = await self._write(lambda: scripts.renew(token, lease), first=True)
+        for key in before - held:
+            self._release(key)
+        return held
+
+    async def release(self, key: RunKey, token: str) -> None:
+        where = stored_key(key)
+        self._release(key)
+        await self._write(lambda: scripts.release(where, token))
+        self._queue.notify("")
+
+    async def lost(self, *, grace: Grace = no_grace) -> list[RunKey]:
+        return await self._read(lambda: scripts.lost(grace))
+
+    # ------------------------------------------------------------------ cancels
+
+    async def cancel(self, key: RunKey, reason: str = "") -> None:
+        where = stored_key(key)
+        await self._write(lambda: scripts.cancel(where, reason))
+
+    async def canceled(self, keys: Sequence[RunKey]) -> dict[RunKey, str]:
+        asked = [stored_key(key) for key in keys]
+        return await self._read(lambda: scripts.canceled(asked)) if asked else {}
+
+    async def pulse(self, *, grace: Grace = no_grace) -> Pulse:
+        now = asyncio.get_running_loop().time()
+        since = now - self._canceled_at + _MARGIN if self._canceled_at is not None else float("inf")
+
+        def script() -> Script[Pulse]:
+            canceled = yield from scripts.canceled_since(since)
+            return Pulse(canceled, (yield from scripts.lost(grace)))
+
+        pulse: Pulse = await self._read(script)
+        self._canceled_at = now
+        return pulse
+
+    # ------------------------------------------------------------------ reader slots
+
+    async def enter(
+        self, owner: str, slot: str, limit: int, token: str, lease: float, *, grace: Grace = no_grace
+    ) -> bool:
+        name = stored_id(owner, "owner")
+        return await self._write(lambda: scripts.enter(name, slot, limit, token, lease, grace))
+
+    async def leave(self, owner: str, slot: str) -> None:
+        name = stored_id(owner, "owner")
+        await self._write(lambda: scripts.leave(name, slot))
+
+    # ------------------------------------------------------------------ retention
+
+    async def sweep(self, events: float, threads: float, *, grace: Grace = no_grace) -> int:
+        self._tails.clear()
+        total = 0
+        for work in (lambda: scripts.forget(events), lambda: scripts.forget_threads(threads)):
+            changed = 1
+            while changed:
+                began = time.monotonic()
+                count, changed = await self._write(work)
+                total += count
+                # In small transactions, and idle for as long as each took, so that nobody waits for it.
+                await asyncio.sleep(time.monotonic() - began)
+        await self._write(lambda: scripts.forget_processes(grace))
+        if total:
+            await self._database.shrink()
+        return total
