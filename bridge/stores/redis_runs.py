@@ -33,6 +33,7 @@ from bridge.stores.runs import (
     RunRecord,
     RunState,
     ThreadBusy,
+    fitting,
     leased,
     queue_full,
     stored_key,
@@ -178,7 +179,7 @@ class RedisRuns:
 
     async def _range(self, n: _Names, after: int, limit: int) -> list[LogEntry]:
         found = await self._run(lambda: self._client.xrange(n.events_key, f"{after + 1}-0", "+", limit))
-        return [LogEntry(int(number.partition("-")[0]), fields["body"]) for number, fields in found]
+        return fitting(LogEntry(int(number.partition("-")[0]), fields["body"]) for number, fields in found)
 
     # ------------------------------------------------------------------ leases
 

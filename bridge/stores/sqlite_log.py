@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Collection, Sequence
 
-from bridge.stores.runs import LeaseLost, LogEntry
+from bridge.stores.runs import LeaseLost, LogEntry, fitting
 
 Stored = tuple[str, str, str, str]
 """Owner, scope, thread id and run id as they are stored."""
@@ -48,7 +48,7 @@ def append(
 
 
 def entries(db: sqlite3.Connection, where: Stored, after: int, limit: int) -> list[LogEntry]:
-    """Return the run's entries after number `after`, at most `limit`."""
+    """Return the run's entries after number `after`, at most `limit`, and no more than `fitting` takes."""
     run = db.execute(f"SELECT r.id {FROM} WHERE {KEY}", where).fetchone()
     if run is None:
         return []
@@ -56,7 +56,7 @@ def entries(db: sqlite3.Connection, where: Stored, after: int, limit: int) -> li
         "SELECT number, body FROM run_entries WHERE run = ? AND number > ? ORDER BY number LIMIT ?",
         (run[0], after, limit),
     )
-    return [LogEntry(*row) for row in rows]
+    return fitting(LogEntry(*row) for row in rows)
 
 
 def highest(db: sqlite3.Connection) -> int:
