@@ -186,7 +186,7 @@ class Bridge:
         if self._memory is not None and urls.history is not None:
             watched["history"] = urls.history, self._memory.history.probe
         if (runs := self._store) is not None:
-            watched["runs"] = urls.runs, lambda: runs.renew([], "probe", 1.0)
+            watched["runs"] = urls.runs, lambda: runs.renew("probe", 1.0)
         return StoreWatch(watched)
 
     async def probe_stores(self) -> list[tuple[str, str, str | None]]:

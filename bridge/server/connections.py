@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 import uuid
 from collections.abc import Callable
@@ -25,6 +26,7 @@ LONGEST = 32 * 1024
 """Bytes of a URL and of a header. Cookies and tokens of a single sign-on take more than the 8 KiB of most servers."""
 
 MOST_HEADERS = 128
+_OFFER = re.compile(rb"^upgrade[ \t]*:", re.IGNORECASE | re.MULTILINE)
 
 
 class Connection(web.RequestHandler):
@@ -45,6 +47,19 @@ class Connection(web.RequestHandler):
         """Read what follows as a WebSocket."""
         self.frames = ReceivedFrames(parser)
         super().set_parser(cast(Any, self.frames), data_received_cb)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came. A connection whose client sent more behind the offer of another protocol is closed with the
+        answer: aiohttp's parser stops there and drops the rest, and a later answer would be taken for that of what was
+        dropped. A client that waits for its answer keeps its connection; some offer h2c with each request.
+        """
+        known = self._request_count
+        super().data_received(data)
+        if self._request_count == known or not self._messages or self._upgraded:
+            return
+        message, payload = self._messages[-1]
+        if isinstance(message, RawRequestMessage) and "upgrade" in message.headers and _goes_on(message, data):
+            self._messages[-1] = message._replace(should_close=True), payload
 
     def handle_error(
         self,
@@ -67,6 +82,16 @@ class Connection(web.RequestHandler):
         response.headers["server"] = "dialect-bridge"
         response.force_close()
         return response
+
+
+def _goes_on(message: RawRequestMessage, data: bytes) -> bool:
+    """Return whether data go on behind a request that offers another protocol, the last one that was parsed in them."""
+    offer = _OFFER.search(data)
+    end = data.find(b"\r\n\r\n", offer.start() if offer else 0)
+    if message.chunked:
+        return not data.endswith(b"\r\n\r\n")
+    length = message.headers.get("content-length", "0")
+    return len(data) > end + 4 + (int(length) if length.isdecimal() else 0)
 
 
 def _failure(status: int, error: BaseException | None) -> Failure:

@@ -29,6 +29,7 @@ from bridge.stores.runs import (
     RunState,
     ThreadBusy,
     base_scope,
+    fitting,
     queue_full,
 )
 from bridge.stores.scripts import ALONE, UNSYNCED, VERSION, Rows, Script
@@ -396,7 +397,7 @@ def read(where: Stored, after: int, limit: int) -> Script[tuple[int | None, list
         " LIMIT :most",
         {"run": run, "position": position, "most": limit},
     )
-    return run, [LogEntry(number_of(run, position), body) for position, body in rows]
+    return run, fitting(LogEntry(number_of(run, position), body) for position, body in rows)
 
 
 def look(

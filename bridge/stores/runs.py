@@ -11,7 +11,7 @@ One test suite checks every engine. Times are seconds since 1970 by the clock of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -82,6 +82,24 @@ class RunRecord:
 class LogEntry:
     number: int
     body: str
+
+
+READ_SIZE = 256 * 1024
+"""Characters of the entries of one read, if there are several: each reader of a long run holds what it has read, and as
+much again as it is encoded, until its client has taken it.
+"""
+
+
+def fitting(entries: Iterable[LogEntry]) -> list[LogEntry]:
+    """Return the first of these entries: one, and others while all have at most `READ_SIZE` characters."""
+    found: list[LogEntry] = []
+    size = 0
+    for entry in entries:
+        size += len(entry.body)
+        if found and size > READ_SIZE:
+            break
+        found.append(entry)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +236,8 @@ class RunStore(Protocol):
         """
 
     async def read(self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500) -> list[LogEntry]:
-        """Return the run's entries after number `after`, in order. If there are none, wait up to `wait` seconds.
+        """Return the run's next entries after number `after`, in order: at most `limit`, and no more than `fitting`
+        takes. If there are none, wait up to `wait` seconds.
 
         The run need not exist yet.
         """

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from bridge.stores.runs import LogEntry
+from bridge.stores.runs import LogEntry, fitting
 
 _Name = TypeVar("_Name", bound=Hashable)
 
@@ -81,7 +81,7 @@ class Tails(Generic[_Name]):
                 break
             found.append(entry)
         found.reverse()
-        return found
+        return fitting(found)
 
     def forget(self, name: _Name) -> None:
         tail = self._tails.pop(name, None)

@@ -114,7 +114,9 @@ async def many_parts(base: str, number: int, chance: random.Random) -> str:
     said = {"text": f"rich-{number}", "thread": f"t{number}", "run": f"r{number}", "stream": streams}
     saw = await ask(base, front, f"/{front.name}/{back}", **said)
     if not streams:
-        return "" if saw.status == 200 and saw.whole else f"{front.name} over {back}: {saw.status}"
+        missing = [n for n in range(PARTS) if b"part %d" % n not in saw.body]
+        problem = saw.status != 200 or not saw.whole or bool(missing)
+        return f"{front.name} over {back}: {saw.status}, without the parts {missing}" if problem else ""
     got = await asyncio.to_thread(read, front, saw)
     expected = "".join(f"part {n} " for n in range(PARTS))
     problem = (got.verdict, got.text.replace("\n", "")) != ("whole", expected)

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from bridge.codec import registry
+from bridge.testing.pairs import frames_of
+from tests.faults import shapes
 from tests.faults.measure import setup
-from tests.faults.shapes import SHAPES
+from tests.faults.shapes import PARTS, SHAPES
 from tests.faults.soak import Result, World, resident, soak
 from tests.faults.wire import ask, asking, connect, raw, read
 from tests.server.harness import Exchange, bound_socket, fake_backend, serving
@@ -138,6 +140,47 @@ async def test_a_wrong_answer_to_an_unusual_load_is_noticed() -> None:
         with pytest.raises(AssertionError):
             await SHAPES["fragments"][0](base, 1, random.Random(3))
     assert seen == ["heads", "large request", "passed through", "pipelined", "slow reader of much"]
+
+
+@pytest.mark.parametrize("kept", [PARTS, PARTS - 1], ids=["right", "wrong"])
+async def test_a_part_that_is_missing_is_noticed(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that answers in the dialect of each path, perhaps without the last part."""
+    monkeypatch.setattr(shapes, "SPEAKING", ["openai-chat", "openai-responses", "anthropic-messages"])
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+        await reader.readexactly(int(length[15:]))
+        front = registry.get(head.split(b"/")[1].decode())
+        body = b"".join(frames_of(front, *(f"part {n} " for n in range(kept))))
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+        )
+        await writer.drain()
+        writer.close()
+
+    listening, play = bound_socket(), SHAPES["many parts"][0]
+    async with await asyncio.start_server(answer, sock=listening):
+        base = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        seen = [await play(base, number, random.Random(number)) for number in range(20)]
+    assert [bool(problem) for problem in seen] == [kept < PARTS] * 20, seen
+
+
+async def test_an_answer_that_nobody_reads_and_nobody_cuts_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "LIMIT", 1)
+    held = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n")
+        await held.wait()
+        writer.transport.abort()
+
+    listening = bound_socket()
+    async with await asyncio.start_server(answer, sock=listening):
+        base = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        problem = await SHAPES["nobody reads"][0](base, 1, random.Random(3))
+        held.set()
+    assert problem.endswith("answer that nobody reads was not cut")
 
 
 def test_a_soak_fails_where_a_callback_holds_the_loop() -> None:

@@ -48,3 +48,38 @@ async def test_requests_whose_answers_are_not_read_take_no_memory(kind: str) -> 
         grown = resident() - before
         writer.transport.abort()
     assert grown < 48 * 2**20, f"{grown} bytes for {sent} bytes of requests"
+
+
+OFFER = "connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAAP__\r\n"
+HEALTH = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n%s\r\n"
+RUN = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n%scontent-length: {len(BODY)}\r\n\r\n{BODY.decode()}"
+
+
+@pytest.mark.parametrize("before", ["", HEALTH % ""], ids=["first", "behind another"])
+@pytest.mark.parametrize("offering", [HEALTH % OFFER, RUN % ("content-type: application/json\r\n" + OFFER)])
+async def test_nothing_is_dropped_behind_an_offer_of_another_protocol(offering: str, before: str) -> None:
+    """Each request is answered, or the connection closed: no answer is left for the next request to take."""
+    async with serving(dict(CONFIG)) as base:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
+        writer.write((before + offering + "GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n").encode())
+        async with asyncio.timeout(20):
+            data = await reader.read(-1)
+        writer.close()
+    assert data.count(b"HTTP/1.1 200 OK") == 1 + bool(before)
+    assert b"HTTP/1.1 404" not in data
+
+
+@pytest.mark.parametrize("offering", [HEALTH % OFFER, RUN % ("content-type: application/json\r\n" + OFFER)])
+async def test_a_client_that_offers_another_protocol_keeps_its_connection(offering: str) -> None:
+    async with serving(dict(CONFIG)) as base:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
+        async with asyncio.timeout(20):
+            for cut in (len(offering), 30, len(offering) - 1):
+                writer.write(offering[:cut].encode())
+                await asyncio.sleep(0.05)
+                writer.write(offering[cut:].encode())
+                head = await reader.readuntil(b"\r\n\r\n")
+                assert head.startswith(b"HTTP/1.1 200 OK")
+                length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+                await reader.readexactly(int(length[15:]))
+        writer.close()

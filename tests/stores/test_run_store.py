@@ -762,3 +762,17 @@ def test_other_urls_are_refused(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         open_runs(url)
     assert SECRET not in str(caught.value)
+
+
+async def test_a_read_takes_no_more_than_a_reader_may_hold(run_store: RunStore) -> None:
+    """Readers that take nothing hold what they have read: a page of a long run, not all of it."""
+    run, sent = key(), [*("x" * 100_000 for _ in range(9)), "y" * 600_000, "z"]
+    await begun(run_store, run)
+    await run_store.append(run, "me", 0, sent, end=True)
+    for wait in (0.0, 0.1):
+        pages, after = [], 0
+        while page := await run_store.read(run, after, wait=wait if len(pages) < 6 else 0.0):
+            pages.append([entry.body for entry in page])
+            after = page[-1].number
+        assert [body for page in pages for body in page] == sent
+        assert all(len(page) == 1 or sum(map(len, page)) <= 256 * 1024 for page in pages)

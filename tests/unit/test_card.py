@@ -14,7 +14,9 @@ from bridge.codec import (
     Losses,
     Support,
     entries,
+    registry,
 )
+from bridge.engine import Route
 
 
 def test_all_features_belong_to_a_role() -> None:
@@ -108,3 +110,31 @@ def test_a_context_makes_the_same_ids_for_the_same_run() -> None:
     builder.start()
     head = builder.take()[0]
     assert (head.run_id, head.thread_id, head.created_at) == ("run", "thread", 4.0)  # type: ignore[union-attr]
+
+
+OPTIONS = {
+    "a2a": ({"reasoning": "status"}, Feature.REASONING, Support.EXACT),
+    "ag-kit": ({"extra_fields": True}, Feature.USAGE, Support.EXACT),
+    "ag-ui": ({"reasoning_events": "none"}, Feature.REASONING, Support.DROP),
+    "agentscope": ({"events": "messages"}, Feature.STATE, Support.EXACT),
+    "agentscope-java": ({"events": "messages"}, Feature.STATE, Support.EXACT),
+    "aip": ({"reasoning": "text"}, Feature.REASONING, Support.TEXT),
+    "anthropic-messages": ({"reasoning": "drop"}, Feature.REASONING, Support.DROP),
+    "gemini": ({"media": "drop"}, Feature.IMAGE, Support.DROP),
+    "openai-responses": ({"media": "drop"}, Feature.IMAGE, Support.DROP),
+}
+
+
+def test_every_dialect_whose_options_change_its_card_is_here() -> None:
+    others = {name for name in registry.names() if "capabilities_with" in vars(type(registry.get(name)))}
+    assert others <= OPTIONS.keys()
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_card_of_a_route_is_that_of_its_options(name: str) -> None:
+    """What a log line, `X-Bridge-Lost` and the projection say is about this route, not about the defaults."""
+    options, feature, support = OPTIONS[name]
+    dialect = registry.get(name)
+    assert dialect.capabilities.answer(feature) is not support
+    route = Route(dialect, "/it", dialect.front_options(**options), listen="127.0.0.1:1" if dialect.over_grpc else "")
+    assert route.capabilities.answer(feature) is support
