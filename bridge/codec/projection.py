@@ -26,8 +26,6 @@ REFUSED: dict[FinishReason, Failure] = {
 """The failure that a finish reason is in a dialect that refuses it: `stop` would tell that the answer is whole."""
 
 _AS_TEXT = "sent as text"
-_PARTED = ""
-"""In place of the message of the last text: whatever text comes next is another one."""
 _ASIDE: dict[type, Feature] = {
     ev.ToolResulted: Feature.TOOL_RESULT,
     ev.StateChanged: Feature.STATE,
@@ -94,10 +92,7 @@ class Projection:
         return (event,) if rule is None else rule(self, event)
 
     def _drop(self, event: Event) -> Sequence[Event]:
-        feature = _ASIDE[type(event)]
-        if feature is Feature.TOOL_RESULT and self._last:
-            self._last = dict.fromkeys(self._last, _PARTED)  # the client sees nothing between two texts
-        self._lost.add(feature, event.name if isinstance(event, ev.Custom) else "")
+        self._lost.add(_ASIDE[type(event)], event.name if isinstance(event, ev.Custom) else "")
         return ()
 
     # ------------------------------------------------------------------ the run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -116,6 +115,8 @@ def named(programs: Mapping[str, Kind], name: str) -> Kind | None:
 
 def unknown(name: str, programs: Mapping[str, Kind], dialects: list[str]) -> ConfigError:
     """Return the error for a name that is neither a program nor a dialect, with the nearest ones."""
+    import difflib  # here, since servers do not need it
+
     near = difflib.get_close_matches(name.lower(), [*programs, *dialects], n=2, cutoff=0.6)
     hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
     lists = f"Programs: {', '.join(programs)}\n  Dialects: {', '.join(dialects)}"

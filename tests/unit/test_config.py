@@ -254,7 +254,7 @@ def test_the_defaults() -> None:
         "time_zone": "UTC",
         "page": None,
         "page_key": None,
-        "metrics": {"path": "/metrics", "public": False},
+        "metrics": {"path": "/metrics", "public": False, "users": 0},
         "traces": None,
         "health": {"live": "/healthz", "ready": "/readyz"},
     }

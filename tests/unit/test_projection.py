@@ -130,20 +130,6 @@ def test_texts_of_two_messages_are_separated_and_those_of_one_are_not() -> None:
     assert texts(seen(events, EXACT)[0]) == ["", "a", "b", "c", "d", "e"]
 
 
-def test_texts_around_a_result_that_is_not_shown_are_separated() -> None:
-    """An agent that says something, runs a tool and goes on, all in one message."""
-    given = card(Support.DROP, Feature.PART_BORDERS, Feature.TOOL_RESULT, separator="|")
-    events = [
-        ev.ToolResulted("c0", []),
-        *part(PartKind.TEXT, "a", "b", name="1"),
-        ev.ToolResulted("c", []),
-        ev.ToolResulted("d", []),
-        *part(PartKind.TEXT, "", "e", "f", name="2"),
-        *part(PartKind.TEXT, "g", name="3"),
-    ]
-    assert texts(seen(events, given)[0]) == ["a", "b", "", "|e", "f", "g"]
-
-
 def test_each_choice_has_its_own_separators() -> None:
     given = card(Support.DROP, Feature.PART_BORDERS, separator="|")
     events = [

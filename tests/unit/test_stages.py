@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import types
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -319,7 +320,7 @@ class TestLoad:
             (
                 "no_such_module_here:f",
                 "'no_such_module_here:f': cannot import 'no_such_module_here' for a stage: "
-                "No module named 'no_such_module_here'",
+                f"No module named 'no_such_module_here' (looked for in {Path.cwd()})",
             ),
             ("stages_for_tests:no", "'stages_for_tests:no': 'stages_for_tests' has no callable 'no' for a stage"),
             (

@@ -12,6 +12,7 @@ from bridge.codec.redact import masked
 from bridge.dialects.openai_chat import dialect
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.model import Answer, fold, verify
+from bridge.translation import AnswerDecoder
 
 from .helpers import back, capture
 
@@ -64,7 +65,7 @@ STREAM = b'data: {"choices":[\r\ndata: {"delta":{"content":"x"}}]}\r\n\r\ndata: 
     ids=["comment-first", "mark-first", "json-as-stream", "error-event", "page"],
 )
 def test_a_body_is_what_its_first_bytes_say(content_type: str, body: bytes, text: str, message: str) -> None:
-    answer = fold(verify(dialect.parse_response(WireResponse(200, {"content-type": content_type}, body), back())))
+    answer = parsed(body, kind=content_type)
     assert answer.text == text
     assert message in (answer.failure.message if answer.failure else "")
     assert bool(message) is (answer.failure is not None)
@@ -187,7 +188,8 @@ def test_pointless_retries_are_named() -> None:
 
 def parsed(body: Any, status: int = 200, kind: str = "application/json") -> Answer:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return fold(verify(dialect.parse_response(WireResponse(status, {"content-type": kind}, data), back())))
+    reading = AnswerDecoder(dialect, back(), {"content-type": kind}, status=status)
+    return fold(verify(reading.receive(data) + reading.close()))
 
 
 @pytest.mark.parametrize(
