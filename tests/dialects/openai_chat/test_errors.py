@@ -225,7 +225,7 @@ def test_errors_with_status_200(body: Any) -> None:
     ],
 )
 def test_what_is_no_completion(body: bytes) -> None:
-    failure = parsed(body).failure
+    failure = fold(verify(dialect.parse_response(WireResponse(200, {}, body), back()))).failure
     assert failure is not None
     assert failure.code is ErrorCode.BACKEND_PROTOCOL
 
