@@ -28,6 +28,7 @@ class Feature(StrEnum):
     REFUSAL = "refusal"
     TOOL_CALL = "tool_call"
     TOOL_ORIGIN = "tool_origin"
+    """`origin` and `server_label` of calls."""
     TOOL_RESULT = "tool_result"
     IMAGE = "image"
     AUDIO = "audio"
@@ -36,6 +37,7 @@ class Feature(StrEnum):
     DATA = "data"
     USAGE = "usage"
     USAGE_DETAILS = "usage_details"
+    """The counts of cached and of reasoning tokens."""
     FINISH_LENGTH = "finish_length"
     FINISH_CONTENT_FILTER = "finish_content_filter"
     FINISH_CANCELED = "finish_canceled"
@@ -45,8 +47,11 @@ class Feature(StrEnum):
     CUSTOM = "custom"
     RAW = "raw"
     CHOICES = "choices"
+    """Choices other than the first."""
     PART_BORDERS = "part_borders"
+    """The borders between texts that follow each other."""
     MODEL = "model"
+    """The name of the model that answered."""
     # requests
     SYSTEM = "system"
     MESSAGE_NAME = "message_name"
@@ -72,8 +77,10 @@ class Feature(StrEnum):
     THREAD_ID = "thread_id"
     METADATA = "metadata"
     CONTEXT = "context"
+    """`Request.context`."""
     RESUME = "resume"
     EXTRAS = "extras"
+    """Fields of other dialects."""
 
 
 _FEATURES = tuple(Feature)
@@ -263,7 +270,10 @@ class Capabilities:
 
     @classmethod
     def only(cls, exact: Collection[Feature], why: str, *, text: Collection[Feature] = ()) -> Capabilities:
-        """Return capabilities with features `exact`, those of `text` as text, and no others, by reason `why`."""
+        """Return capabilities with features `exact`, those of `text` as text, and all others dropped by reason `why`.
+
+        An answer whose finish reason is dropped looks complete: `entries` can refuse the reason instead.
+        """
 
         def role(wanted: tuple[Feature, ...]) -> dict[Feature, FeatureSupport]:
             as_text = {feature: why for feature in wanted if feature in text}

@@ -82,7 +82,9 @@ class Encoder:
     def __init__(self, context: Context, card: Capabilities, lane: Lane = one_lane) -> None:
         """`card` is the card of the dialect with the options of the route; `lane` is that of `Sequencer`."""
         self.context = context
+        """The run that is encoded."""
         self.lost = context.lost
+        """The losses of this run, to which a subclass adds its own."""
         self.out: list[FrameLike] = []
         """The frames of the events that are being encoded."""
         one_choice = card.answer(Feature.CHOICES) is not Support.EXACT

@@ -88,12 +88,13 @@ class ErrorTable:
 
     From servers: `codes` has the code for each word, in the case of the table or of the wire; `words_of` reads the
     words of an error object, and `told_of` those of which clients get the first. A word that servers use for
-    everything, such as `api_error`, has no row. `statuses` are the codes of HTTP statuses, `other_refusals` that of
-    other ones below 500. `keys` are statuses that no word outweighs. `named` are statuses that say nothing about the
-    request if the error has no word. `plain`: servers refuse requests with texts that are no JSON, so that such a body
-    is not taken for a page of a proxy. `kept` are statuses that clients get unchanged. `own` are words that add nothing
-    to the bridge's code, and so are not passed on. `inner`: the text may hold the error of a model's API
-    (`inner_errors`). `wordless` stands for an error without a text inside a stream.
+    everything, such as `api_error`, has no row. `statuses` are the codes of all HTTP statuses, in place of `STATUSES`
+    (`{**STATUSES, 499: ...}` adds one), `other_refusals` that of other ones below 500. `keys` are statuses that no word
+    outweighs. `named` are statuses that say nothing about the request if the error has no word. `plain`: servers refuse
+    requests with texts that are no JSON, so that such a body is not taken for a page of a proxy. `kept` are statuses
+    that clients get unchanged. `own` are words that add nothing to the bridge's code, and so are not passed on.
+    `inner`: the text may hold the error of a model's API (`inner_errors`). `wordless` stands for an error without a
+    text inside a stream.
     """
 
     words: Mapping[ErrorCode, str] = field(default_factory=dict)

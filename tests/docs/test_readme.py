@@ -369,6 +369,8 @@ def test_java_agents_are_read_as_readme_says() -> None:
 PLACES = {
     "127.0.0.1", "api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com", "semver.org",
     "europe-west4-aiplatform.googleapis.com",
+    # Servers that `docs/connect` names, each with its base URL.
+    "api.deepseek.com", "api.groq.com", "api.mistral.ai", "dashscope.aliyuncs.com", "openrouter.ai",
 }  # fmt: skip
 
 
