@@ -23,6 +23,7 @@ _LACKING = frozenset({
     "bytes: unknown in Logprob",
     "bytes: unknown in LogprobTopLogprob",
     "estimated: unknown in ResponseUsage",
+    "error: unknown in ResponseErrorEvent",
 })  # fmt: skip
 """Fields that the SDK's types lack and the documents have, or servers send; and the mark of estimated counts."""
 _SUM = "usage: the total is another one"
@@ -81,6 +82,8 @@ def stream_faults(events: list[Json]) -> list[str]:
         ending = 2
         if kinds[-2] != "error":
             out.append(f"no error before response.failed, but {kinds[-2]}")
+        else:
+            out += _error_rules(events[-2])
     items = _Items()
     for number, event in enumerate(events[len(head) : -ending], len(head)):
         out += [f"[{number}] {event['type']}: {fault}" for fault in items.feed(event)]
@@ -107,6 +110,15 @@ def response_rules(response: Json) -> list[str]:
     if (status == "incomplete") is (response["incomplete_details"] is None):
         out.append(f"status {status} with incomplete_details {response['incomplete_details']}")
     return out
+
+
+def _error_rules(event: Json) -> list[str]:
+    """The fields that the documents require, null included, and the object that SDKs read, which says the same."""
+    flat = {name: event.get(name, "absent") for name in ("code", "message", "param")}
+    match event:
+        case {"code": _, "message": _, "param": _, "error": {"type": str(), **nested}} if nested == flat:
+            return []
+    return [f"an error event of another shape: {event}"]
 
 
 def _typed(value: Json, kind: Any) -> list[str]:

@@ -16,6 +16,7 @@ from bridge.library import Translator
 from bridge.model import Event
 from bridge.testing.wires import context, encode
 from tests.cases import all_cases
+from tests.responses_judge import stream_faults
 from tests.wire_judge import JUDGES, Frames, chat_stream, frames_of
 from tests.wire_scenes import SCENES, asked, events, prepared
 
@@ -113,6 +114,32 @@ CALL = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "f"
 )
 def test_the_judge_of_chat_streams_sees(deltas: list[Json], finish: str, fault: str | None) -> None:
     found = chat_stream(chat(*deltas, finish=finish), usage=True)
+    assert found == [] if fault is None else fault in str(found)
+
+
+FLAT = {"code": "c", "message": "No", "param": None}
+NESTED = {"type": "t", **FLAT}
+
+
+@pytest.mark.parametrize(
+    ("error", "fault"),
+    [
+        ({**FLAT, "error": NESTED}, None),
+        (FLAT, "an error event of another shape"),
+        ({"message": "No", "error": NESTED}, "an error event of another shape"),
+        ({**FLAT, "error": {**NESTED, "message": "Yes"}}, "an error event of another shape"),
+        ({**FLAT, "error": FLAT}, "an error event of another shape"),
+        ({**FLAT, "error": NESTED, "status": 500}, "status: unknown in ResponseErrorEvent"),
+        (None, "no error before response.failed"),
+    ],
+)
+def test_the_judge_of_responses_sees_how_a_stream_fails(error: Json | None, fault: str | None) -> None:
+    encoder = registry.get("openai-responses").encoder(prepared("openai-responses", {}, True))
+    *told, old, last = [json.loads(data) for _, data in frames_of(sse.join(encoder.encode(events(SCENES["failure"]))))]
+    assert old["type"] == "error"
+    if error is not None:
+        told.append({"type": "error", "sequence_number": old["sequence_number"], **error})
+    found = stream_faults([*told, last])
     assert found == [] if fault is None else fault in str(found)
 
 

@@ -18,7 +18,7 @@ from bridge.pipeline.stored_responses import Answers
 from bridge.stores import Bounds, Conversation
 from tests.pairs.agents import AGENTS, Agent, Fall, Hang, Say, Think, Use
 from tests.pairs.test_conversations import responses_stream, responses_text
-from tests.responses_judge import judge
+from tests.responses_judge import judge, wire_events
 from tests.server.harness import ask, fake_backend, serving
 from tests.stores.conftest import Engine
 
@@ -165,10 +165,13 @@ async def test_what_is_not_kept(engine: Engine, streamed: bool) -> None:
             with pytest.raises(openai.NotFoundError):
                 await client.responses.retrieve(answer.id)
             agent.brain = lambda heard: [Say("Half"), Fall()]
-            events = [e async for e in await client.responses.create(model="m", input="Hi", stream=True)]
-            assert events[-1].type == "response.failed"
+            with pytest.raises(openai.APIError, match="the model fell over"):
+                await created(client, input="Hi")
+            events = await wire_events(client, model="m", input="Hi")
+            judge(events)
+            assert [event["type"] for event in events[-2:]] == ["error", "response.failed"]
             with pytest.raises(openai.NotFoundError):
-                await client.responses.retrieve(events[-1].response.id)
+                await client.responses.retrieve(events[-1]["response"]["id"])
             agent.brain = lambda heard: [Say("Half"), Hang()]
             stream = await client.responses.create(model="m", input="Hi", stream=True)
             begun = await anext(aiter(stream))
