@@ -262,9 +262,12 @@ class UIMessageDecoder(JsonDecoder):
         part = self.builder.part(call_id)
         if call_id is None or part is None:
             return
-        value, said = event.get("input"), "" if part.fresh else "".join(self._calls[call_id])
+        value, pieces = event.get("input"), "".join(self._calls[call_id])
+        said = "" if part.fresh else pieces
         whole = value_text({} if value is None else value)
-        if not said or (whole.startswith(said) and event.get("type") == "tool-input-available"):
+        if value is None and pieces:
+            pass  # no input says nothing new: the pieces are the arguments, and `null` may be all of them
+        elif not said or (whole.startswith(said) and event.get("type") == "tool-input-available"):
             rest = whole[len(said) :]  # all of it, or the end that the pieces lack
             self._calls[call_id].append(rest)
             self.builder.delta(call_id, rest)

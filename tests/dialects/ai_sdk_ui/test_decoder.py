@@ -128,6 +128,19 @@ def test_pieces_are_completed_by_the_input(pieces: list[str], whole: str) -> Non
     assert [c.arguments for c in answer.calls] == [whole]
 
 
+@pytest.mark.parametrize(
+    ("pieces", "whole"),
+    [([], "{}"), (["null"], "null"), (["nu", "ll"], "null"), (["null", '{"a":1}'], '{"a":1}'), (["{}"], "{}")],
+)
+def test_an_input_of_null_leaves_the_arguments_to_the_pieces(pieces: list[str], whole: str) -> None:
+    answer, _ = call(
+        {"type": "tool-input-start", "toolName": "f"},
+        *({"type": "tool-input-delta", "inputTextDelta": piece} for piece in pieces),
+        {"type": "tool-input-available", "toolName": "f", "input": None},
+    )
+    assert [c.arguments for c in answer.calls] == [whole]
+
+
 def test_the_last_of_preliminary_outputs_counts() -> None:
     start = {"type": "tool-input-available", "toolName": "f", "input": {}}
     _, results = call(
