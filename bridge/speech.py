@@ -78,7 +78,7 @@ class Speech:
         try:
             from openai import Omit
         except ImportError:
-            raise ConfigError("speech: needs the extra speech: pip install 'dialect-bridge[speech]'") from None
+            raise ConfigError("needs the extra speech: pip install 'dialect-bridge[speech]'", key="speech") from None
         self._model = model
         self._timeout = timeout
         self._base_url = url

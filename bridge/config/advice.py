@@ -57,7 +57,8 @@ def _routes(config: Config) -> Iterator[str]:
         dialect = registry.get(route.dialect)
         if route.path is not None and (ending := _ending(dialect, route.path)):
             yield f"routes[{index}].path: clients find it at {route.path}{ending}; the dialect adds {ending} itself"
-        if isinstance(dialect, AgentTasksDialect) and not route.durable:
+        is_demo = isinstance(route.backend, str) and config.backends[route.backend].is_demo
+        if isinstance(dialect, AgentTasksDialect) and not route.durable and not is_demo:
             yield (
                 f"routes[{index}].durable: a task that waits for an answer is kept in the process that asked, so that "
                 "a restart loses it, and another worker does not know it; durable: true stores it"

@@ -65,8 +65,8 @@ def tracing_for(config: cfg.Config) -> Tracing | None:
     try:
         from bridge.telemetry.tracing import Tracing
     except ImportError as error:
-        missing = "server.traces: OpenTelemetry is not installed; pip install 'dialect-bridge[otel]'"
-        raise ConfigError(f"{missing} ({error.name} is missing).") from None
+        missing = "OpenTelemetry is not installed; pip install 'dialect-bridge[otel]'"
+        raise ConfigError(f"{missing} ({error.name} is missing).", key="server.traces") from None
     return Tracing(section.endpoint, service=section.service, sample=section.sample, version=version("dialect-bridge"))
 
 

@@ -17,7 +17,7 @@ def check_extras(config: cfg.Config) -> None:
         places = ", ".join(f"{place} ({extra})" for extra, place in missing.items())
         first = next(iter(missing.values()))
         install = f"pip install 'dialect-bridge[{','.join(missing)}]'"
-        raise ConfigError(f"{first}: {len(missing)} extras are not installed: {install}; needed by {places}")
+        raise ConfigError(f"{len(missing)} extras are not installed: {install}; needed by {places}", key=first)
 
 
 def _needed(config: cfg.Config) -> Iterator[tuple[str, str, str]]:

@@ -71,8 +71,8 @@ class Tokens:
         elif keys is None:
             if not has_crypto:
                 raise ConfigError(
-                    "server.auth.jwt.jwks_url: needs the extra jwt: pip install 'dialect-bridge[jwt]'; "
-                    "only secret works without it"
+                    "needs the extra jwt: pip install 'dialect-bridge[jwt]'; only secret works without it",
+                    key="server.auth.jwt.jwks_url",
                 )
             self._keys = KeySet(section.jwks_url or "")
         self._scopes = _WORDS

@@ -64,8 +64,8 @@ def open_database(url: str, setting: str, *schemas: Schema) -> Database:
         try:
             from bridge.stores.postgres import Postgres
         except ImportError:
-            needed = f"{setting}: postgresql needs the extra postgres: pip install 'dialect-bridge[postgres]'"
-            raise ConfigError(needed) from None
+            needed = "postgresql needs the extra postgres: pip install 'dialect-bridge[postgres]'"
+            raise ConfigError(needed, key=setting) from None
         return Postgres(*check_postgres(url, setting), schemas)
     raise ConfigError(f"expected sqlite:///... or postgresql://... for {setting}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
@@ -41,24 +40,25 @@ def check_postgres(url: str, setting: str) -> tuple[str, int | None]:
     """
     parsed = _parsed(url)
     if parsed is None:
-        raise ConfigError(f"{setting}: expected postgresql://user:password@host:port/database")
+        raise ConfigError("expected postgresql://user:password@host:port/database", key=setting)
     parts, query = parsed
-    where = f"{setting}: {_postgres(parts)}"
+    where = _postgres(parts)
     for name, value in query.items():
         if name not in (*_CONNECTING, *_SETTINGS, _PREPARED):
             known = ", ".join((*_CONNECTING, *_SETTINGS, _PREPARED))
-            raise ConfigError(f"{where}: unknown parameter {name}; known are {known}")
+            raise ConfigError(f"{where}: unknown parameter {name}; known are {known}", key=setting)
         if name == "sslmode" and value not in _SSL_MODES:
-            raise ConfigError(f"{where}: sslmode: expected one of {', '.join(_SSL_MODES)}")
+            raise ConfigError(f"{where}: sslmode: expected one of {', '.join(_SSL_MODES)}", key=setting)
         if name in _SSL_FILES and not Path(value).expanduser().is_file():
-            raise ConfigError(f"{where}: {name}: there is no such file: {value}")
-        if name in ("port", _PREPARED) and not re.fullmatch(r"[0-9,]+", value):
-            raise ConfigError(f"{where}: {name}: expected a number")
+            raise ConfigError(f"{where}: {name}: there is no such file: {value}", key=setting)
+        if name in ("port", _PREPARED) and not _is_number(value.replace(",", "")):
+            raise ConfigError(f"{where}: {name}: expected a number", key=setting)
     is_verified = query.get("sslmode", "").startswith("verify-")
     if is_verified and "sslrootcert" not in query and not _DEFAULT_ROOT.expanduser().is_file():
         raise ConfigError(
             f"{where}: sslmode={query['sslmode']} needs the certificates of the authorities to trust: set sslrootcert, "
-            f"or make {_DEFAULT_ROOT}"
+            f"or make {_DEFAULT_ROOT}",
+            key=setting,
         )
     prepared = query.pop(_PREPARED, None)
     if prepared is None:
@@ -87,3 +87,7 @@ def _hosts(parts: SplitResult, query: Mapping[str, str], port: str) -> str:
     found = parts.netloc.rpartition("@")[2] or query.get("host") or "localhost"
     port = query.get("port") or port
     return found if not port or ":" in found.rpartition("]")[2] or found.startswith("/") else f"{found}:{port}"
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()

@@ -170,10 +170,10 @@ async def test_agentscope_as_a_client(tmp_path: Path) -> None:
 
 
 async def test_agentscope_as_a_client_of_a_route_that_is_not_durable(tmp_path: Path) -> None:
-    """It asks for the task that waits before it answers; only durable routes have one (docs/dialects/a2a.md)."""
+    """It asks for the task that waits before it answers: the process keeps it (docs/dialects/a2a.md)."""
     command = agents("agentscope2", "agentscope_client.py")
     seen = await conversation(tmp_path, command, "hello", "hello", "interrupt", "yes", durable=False)
-    assert [each["blocks"] for each in seen] == [[ANSWER], [ANSWER], [PARTS[0], QUESTION], [QUESTION]]
+    assert [each["blocks"] for each in seen] == [[ANSWER], [ANSWER], [PARTS[0], QUESTION], [PARTS[1]]]
     assert len({each["context"] for each in seen}) == 1
 
 
