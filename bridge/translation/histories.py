@@ -340,9 +340,9 @@ def joined(messages: list[Message], *, own: bool) -> list[Message]:
     is_thinking = has_calls = False  # of the last message
     is_turn = False
     for message in messages:
-        kinds = set(map(type, message.parts))
+        kinds = {type(part) for part in message.parts if not _is_blank(part)}
         continues = message.role == "assistant" and ToolResult not in kinds
-        wanted = has_calls or (bool(kinds) and not own and (is_thinking or _is_calls(kinds)))
+        wanted = has_calls or (bool(message.parts) and not own and (is_thinking or _is_calls(kinds)))
         if continues and is_turn and wanted:
             place = len(out) - 1
             if place not in fields:
@@ -357,11 +357,16 @@ def joined(messages: list[Message], *, own: bool) -> list[Message]:
             has_calls = has_calls or ToolCall in kinds
             continue
         out.append(message)
-        is_turn = continues and bool(kinds)
+        is_turn = continues and bool(message.parts)
         is_thinking, has_calls = is_turn and kinds == {Reasoning}, is_turn and ToolCall in kinds
     for place, added in fields.items():
         out[place].extras = {dialect: values.plain() for dialect, values in added.items()} or None
     return messages if len(out) == len(messages) else out
+
+
+def _is_blank(part: Part) -> bool:
+    """Return whether a text says nothing: what stands before and after it is one turn."""
+    return isinstance(part, Text) and not part.text.strip() and not part.extras
 
 
 def _is_calls(kinds: set[type]) -> bool:

@@ -109,9 +109,11 @@ class _Changes:
         if not self.is_own:
             if not _CHANGEABLE.isdisjoint(kinds):
                 self._parts()
-            if survey.has_names:
+            # An added result has the name of its call, and joined messages may have a blank among their texts.
+            is_rearranged = self.request is not self._given
+            if survey.has_names or is_rearranged:
                 self._names()
-            if demands.no_blank_texts and survey.is_mixed:
+            if demands.no_blank_texts and (survey.is_mixed or is_rearranged):
                 self._texts()
             if demands.no_trailing_blank:
                 self._end()

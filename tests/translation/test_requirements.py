@@ -21,6 +21,7 @@ from bridge.model import (
     MediaKind,
     Message,
     Part,
+    Reasoning,
     Request,
     Sampling,
     Text,
@@ -412,6 +413,26 @@ def test_names_of_people_without_what_chat_refuses(name: str, wanted: str) -> No
     found, lost = sent("ag-ui", "openai-chat", body)
     assert found["messages"][0]["name"] == wanted
     assert ("message_name" in lost) is (name != wanted)
+
+
+def test_a_result_that_was_added_has_a_name_that_chat_takes() -> None:
+    request = Request([Message("assistant", [ToolCall("k", "a b", "{}")])])
+    demands = registry.get("openai-chat").capabilities.demands
+    once = required(request, demands, Losses())
+    assert [message.name for message in once.messages] == [None, "a_b"]
+    assert required(once, demands, Losses()) is once
+
+
+def test_a_blank_text_separates_no_turn() -> None:
+    thought, blank, said = Reasoning("Hm"), Text(" "), Text("Hi")
+    demands = Demands(one_message_per_turn=True, no_blank_texts=True)
+    turns: list[list[list[Part]]] = [
+        [[thought], [blank], [said]], [[blank, thought], [said]], [[thought, blank], [said]]
+    ]  # fmt: skip
+    for parts in turns:
+        once = required(Request([Message("assistant", each) for each in parts]), demands, Losses())
+        assert [message.parts for message in once.messages] == [[thought, said]]
+        assert required(once, demands, Losses()) is once
 
 
 def test_a_request_as_demanded_is_the_same_object_for_every_backend() -> None:
