@@ -97,7 +97,7 @@ def _word(failure: Failure) -> str:
     if isinstance(status, int) and 100 <= status <= 999:
         return f"{_HTTP}{status}"
     code = failure.backend_code
-    if code and _code_of(code) is failure.code:
+    if code and _code_of(code) is ERRORS.code_of({"code": code}) is failure.code:
         return masked(code, LONGEST_WORD)
     return ERRORS.word(failure)
 

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from bridge.codec import Context, Frame, FrameLike, WireRequest, WireResponse
 from bridge.dialects.ag_ui import dialect
 from bridge.dialects.ag_ui.options import BackOptions, FrontOptions
-from bridge.errors import Failure
+from bridge.errors import ErrorCode, Failure
 from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Builder, Event, Message, Request, Text, ToolCall, fold, verify
 
@@ -26,6 +26,12 @@ OFFICIAL: TypeAdapter[Any] = TypeAdapter(OfficialEvent)
 OFFICIAL_TYPES = frozenset(t.value for t in EventType)
 _OLD_TYPES = ("THINKING_",)
 _ANY_VALUE = frozenset({"value", "snapshot", "event", "result"})
+OF_ANOTHER_BRIDGE = {
+    ErrorCode.UNAUTHORIZED: ErrorCode.BACKEND_AUTH,
+    ErrorCode.FORBIDDEN: ErrorCode.BACKEND_AUTH,
+    ErrorCode.INTERNAL: ErrorCode.BACKEND_ERROR,
+}
+"""What its key check and its crash are for us."""
 
 
 # ------------------------------------------------------------------ captures

@@ -11,7 +11,7 @@ from bridge.dialects.ag_ui import dialect
 from bridge.errors import ErrorCode, Failure, RequestError
 from bridge.model import fold
 
-from .helpers import again, back, build, front, heard, old_client, read, said
+from .helpers import OF_ANOTHER_BRIDGE, again, back, build, front, heard, old_client, read, said
 
 STATUSES = {
     ErrorCode.INVALID_REQUEST: 422,
@@ -42,14 +42,6 @@ def test_no_json_is_400_and_a_wrong_shape_422(body: bytes, status: int) -> None:
     assert dialect.encode_error(caught.value.failure).status == status
 
 
-OF_ANOTHER_BRIDGE = {
-    ErrorCode.UNAUTHORIZED: ErrorCode.BACKEND_AUTH,
-    ErrorCode.FORBIDDEN: ErrorCode.BACKEND_AUTH,
-    ErrorCode.INTERNAL: ErrorCode.BACKEND_ERROR,
-}
-"""What its key check and its crash are for us."""
-
-
 @pytest.mark.parametrize("code", ErrorCode)
 def test_every_code_comes_back(code: ErrorCode) -> None:
     events = build(lambda b: b.fail(Failure(code, "It broke.")))
@@ -77,6 +69,15 @@ def test_the_words_of_backends(word: object, code: ErrorCode, shown: str) -> Non
     assert failure is not None
     assert failure.code is code
     assert said(build(lambda b: b.fail(failure)), front())[-1]["code"] == shown
+
+
+def test_a_word_of_another_meaning_is_not_sent() -> None:
+    failure = Failure(ErrorCode.BACKEND_ERROR, "m", backend_code="insufficient_quota")
+    events = build(lambda b: b.fail(failure))
+    assert said(events)[-1]["code"] == "UPSTREAM_ERROR"
+    seen = again(events).failure
+    assert seen is not None
+    assert seen.code is ErrorCode.BACKEND_ERROR
 
 
 def test_a_backend_never_says_why_it_refused_our_key() -> None:
