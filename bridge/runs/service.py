@@ -153,6 +153,8 @@ class Runs:
         self._troubles: set[str] = set()
         self._taking: asyncio.Task[None] | None = None
         self._maintaining: list[asyncio.Task[None]] = []
+        self._has_less = asyncio.Event()
+        """Set when a new run took the last slot of an owner or scope, so that a claim is repeated without them."""
 
     # ------------------------------------------------------------------ life
 
@@ -242,7 +244,12 @@ class Runs:
         if self._taking is None or self._memory.is_spent:
             return None
         blocked = slots.blocked()
-        return None if blocked is None or blocked.blocks(key) else slots.take(key)
+        if blocked is None or blocked.blocks(key):
+            return None
+        release = slots.take(key)
+        if slots.blocked() != blocked:
+            self._has_less.set()
+        return release
 
     def subscribe(self, key: RunKey, dialect: Dialect, options: object = None, cursor: Cursor = START) -> Subscription:
         """Return the run's frames in this dialect, after the cursor."""
@@ -305,10 +312,16 @@ class Runs:
             return
         record = await self._store.get(key)
         if record is not None and record.state is RunState.QUEUED:
-            # It has not begun: end it here instead of when its turn comes.
-            leased = await self._store.acquire(key, self._token, self._lease, grace=self._life.grace)
-            if leased is not None:
-                self._drive_run(leased, lambda: None)
+            await self._end_queued(key)
+
+    async def _end_queued(self, key: RunKey) -> None:
+        """End a canceled run that waits, instead of when its turn comes.
+
+        While a process holds it that has no slot for it, this has no effect: the next look finds it in the queue again.
+        """
+        leased = await self._store.acquire(key, self._token, self._lease, grace=self._life.grace, queued=True)
+        if leased is not None:
+            self._drive_run(leased, lambda: None)
 
     async def delete(self, key: RunKey) -> bool:
         """Delete a run that has ended. Return False if there is none, or it has not ended."""
@@ -352,6 +365,7 @@ class Runs:
         while True:
             slots = self._slots
             slots.freed.clear()
+            self._has_less.clear()
             blocked = slots.blocked()
             if blocked is None:
                 await slots.freed.wait()
@@ -381,15 +395,17 @@ class Runs:
                 self._drive_run(record, release)
 
     async def _claim(self, slots: RunSlots, blocked: Blocked) -> RunRecord | None:
-        """Return the next run; None if none came, or if a slot was freed for one of those in `blocked`."""
+        """Return the next run; None if none came, or if others are blocked now than those in `blocked`."""
         claim = self._store.claim(self._token, self._lease, wait=_WAIT, blocked=blocked, format=FORMAT)
-        if not blocked:
-            return await claim
-        claiming, freed = asyncio.ensure_future(claim), asyncio.ensure_future(slots.freed.wait())
+        claiming = asyncio.ensure_future(claim)
+        changed = [asyncio.ensure_future(self._has_less.wait())]
+        if blocked:
+            changed.append(asyncio.ensure_future(slots.freed.wait()))
         try:
-            await asyncio.wait({claiming, freed}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({claiming, *changed}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            freed.cancel()
+            for change in changed:
+                change.cancel()
             if not claiming.done():
                 claiming.cancel()
             await asyncio.wait({claiming})
@@ -511,11 +527,13 @@ class Runs:
             await asyncio.sleep(seconds)
 
     async def _look_after(self) -> None:
-        """Pass on cancellations, and end the runs of dead processes."""
+        """Pass on cancellations, and end the runs that were canceled in the queue and those of dead processes."""
         pulse = await self._store.pulse(grace=self._life.grace)
         for key, reason in pulse.canceled.items():
             if key in self._workers:
                 self._workers[key].cancel(reason)
+        for key in pulse.waiting:
+            await self._end_queued(key)
         if pulse.lost:
             await self._find_lost()
 

@@ -31,6 +31,7 @@ from bridge.stores.runs import (
     base_scope,
     fitting,
     queue_full,
+    stored_key,
 )
 from bridge.stores.scripts import ALONE, UNSYNCED, VERSION, Rows, Script
 
@@ -484,12 +485,16 @@ def _behind(routes: Collection[str], owners: Collection[str], format: int) -> Sc
     return free
 
 
-def acquire(where: Stored, token: str, lease: float, grace: Grace = no_grace) -> Script[RunRecord | None]:
+def acquire(
+    where: Stored, token: str, lease: float, grace: Grace = no_grace, queued: bool = False
+) -> Script[RunRecord | None]:
     run = yield from number(where)
     rows = yield "SELECT holder, ended_at FROM runs WHERE id = :id {lock}", {"id": run}
     if run is None or not rows or rows[0][1] is not None:
         return None
     holder = rows[0][0]
+    if queued and holder is not None:
+        return None
     if holder not in (None, token):
         alive = "SELECT 1 FROM run_processes WHERE token = :holder AND expires > {now} - :grace"
         if (yield alive, {"holder": holder, "grace": grace()}):
@@ -539,6 +544,18 @@ def canceled_since(seconds: float) -> Script[dict[RunKey, str]]:
         {"least": max(0.0, CANCEL_QUEUED - seconds)},
     )
     return {_key(row[:4]): row[4] for row in rows}
+
+
+def waiting(runs: Collection[RunKey]) -> Script[list[RunKey]]:
+    """Return those of these runs that wait."""
+    rows = yield (
+        "SELECT t.owner, t.scope, t.thread_id, r.run_id FROM {rows asked (owner text, scope text, thread_id text,"
+        " run_id text)} JOIN run_threads t ON t.owner = asked.owner AND t.scope = asked.scope"
+        " AND t.thread_id = asked.thread_id JOIN runs r ON r.thread = t.id AND r.run_id = asked.run_id"
+        " WHERE r.holder IS NULL AND r.ended_at IS NULL",
+        {"asked": [stored_key(key) for key in runs]},
+    )
+    return [_key(row) for row in rows]
 
 
 # ---------------------------------------------------------------------- reader slots

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -144,10 +144,14 @@ NONE_BLOCKED = Blocked()
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """What a process has to know from time to time: recent requests to cancel any run, and some runs that are lost."""
+    """What a process has to know from time to time: recent requests to cancel any run, and some runs that are lost.
+
+    `waiting` are those of the canceled runs that wait in the queue.
+    """
 
     canceled: dict[RunKey, str]
     lost: list[RunKey]
+    waiting: list[RunKey] = field(default_factory=list)
 
 
 class RunConflict(StoreConflict):
@@ -253,8 +257,13 @@ class RunStore(Protocol):
         releases its lease.
         """
 
-    async def acquire(self, key: RunKey, token: str, lease: float, *, grace: Grace = no_grace) -> RunRecord | None:
-        """Lease this run if it has not ended, and any other process that held it expired `grace()` seconds ago."""
+    async def acquire(
+        self, key: RunKey, token: str, lease: float, *, grace: Grace = no_grace, queued: bool = False
+    ) -> RunRecord | None:
+        """Lease this run if it has not ended, and any other process that held it expired `grace()` seconds ago.
+
+        With `queued`, only if nobody holds it, this process neither: a claim may be about to release it.
+        """
 
     async def renew(self, token: str, lease: float) -> set[RunKey]:
         """Renew the lease of this process. Return the runs that it holds.

@@ -362,9 +362,11 @@ class SQLRuns:
                 self._look_on()
                 await listener.wait(until - clock())
 
-    async def acquire(self, key: RunKey, token: str, lease: float, *, grace: Grace = no_grace) -> RunRecord | None:
+    async def acquire(
+        self, key: RunKey, token: str, lease: float, *, grace: Grace = no_grace, queued: bool = False
+    ) -> RunRecord | None:
         where = stored_key(key)
-        record = await self._write(lambda: scripts.acquire(where, token, lease, grace))
+        record = await self._write(lambda: scripts.acquire(where, token, lease, grace, queued))
         if record is not None:
             self._hold(record)
         return record
@@ -401,7 +403,8 @@ class SQLRuns:
 
         def script() -> Script[Pulse]:
             canceled = yield from scripts.canceled_since(since)
-            return Pulse(canceled, (yield from scripts.lost(grace)))
+            lost = yield from scripts.lost(grace)
+            return Pulse(canceled, lost, (yield from scripts.waiting(canceled)) if canceled else [])
 
         pulse: Pulse = await self._read(script)
         self._canceled_at = now

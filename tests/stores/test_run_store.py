@@ -54,6 +54,19 @@ async def bodies(store: RunStore, run: RunKey, after: int = 0) -> list[str]:
     return [entry.body for entry in await store.read(run, after)]
 
 
+async def test_a_canceled_run_that_a_claim_gives_back_is_found_in_the_queue(run_store: RunStore) -> None:
+    await run_store.create(key(), "f", "plan")
+    assert await run_store.claim("me", 30.0) is not None
+    await run_store.cancel(key())
+    assert (await run_store.pulse()).waiting == []
+    assert await run_store.acquire(key(), "me", 30.0, queued=True) is None, "the claim may be about to give it back"
+    await run_store.release(key(), "me")
+    assert (await run_store.pulse()).waiting == [key()]
+    assert await run_store.acquire(key(), "me", 30.0, queued=True) is not None
+    assert await run_store.acquire(key(), "me", 30.0, queued=True) is None
+    assert (await run_store.pulse()).waiting == []
+
+
 async def test_nothing_is_there_at_first(run_store: RunStore) -> None:
     assert await run_store.get(key()) is None
     assert await run_store.read(key()) == []
