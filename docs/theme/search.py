@@ -1,4 +1,4 @@
-"""In the search, guides come before generated pages and translations."""
+"""In the search, guides come before generated pages, translations and the pages of single programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 _BOOSTS = {
     "reference/": 0.1,
     "promises.": 0.3,
-    **dict.fromkeys(("zh/", "errors.", "fidelity.", "profile.", "performance-budgets."), 0.5),
+    **dict.fromkeys(("connect/", "zh/", "errors.", "fidelity.", "profile.", "performance-budgets."), 0.5),
 }
 """The weight of pages by the beginning of their path; 1 is that of all others."""
 

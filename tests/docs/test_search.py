@@ -38,7 +38,7 @@ WANTED = {
     "502": "faq",
     "MCP": "faq",
     "Gemini": "dialects/gemini",
-    "Claude Code": "cookbook",
+    "Claude Code": "connect/claude-code",
     "FastAPI": "cookbook",
     "cancel": "errors/canceled",
     "reconnect": "cookbook",

@@ -115,7 +115,7 @@ SCHEMAS = st.none() | st.builds(
 )  # fmt: skip
 _KINDS: dict[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),
-    "int | None": st.none() | st.integers(1, 64),
+    "int | None": st.none() | st.integers(16, 64),
     "str | None": st.none() | st.just(r"[a-zA-Z0-9_-]+"),
     "str": st.sampled_from(["", "openai-chat"]),
     "frozenset[str]": st.just(frozenset()),
