@@ -286,7 +286,7 @@ def _is_blank(block: Wire) -> bool:
 
 
 def diffs_in(content: object) -> list[Wire]:
-    """Return the diffs in the content of a tool call: objects with `path`, `oldText` (None for a new file), `newText`."""
+    """Return the diffs in the content of a tool call: `path`, `oldText` (None for a new file) and `newText`."""
     found = [dict_of(item) for item in content] if isinstance(content, list) else []
     return [
         {"path": text_of(each.get("path")), "oldText": each.get("oldText"), "newText": text_of(each.get("newText"))}
