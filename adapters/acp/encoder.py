@@ -54,7 +54,6 @@ from bridge.model import (
 
 UPDATE = "session/update"
 _OPEN = frozenset({PENDING, IN_PROGRESS})
-_WENT_ON = frozenset({FinishReason.STOP, FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
 
 
 class Calls:
@@ -62,12 +61,16 @@ class Calls:
 
     def __init__(self) -> None:
         self.states: dict[str, str] = {}
+        self.last: set[str] = set()
+        """The calls after which nothing else has come."""
         self._about: dict[str, Wire] = {}
 
     def update(self, call_id: str, name: str | None, state: str, **fields: Any) -> Wire:
         """Return the update that tells a state of a call: the first one begins it, others tell what is new."""
         is_new = call_id not in self.states
         self.states[call_id] = state
+        if is_new:
+            self.last.add(call_id)
         about = self._about.setdefault(call_id, {"title": name or "Tool call", "kind": kind_of_tool(name or "")})
         if is_new:
             return {"sessionUpdate": "tool_call", "toolCallId": call_id, **about, "status": state, **fields}
@@ -77,10 +80,14 @@ class Calls:
         """Return a call that the client knows, as a permission shows it."""
         return {"toolCallId": call_id, **self._about[call_id], "status": self.states[call_id]}
 
-    def end_open(self, state: str) -> list[Wire]:
-        """Return the updates by which all calls get this state that have no result."""
+    def end_open(self, *, ran: bool, ran_last: bool) -> list[Wire]:
+        """Return the updates that end all calls without a result.
+
+        `ran`: they are completed, else failed; `ran_last`: also those after which nothing else has come.
+        """
         left = [call_id for call_id, known in self.states.items() if known in _OPEN]
-        return [self.update(call_id, None, state) for call_id in left]
+        ended = {each: ran and (ran_last or each not in self.last) for each in left}
+        return [self.update(call_id, None, COMPLETED if is_done else FAILED) for call_id, is_done in ended.items()]
 
 
 class Updates(Encoder):
@@ -170,6 +177,7 @@ class Updates(Encoder):
         self.ended = event
 
     def _say(self, kind: str, block: Wire) -> None:
+        self._calls.last.clear()
         self._news.append({"sessionUpdate": kind, "messageId": self._message_id, "content": block})
 
     def _id_for(self, part: str) -> str:
@@ -232,10 +240,10 @@ class Turn:
 
     def end(self, reason: FinishReason | None) -> tuple[list[Note], Wire]:
         self._note_usage()
-        # Editors show a call as running until they are told its end. Not all agents tell results, but one whose run went
+        # Editors show a call as running until they are told its end, and not all agents tell results. An agent that went
         # on has run its calls; a run that ends with a call leaves it to its client, and clients here run none.
-        state = COMPLETED if reason in _WENT_ON else FAILED
-        notes = self._notes(self._calls.end_open(state))
+        ran = reason not in (None, FinishReason.CANCELED)
+        notes = self._notes(self._calls.end_open(ran=ran, ran_last=reason is not FinishReason.TOOL_CALLS))
         return notes, {} if reason is None else end_of_prompt(reason, self._usage)
 
     def _call_of(self, asked: Interrupted) -> tuple[str, str | None]:
