@@ -60,7 +60,7 @@ async def test_a_conversation_over_two_processes(tmp_path: Path) -> None:
         carrier = editor.connection.carrier
         assert isinstance(carrier, ProcessCarrier)
     assert carrier.exit_status == 0
-    log = carrier.last_errors()
+    log = carrier.stderr
     assert "a banner" in log
     assert "noise" in log
     assert " INFO run " in log
