@@ -5,7 +5,7 @@ from __future__ import annotations
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
 from bridge.model import HistoryMode
 
-_NO_UPDATE = "the protocol has no update for it"
+_NO_UPDATE = "the protocol has no event for it"
 _NO_FIELD = "the protocol has no field for it"
 _AGENT = "the agent has its own"
 _LOST = "agents get texts only"
@@ -13,9 +13,9 @@ _LOST = "agents get texts only"
 CAPABILITIES = Capabilities(
     answers=entries(
         ANSWER_FEATURES,
-        text={Feature.REFUSAL: "a message of the agent", Feature.DATA: "JSON as a message of the agent"},
+        text={Feature.REFUSAL: "a message of the agent", Feature.DATA: "JSON as text"},
         drop={
-            Feature.REASONING_SIGNATURE: "thoughts are for reading",
+            Feature.REASONING_SIGNATURE: _NO_FIELD,
             Feature.TOOL_ORIGIN: _NO_FIELD,
             Feature.STATE: _NO_UPDATE,
             Feature.STEP: _NO_UPDATE,
