@@ -6,3 +6,7 @@
 | `front`, `encoder`, ... | the bridge as an agent: requests of editors, updates to them |
 | `codec` | the dialect |
 """
+
+from bridge.dialects.acp.codec import ACP, dialect
+
+__all__ = ["ACP", "dialect"]

@@ -14,7 +14,7 @@ from typing import Any, Final
 from bridge.codec import Context, JsonDecoder
 from bridge.codec.agents import PromptAnswer
 from bridge.codec.counts import counts_in
-from bridge.codec.jsontext import arguments_of, dict_of, text_of, whole
+from bridge.codec.jsontext import arguments_text, dict_of, text_of, whole
 from bridge.codec.redact import masked
 from bridge.dialects.acp.permissions import (
     DECLINED,
@@ -128,7 +128,7 @@ class _Call:
 
     @property
     def arguments(self) -> str:
-        return "{}" if self.input is None else arguments_of(self.input)
+        return arguments_text(self.input) or "{}"
 
     def result(self) -> list[Part]:
         """Return what the tool said: its content, else the output of its terminal, else its raw output."""
@@ -296,11 +296,14 @@ class Decoder(JsonDecoder):
         if call is None:
             return
         call.update(update)
-        status = update.get("status")
+        status, is_new = update.get("status"), not call.told
         if status in (IN_PROGRESS, COMPLETED, FAILED):
             self._tell(call)
-        if status in (COMPLETED, FAILED) and not call.resulted:
-            self._result(call, call.result(), is_error=status == FAILED)
+        if status not in (COMPLETED, FAILED) or call.resulted:
+            return
+        parts = call.result()
+        if parts or self._live or not is_new or status == COMPLETED:  # else it was cut off before it ran
+            self._result(call, parts, is_error=status == FAILED)
 
     def _call(self, wire: Wire) -> _Call | None:
         call_id = text_of(wire.get("toolCallId"))

@@ -246,10 +246,10 @@ def text_block(text: str) -> Wire:
 def write_block(part: Part) -> Wire:
     """Return a part as a content block: texts, pictures and sounds as such, other media as resources, data as JSON."""
     match part:
-        case Text() if link := dict_of(own(part.extras).get("link")):
-            return {"type": "resource_link", **link}
-        case Media(source=Inline()):
-            return _media_block(part, part.source.base64)
+        case Text() if noted_link := dict_of(own(part.extras).get("link")):
+            return {"type": "resource_link", **noted_link}
+        case Media(source=Inline(base64=data)):
+            return _media_block(part, data)
         case Media(source=Url(url=url)):
             link: Wire = {"type": "resource_link", "uri": url, "name": part.filename or _name_in(url)}
             return {**link, "mimeType": part.mime} if part.mime else link

@@ -158,7 +158,7 @@ class AgentCall:
     async def open(self) -> None:
         pool = self._backend.pool
         session_id, name = self._names()
-        if self._request.resume:
+        if self._request.resume and not self._leaves_questions:
             await self._resume(session_id)
             return
         while True:
@@ -187,6 +187,11 @@ class AgentCall:
             return thread or None, None
         name = _BY_CLIENT + thread
         return self._backend.pool.named(self._info.owner, name), name
+
+    @property
+    def _leaves_questions(self) -> bool:
+        """Return whether the person says something else, and leaves the questions of the agent."""
+        return bool(self._request.messages) and all(each.decision != "resolved" for each in self._request.resume)
 
     async def _opened(self, session_id: str | None, name: str | None) -> AgentSession:
         pool, owner = self._backend.pool, self._info.owner

@@ -114,6 +114,16 @@ def _parser() -> argparse.ArgumentParser:
     _serving_arguments(demo)
     demo.add_argument("--no-open", action="store_true", help="do not open the page in a browser")
 
+    acp = _command(
+        commands,
+        "bridge.cli.acp.acp",
+        "serve a route to the editor that starts this command, over standard input and output",
+        "dialect-bridge acp --config config.yaml --route /acp",
+    )
+    acp.add_argument("--config", default="config.yaml", metavar="FILE", help="default: config.yaml")
+    acp.add_argument("--route", metavar="PATH", help="path of the route; default: the only one with dialect acp")
+    _logging_arguments(acp)
+
     init = _command(
         commands,
         "bridge.cli.init.init",
@@ -248,6 +258,10 @@ def _serving_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=_workers, metavar="N", help="processes that share the port; default: server.workers"
     )
+    _logging_arguments(parser)
+
+
+def _logging_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log-level", default="info", choices=["debug", "info", "warning", "error"], help="default: info"
     )

@@ -52,6 +52,7 @@ from bridge.codec.queued_runs import (
     StoredFile,
     SubscribeRequest,
 )
+from bridge.codec.rpc import RpcDialect, RpcService
 from bridge.codec.scope import SCOPES, Scope
 from bridge.codec.sessions import SessionDialect
 from bridge.codec.single_run import SessionRef, SingleRunDialect, SingleRunOptions
@@ -122,6 +123,8 @@ __all__ = [
     "QueuedRunsOptions",
     "ResumableDialect",
     "Row",
+    "RpcDialect",
+    "RpcService",
     "RunRef",
     "RunsTools",
     "SchemaDemands",

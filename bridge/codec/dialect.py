@@ -85,8 +85,8 @@ class Dialect:
     Subclasses set the constants and implement the methods of the roles they play: as the front, towards clients, or as
     the back, towards backends. What only some protocols can do are contracts of their own, which a dialect inherits
     when it has that ability: `AgentTasksDialect`, `CountingDialect`, `DescribedDialect`, `ModelsDialect`,
-    `ModesDialect`, `QueuedRunsDialect`, `ResumableDialect`, `SessionDialect`, `SingleRunDialect`, `SocketDialect`,
-    `SteppedRunDialect`, `StoredAnswersDialect`, `TaskDialect`, `ToolHostDialect`.
+    `ModesDialect`, `QueuedRunsDialect`, `ResumableDialect`, `RpcDialect`, `SessionDialect`, `SingleRunDialect`,
+    `SocketDialect`, `SteppedRunDialect`, `StoredAnswersDialect`, `TaskDialect`, `ToolHostDialect`.
     """
 
     name: ClassVar[str]

@@ -24,6 +24,7 @@ KEPT = frozenset(
     {
         Operation.ATTACH,
         Operation.CANCEL,
+        Operation.CONNECT,
         Operation.DELETE,
         Operation.HISTORY,
         Operation.ITEMS,

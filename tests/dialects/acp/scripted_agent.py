@@ -20,7 +20,7 @@ from typing import Any
 
 SETTINGS = dict(each.partition("=")[::2] for each in sys.argv[1:])
 WRITING = threading.Lock()
-ANSWERS: dict[Any, "Waiting"] = {}
+ANSWERS: dict[Any, Waiting] = {}
 CANCELED: dict[str, threading.Event] = {}
 SESSIONS: dict[str, list[str]] = {}
 NUMBER = 0
