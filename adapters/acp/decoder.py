@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from bridge.codec import Context, JsonDecoder
@@ -30,6 +30,7 @@ from bridge.dialects.acp.permissions import (
     rejected,
 )
 from bridge.dialects.acp.wire import (
+    ASKED,
     COMPLETED,
     ERROR_CODES,
     ERRORS,
@@ -345,6 +346,9 @@ class Decoder(JsonDecoder):
             payload = permission_payload(title, options_in(params), content if isinstance(content, list) else [])
             reason = "tool_call" if call is not None else "approval"
             asked = Interrupted(interrupt_id, reason, payload, call.id if call is not None else None)
+        again = dict_of(dict_of(params.get("_meta")).get(ASKED))
+        if "payload" in again:  # the agent is another bridge
+            asked = replace(asked, reason=text_of(again.get("reason")) or None, payload=again["payload"])
         self.builder.interrupt(asked)
         self.builder.finish(FinishReason.INTERRUPTED)
 

@@ -54,7 +54,6 @@ from bridge.model import (
 
 UPDATE = "session/update"
 _OPEN = frozenset({PENDING, IN_PROGRESS})
-_WENT_ON = frozenset({FinishReason.STOP, FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
 
 
 class Calls:
@@ -62,12 +61,16 @@ class Calls:
 
     def __init__(self) -> None:
         self.states: dict[str, str] = {}
+        self.last: set[str] = set()
+        """The calls after which nothing else has come."""
         self._about: dict[str, Wire] = {}
 
     def update(self, call_id: str, name: str | None, state: str, **fields: Any) -> Wire:
         """Return the update that tells a state of a call: the first one begins it, others tell what is new."""
         is_new = call_id not in self.states
         self.states[call_id] = state
+        if is_new:
+            self.last.add(call_id)
         named = {"name": name} if name else {}
         about = self._about.setdefault(
             call_id, {"title": name or "Tool call", **named, "kind": kind_of_tool(name or "")}
@@ -80,10 +83,14 @@ class Calls:
         """Return a call that the client knows, as a permission shows it."""
         return {"toolCallId": call_id, **self._about[call_id], "status": self.states[call_id]}
 
-    def end_open(self, state: str) -> list[Wire]:
-        """Return the updates by which all calls get this state that have no result."""
+    def end_open(self, *, ran: bool, ran_last: bool) -> list[Wire]:
+        """Return the updates that end all calls without a result.
+
+        `ran`: they are completed, else failed; `ran_last`: also those after which nothing else has come.
+        """
         left = [call_id for call_id, known in self.states.items() if known in _OPEN]
-        return [self.update(call_id, None, state) for call_id in left]
+        ended = {each: ran and (ran_last or each not in self.last) for each in left}
+        return [self.update(call_id, None, COMPLETED if is_done else FAILED) for call_id, is_done in ended.items()]
 
 
 class Updates(Encoder):
@@ -139,7 +146,7 @@ class Updates(Encoder):
             return
         state = IN_PROGRESS if event.status is MessageStatus.COMPLETED else FAILED
         call_id = call.call_id or call.part_id
-        self._news.append(self._calls.update(call_id, call.name, state, rawInput=value_of("".join(self._arguments))))
+        self._news.append(self._calls.update(call_id, call.name, state, rawInput=input_value("".join(self._arguments))))
 
     def content(self, event: ContentAdded) -> None:
         self._contents += 1
@@ -173,6 +180,7 @@ class Updates(Encoder):
         self.ended = event
 
     def _say(self, kind: str, block: Wire) -> None:
+        self._calls.last.clear()
         self._news.append({"sessionUpdate": kind, "messageId": self._message_id, "content": block})
 
     def _id_for(self, part: str) -> str:
@@ -235,10 +243,10 @@ class Turn:
 
     def end(self, reason: FinishReason | None) -> tuple[list[Note], Wire]:
         self._note_usage()
-        # Editors show a call as running until they are told its end. Not all agents tell results, but one whose run went
-        # on has run its calls; a run that ends with a call leaves it to its client, and clients here run none.
-        state = COMPLETED if reason in _WENT_ON else FAILED
-        notes = self._notes(self._calls.end_open(state))
+        # Editors show a call as running until they are told its end, and not all agents tell results. An agent that
+        # went on has run its calls; a run that ends with a call leaves it to its client, and clients here run none.
+        ran = reason not in (None, FinishReason.CANCELED)
+        notes = self._notes(self._calls.end_open(ran=ran, ran_last=reason is not FinishReason.TOOL_CALLS))
         return notes, {} if reason is None else end_of_prompt(reason, self._usage)
 
     def _call_of(self, asked: Interrupted) -> tuple[str, str | None]:
@@ -341,12 +349,18 @@ def uuid_of(run_id: str, part: str) -> str:
     return f"{h[:8]}-{h[8:12]}-8{h[13:16]}-a{h[17:20]}-{h[20:32]}"
 
 
-def value_of(arguments: str) -> Any:
-    """Return the JSON value of a call's arguments; an empty object for none, the text for what is no JSON."""
+def input_value(arguments: str) -> Any:
+    """Return the object of a call's arguments; an empty one for none, the text for what is no object."""
+    value = value_of(arguments) if arguments.strip() else {}
+    return value if isinstance(value, dict) else arguments
+
+
+def value_of(text: str) -> Any:
+    """Return the JSON value in a text; the text if it is none."""
     try:
-        return loads(arguments) if arguments.strip() else {}
+        return loads(text)
     except ValueError:
-        return arguments
+        return text
 
 
 def _title(words: str) -> str:

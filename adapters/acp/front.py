@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -27,7 +27,7 @@ from bridge.codec.rpc import (
     RpcService,
     RpcSession,
 )
-from bridge.dialects.acp.encoder import UPDATE, Calls, result_fields, uuid_of, value_of
+from bridge.dialects.acp.encoder import UPDATE, Calls, input_value, result_fields, uuid_of
 from bridge.dialects.acp.options import FrontOptions
 from bridge.dialects.acp.wire import (
     COMPLETED,
@@ -263,23 +263,25 @@ def listed(sessions: Sequence[RpcSession], following: int | None) -> Params:
 
 def replay(session_id: str, messages: Sequence[Message]) -> list[Note]:
     """Return a conversation as updates: whole texts, and calls with their results."""
+    results = {p.call_id: p for message in messages for p in message.parts if isinstance(p, ToolResult)}
     calls, updates = Calls(), list[Wire]()
     for number, message in enumerate(messages):
         for index, part in enumerate(message.parts):
             if message.role == "user" or not isinstance(part, (ToolCall, ToolResult)):
-                updates += calls.end_open(COMPLETED if message.role != "user" else FAILED)
+                updates += calls.end_open(ran=message.role != "user", ran_last=True)
             message_id = uuid_of(session_id, f"{number}/{0 if message.role == 'user' else index}")
-            updates += _replayed(message.role, part, message_id, calls)
-    updates += calls.end_open(FAILED)
+            updates += _replayed(message.role, part, message_id, calls, results)
+    updates += calls.end_open(ran=False, ran_last=False)
     return [(UPDATE, {"sessionId": session_id, "update": update}) for update in updates]
 
 
-def _replayed(role: str, part: Part, message_id: str, calls: Calls) -> list[Wire]:
+def _replayed(role: str, part: Part, message_id: str, calls: Calls, results: Mapping[str, ToolResult]) -> list[Wire]:
     if isinstance(part, ToolCall):
-        return [calls.update(part.call_id, part.name, IN_PROGRESS, rawInput=value_of(part.arguments))]
+        call = calls.update(part.call_id, part.name, IN_PROGRESS, rawInput=input_value(part.arguments))
+        result = results.get(part.call_id)
+        return [call] if result is None else [call, _result(result, calls)]
     if isinstance(part, ToolResult):
-        state = FAILED if part.is_error else COMPLETED
-        return [calls.update(part.call_id, part.name, state, **result_fields(part.parts))]
+        return [] if part.call_id in calls.states else [_result(part, calls)]
     if role == "user":
         kind, block = "user_message_chunk", _as_sent(part)
     elif isinstance(part, Reasoning):
@@ -289,6 +291,10 @@ def _replayed(role: str, part: Part, message_id: str, calls: Calls) -> list[Wire
     if block.get("type") == "text" and not block.get("text"):
         return []
     return [{"sessionUpdate": kind, "messageId": message_id, "content": block}]
+
+
+def _result(part: ToolResult, calls: Calls) -> Wire:
+    return calls.update(part.call_id, part.name, FAILED if part.is_error else COMPLETED, **result_fields(part.parts))
 
 
 def _as_sent(part: Part) -> Wire:

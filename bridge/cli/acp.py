@@ -57,27 +57,29 @@ def acp(args: argparse.Namespace) -> int:
     if config.folder:
         # The client starts this program in a folder of its own. Paths in the configuration mean those of its file.
         os.chdir(config.folder)
-    return asyncio.run(_serve(_Command(config, section), StdioCarrier(stdio)))
+    return asyncio.run(_serve(Command(config, section), StdioCarrier(stdio)))
 
 
 def _section(config: Config, path: str | None) -> RouteSection:
     """Return the route to serve: the one at `path`, or the only one of such a dialect. Raises `ConfigError`."""
-    served = [route for route in config.routes if isinstance(registry.get(route.dialect), RpcDialect)]
+    fitting = [name for name in registry.names() if isinstance(registry.get(name), RpcDialect)]
+    served = [route for route in config.routes if route.dialect in fitting]
+    wanted = f"`dialect: {' or '.join(fitting)}`"
     known = ", ".join(f"{route.mount} ({route.dialect})" for route in config.routes)
     if path is None:
         if len(served) == 1:
             return served[0]
-        wanted = "name one with --route" if served else "add a route with `dialect: acp`"
-        raise ConfigError(f"{len(served)} routes can be served to an editor; {wanted}; there are: {known}")
+        hint = "name one with --route" if served else f"add one with {wanted}"
+        raise ConfigError(f"{len(served)} routes can be served to an editor; {hint}; there are: {known}")
     for route in config.routes:
         if route.mount == (path.rstrip("/") or "/"):
             if route in served:
                 return route
-            raise ConfigError(f"the route at {path} has the dialect {route.dialect}; expected `dialect: acp`")
+            raise ConfigError(f"the route at {path} has the dialect {route.dialect}; expected {wanted}")
     raise ConfigError(f"no route at {path!r}; there are: {known}")
 
 
-async def _serve(command: _Command, carrier: StdioCarrier) -> int:
+async def _serve(command: Command, carrier: StdioCarrier) -> int:
     connection = SessionConnection(command)
     loop = asyncio.get_running_loop()
     tasks: set[asyncio.Task[None]] = set()
@@ -99,7 +101,7 @@ async def _serve(command: _Command, carrier: StdioCarrier) -> int:
     return 0
 
 
-class _Command:
+class Command:
     """This program as the server of its client; an `RpcHost`."""
 
     headers: Mapping[str, str] = MappingProxyType({})

@@ -170,7 +170,7 @@ class RpcTurn(Protocol):
         """Return a question as a text, which the next prompt answers."""
 
     def settled(self, asked: Interrupted, answer: Resume | None) -> list[Note]:
-        """Return what the client is told of the answer to a question; None if it was withdrawn."""
+        """Return the notifications about the answer to a question; None if the question was withdrawn."""
 
     def end(self, reason: FinishReason | None) -> tuple[list[Note], Params]:
         """Return the last notifications of the prompt, and its result; None if it failed."""

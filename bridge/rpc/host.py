@@ -28,7 +28,7 @@ class RunScope(Protocol):
 
 
 class RpcHost(Protocol):
-    """Where a connection is served: a server, or the command that its client has started."""
+    """The place of a connection: a server, or the command that its client has started."""
 
     dialect: RpcDialect
     owner: str

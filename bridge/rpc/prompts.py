@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.codec import Context
 from bridge.codec.rpc import Note, Params, Prompt, Question, RpcSession, RpcTurn
 from bridge.errors import BridgeError, ErrorCode, RequestError
-from bridge.jsonrpc import RpcConnection, RpcError
+from bridge.jsonrpc import REQUEST_CANCELLED, RpcConnection, RpcError
 from bridge.model import Answer, FinishReason, Folder, HistoryMode, Interrupted, Message, Request, Resume
 from bridge.rpc.host import RpcHost, RunScope
 from bridge.rpc.sessions import Waiting
@@ -45,7 +45,7 @@ class PromptRun:
         waiting: Waiting,
     ) -> None:
         """`waiting` are the questions that earlier prompts left open."""
-        self.outcome = Outcome(list(prompt.request.messages))
+        self.outcome = Outcome(list(prompt.request.messages), waiting)
         self.is_canceled = False
         self.ended = asyncio.Event()
         self._host = host
@@ -102,15 +102,20 @@ class PromptRun:
             if self.is_canceled:
                 return await self._end(FinishReason.CANCELED)
             if answer.failure is not None:
+                if answer.failure.code is ErrorCode.CONFLICT:
+                    # What waited is not known any more where it was asked.
+                    self.outcome.waiting = Waiting()
+                    if request.resume and request.messages and not any(m.parts for m in answer.messages):
+                        request.resume = []
+                        continue
                 raise BridgeError.of(answer.failure)
             asked, reason = list(answer.interrupts), answer.reason or FinishReason.STOP
+            self.outcome.waiting = Waiting(asked)
             if reason is not FinishReason.INTERRUPTED or not asked:
                 return await self._end(reason)
-            self.outcome.waiting = Waiting(asked)
             answers = await self._ask(asked)
             if answers is None:
                 return await self._end(FinishReason.CANCELED if self.is_canceled else FinishReason.STOP)
-            self.outcome.waiting = Waiting()
             request = Request([], resume=formed(asked, answers))
 
     def _first(self) -> Request:
@@ -211,6 +216,8 @@ class PromptRun:
         try:
             result = await self._connection.call(question.method, question.params)
         except RpcError as error:
+            if error.code == REQUEST_CANCELLED:
+                return None
             log.warning("the client answers %s with the error %d: nothing is allowed", question.method, error.code)
             return question.refused
         return question.read(result)
