@@ -9,6 +9,7 @@ from bridge.codec import Context, EncoderLike, Endpoint, Framing, Operation, Wir
 from bridge.codec.jsontext import dumps
 from bridge.codec.rpc import NewSession, Note, OpenSession, Params, RpcCall, RpcDialect, RpcService, RpcSession
 from bridge.dialects.acp import front
+from bridge.dialects.acp.back import Back
 from bridge.dialects.acp.capabilities import CAPABILITIES
 from bridge.dialects.acp.encoder import Stream, Turn, error_object
 from bridge.dialects.acp.options import FrontOptions
@@ -17,8 +18,8 @@ from bridge.errors import Failure
 from bridge.model import Message, Request
 
 
-class ACP(RpcDialect):
-    """The agent's side of the protocol.
+class ACP(Back, RpcDialect):
+    """Both sides of the protocol.
 
     A route serves WebSockets at its path, and `dialect-bridge acp` the same over standard input and output. Both are
     connections over which both sides ask, so that neither is a request with an answer: hence the operation `CONNECT`,
@@ -26,7 +27,6 @@ class ACP(RpcDialect):
     """
 
     name = NAME
-    called = False
     spoken_by = ("agent-client-protocol", "zed")
     mount = "/acp"
     capabilities = CAPABILITIES

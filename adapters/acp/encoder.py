@@ -74,7 +74,10 @@ class Calls:
             self._inputs[call_id] = fields["rawInput"]
         if is_new:
             self.last.add(call_id)
-        about = self._about.setdefault(call_id, {"title": name or "Tool call", "kind": kind_of_tool(name or "")})
+        named = {"name": name} if name else {}
+        about = self._about.setdefault(
+            call_id, {"title": name or "Tool call", **named, "kind": kind_of_tool(name or "")}
+        )
         if is_new:
             return {"sessionUpdate": "tool_call", "toolCallId": call_id, **about, "status": state, **fields}
         return {"sessionUpdate": "tool_call_update", "toolCallId": call_id, "status": state, **fields}
@@ -147,7 +150,7 @@ class Updates(Encoder):
             return
         state = IN_PROGRESS if event.status is MessageStatus.COMPLETED else FAILED
         call_id = call.call_id or call.part_id
-        self._news.append(self._calls.update(call_id, call.name, state, rawInput=value_of("".join(self._arguments))))
+        self._news.append(self._calls.update(call_id, call.name, state, rawInput=input_value("".join(self._arguments))))
 
     def content(self, event: ContentAdded) -> None:
         self._contents += 1
@@ -244,8 +247,8 @@ class Turn:
 
     def end(self, reason: FinishReason | None) -> tuple[list[Note], Wire]:
         self._note_usage()
-        # Editors show a call as running until they get its end, and not all agents tell results. An agent that went
-        # on has run its calls; a run that ends with a call leaves it to its client, and clients here run none.
+        # Editors show a call as running until they get its end, and not all agents tell results. An agent that
+        # went on has run its calls; a run that ends with a call leaves it to its client, and clients here run none.
         ran = reason not in (None, FinishReason.CANCELED)
         notes = self._notes(self._calls.end_open(ran=ran, ran_last=reason is not FinishReason.TOOL_CALLS))
         return notes, {} if reason is None else end_of_prompt(reason, self._usage)
@@ -350,12 +353,18 @@ def uuid_of(run_id: str, part: str) -> str:
     return f"{h[:8]}-{h[8:12]}-8{h[13:16]}-a{h[17:20]}-{h[20:32]}"
 
 
-def value_of(arguments: str) -> Any:
-    """Return the JSON value of a call's arguments; an empty object for none, the text for what is no JSON."""
+def input_value(arguments: str) -> Any:
+    """Return the object of a call's arguments; an empty one for none, the text for what is no object."""
+    value = value_of(arguments) if arguments.strip() else {}
+    return value if isinstance(value, dict) else arguments
+
+
+def value_of(text: str) -> Any:
+    """Return the JSON value in a text; the text if it is none."""
     try:
-        return loads(arguments) if arguments.strip() else {}
+        return loads(text)
     except ValueError:
-        return arguments
+        return text
 
 
 def _title(words: str) -> str:

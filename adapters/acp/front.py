@@ -27,7 +27,7 @@ from bridge.codec.rpc import (
     RpcService,
     RpcSession,
 )
-from bridge.dialects.acp.encoder import UPDATE, Calls, result_fields, uuid_of, value_of
+from bridge.dialects.acp.encoder import UPDATE, Calls, input_value, result_fields, uuid_of
 from bridge.dialects.acp.options import FrontOptions
 from bridge.dialects.acp.wire import (
     COMPLETED,
@@ -277,7 +277,7 @@ def replay(session_id: str, messages: Sequence[Message]) -> list[Note]:
 
 def _replayed(role: str, part: Part, message_id: str, calls: Calls, results: Mapping[str, ToolResult]) -> list[Wire]:
     if isinstance(part, ToolCall):
-        call = calls.update(part.call_id, part.name, IN_PROGRESS, rawInput=value_of(part.arguments))
+        call = calls.update(part.call_id, part.name, IN_PROGRESS, rawInput=input_value(part.arguments))
         result = results.get(part.call_id)
         return [call] if result is None else [call, _result(result, calls)]
     if isinstance(part, ToolResult):

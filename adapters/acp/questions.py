@@ -9,7 +9,7 @@ from typing import Any
 
 from bridge.codec.jsontext import dict_of, text_of
 from bridge.codec.rpc import Question
-from bridge.dialects.acp.wire import ALLOW_ONCE, OPTION_KINDS, REJECT_ONCE, Wire, text_block
+from bridge.dialects.acp.wire import ALLOW_ONCE, ASKED, OPTION_KINDS, REJECT_ONCE, Wire, text_block
 from bridge.model import Interrupted, Resume, interrupt_text, question_of
 from bridge.model.events import APPROVALS
 
@@ -73,8 +73,13 @@ def _permission(
     asked: Interrupted, asking: Asking, options: Sequence[Wire], read: Callable[[Sequence[Wire], Any], Resume | None]
 ) -> Question:
     call = {**asking.call, "content": [{"type": "content", "content": text_block(said(asked))}]}
-    params = {"sessionId": asking.session_id, "toolCall": call, "options": list(options)}
+    params = {"sessionId": asking.session_id, "toolCall": call, "options": list(options), **_asked(asked)}
     return Question(PERMISSION, params, partial(read, options), _refusal(asked.interrupt_id, options))
+
+
+def _asked(asked: Interrupted) -> Wire:
+    """Return what another bridge needs to ask the same."""
+    return {"_meta": {ASKED: {"reason": asked.reason, "payload": asked.payload}}}
 
 
 def _options(payload: Wire) -> list[Wire]:
@@ -175,6 +180,7 @@ def _elicitation(asked: Interrupted, asking: Asking, form: Wire, is_wrapped: boo
         "mode": "form",
         "message": said(asked),
         "requestedSchema": form,
+        **_asked(asked),
     }
     if asked.call_id:
         params["toolCallId"] = asked.call_id

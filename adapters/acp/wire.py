@@ -124,6 +124,8 @@ def kind_of_tool(name: str) -> str:
 # ------------------------------------------------------------------ permissions
 
 ALLOW_ONCE, ALLOW_ALWAYS, REJECT_ONCE, REJECT_ALWAYS = "allow_once", "allow_always", "reject_once", "reject_always"
+ASKED = "dialectBridge"
+"""The key in `_meta` of a question with what the bridge was asked: its payload and reason."""
 OPTION_KINDS = frozenset({ALLOW_ONCE, ALLOW_ALWAYS, REJECT_ONCE, REJECT_ALWAYS})
 """The kinds of options of a permission. They are hints: the answer names an option by its id."""
 
@@ -251,8 +253,10 @@ def write_block(part: Part) -> Wire:
         case Media(source=Inline(base64=data)):
             return _media_block(part, data)
         case Media(source=Url(url=url)):
-            link: Wire = {"type": "resource_link", "uri": url, "name": part.filename or _name_in(url)}
-            return {**link, "mimeType": part.mime} if part.mime else link
+            found: Wire = {"type": "resource_link", "uri": url, "name": part.filename or _name_in(url)}
+            # Nothing else tells the kind of a medium.
+            mime = mime_of(part) or (DEFAULT_TYPES[part.kind] if part.kind is not MediaKind.FILE else None)
+            return {**found, "mimeType": mime} if mime else found
         case Data():
             return text_block(json_text(part.value))
     return text_block(as_text(part))

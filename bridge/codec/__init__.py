@@ -9,6 +9,7 @@ from bridge.codec.agent_tasks import (
     TaskPage,
     TaskSummary,
 )
+from bridge.codec.agents import AgentDialect
 from bridge.codec.capabilities import (
     ANSWER_FEATURES,
     REQUEST_FEATURES,
@@ -77,6 +78,7 @@ __all__ = [
     "KEEPALIVE",
     "REQUEST_FEATURES",
     "SCOPES",
+    "AgentDialect",
     "AgentTasksDialect",
     "CallSignatures",
     "Capabilities",

@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
-from bridge.codec import ModesDialect, Operation, SessionDialect, SteppedRunDialect, ToolHostDialect, offers, served
+from bridge.codec import (
+    AgentDialect,
+    ModesDialect,
+    Operation,
+    SessionDialect,
+    SteppedRunDialect,
+    ToolHostDialect,
+    offers,
+    served,
+)
 from bridge.config.kinds import dialect_of, is_loopback
 from bridge.config.problems import Path, Problem, nearest, path_text
 from bridge.config.schema.routes import Route
@@ -94,7 +103,13 @@ def _single_process(config: Config) -> Iterator[Problem]:
     workers = config.server.workers
     for name, backend in config.backends.items() if workers > 1 else ():
         dialect = dialect_of(backend.dialect)
-        if isinstance(dialect, SessionDialect):
+        if isinstance(dialect, AgentDialect):
+            yield Problem(
+                ("server", "workers"),
+                f"the agent of backends.{name} keeps its sessions in the process that began them, but a later request "
+                f"may reach another one of the {workers} workers; expected 1",
+            )
+        elif isinstance(dialect, SessionDialect):
             for option in dialect.single_process_options(backend.options):
                 yield Problem(
                     ("backends", name, "options", option),

@@ -264,6 +264,7 @@ async def test_a_call_of_the_backend(word: str, state: str) -> None:
             "sessionUpdate": "tool_call",
             "toolCallId": "c1",
             "title": "read_file",
+            "name": "read_file",
             "kind": "read",
             "status": "in_progress",
             "rawInput": {"path": "a.txt"},

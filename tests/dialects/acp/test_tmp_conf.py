@@ -1,0 +1,3 @@
+from bridge.testing import DialectConformance
+class TestACP(DialectConformance):
+    dialects=["acp"]
