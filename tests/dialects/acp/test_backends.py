@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bridge.codec import Feature, QueuedRunsDialect, Support, registry
+from bridge.codec.agents import AgentDialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Interrupted, Text, ToolCall, ToolResult, UsageReported, result_text
 from bridge.testing import FakeBackend, fake_backend
@@ -18,7 +19,12 @@ from tests.dialects.acp.helpers import Editor, configuration, editing, prompt_of
 
 def _is_played(name: str) -> bool:
     dialect = registry.get(name)
-    return dialect.served and dialect.called and not dialect.over_grpc and not isinstance(dialect, QueuedRunsDialect)
+    return (
+        dialect.served
+        and dialect.called
+        and not dialect.over_grpc
+        and not isinstance(dialect, QueuedRunsDialect | AgentDialect)
+    )
 
 
 BACKS = [name for name in registry.names() if _is_played(name)]
