@@ -6,15 +6,15 @@ from bridge.codec import ANSWER_FEATURES, Capabilities, Feature, RunsTools, entr
 from bridge.dialects.acp.back_content import REQUESTS
 from bridge.model import HistoryMode
 
-_NO_UPDATE = "the protocol has no update for it"
+_NO_UPDATE = "the protocol has no event for it"
 _NO_FIELD = "the protocol has no field for it"
 
 CAPABILITIES = Capabilities(
     answers=entries(
         ANSWER_FEATURES,
-        text={Feature.REFUSAL: "a message of the agent", Feature.DATA: "JSON as a message of the agent"},
+        text={Feature.REFUSAL: "a message of the agent", Feature.DATA: "JSON as text"},
         drop={
-            Feature.REASONING_SIGNATURE: "thoughts are for reading",
+            Feature.REASONING_SIGNATURE: _NO_FIELD,
             Feature.TOOL_ORIGIN: _NO_FIELD,
             Feature.STATE: _NO_UPDATE,
             Feature.STEP: _NO_UPDATE,

@@ -64,11 +64,14 @@ class Calls:
         self.last: set[str] = set()
         """The calls after which nothing else has come."""
         self._about: dict[str, Wire] = {}
+        self._inputs: dict[str, Any] = {}
 
     def update(self, call_id: str, name: str | None, state: str, **fields: Any) -> Wire:
         """Return the update that tells a state of a call: the first one begins it, others tell what is new."""
         is_new = call_id not in self.states
         self.states[call_id] = state
+        if "rawInput" in fields:
+            self._inputs[call_id] = fields["rawInput"]
         if is_new:
             self.last.add(call_id)
         named = {"name": name} if name else {}
@@ -81,7 +84,8 @@ class Calls:
 
     def shown(self, call_id: str) -> Wire:
         """Return a call that the client knows, as a permission shows it."""
-        return {"toolCallId": call_id, **self._about[call_id], "status": self.states[call_id]}
+        shown = {"toolCallId": call_id, **self._about[call_id], "status": self.states[call_id]}
+        return {**shown, "rawInput": self._inputs[call_id]} if call_id in self._inputs else shown
 
     def end_open(self, *, ran: bool, ran_last: bool) -> list[Wire]:
         """Return the updates that end all calls without a result.
@@ -243,8 +247,8 @@ class Turn:
 
     def end(self, reason: FinishReason | None) -> tuple[list[Note], Wire]:
         self._note_usage()
-        # Editors show a call as running until they are told its end, and not all agents tell results. An agent that
-        # went on has run its calls; a run that ends with a call leaves it to its client, and clients here run none.
+        # Editors show a call as running until they get its end, and not all agents tell results. An agent that went
+        # on has run its calls; a run that ends with a call leaves it to its client, and clients here run none.
         ran = reason not in (None, FinishReason.CANCELED)
         notes = self._notes(self._calls.end_open(ran=ran, ran_last=reason is not FinishReason.TOOL_CALLS))
         return notes, {} if reason is None else end_of_prompt(reason, self._usage)

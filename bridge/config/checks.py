@@ -47,7 +47,7 @@ def problems(config: Config, show: Show) -> list[Problem]:
         *_collisions(config, show),
         *(
             problem
-            for check in (_passthrough, _durable, _modes, _stored, _tools, _extras)
+            for check in (_passthrough, _connections, _durable, _modes, _stored, _tools, _extras)
             for index, route in enumerate(config.routes)
             for problem in check(config, ("routes", index), route, show)
         ),
@@ -226,6 +226,14 @@ def _passthrough(config: Config, path: Path, route: Route, show: Show) -> Iterat
             back = show(("backends", name, "dialect"), config.backends[name].dialect)
             what = f"needs the same dialect on both sides; the route speaks {front}, its backend {back}"
             yield Problem((*path, "passthrough"), what)
+
+
+def _connections(config: Config, path: Path, route: Route, show: Show) -> Iterator[Problem]:
+    """Clients that keep a connection open are asked things in the middle of a run."""
+    dialect = dialect_of(route.dialect)
+    for key in ("passthrough", "durable") if dialect is not None and offers(dialect.surface, Operation.CONNECT) else ():
+        if getattr(route, key):
+            yield Problem((*path, key), f"cannot be used with dialect {route.dialect}, whose clients keep a connection")
 
 
 def _durable(config: Config, path: Path, route: Route, show: Show) -> Iterator[Problem]:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 CAPTURES = ROOT / "tests" / "captures"
 COMMANDS = (
-    "serve", "demo", "init", "explain", "check", "dialects", "translate", "chat", "nodes", "key", "openapi", "schema",
+    "serve", "demo", "acp", "init", "explain", "check", "dialects", "translate", "chat", "nodes", "key", "openapi", "schema",
     "completion",
 )  # fmt: skip
 

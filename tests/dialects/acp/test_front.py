@@ -161,7 +161,7 @@ async def test_a_session_goes_on_in_another_connection(tmp_path: Path) -> None:
         assert editor.said() == "42It has three lines."
         assert editor.calls()[1]["status"] == "completed"
         await editor.prompt(session, "next")
-        assert editor.said() == "7: next"
+        assert editor.said() == "6: next"
 
 
 async def test_a_session_is_resumed_without_its_history(tmp_path: Path) -> None:
@@ -264,6 +264,7 @@ async def test_a_call_of_the_backend(word: str, state: str) -> None:
             "sessionUpdate": "tool_call",
             "toolCallId": "c1",
             "title": "read_file",
+            "name": "read_file",
             "kind": "read",
             "status": "in_progress",
             "rawInput": {"path": "a.txt"},
@@ -443,6 +444,7 @@ async def test_a_permission_within_the_prompt(tmp_path: Path) -> None:
         assert params["sessionId"] == session
         assert params["toolCall"]["toolCallId"] == "c1"
         assert params["toolCall"]["title"] == "write_file"
+        assert params["toolCall"]["rawInput"] == {"path": "a.txt"}
         assert params["toolCall"]["content"][0]["content"]["text"] == "May I write?"
         assert [(o["kind"], o["name"]) for o in params["options"]] == [
             ("allow_once", "Allow"),

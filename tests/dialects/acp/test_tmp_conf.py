@@ -1,3 +1,0 @@
-from bridge.testing import DialectConformance
-class TestACP(DialectConformance):
-    dialects=["acp"]
