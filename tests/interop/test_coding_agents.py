@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.docs.helpers import COMMAND, environment
+from tests.docs.helpers import COMMAND as BRIDGE
+from tests.docs.helpers import environment
 from tests.interop.conftest import node_client
 from tests.pairs.agents import AGENTS, Heard, Say, Step, Use
 from tests.server.harness import fake_backend, serving
@@ -211,7 +212,7 @@ async def test_an_agent_that_run_starts(name: str, tmp_path: Path) -> None:
     # In the home of the user, as agents read no settings below /tmp.
     with TemporaryDirectory(dir=Path(__file__).parents[2] / "build") as home:
         bin_folder = f"{FOLDER / 'node_modules' / '.bin'}{os.pathsep}{environment()['PATH']}"
-        command = [COMMAND, "run", name, "--to", "demo", "--model", "demo", "--", *PRINTS[name]]
+        command = [BRIDGE, "run", name, "--to", "demo", "--model", "demo", "--", *PRINTS[name]]
         out = await said_by(command, tmp_path, HOME=home, PATH=bin_folder)
     assert "You said: " in out
     assert "Hi Write help to see what else I can show." in out
