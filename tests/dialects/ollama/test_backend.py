@@ -149,9 +149,7 @@ def test_a_broken_line() -> None:
 
 def test_blank_lines_other_line_ends_nulls_and_unknown_fields() -> None:
     wire = (FIRST + b"\n \n" + LAST).replace(b"\n", b"\r\n").replace(b'"done":false', b'"done":false,"logprobs":null')
-    null = (
-        b'{"model":null,"message":{"content":null,"thinking":null,"tool_calls":null,"images":null},"remote_host":1}\n'
-    )
+    null = b'{"model":null,"message":{"content":null,"thinking":null,"tool_calls":null,"images":null},"more":1}\n'
     answer = fold(decode(null.replace(b"}\n", b',"done":false}\n') + wire))
     assert (answer.text, answer.reason, answer.failure) == ("Hel", FinishReason.STOP, None)
 
@@ -208,7 +206,7 @@ def test_every_part_of_a_request() -> None:
     request = Request(
         [
             Message("developer", [Text("Be brief.")]),
-            Message("user", [Text("one"), Text("two"), Media(MediaKind.IMAGE, Inline(PNG), "image/png"), Data({"a": 1})]),
+            Message("user", [Text("one"), Text("two"), Media(MediaKind.IMAGE, Inline(PNG)), Data({"a": 1})]),
             Message("assistant", [Reasoning("Hmm."), Text("Wait."), ToolCall("a", "look", '{"at":"sky"}'),
                                   ToolCall("b", "look", "broken")]),
             Message("tool", [ToolResult("a", [Text("blue"), Media(MediaKind.IMAGE, Inline(PNG), "image/png")])]),
