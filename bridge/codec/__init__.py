@@ -9,6 +9,7 @@ from bridge.codec.agent_tasks import (
     TaskPage,
     TaskSummary,
 )
+from bridge.codec.answering import AnsweringDialect, RouteFacts, ServedModel
 from bridge.codec.capabilities import (
     ANSWER_FEATURES,
     REQUEST_FEATURES,
@@ -32,6 +33,7 @@ from bridge.codec.decoder import JsonDecoder
 from bridge.codec.demands import Demands, SchemaDemands, SystemPlace
 from bridge.codec.described import DescribedAgent, DescribedDialect
 from bridge.codec.dialect import Decoder, Dialect, EncoderLike, Framing, Options, require
+from bridge.codec.embeddings import Embeddings, EmbeddingsDialect, EmbeddingsRequest
 from bridge.codec.encoder import Encoder
 from bridge.codec.fields import Fields, Row
 from bridge.codec.message_losses import MessageLosses
@@ -77,6 +79,7 @@ __all__ = [
     "REQUEST_FEATURES",
     "SCOPES",
     "AgentTasksDialect",
+    "AnsweringDialect",
     "CallSignatures",
     "Capabilities",
     "Context",
@@ -86,6 +89,9 @@ __all__ = [
     "DescribedAgent",
     "DescribedDialect",
     "Dialect",
+    "Embeddings",
+    "EmbeddingsDialect",
+    "EmbeddingsRequest",
     "Encoder",
     "EncoderLike",
     "Endpoint",
@@ -119,11 +125,13 @@ __all__ = [
     "QueuedRunsDialect",
     "QueuedRunsOptions",
     "ResumableDialect",
+    "RouteFacts",
     "Row",
     "RunRef",
     "RunsTools",
     "SchemaDemands",
     "Scope",
+    "ServedModel",
     "SessionDialect",
     "SessionRef",
     "SingleRunDialect",

@@ -7,9 +7,11 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from bridge.codec.agent_tasks import AgentTasksDialect
+from bridge.codec.answering import AnsweringDialect
 from bridge.codec.context import Context
 from bridge.codec.described import DescribedDialect
 from bridge.codec.dialect import Dialect, Options
+from bridge.codec.embeddings import EmbeddingsDialect
 from bridge.codec.models import ModelsDialect
 from bridge.codec.queued_runs import QueuedRunsDialect
 from bridge.codec.sessions import SessionDialect
@@ -88,11 +90,13 @@ class SocketDialect(StoredAnswersDialect):
 
 
 CONTRACTS: Mapping[Operation, tuple[type[Dialect], ...]] = MappingProxyType({
+    Operation.ANSWER: (AnsweringDialect,),
     Operation.ATTACH: (QueuedRunsDialect,),
     Operation.CANCEL: (QueuedRunsDialect, StoredAnswersDialect),
     Operation.COUNT: (CountingDialect,),
     Operation.DELETE: (StoredAnswersDialect,),
     Operation.DESCRIBE: (DescribedDialect,),
+    Operation.EMBED: (EmbeddingsDialect,),
     Operation.FETCH: (QueuedRunsDialect,),
     Operation.HISTORY: (QueuedRunsDialect,),
     Operation.ITEMS: (StoredAnswersDialect,),

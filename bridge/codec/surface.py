@@ -40,6 +40,8 @@ class Operation(StrEnum):
     DESCRIBE = "describe"
     TASKS = "tasks"
     FORWARD = "forward"
+    EMBED = "embed"
+    ANSWER = "answer"
     HEALTH = "health"
     CALL = "call"
     REGISTER = "register"

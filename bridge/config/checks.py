@@ -193,8 +193,8 @@ def _collisions(config: Config, show: Show) -> Iterator[Problem]:
             owner, shared = owners.setdefault(key, (own, endpoint.shared))
             if owner in _HEALTH and endpoint.operation is Operation.HEALTH:
                 continue  # both are liveness checks; the server answers
-            if endpoint.operation is Operation.DESCRIBE and owner == _PAGE:
-                continue  # at "/" the page is served instead
+            if endpoint.operation in (Operation.DESCRIBE, Operation.HEALTH) and owner == _PAGE:
+                continue  # at "/" is the page, but for programs that ask for a health check
             if owner != own and owner not in reported and not (shared and endpoint.shared):
                 reported.add(owner)
                 path_here: Path = ("routes", index, "path")

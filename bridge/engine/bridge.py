@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 from bridge.codec import (
     AgentTasksDialect,
     Capabilities,
+    Embeddings,
+    EmbeddingsRequest,
     Losses,
     Operation,
     QueuedRunsOptions,
@@ -475,6 +477,30 @@ class Bridge:
                 if not may_ask_elsewhere(error.failure):
                     raise
         return await _counted(order, last)
+
+    async def embed(self, route: Route, asked: EmbeddingsRequest, caller: Caller | None = None) -> Embeddings:
+        """Return the vectors of texts, by the first backend of the model that has embeddings.
+
+        Raises `RequestError` for an unknown model and if no backend has any, and `BackendError` if one refuses.
+        """
+        if self._open is None:
+            raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
+        request = Request([], model=asked.model or None)
+        order = _Asked(route, request, route.capabilities, caller or Caller(), uuid.uuid4().hex, time.time(), Losses())
+        failed: BackendError | None = None
+        for backend in order.order(route.group_for(request)):
+            try:
+                found = await backend.embed(asked, order.info(backend, request))
+            except BackendError as error:
+                if not may_ask_elsewhere(error.failure):
+                    raise
+                failed = error
+                continue
+            if found is not None:
+                return found
+        if failed is not None:
+            raise failed
+        raise RequestError("No backend of this route has embeddings.", code=ErrorCode.UNSUPPORTED, status=501)
 
     def plan(
         self, route: Route, request: Request, caller: Caller, *, run_id: str, created_at: float

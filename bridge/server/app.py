@@ -171,7 +171,7 @@ def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
     """One aiohttp route per method and path; where several endpoints share it, headers decide.
 
     A dialect's health endpoint that falls on the server's own path (one mounted at "/") is answered by that, and so is
-    its description where the page is.
+    its description where the page is. A health endpoint at the page's path answers programs, the page browsers.
     """
     health = bridge.config.server.health
     own = {("GET", health.live, Operation.HEALTH), ("GET", health.ready, Operation.HEALTH)}
@@ -194,6 +194,9 @@ def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
     for (method, path), choices in table.items():
         handler = _chosen(choices)
         # Clients write paths with and without a slash at the end.
+        if (method, path) == ("GET", "/") and state.page is not None:
+            state.page.beside = handler
+            continue
         for known in (path, f"{path}/") if path != "/" else (path,):
             app.router.add_route(method, known, handler)
             if method == "GET" and not any(endpoint.operation in STREAMED for endpoint, _ in choices):
