@@ -52,12 +52,21 @@ from bridge.codec.queued_runs import (
     SubscribeRequest,
 )
 from bridge.codec.scope import SCOPES, Scope
+from bridge.codec.sealing import Sealer
 from bridge.codec.sessions import SessionDialect
 from bridge.codec.single_run import SessionRef, SingleRunDialect, SingleRunOptions
 from bridge.codec.stepped_run import Step, SteppedRun, SteppedRunDialect
 from bridge.codec.stored_responses import StoredAnswersDialect
 from bridge.codec.surface import Endpoint, Operation, QueryParameter, Surface, offers, served
 from bridge.codec.tasks import TaskDialect, TaskRequest, TaskState, TaskStatus
+from bridge.codec.tool_server import (
+    ToolEncoder,
+    ToolMessage,
+    ToolQuestion,
+    ToolReply,
+    ToolServerDialect,
+)
+from bridge.codec.tool_site import ToolSite
 from bridge.codec.tools import OfferedTool, ToolHostDialect
 from bridge.codec.wire import (
     KEEPALIVE,
@@ -124,6 +133,7 @@ __all__ = [
     "RunsTools",
     "SchemaDemands",
     "Scope",
+    "Sealer",
     "SessionDialect",
     "SessionRef",
     "SingleRunDialect",
@@ -147,7 +157,13 @@ __all__ = [
     "TaskState",
     "TaskStatus",
     "TaskSummary",
+    "ToolEncoder",
     "ToolHostDialect",
+    "ToolMessage",
+    "ToolQuestion",
+    "ToolReply",
+    "ToolServerDialect",
+    "ToolSite",
     "WireRequest",
     "WireResponse",
     "body_of",

@@ -86,7 +86,7 @@ class Dialect:
     the back, towards backends. What only some protocols can do are contracts of their own, which a dialect inherits
     when it has that ability: `AgentTasksDialect`, `CountingDialect`, `DescribedDialect`, `ModelsDialect`,
     `ModesDialect`, `QueuedRunsDialect`, `ResumableDialect`, `SessionDialect`, `SingleRunDialect`, `SocketDialect`,
-    `SteppedRunDialect`, `StoredAnswersDialect`, `TaskDialect`, `ToolHostDialect`.
+    `SteppedRunDialect`, `StoredAnswersDialect`, `TaskDialect`, `ToolHostDialect`, `ToolServerDialect`.
     """
 
     name: ClassVar[str]

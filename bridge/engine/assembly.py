@@ -179,7 +179,7 @@ def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
     if config.stores.history is None or not any(
         route.keeps_answers
         or route.serves(Operation.HISTORY)
-        or (route.durable and route.serves(Operation.TASKS))
+        or (route.durable and (route.serves(Operation.TASKS) or route.serves(Operation.TOOLS)))
         or any(wants_memory(route.capabilities, backend.capabilities) for backend in route.backends)
         or any(group.shares_conversations for group in route.groups)
         for route in routes
