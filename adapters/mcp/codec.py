@@ -21,6 +21,7 @@ from bridge.codec import (
     Options,
     TaskCall,
     TaskStatus,
+    ToolAddress,
     ToolEncoder,
     ToolMessage,
     ToolServerDialect,
@@ -47,6 +48,7 @@ from bridge.dialects.mcp.wire import (
     STATELESS,
     VERSION_HEADER,
     VERSION_KEY,
+    WITH_BATCHES,
     Method,
     Wire,
     header_value,
@@ -107,6 +109,14 @@ class MCP(ToolServerDialect, ModesDialect):
     def tool_names(self, options: Options, site: ToolSite) -> Sequence[str]:
         return list(tools_of(options if isinstance(options, FrontOptions) else FrontOptions(), site))
 
+    def undescribed(self, options: Options, modes: Sequence[str]) -> Sequence[str]:
+        if not isinstance(options, FrontOptions):
+            return ()
+        if not modes:
+            return () if options.description else ("description",)
+        told = {name for name, text in options.tools.items() if text.description}
+        return [f"tools.{name}.description" for name in modes if name not in told]
+
     # ------------------------------------------------------------- tasks
 
     def continues(self, request: Request, runs: Sequence[TaskStatus]) -> Request:
@@ -119,6 +129,24 @@ class MCP(ToolServerDialect, ModesDialect):
         return tasks.not_cancelable()
 
     # ------------------------------------------------------------- without HTTP
+
+    session_header = SESSION_HEADER
+
+    def address(self, message: Mapping[str, Any]) -> ToolAddress:
+        method, params = text_of(message.get("method")), dict_of(message.get("params"))
+        match method:
+            case Method.INITIALIZE:
+                return ToolAddress(every=True, opens=True, batches=params.get("protocolVersion") == WITH_BATCHES)
+            case Method.DISCOVER | Method.LIST:
+                return ToolAddress(every=True)
+            case Method.GET_TASK | Method.UPDATE_TASK | Method.CANCEL_TASK:
+                return ToolAddress(task=text_of(params.get("taskId")) or "-")
+            case Method.CANCELLED:
+                return ToolAddress(cancels=params.get("requestId"))
+        return ToolAddress(text_of(params.get("name")))
+
+    def cancellation(self, call_id: Any) -> dict[str, Any]:
+        return {"jsonrpc": "2.0", "method": Method.CANCELLED, "params": {"requestId": call_id}}
 
     def carried(self, message: Mapping[str, Any], session: str) -> WireRequest:
         params = dict_of(message.get("params"))

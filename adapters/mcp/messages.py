@@ -54,7 +54,7 @@ _LONGEST_ID = 1000
 
 def batch(wire: WireRequest, context: Context) -> list[WireRequest] | None:
     """Return the messages of a batch. Raises `RequestError` where the revision has none."""
-    if not wire.body.lstrip()[:1] == b"[":
+    if wire.body.lstrip()[:1] != b"[":
         return None
     need_json(wire)
     messages = read_json(wire.body)

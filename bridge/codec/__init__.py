@@ -60,6 +60,7 @@ from bridge.codec.stored_responses import StoredAnswersDialect
 from bridge.codec.surface import Endpoint, Operation, QueryParameter, Surface, offers, served
 from bridge.codec.tasks import TaskDialect, TaskRequest, TaskState, TaskStatus
 from bridge.codec.tool_server import (
+    ToolAddress,
     ToolEncoder,
     ToolMessage,
     ToolQuestion,
@@ -157,6 +158,7 @@ __all__ = [
     "TaskState",
     "TaskStatus",
     "TaskSummary",
+    "ToolAddress",
     "ToolEncoder",
     "ToolHostDialect",
     "ToolMessage",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from bridge.codec.agent_tasks import AgentTasksDialect, TaskCall
 from bridge.codec.context import Context
@@ -54,6 +54,22 @@ class ToolReply:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolAddress:
+    """Which of several routes a message concerns: that of a `tool`, that of a `task`, `every` one, or any.
+
+    One that `opens` a session precedes all others; with `batches` its client may send several messages as one.
+    `cancels` is the id of the call that a notification cancels.
+    """
+
+    tool: str = ""
+    task: str = ""
+    every: bool = False
+    opens: bool = False
+    batches: bool = False
+    cancels: Any = None
+
+
+@dataclass(frozen=True, slots=True)
 class ToolQuestion:
     """A question to the person at the client. `frame` is the message that asks it, `key` names it in `answered`."""
 
@@ -91,14 +107,33 @@ class ToolServerDialect(AgentTasksDialect):
         """Return what writes a run of a call; `before` wrote the run whose questions it continues."""
         raise NotImplementedError
 
+    # ------------------------------------------------------------- without HTTP
+
+    session_header: ClassVar[str]
+    """The response header that names a session, in lower case."""
+
+    def address(self, message: Mapping[str, Any]) -> ToolAddress:
+        """Return which of the routes of a program a message concerns."""
+        raise NotImplementedError
+
     def carried(self, message: Mapping[str, Any], session: str) -> WireRequest:
         """Return the request that carries a message which came without HTTP, such as over standard input."""
+        raise NotImplementedError
+
+    def cancellation(self, call_id: Any) -> dict[str, Any]:
+        """Return the message that cancels a call of a session."""
         raise NotImplementedError
 
     def merged(self, message: Mapping[str, Any], results: Sequence[Any]) -> Any:
         """Return the result for a client of several routes, which each gave one of `results` for this message."""
         raise NotImplementedError
 
+    # ------------------------------------------------------------- configurations
+
     def tool_names(self, options: Options, site: ToolSite) -> Sequence[str]:
         """Return the names of the tools of a route. Raises `ConfigError` for options that fit no tool of it."""
         raise NotImplementedError
+
+    def undescribed(self, options: Options, modes: Sequence[str]) -> Sequence[str]:
+        """Return the options in which descriptions of tools are missing: a model chooses by them."""
+        return ()

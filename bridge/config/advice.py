@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bridge.codec import AgentTasksDialect, Dialect, Operation, offers, registry
+from bridge.codec import AgentTasksDialect, Dialect, Operation, ToolServerDialect, offers, registry
 from bridge.config.kinds import dialect_of
 from bridge.config.schema.whole import Config
 
@@ -64,6 +64,9 @@ def _routes(config: Config) -> Iterator[str]:
                 f"routes[{index}].durable: a task that waits for an answer is kept in the process that asked, so that "
                 "a restart loses it, and another worker does not know it; durable: true stores it"
             )
+        if isinstance(dialect, ToolServerDialect):
+            for missing in dialect.undescribed(route.options, list(route.by_mode(()))):
+                yield f"routes[{index}].options.{missing}: missing; a model chooses a tool by its description"
         if route.durable and not _is_read_again(dialect):
             yield (
                 f"routes[{index}].durable: clients of {dialect.name} cannot resume a stream, so that runs are "

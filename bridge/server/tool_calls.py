@@ -93,13 +93,11 @@ class ToolServer:
     """Serves the messages to one route."""
 
     def __init__(self, bridge: Bridge, route: Route) -> None:
-        """Raises `ConfigError` for options that fit no tool of the route."""
         self._bridge = bridge
         self._dialect = require(route.dialect, ToolServerDialect)
         self._ended = EndedSessions()
         self._open: dict[tuple[str, str, Any], _Call] = {}
         self._site = site_of(bridge, route, ended=self._ended)
-        self._dialect.tool_names(route.options, self._site)
 
     async def __call__(self, scope: RequestScope) -> web.StreamResponse:
         """Serve a request: one message, or a batch of them."""
@@ -245,6 +243,9 @@ class _Call:
         self._dialect = dialect
         self._request = request
         self._caller = caller
+        self.answer: FrameLike | None = None
+        """Its last frame, once it is the answer."""
+        self._last: FrameLike | None = None
         self._out: list[FrameLike] = []
         self._encoder: ToolEncoder | None = None
         self._replies: dict[str, asyncio.Future[Any]] = {}
@@ -277,6 +278,7 @@ class _Call:
     def _send(self, frames: Sequence[FrameLike]) -> None:
         if frames and not self.has_left:
             self._out += frames
+            self._last = frames[-1]
             self.news.set()
 
     async def _run(self) -> None:
@@ -290,6 +292,7 @@ class _Call:
                     raise
                 self._fail(encoder, error)
             if self.has_left or not encoder.questions:
+                self.answer = self._last
                 return
             answers = {question.key: await self._ask(question) for question in encoder.questions}
             if self._is_alone():
@@ -414,7 +417,8 @@ class _Exchange:
         self._streams = streams
         self._outlives = outlives
         self._is_batch = ready is not None
-        self._out: list[FrameLike] = list(ready or ())
+        self._ready = list(ready or ())
+        self._out: list[FrameLike] = list(self._ready)
         self._response: StreamedResponse | None = None
         self._keepalive = scope.server.keepalive or None
 
@@ -483,23 +487,18 @@ class _Exchange:
             if not call.task.cancelled() and (error := call.task.exception()) is not None:
                 if self._response is None and not self._is_batch:
                     raise error
-                self._out.append(self._refusal(call, error))
+                call.answer = self._refusal(call, error)
+                self._out.append(call.answer)
             elif call.is_canceled:
                 scope.report.status = "canceled"
-        if self._response is None and (self._is_batch or self._out):
-            is_only = not self._is_batch and len(self._out) == 1
-            if not self._streams or is_only or (self._is_batch and len(self._out) == self._answers):
-                return response_of(self._whole(), scope.context.lost.names)
+        answers = [*self._ready, *(call.answer for call in self._calls if call.answer is not None)]
+        if self._response is None and answers and (not self._streams or len(self._out) == len(answers)):
+            return response_of(self._whole(answers), scope.context.lost.names)
         if self._response is None or self._out:
             await self._write()
         assert self._response is not None
         await self._response.write_eof()
         return self._response
-
-    @property
-    def _answers(self) -> int:
-        """Return how many frames are answers if nothing else was said."""
-        return sum(1 for frame in self._out if b'"method":' not in _data(frame)[:40])
 
     def _refusal(self, call: _Call, error: BaseException) -> bytes:
         if not isinstance(error, BridgeError):
@@ -507,13 +506,10 @@ class _Exchange:
         error.failure.details = {**error.failure.details, **call.scope.context.error_details}
         return call.scope.route.dialect.encode_error(error.failure).body
 
-    def _whole(self) -> WireResponse:
+    def _whole(self, answers: Sequence[FrameLike]) -> WireResponse:
         """Return the answers in one piece; what was said before them is left out."""
-        payloads = [_data(frame) for frame in self._out]
-        if not self._is_batch:
-            body = payloads[-1]
-        else:
-            body = b"[" + b",".join(each for each in payloads if b'"method":' not in each[:40]) + b"]"
+        payloads = [frame.data if isinstance(frame, Frame) else frame for frame in answers]
+        body = b"[" + b",".join(payloads) + b"]" if self._is_batch else payloads[-1]
         self._scope.report.sent = len(body)
         return json_response(body)
 
@@ -545,7 +541,3 @@ class _Exchange:
             self._out += call.take()
         async with asyncio.timeout(1):
             return await self._end()
-
-
-def _data(frame: FrameLike) -> bytes:
-    return frame.data if isinstance(frame, Frame) else frame
