@@ -22,7 +22,9 @@ from bridge.model import (
     PartStarted,
     ReasoningDelta,
     RunFinished,
+    Text,
     TextDelta,
+    ToolResulted,
     Url,
     result_text,
 )
@@ -107,6 +109,7 @@ async def _scene(said: str, request: Request) -> AsyncIterator[Event | str]:
             yield PartEnded("r")
             yield PartStarted("c", "m", PartKind.TOOL_CALL, call_id="c-1", name="search")
             yield PartEnded("c")
+            yield ToolResulted("c-1", [Text("found")])
             yield MessageEnded("m")
             yield Custom("own", 1)
             yield "done"
