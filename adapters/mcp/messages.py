@@ -315,7 +315,7 @@ def _run(call: Call, wire: WireRequest, context: Context) -> ToolMessage:
         return replace(message, answer=_answered(call, members).answer)
     continues = not request.resume and request.thread_id != new_thread(context)
     message = replace(message, continues=continues)
-    if call.takes_tasks and call.site.durable and not request.resume:
+    if not request.stream:
         return replace(message, task=TaskCall(Operation.RUN, at_once=True, sent=call))
     return message
 

@@ -35,7 +35,7 @@ class FrontOptions(Options):
     instructions: str = Field("", description="What clients tell their model about all tools of the route.")
     arguments: tuple[Literal["images", "files", "system"], ...] = Field(
         (),
-        description="Further arguments of the tools: images and files (lists of URLs, data: URLs included), and system, "
+        description="Further arguments of the tools: images and files (lists of URLs, data: included), and system, "
         "a text that precedes the conversation.",
     )
     progress: Literal["text", "all", "off"] = Field(

@@ -62,14 +62,18 @@ def read_request(call: Call, context: Context) -> Request:
     Raises `RequestError`: with a kind for what is wrong with the message, without for what a model can mend.
     """
     if call.method == Method.UPDATE_TASK:
-        return Request([], history=HistoryMode.DELTA, resume=_answers(_inputs(call)), extras=_noted(call))
+        resume = _answers(_inputs(call))
+        return Request([], stream=False, history=HistoryMode.DELTA, resume=resume, extras=_noted(call))
     if call.method != Method.CALL:
         raise refused(refusals.UNKNOWN_METHOD, f"{shortened(call.method)!r} is no call of a tool.", "method")
     sent = call.params.get("arguments")
     if call.head.stateless and call.params.get("requestState") is not None:
         return _continued(call, context, sent)
     messages, thread = _read_arguments(call, context, sent)
-    return Request(messages, thread_id=thread or new_thread(context), history=HistoryMode.DELTA, extras=_noted(call))
+    # The client of a task waits for nothing but its id.
+    stream = not (call.takes_tasks and call.site.durable)
+    thread = thread or new_thread(context)
+    return Request(messages, thread_id=thread, stream=stream, history=HistoryMode.DELTA, extras=_noted(call))
 
 
 def _noted(call: Call) -> dict[str, dict[str, Any]]:

@@ -50,8 +50,7 @@ class RequestScope:
 
     `user` is empty where anybody may call. `lock` may end the run from elsewhere. Of a request that came over a
     connection with others, `stream` takes the answer, and `known` adds what the connection remembers. `observe` is
-    called with the events of the answer before they are written. `forgotten`: the conversation that the request
-    continues is not known any more.
+    called with the events of the answer before they are written.
     """
 
     def __init__(self, http: web.Request, handler: RouteHandler, context: Context, report: Report) -> None:
@@ -68,7 +67,6 @@ class RequestScope:
         self.stream: web.StreamResponse | None = None
         self.known: Callable[[StoredResponses | None], StoredResponses] | None = None
         self.observe: Callable[[Sequence[Event]], None] | None = None
-        self.forgotten = False
 
     async def read(self) -> WireRequest:
         """Return the whole request. Raises what `read_request` raises."""

@@ -107,13 +107,12 @@ class ToolServer:
         if batch is not None:
             return await self._serve_batch(scope, batch)
         message = await self._decoded(scope, wire)
-        if message.task is not None:
-            await self._check_conversation(scope, wire, message)
-            return await serve_stored_task(scope, wire, message.task)
-        answer = self._at_once(scope, message)
+        answer = self._at_once(scope, message) or await self._forgotten(scope, wire, message)
         if answer is not None:
-            scope.report.status = "stop"
+            scope.report.status = scope.report.status or "stop"
             return response_of(answer)
+        if message.task is not None:
+            return await serve_stored_task(scope, wire, message.task)
         call = await self._call(scope, wire, message)
         return await _Exchange(scope, [call], streams=message.streams, outlives=message.outlives).serve()
 
@@ -127,7 +126,7 @@ class ToolServer:
             try:
                 message = await self._decoded(own, wire)
                 streams = message.streams
-                answer = self._at_once(own, message)
+                answer = self._at_once(own, message) or await self._forgotten(own, wire, message)
                 if answer is None:
                     calls.append(await self._call(own, wire, message))
                 elif answer.body:
@@ -170,7 +169,6 @@ class ToolServer:
         assert site is not None
         if not message.streams:
             scope.context.site = replace(site, holds_questions=False)
-        await self._check_conversation(scope, wire, message)
         request, caller = await scope.decode(wire)
         call = _Call(scope, self._dialect, request, caller)
         if message.session:
@@ -181,12 +179,16 @@ class ToolServer:
             call.task.add_done_callback(lambda _: self._open.pop(key, None))
         return call
 
-    async def _check_conversation(self, scope: RequestScope, wire: WireRequest, message: ToolMessage) -> None:
-        """Mark a call whose conversation was forgotten as one that continues nothing."""
+    async def _forgotten(self, scope: RequestScope, wire: WireRequest, message: ToolMessage) -> WireResponse | None:
+        """Return the answer to a call that continues a conversation which is not known any more; None for any other."""
         if not message.continues:
-            return
-        request = await decoded(self._dialect.decode_request, wire, scope.context)
-        scope.forgotten = not await self._bridge.has_conversation(scope.route, scope.user, request)
+            return None
+        request = scope.context.request = await decoded(self._dialect.decode_request, wire, scope.context)
+        if await self._bridge.has_conversation(scope.route, scope.user, request):
+            return None
+        text = "There is no such conversation any more; leave it out to begin a new one."
+        error = RequestError(text, code=ErrorCode.NOT_FOUND)
+        return json_response(_payload(_failed(self._dialect.tool_encoder(scope.context), scope, error)[-1]))
 
 
 def site_of(bridge: Bridge, route: Route, *, ended: EndedSessions | None = None) -> ToolSite:
@@ -329,18 +331,12 @@ class _Call:
                 waiting.set_result(None)
 
     def _fail(self, encoder: ToolEncoder, error: BridgeError) -> None:
-        self.scope.report.ended(None, error.failure)
-        started = RunStarted(self.scope.context.run_id, created_at=self.scope.context.created_at)
-        self._send(encoder.encode([started, RunFailed(error.failure)]))
+        self._send(_failed(encoder, self.scope, error))
 
     async def _answer(self, request: Request, encoder: ToolEncoder) -> None:
         """Run one request. What fails from here on is an answer of the tool, which its model reads."""
         scope, context = self.scope, self.scope.context
         try:
-            if scope.forgotten:
-                scope.forgotten = False
-                text = "There is no such conversation any more; leave it out to begin a new one."
-                raise RequestError(text, code=ErrorCode.NOT_FOUND)
             run = await scope.bridge.run(
                 scope.route,
                 request,
@@ -394,6 +390,16 @@ class _Call:
         finally:
             if timer is not None:
                 timer.cancel()
+
+
+def _failed(encoder: ToolEncoder, scope: RequestScope, error: BridgeError) -> list[FrameLike]:
+    """Return the answer to a call that failed before its backend said anything."""
+    scope.report.ended(None, error.failure)
+    return encoder.encode([RunStarted(scope.context.run_id), RunFailed(error.failure)])
+
+
+def _payload(frame: FrameLike) -> bytes:
+    return frame.data if isinstance(frame, Frame) else frame
 
 
 # ------------------------------------------------------------------ one response
@@ -508,7 +514,7 @@ class _Exchange:
 
     def _whole(self, answers: Sequence[FrameLike]) -> WireResponse:
         """Return the answers in one piece; what was said before them is left out."""
-        payloads = [frame.data if isinstance(frame, Frame) else frame for frame in answers]
+        payloads = list(map(_payload, answers))
         body = b"[" + b",".join(payloads) + b"]" if self._is_batch else payloads[-1]
         self._scope.report.sent = len(body)
         return json_response(body)

@@ -31,7 +31,9 @@ from .client import ACCEPT, FORMS, META, New, Old, config, route, served, until
         ("hi", "arguments"),
     ],
 )
-async def test_the_model_reads_what_is_wrong_with_its_arguments(both: tuple[New, Old], arguments: Any, place: str) -> None:
+async def test_the_model_reads_what_is_wrong_with_its_arguments(
+    both: tuple[New, Old], arguments: Any, place: str
+) -> None:
     new, old = both
     await old.start()
     params = {"name": "ask_agent", "arguments": arguments}
@@ -194,9 +196,7 @@ async def test_without_a_token_there_is_no_progress(new: New, old: Old) -> None:
 
 async def test_pieces_are_joined(new: New) -> None:
     started = asyncio.get_running_loop().time()
-    body, headers = new.framed(
-        "tools/call", {"name": "ask_agent", "arguments": {"prompt": "slow"}}, token=1
-    )
+    body, headers = new.framed("tools/call", {"name": "ask_agent", "arguments": {"prompt": "slow"}}, token=1)
     count = 0
     async with new.session.post(new.url, json=body, headers={**ACCEPT, **headers}) as response:
         async for line in response.content:

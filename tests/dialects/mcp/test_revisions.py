@@ -14,7 +14,11 @@ VERSION, CAPABILITIES = f"{META}protocolVersion", f"{META}clientCapabilities"
 
 
 def head(body: Any, **changed: str | None) -> dict[str, str]:
-    headers: dict[str, str | None] = {"mcp-protocol-version": NEW, "mcp-method": body["method"], "mcp-name": "ask_agent"}
+    headers: dict[str, str | None] = {
+        "mcp-protocol-version": NEW,
+        "mcp-method": body["method"],
+        "mcp-name": "ask_agent",
+    }
     headers |= {name.replace("_", "-"): value for name, value in changed.items()}
     return {name: value for name, value in headers.items() if value is not None}
 
