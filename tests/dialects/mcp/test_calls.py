@@ -231,7 +231,7 @@ async def test_a_silent_backend_is_held_open(tmp_path: Path) -> None:
         assert answer.body.startswith(b":")
         assert (len(answer.messages), answer.texts[0]) == (1, "at last")
         answer = await new.call("silent", token=0)
-        assert [p.get("message") for p in answer.progress][0] is None
+        assert answer.progress[0].get("message") is None
         assert [p["progress"] for p in answer.progress] == list(range(1, len(answer.progress) + 1))
         body, headers = new.framed("tools/call", {"name": "ask_agent", "arguments": {"prompt": "silent"}})
         plain = await new.send(body, {**headers, "accept": "application/json"})
