@@ -119,6 +119,19 @@ def _parser() -> argparse.ArgumentParser:
     _serving_arguments(demo)
     demo.add_argument("--no-open", action="store_true", help="do not open the page in a browser")
 
+    tools = _command(
+        commands,
+        "bridge.cli.mcp.mcp",
+        "offer the routes of dialect mcp as tools over standard input and output",
+        "dialect-bridge mcp config.yaml",
+    )
+    tools.add_argument("config", nargs="?", metavar="CONFIG", help="default: config.yaml")
+    tools.add_argument("--config", dest="config_file", metavar="FILE", help="the same")
+    tools.add_argument(
+        "--route", action="append", default=[], metavar="PATH", help="only the tools of this route; repeatable"
+    )
+    _logging_arguments(tools)
+
     init = _command(
         commands,
         "bridge.cli.init.init",
@@ -269,6 +282,10 @@ def _serving_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=_workers, metavar="N", help="processes that share the port; default: server.workers"
     )
+    _logging_arguments(parser)
+
+
+def _logging_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log-level", default="info", choices=["debug", "info", "warning", "error"], help="default: info"
     )

@@ -54,12 +54,22 @@ from bridge.codec.queued_runs import (
     SubscribeRequest,
 )
 from bridge.codec.scope import SCOPES, Scope
+from bridge.codec.sealing import Sealer
 from bridge.codec.sessions import SessionDialect
 from bridge.codec.single_run import SessionRef, SingleRunDialect, SingleRunOptions
 from bridge.codec.stepped_run import Step, SteppedRun, SteppedRunDialect
 from bridge.codec.stored_responses import StoredAnswersDialect
 from bridge.codec.surface import Endpoint, Operation, QueryParameter, Surface, offers, served
 from bridge.codec.tasks import TaskDialect, TaskRequest, TaskState, TaskStatus
+from bridge.codec.tool_server import (
+    ToolAddress,
+    ToolEncoder,
+    ToolMessage,
+    ToolQuestion,
+    ToolReply,
+    ToolServerDialect,
+)
+from bridge.codec.tool_site import ToolSite
 from bridge.codec.tools import OfferedTool, ToolHostDialect
 from bridge.codec.wire import (
     KEEPALIVE,
@@ -131,6 +141,7 @@ __all__ = [
     "RunsTools",
     "SchemaDemands",
     "Scope",
+    "Sealer",
     "ServedModel",
     "SessionDialect",
     "SessionRef",
@@ -155,7 +166,14 @@ __all__ = [
     "TaskState",
     "TaskStatus",
     "TaskSummary",
+    "ToolAddress",
+    "ToolEncoder",
     "ToolHostDialect",
+    "ToolMessage",
+    "ToolQuestion",
+    "ToolReply",
+    "ToolServerDialect",
+    "ToolSite",
     "WireRequest",
     "WireResponse",
     "body_of",

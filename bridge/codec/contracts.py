@@ -19,6 +19,7 @@ from bridge.codec.single_run import SingleRunDialect
 from bridge.codec.stored_responses import StoredAnswersDialect
 from bridge.codec.surface import Operation
 from bridge.codec.tasks import TaskDialect
+from bridge.codec.tool_server import ToolServerDialect
 from bridge.codec.wire import WireRequest, WireResponse
 from bridge.errors import ConfigError
 from bridge.model.request import Request
@@ -51,7 +52,7 @@ class ModesDialect(Dialect):
     """A dialect with a field for the mode of a request. A route may name a backend for each mode."""
 
     modes: ClassVar[tuple[str, ...]]
-    """The modes; the first one is the default."""
+    """The modes; the first one is the default. None: a route names its own, and every request one of them."""
 
     def mode_of(self, request: Request) -> str | None:
         """Return the mode that the request names, None for the default."""
@@ -110,6 +111,7 @@ CONTRACTS: Mapping[Operation, tuple[type[Dialect], ...]] = MappingProxyType({
     Operation.STOP: (SingleRunDialect,),
     Operation.SUBSCRIBE: (QueuedRunsDialect, ResumableDialect, SessionDialect),
     Operation.TASKS: (AgentTasksDialect,),
+    Operation.TOOLS: (ToolServerDialect,),
     Operation.TRANSCRIBE: (QueuedRunsDialect,),
 })  # fmt: skip
 """The contracts of which a dialect with this operation needs one."""

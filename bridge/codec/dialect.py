@@ -87,7 +87,7 @@ class Dialect:
     when it has that ability: `AgentTasksDialect`, `AnsweringDialect`, `CountingDialect`, `DescribedDialect`,
     `EmbeddingsDialect`, `ModelsDialect`, `ModesDialect`, `QueuedRunsDialect`, `ResumableDialect`, `SessionDialect`,
     `SingleRunDialect`, `SocketDialect`, `SteppedRunDialect`, `StoredAnswersDialect`, `TaskDialect`,
-    `ToolHostDialect`.
+    `ToolHostDialect`, `ToolServerDialect`.
     """
 
     name: ClassVar[str]

@@ -57,8 +57,9 @@ SCOPES: dict[Operation, Scope | None] = {
     Operation.DEREGISTER: Scope.REGISTER,
     Operation.UPDATE: Scope.REGISTER,
     Operation.BEAT: Scope.REGISTER,
-    # Requests of tasks contain their operation; the server checks its scope.
+    # Requests of tasks, and messages to tools, contain their operation; the server checks its scope.
     Operation.TASKS: None,
+    Operation.TOOLS: None,
     Operation.HEALTH: None,
 }
 """The scope that each operation needs; None: any key or token will do."""

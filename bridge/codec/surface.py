@@ -39,6 +39,7 @@ class Operation(StrEnum):
     MODELS = "models"
     DESCRIBE = "describe"
     TASKS = "tasks"
+    TOOLS = "tools"
     FORWARD = "forward"
     EMBED = "embed"
     ANSWER = "answer"

@@ -223,6 +223,8 @@ def _modes(config: Config, path: Path, route: Route, show: Show) -> Iterator[Pro
     if not isinstance(route.backend, dict):
         return
     dialect = dialect_of(route.dialect)
+    if isinstance(dialect, ModesDialect) and not dialect.modes:
+        return  # the route names them
     modes = dialect.modes if isinstance(dialect, ModesDialect) else ()
     if not modes:
         what = f"requests of dialect {route.dialect} have no modes; name one backend, or use models"

@@ -412,6 +412,19 @@ class Bridge:
             return None
         return LinkedMedia(store, order.caller.owner, order.request.thread_id or info.run_id, route.files_url, front)
 
+    def remembers(self, route: Route) -> bool:
+        """Return whether a client that sends only new messages can continue its conversations on a route."""
+        return self._memory is not None or all(backend.capabilities.keeps_history for backend in route.backends)
+
+    async def has_conversation(self, route: Route, owner: str, request: Request) -> bool:
+        """Return False if the conversation that a request continues would be stored here, and is not (any more)."""
+        if self._memory is None or route.passthrough or request.thread_id is None:
+            return True
+        group = route.group_for(request)
+        backs = [backend.capabilities for backend in group.members]
+        shared = group.shares_conversations
+        return await self._memory.has(owner, route.path, request, backs, shared=shared)
+
     def answers(self, route: Route, owner: str) -> Answers | None:
         """Return the stored answers that an owner's clients can refer to by id on a route; None if none are stored."""
         if self._memory is None or not route.keeps_answers:
