@@ -68,7 +68,7 @@ class Calling:
     # ------------------------------------------------------------------ asking
 
     def next(self) -> Step | None:
-        pause = _AGAIN[self._tries - 1] if self._tries else 0.0
+        pause = _AGAIN[min(self._tries, len(_AGAIN)) - 1] if self._tries else 0.0
         match self._stage:
             case _Stage.STATE | _Stage.VALUES:
                 return Step(self._get("/state"))
