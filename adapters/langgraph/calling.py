@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 
-from bridge.codec import Context, Frame, FrameLike, Step, WireRequest, WireResponse
+from bridge.codec import Context, Feature, Frame, FrameLike, Step, WireRequest, WireResponse
 from bridge.codec.jsontext import dict_of, read_json
 from bridge.dialects.langgraph.decoder import Decoder
 from bridge.dialects.langgraph.errors import canceled, run_failure
@@ -57,6 +57,9 @@ class Calling:
         self._stage = _Stage.STATE if self._thread and needs_state(request) else _Stage.RUN
         if any(answer.interrupt_id == BREAKPOINT and not answer.agrees for answer in request.resume):
             self._stage = _Stage.OVER  # not to go on is not to run
+        self._more = self._writer.more()
+        self._decoder.follows = self._more is not None
+        self._lost = context.lost
         self._seam = _Seam()
         self._tries = 0
         self._joins = False
@@ -111,7 +114,7 @@ class Calling:
                 return self._over(self._decoder.failed(run_failure(error)))
             case _Stage.VALUES:
                 events = self._decoder.values(dict_of(read_json(answer.body)).get("values"))
-                return self._over([*events, *self._decoder.complete()])
+                return [*events, *self._complete()]
             case _Stage.JOIN:
                 self._stage = _Stage.STATUS
                 return self._lost_unless(self._try_again())
@@ -128,7 +131,7 @@ class Calling:
         self._ended = True
         if status == "success" or (status == "interrupted" and self._decoder.waits):
             if self._decoder.settled or self._decoder.waits:
-                return self._over(self._decoder.complete())
+                return self._complete()
             # The run was complete before its stream was: what is missing is replayed, or in the thread.
             self._stage = _Stage.VALUES if self._rejoined or not self._seam.known else _Stage.JOIN
             self._rejoined = True
@@ -169,8 +172,22 @@ class Calling:
             case _Stage.VALUES:
                 # The run says that it was complete.
                 self._stage = _Stage.OVER
+                if self._more is not None and not self._decoder.waits:
+                    self._complete()
                 return True
         return False
+
+    def _complete(self) -> list[Event]:
+        """The run is complete, and so is the answer, unless more was said beside the one that the run was given."""
+        more, self._more = self._more, None
+        if more is None or self._decoder.waits:
+            if more is not None:
+                self._lost.add(Feature.RESUME, "what was said beside an answer, as another question followed")
+            return self._over(self._decoder.complete())
+        self._decoder.again()
+        self._first, self._stage, self._seam, self._run = more, _Stage.RUN, _Seam(), ""
+        self._tries, self._rejoined, self._ended, self._opened = 0, False, False, False
+        return []
 
     def _try_again(self) -> bool:
         """Return whether there is another try."""
@@ -194,6 +211,8 @@ class Calling:
         return events
 
     def ended(self, failure: Failure | None) -> list[Event]:
+        if self._decoder.over:
+            return self._complete()
         if not self._thread or not self._run:
             return self._decoder.close(failure)
         self._stage = _Stage.STATUS

@@ -94,6 +94,8 @@ class Decoder(JsonDecoder):
         """True if the last event was the state of the thread after a step."""
         self.over = False
         """True if the server has told that the run is over."""
+        self.follows = False
+        """True if the answer goes on with another run of the thread."""
 
     # ------------------------------------------------------------------ what a caller tells
 
@@ -116,6 +118,11 @@ class Decoder(JsonDecoder):
         """The run has failed, as its server says."""
         self.fail(failure)
         return self.builder.take()
+
+    def again(self) -> None:
+        """Another run of the thread follows, which is a part of the same answer."""
+        self._began = self.settled = self.joined = self.over = self.follows = False
+        self.run_id = ""
 
     def values(self, state: Any) -> list[Event]:
         """Read the last values of the thread, of which the stream may have lost some."""
@@ -178,7 +185,8 @@ class Decoder(JsonDecoder):
         self.over = True
         status = dict_of(value).get("status")
         if status in (None, "success") or (status == "interrupted" and self.waits):
-            self._finish()
+            if not self.follows or self.waits:
+                self._finish()
         elif status == "interrupted":
             self.fail(canceled())
         else:

@@ -133,10 +133,7 @@ def command_of(request: Request, waits: Open | None) -> Wire | None:
     """
     if any(answer.interrupt_id == BREAKPOINT for answer in request.resume) or (waits and waits.at_breakpoint):
         return None
-    resume = _by_id(request.resume, waits.questions) if waits is not None else _unseen(request.resume)
-    update = messages_of(request)
-    # The server ignores the input of a request with a command.
-    return {"resume": resume, **({"update": {"messages": update}} if update else {})}
+    return {"resume": _by_id(request.resume, waits.questions) if waits is not None else _unseen(request.resume)}
 
 
 def _unseen(answers: list[Resume]) -> Any:
@@ -220,8 +217,18 @@ class RunWriter:
         self._settings = self._settings_of(request, context, options)
 
     def write(self, waits: Open | None = None) -> WireRequest:
-        """Return the request that starts the run. Raises `RequestError` for an answer to what is not asked."""
-        body: Wire = {"assistant_id": self._options.assistant_id, **self._begin(waits), "stream_mode": MODES}
+        """Return the request that starts the run, or answers what the thread `waits` for.
+
+        Raises `RequestError` for an answer to what is not asked.
+        """
+        return self._written(self._begin(waits))
+
+    def more(self) -> WireRequest | None:
+        """Return the request with what is said beside an answer: the server ignores the input of one that answers."""
+        return self._written({"input": self._input()}) if self.request.resume and self.request.messages else None
+
+    def _written(self, begin: Wire) -> WireRequest:
+        body: Wire = {"assistant_id": self._options.assistant_id, **begin, "stream_mode": MODES}
         body |= {"stream_subgraphs": True, "stream_resumable": True}
         if self.thread:
             body |= {"on_disconnect": "continue", "if_not_exists": "create"}

@@ -431,13 +431,23 @@ async def test_an_answer_to_what_is_not_asked_any_more_is_refused() -> None:
         assert server.log == [STATE]
 
 
-async def test_what_is_said_beside_an_answer_is_not_lost() -> None:
+@pytest.mark.parametrize("mark", [[], [event("end", {"status": "success"})]], ids=["no mark", "an end mark"])
+async def test_what_is_said_beside_an_answer_is_said_after_it(mark: list[bytes]) -> None:
     """The server ignores the input of a request that has a command."""
-    async with Server("ask-resume").listening() as server:
+    async with Server([*recorded("ask-resume"), *mark]).listening() as server:
         request = Request("And be quick.", thread_id=THREAD, resume=[Resume(ASKED, "resolved", "Bob")])
-        await run(server, request)
-    said = {"messages": [{"role": "user", "content": "And be quick."}]}
-    assert server.bodies[0]["command"] == {"resume": {ASKED: "Bob"}, "update": said}
+        answer = await run(server, request)
+    assert [body.get("command") for body in server.bodies] == [{"resume": {ASKED: "Bob"}}, None]
+    assert server.bodies[1]["input"] == {"messages": [{"role": "user", "content": "And be quick."}]}
+    assert answer.text == "Hello, Bob!", "the second run is played with the messages of the first, which are known then"
+
+
+async def test_nothing_is_said_where_an_answer_leads_to_another_question() -> None:
+    """The server would drop the question."""
+    async with Server("ask").listening() as server:
+        answer = await run(server, Request("And.", thread_id=THREAD, resume=[Resume("i", "resolved", "Bob")]))
+    assert len(server.bodies) == 1
+    assert answer.reason is FinishReason.INTERRUPTED
 
 
 async def test_a_breakpoint_is_a_question_and_a_run_without_input_goes_on() -> None:
