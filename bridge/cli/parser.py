@@ -132,6 +132,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     _logging_arguments(tools)
 
+    acp = _command(
+        commands,
+        "bridge.cli.acp.acp",
+        "serve a route to the editor that starts this command, over standard input and output",
+        "dialect-bridge acp --config config.yaml --route /acp",
+    )
+    acp.add_argument("--config", default="config.yaml", metavar="FILE", help="default: config.yaml")
+    acp.add_argument("--route", metavar="PATH", help="path of the route; default: the only one with dialect acp")
+    _logging_arguments(acp)
+
     init = _command(
         commands,
         "bridge.cli.init.init",

@@ -9,6 +9,7 @@ from bridge.codec.agent_tasks import (
     TaskPage,
     TaskSummary,
 )
+from bridge.codec.agents import AgentDialect
 from bridge.codec.answering import AnsweringDialect, RouteFacts, ServedModel
 from bridge.codec.capabilities import (
     ANSWER_FEATURES,
@@ -53,6 +54,7 @@ from bridge.codec.queued_runs import (
     StoredFile,
     SubscribeRequest,
 )
+from bridge.codec.rpc import RpcDialect, RpcService
 from bridge.codec.scope import SCOPES, Scope
 from bridge.codec.sealing import Sealer
 from bridge.codec.sessions import SessionDialect
@@ -88,6 +90,7 @@ __all__ = [
     "KEEPALIVE",
     "REQUEST_FEATURES",
     "SCOPES",
+    "AgentDialect",
     "AgentTasksDialect",
     "AnsweringDialect",
     "CallSignatures",
@@ -137,6 +140,8 @@ __all__ = [
     "ResumableDialect",
     "RouteFacts",
     "Row",
+    "RpcDialect",
+    "RpcService",
     "RunRef",
     "RunsTools",
     "SchemaDemands",

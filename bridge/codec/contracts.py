@@ -14,6 +14,7 @@ from bridge.codec.dialect import Dialect, Options
 from bridge.codec.embeddings import EmbeddingsDialect
 from bridge.codec.models import ModelsDialect
 from bridge.codec.queued_runs import QueuedRunsDialect
+from bridge.codec.rpc import RpcDialect
 from bridge.codec.sessions import SessionDialect
 from bridge.codec.single_run import SingleRunDialect
 from bridge.codec.stored_responses import StoredAnswersDialect
@@ -94,6 +95,7 @@ CONTRACTS: Mapping[Operation, tuple[type[Dialect], ...]] = MappingProxyType({
     Operation.ANSWER: (AnsweringDialect,),
     Operation.ATTACH: (QueuedRunsDialect,),
     Operation.CANCEL: (QueuedRunsDialect, StoredAnswersDialect),
+    Operation.CONNECT: (RpcDialect,),
     Operation.COUNT: (CountingDialect,),
     Operation.DELETE: (StoredAnswersDialect,),
     Operation.DESCRIBE: (DescribedDialect,),

@@ -32,6 +32,8 @@ SCOPES: dict[Operation, Scope | None] = {
     Operation.RUN: Scope.RUN,
     Operation.SESSION: Scope.RUN,
     Operation.SOCKET: Scope.RUN,
+    # Calls over a connection contain their operation; the server checks its scope.
+    Operation.CONNECT: None,
     Operation.START: Scope.RUN,
     Operation.COUNT: Scope.RUN,
     Operation.CALL: Scope.RUN,

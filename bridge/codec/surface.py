@@ -22,6 +22,7 @@ class Operation(StrEnum):
     RUN = "run"
     SESSION = "session"
     SOCKET = "socket"
+    CONNECT = "connect"
     START = "start"
     SUBSCRIBE = "subscribe"
     STATUS = "status"

@@ -18,12 +18,14 @@ from bridge.codec import (
     Capabilities,
     Embeddings,
     EmbeddingsRequest,
+    Feature,
     Losses,
     Operation,
     QueuedRunsOptions,
     StoredAnswer,
     StoredAnswersDialect,
     StoredResponses,
+    Support,
     WireRequest,
     require,
 )
@@ -336,8 +338,11 @@ class Bridge:
         info = order.info(backend, request)
         if turn is not None and backend.capabilities.names_threads:
             info.shown_thread = order.request.thread_id or info.run_id
+            info.thread_of_backend = True
         elif info.owner and not route.passthrough and threads.travels(backend.capabilities):
             request = self._with_own_thread(request, info)
+        asks = order.capabilities.answer(Feature.INTERRUPT)
+        info.may_ask = asks is Support.EXACT or (asks is not Support.DROP and turn is not None)
         if continued and (route.mid_stream_fallback != "continue" or backend.capabilities.keeps_history):
             # One that remembers by itself cannot be told what another one said.
             continued = ""

@@ -117,8 +117,10 @@ class State:
 
 
 STATE = web.AppKey("state", State)
-STREAMED = frozenset({Operation.SUBSCRIBE, Operation.RETRIEVE, Operation.SOCKET, Operation.TASKS})
+STREAMED = frozenset({Operation.SUBSCRIBE, Operation.RETRIEVE, Operation.SOCKET, Operation.CONNECT, Operation.TASKS})
 """Operations behind GET whose answer may be a stream, which a HEAD would wait for."""
+_CONNECTED = frozenset({Operation.SOCKET, Operation.CONNECT})
+"""Operations of connections, whose requests count, and not they themselves."""
 UNKNOWN_PATH = "unknown_url"
 """The code of a 404 for a path, which is none for a model."""
 
@@ -238,7 +240,7 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
                 user = await state.identity.user(visit_of(http, query_key), route.path, scope=scope)
         http[USER] = user
         # Of a connection each request counts, not the connection itself.
-        if is_counted and (endpoint.operation is not Operation.SOCKET or was_admitted):
+        if is_counted and (endpoint.operation not in _CONNECTED or was_admitted):
             await state.limits.check_rate(user)
 
     async def admit_again(http: web.Request) -> None:

@@ -44,6 +44,7 @@ from bridge.runs.server.tasks import serve_status, serve_task
 from bridge.server.descriptions import described
 from bridge.server.forwarding import serve_forward
 from bridge.server.handler import RouteHandler, Serve
+from bridge.server.rpc import RpcHandler
 from bridge.server.runs import serve_answer_or_run, serve_run
 from bridge.server.socket import SocketHandler
 from bridge.server.tool_calls import ToolServer
@@ -202,6 +203,7 @@ _MAKERS: dict[Operation, Callable[[RouteOperations], Handler]] = {
     Operation.RUN: lambda of: of._serves(of._run()),
     Operation.TASKS: lambda of: of._serves(serve_task_call),
     Operation.TOOLS: lambda of: of._serves(of._tool_server()),
+    Operation.CONNECT: lambda of: of._made(RpcHandler(of._bridge, of._route, of._limiter)),
     Operation.SOCKET: lambda of: of._made(SocketHandler(of._bridge, of._route, of._limiter)),
     Operation.STOP: lambda of: partial(serve_stop, of._bridge, of._route, of._locks),
     Operation.START: lambda of: of._serves(serve_task if of._route.serves(Operation.STATUS) else serve_start),
