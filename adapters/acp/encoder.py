@@ -247,8 +247,8 @@ class Turn:
 
     def end(self, reason: FinishReason | None) -> tuple[list[Note], Wire]:
         self._note_usage()
-        # Editors show a call as running until they get its end, and not all agents tell results. An agent that
-        # went on has run its calls; a run that ends with a call leaves it to its client, and clients here run none.
+        # Editors show a call as running until they get its end, and not all agents tell results. An agent that went
+        # on has run its calls; a run that ends with a call leaves it to its client, and clients here run none.
         ran = reason not in (None, FinishReason.CANCELED)
         notes = self._notes(self._calls.end_open(ran=ran, ran_last=reason is not FinishReason.TOOL_CALLS))
         return notes, {} if reason is None else end_of_prompt(reason, self._usage)

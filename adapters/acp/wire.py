@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from bridge.codec.check import Node
 from bridge.codec.error_table import ErrorTable
@@ -15,6 +15,7 @@ from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Data,
     Extras,
+    FileRef,
     FinishReason,
     Inline,
     Media,
@@ -190,7 +191,9 @@ def part_of(block: object) -> Part | None:
         case "resource_link":
             uri, name = text_of(wire.get("uri")), text_of(wire.get("name"))
             mime = text_of(wire.get("mimeType")) or None
-            return Media(kind_of_type(mime), Url(uri), mime, name or None) if uri else None
+            source = FileRef(unquote(uri.removeprefix(FILE_ID))) if uri.startswith(FILE_ID) else Url(uri)
+            named = name if name != _name_in(uri) else ""  # that is how a link without a name is written
+            return Media(kind_of_type(mime), source, mime, named or None) if uri else None
         case "resource":
             inner = dict_of(wire.get("resource"))
             uri, mime = text_of(inner.get("uri")), text_of(inner.get("mimeType")) or None
@@ -240,6 +243,10 @@ def _notes(wire: Mapping[str, Any]) -> Extras | None:
 # ------------------------------------------------------------------ parts -> content blocks
 
 
+FILE_ID = "file-id:"
+"""Before the id of a file that only the backend of another bridge knows, in the address of a link."""
+
+
 def text_block(text: str) -> Wire:
     """Return a content block with a text."""
     return {"type": "text", "text": text}
@@ -252,18 +259,24 @@ def write_block(part: Part) -> Wire:
             return {"type": "resource_link", **noted_link}
         case Media(source=Inline(base64=data)):
             return _media_block(part, data)
+        case Media(source=FileRef(file_id=file_id)):
+            return _link(part, FILE_ID + quote(file_id, safe=""))
         case Media(source=Url(url=url)):
-            found: Wire = {"type": "resource_link", "uri": url, "name": part.filename or _name_in(url)}
-            # Nothing else tells the kind of a medium.
-            mime = mime_of(part) or (DEFAULT_TYPES[part.kind] if part.kind is not MediaKind.FILE else None)
-            return {**found, "mimeType": mime} if mime else found
+            return _link(part, url)
         case Data():
             return text_block(json_text(part.value))
     return text_block(as_text(part))
 
 
+def _link(media: Media, uri: str) -> Wire:
+    link: Wire = {"type": "resource_link", "uri": uri, "name": media.filename or _name_in(uri)}
+    # Nothing else tells the kind of a medium.
+    mime = mime_of(media) or (DEFAULT_TYPES[media.kind] if media.kind is not MediaKind.FILE else None)
+    return {**link, "mimeType": mime} if mime else link
+
+
 def _media_block(media: Media, data: str) -> Wire:
-    mime = mime_of(media) or DEFAULT_TYPES[media.kind]
+    mime = mime_of(media) or DEFAULT_TYPES[MediaKind.FILE]
     uri = text_of(own(media.extras).get("uri"))
     if media.kind in (MediaKind.IMAGE, MediaKind.AUDIO):
         wire: Wire = {"type": str(media.kind), "data": data, "mimeType": mime}
