@@ -298,7 +298,17 @@ def _name_in(url: str) -> str:
 
 def tool_content(parts: Iterable[Part]) -> list[Wire]:
     """Return the parts of a tool's result as the content of its call. Texts are blocks of their own."""
-    return [{"type": "content", "content": block} for part in parts if not _is_blank(block := write_block(part))]
+    content: list[Wire] = []
+    for part in parts:
+        if isinstance(part, Data) and (diff := dict_of(part.value)).keys() == _DIFF:
+            content.append({"type": "diff", **diff})
+        elif not _is_blank(block := write_block(part)):
+            content.append({"type": "content", "content": block})
+    return content
+
+
+_DIFF = frozenset({"path", "oldText", "newText"})
+"""The fields of a diff as `diffs_in` returns it."""
 
 
 def _is_blank(block: Wire) -> bool:
