@@ -13,6 +13,7 @@ from bridge.dialects.acp import questions
 from bridge.dialects.acp.capabilities import CAPABILITIES
 from bridge.dialects.acp.questions import Asking
 from bridge.dialects.acp.wire import (
+    ASKED,
     COMPLETED,
     ERRORS,
     FAILED,
@@ -159,6 +160,8 @@ class Updates(Encoder):
 
     def tool_resulted(self, event: ToolResulted) -> None:
         fields = result_fields(event.parts)
+        if event.call_id not in self._calls.states:
+            fields["_meta"] = {ASKED: {"isEarlier": True}}
         state = FAILED if event.is_error else COMPLETED
         self._news.append(self._calls.update(event.call_id, event.name, state, **fields))
 
