@@ -56,10 +56,11 @@ ROOMS: dict[str, set[str]] = {
     "testing": {*_BASE, "framing", "config", "pipeline", "transports", "library", "engine", "translation"},
     "server": {*_WHOLE, "connect", "grpc", "jsonrpc", "rpc", "runs", *_SERVERS, "stores", "speech"},
     "asgi": {"engine", "errors", "server"},
+    "tool_stdio": {*_BASE, "asgi", "engine", "framing", "jsonrpc"},
     "sdk": set(),
     "sdk.agentscope": {"codec"},
     "sdk.aip": {*_BASE, "grpc", "grpc.server", "server", "stores"},
-    "cli": {*_WHOLE, "connect", "grpc", "jsonrpc", "library", "rpc", "liveness", "server"},
+    "cli": {*_WHOLE, "connect", "grpc", "jsonrpc", "library", "liveness", "rpc", "server", "tool_stdio"},
     "bridge": {"errors", "model", "engine", "library"},
     "__main__": {"cli"},
 }

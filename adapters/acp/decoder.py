@@ -32,12 +32,14 @@ from bridge.dialects.acp.permissions import (
 from bridge.dialects.acp.wire import (
     ASKED,
     COMPLETED,
+    EARLIER_CALL,
     ERROR_CODES,
     ERRORS,
     FAILED,
     FINISH_REASONS,
     IN_PROGRESS,
     NAME,
+    NO_CALL,
     Wire,
     blocks_in,
     diffs_in,
@@ -107,6 +109,9 @@ class _Call:
         may be another one than that of the call.
         """
         meta = dict_of(wire.get("_meta"))
+        shown_as = dict_of(meta.get(ASKED)).get("call")
+        if shown_as in (NO_CALL, EARLIER_CALL):  # the agent is another bridge
+            self.told, self.resulted = True, shown_as == NO_CALL
         self.name = text_of(wire.get("name")) or _tool_name(meta) or self.name
         self.title = text_of(wire.get("title")) or self.title
         self.kind = text_of(wire.get("kind")) or self.kind
@@ -348,6 +353,8 @@ class Decoder(JsonDecoder):
             asked = Interrupted(interrupt_id, "input_required", form_payload(params), call_id)
         else:
             call = self._asked_call(params)
+            if call is not None and call.resulted:
+                call = None
             wire = dict_of(params.get("toolCall"))
             title = text_of(wire.get("title")) or (call.title if call else "") or "The agent asks for permission."
             content = wire.get("content")

@@ -131,6 +131,9 @@ bridge was asked; and `isEarlier`, of the result of a call that an earlier promp
 OPTION_KINDS = frozenset({ALLOW_ONCE, ALLOW_ALWAYS, REJECT_ONCE, REJECT_ALWAYS})
 """The kinds of options of a permission. They are hints: the answer names an option by its id."""
 
+NO_CALL, EARLIER_CALL = "question", "earlier"
+"""Values of `_meta.dialectBridge.call`: a call that stands for a question, and one of an earlier run."""
+
 # ------------------------------------------------------------------ extras
 
 

@@ -14,6 +14,8 @@ from bridge.agents.session import AgentSession, OpenPrompt, Received, outcome
 from bridge.codec import (
     Context,
     Dialect,
+    Embeddings,
+    EmbeddingsRequest,
     FrameLike,
     Losses,
     ModelInfo,
@@ -94,6 +96,9 @@ class AgentBackend(ConfiguredBackend):
         self.pool.program.check()
 
     async def count(self, request: Request, info: CallInfo) -> int | None:
+        return None
+
+    async def embed(self, asked: EmbeddingsRequest, info: CallInfo) -> Embeddings | None:
         return None
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> AgentCall:

@@ -40,6 +40,7 @@ SCOPES: dict[Operation, Scope | None] = {
     Operation.ATTACH: Scope.RUN,
     Operation.TRANSCRIBE: Scope.RUN,
     Operation.FORWARD: Scope.RUN,
+    Operation.EMBED: Scope.RUN,
     Operation.SUBSCRIBE: Scope.READ,
     Operation.STATUS: Scope.READ,
     Operation.RETRIEVE: Scope.READ,
@@ -52,13 +53,15 @@ SCOPES: dict[Operation, Scope | None] = {
     Operation.STOP: Scope.CANCEL,
     Operation.DELETE: Scope.DELETE,
     Operation.MODELS: Scope.MODELS,
+    Operation.ANSWER: Scope.MODELS,
     Operation.DESCRIBE: Scope.MODELS,
     Operation.REGISTER: Scope.REGISTER,
     Operation.DEREGISTER: Scope.REGISTER,
     Operation.UPDATE: Scope.REGISTER,
     Operation.BEAT: Scope.REGISTER,
-    # Requests of tasks contain their operation; the server checks its scope.
+    # Requests of tasks, and messages to tools, contain their operation; the server checks its scope.
     Operation.TASKS: None,
+    Operation.TOOLS: None,
     Operation.HEALTH: None,
 }
 """The scope that each operation needs; None: any key or token will do."""

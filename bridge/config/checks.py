@@ -208,8 +208,8 @@ def _collisions(config: Config, show: Show) -> Iterator[Problem]:
             owner, shared = owners.setdefault(key, (own, endpoint.shared))
             if owner in _HEALTH and endpoint.operation is Operation.HEALTH:
                 continue  # both are liveness checks; the server answers
-            if endpoint.operation is Operation.DESCRIBE and owner == _PAGE:
-                continue  # at "/" the page is served instead
+            if endpoint.operation in (Operation.DESCRIBE, Operation.HEALTH) and owner == _PAGE:
+                continue  # at "/" is the page, but for programs that ask for a health check
             if owner != own and owner not in reported and not (shared and endpoint.shared):
                 reported.add(owner)
                 path_here: Path = ("routes", index, "path")
@@ -246,6 +246,8 @@ def _modes(config: Config, path: Path, route: Route, show: Show) -> Iterator[Pro
     if not isinstance(route.backend, dict):
         return
     dialect = dialect_of(route.dialect)
+    if isinstance(dialect, ModesDialect) and not dialect.modes:
+        return  # the route names them
     modes = dialect.modes if isinstance(dialect, ModesDialect) else ()
     if not modes:
         what = f"requests of dialect {route.dialect} have no modes; name one backend, or use models"

@@ -17,6 +17,8 @@ from bridge.codec import (
     QueuedRunsDialect,
     SessionDialect,
     SteppedRunDialect,
+    ToolServerDialect,
+    ToolSite,
     registry,
 )
 from bridge.codec.naming import ModelNames
@@ -163,6 +165,8 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend], folder:
     dialect = registry.get(section.dialect)
     known = dialect.modes if isinstance(dialect, ModesDialect) else ()
     modes = {mode: group(names) for mode, names in section.by_mode(known).items()}
+    if isinstance(dialect, ToolServerDialect):
+        _check_tools(index, section, dialect, tuple(modes))
     tools_at = backends[section.tools] if section.tools is not None else None
     return Route(
         dialect,
@@ -189,6 +193,13 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend], folder:
     )
 
 
+def _check_tools(index: int, section: cfg.Route, dialect: ToolServerDialect, modes: tuple[str, ...]) -> None:
+    try:
+        dialect.tool_names(section.options, ToolSite(section.backends[0], section.mount, modes))
+    except ConfigError as error:
+        raise ConfigError(error.message, key=f"routes[{index}]") from error
+
+
 def _stage(index: int, target: str, folder: str | None) -> StageFactory:
     try:
         return load_stage(target, folder)
@@ -205,7 +216,7 @@ def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
         route.keeps_answers
         or route.serves(Operation.HISTORY)
         or route.serves(Operation.CONNECT)
-        or (route.durable and route.serves(Operation.TASKS))
+        or (route.durable and (route.serves(Operation.TASKS) or route.serves(Operation.TOOLS)))
         or any(wants_memory(route.capabilities, backend.capabilities) for backend in route.backends)
         or any(group.shares_conversations for group in route.groups)
         for route in routes

@@ -7,7 +7,18 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from bridge.codec import Capabilities, Context, Dialect, FrameLike, Losses, ModelInfo, WireRequest, WireResponse
+from bridge.codec import (
+    Capabilities,
+    Context,
+    Dialect,
+    Embeddings,
+    EmbeddingsRequest,
+    FrameLike,
+    Losses,
+    ModelInfo,
+    WireRequest,
+    WireResponse,
+)
 from bridge.codec.demands import Demands
 from bridge.codec.naming import ModelNames
 from bridge.errors import ErrorCode, Failure
@@ -205,6 +216,9 @@ class Backend(Protocol):
 
         Raises `BackendError`, and `Unsupported` if the dialect cannot express the request.
         """
+
+    async def embed(self, asked: EmbeddingsRequest, info: CallInfo) -> Embeddings | None:
+        """Return the vectors of texts; None if the backend has no embeddings. Raises `BackendError`."""
 
     async def check(self) -> None:
         """Check cheaply whether the backend can be called. Raises `BackendError`."""
