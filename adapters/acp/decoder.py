@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bridge.codec import Context, JsonDecoder
@@ -174,8 +174,8 @@ class Decoder(JsonDecoder):
             self._update(dict_of(dict_of(event.get("params")).get("update")))
         elif method in (PERMISSION, FORM) and "id" in event:
             self._ask(event)
-        elif method is None and "error" in event and event["error"] is not None:
-            self._failed(dict_of(event["error"]))
+        elif method is None and dict_of(event.get("error")):
+            self._failed(event["error"])
         elif method is None and "result" in event:
             self._answered(event["result"])
         elif method is None:
@@ -269,7 +269,7 @@ class Decoder(JsonDecoder):
             self._sum[name] = self._sum.get(name, 0) + count
         content = update.get("content")
         for block in content if isinstance(content, list) else [content]:  # a list is wrong, and seen
-            part = part_of(block)
+            part = _embedded(block) or part_of(block)
             if isinstance(part, Text):
                 if part.text:
                     self.builder.flow(self._place(update), kind, part.text, part.extras)
@@ -303,6 +303,8 @@ class Decoder(JsonDecoder):
             return
         call.update(update)
         status, is_new = update.get("status"), not call.told
+        if _of_bridge(update).get("isEarlier") is True:
+            call.told = True
         if status in (IN_PROGRESS, COMPLETED, FAILED):
             self._tell(call)
         if status not in (COMPLETED, FAILED) or call.resulted:
@@ -337,10 +339,16 @@ class Decoder(JsonDecoder):
     # ------------------------------------------------------------------ questions
 
     def _ask(self, message: Wire) -> None:
-        params = dict_of(message.get("params"))
-        interrupt_id = self._context.make_id("question")
+        params, interrupt_id = dict_of(message.get("params")), self._context.make_id("question")
         self.questions[interrupt_id] = message
-        if message.get("method") == FORM:
+        again = _of_bridge(params)
+        if "payload" in again:  # the agent is another bridge
+            call_id = text_of(again.get("callId")) or None
+            if call_id is not None and message.get("method") == PERMISSION:
+                self._asked_call(params)
+            reason = text_of(again.get("reason")) or None
+            asked = Interrupted(interrupt_id, reason, again["payload"], call_id)
+        elif message.get("method") == FORM:
             call_id = text_of(params.get("toolCallId")) or None
             asked = Interrupted(interrupt_id, "input_required", form_payload(params), call_id)
         else:
@@ -353,9 +361,6 @@ class Decoder(JsonDecoder):
             payload = permission_payload(title, options_in(params), content if isinstance(content, list) else [])
             reason = "tool_call" if call is not None else "approval"
             asked = Interrupted(interrupt_id, reason, payload, call.id if call is not None else None)
-        again = dict_of(dict_of(params.get("_meta")).get(ASKED))
-        if "payload" in again:  # the agent is another bridge
-            asked = replace(asked, reason=text_of(again.get("reason")) or None, payload=again["payload"])
         self.builder.interrupt(asked)
         self.builder.finish(FinishReason.INTERRUPTED)
 
@@ -401,7 +406,7 @@ class Decoder(JsonDecoder):
     def _report(self, wire: Wire) -> None:
         meta = dict_of(wire.get("_meta"))
         counts = _counts(wire.get("usage")) or _counts(dict_of(meta.get("quota")).get("token_count")) or self._sum
-        if counts:
+        if counts.keys() >= {"input", "output"}:
             report = UsageReported(extras=noted({"usage_update": self._fill or None}))
             for name, count in counts.items():
                 setattr(report, name, count)
@@ -460,6 +465,17 @@ _MORE_COUNTS: Mapping[str, tuple[str, ...]] = {
     "cached": ("cachedReadTokens", "cached_read_tokens"),
     "reasoning": ("thoughtTokens", "thought_tokens", "reasoningOutputTokens", "reasoning_output_tokens"),
 }
+
+
+def _of_bridge(wire: Wire) -> Wire:
+    """Return what another bridge says beside the protocol."""
+    return dict_of(dict_of(wire.get("_meta")).get(ASKED))
+
+
+def _embedded(block: object) -> Data | None:
+    """Return a text file in a message, which is none of the agent's words."""
+    resource = dict_of(dict_of(block).get("resource"))
+    return Data(resource) if dict_of(block).get("type") == "resource" and text_of(resource.get("text")) else None
 
 
 def _tool_name(meta: Wire) -> str:

@@ -165,6 +165,8 @@ class Updates(Encoder):
 
     def tool_resulted(self, event: ToolResulted) -> None:
         fields = result_fields(event.parts)
+        if event.call_id not in self._calls.states:
+            fields["_meta"] = {ASKED: {"isEarlier": True}}
         state = FAILED if event.is_error else COMPLETED
         update = self._calls.update(event.call_id, event.name, state, shown_as=EARLIER_CALL, **fields)
         self._news.append(update)

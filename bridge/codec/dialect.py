@@ -145,6 +145,11 @@ class Dialect:
         return self.framing is Framing.MESSAGES
 
     @property
+    def called_over_http(self) -> bool:
+        """True if its backends are HTTP servers."""
+        return not self.over_grpc
+
+    @property
     def served(self) -> bool:
         """True if routes can use it."""
         return bool(self.surface)
