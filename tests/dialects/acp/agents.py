@@ -91,7 +91,7 @@ async def agent(request: Request) -> AsyncIterator[Event | Part | str]:
         yield f"{answer.decision} {answer.payload}"
         yield UsageReported(5, 3, 8)
         return
-    word, _, rest = said.partition(" ")
+    word, _, rest = said.partition(" ") if said != "like an agent" else (said, "", "")
     async for item in _scene(word, rest, request):
         yield item
 
@@ -129,6 +129,11 @@ async def _scene(word: str, rest: str, request: Request) -> AsyncIterator[Any]:
             yield StateChanged(StateOp.SNAPSHOT, {"a": 1})
             yield Custom("own", 1)
             yield "ok"
+        case "like an agent":
+            yield Custom("acp.plan", {"entries": [{"content": "Look", "status": "completed"}, {"content": "Write"}]})
+            yield ToolCall("c1", "bash", '{"command":"ls"}')
+            yield ToolResult("c1", [Data({"path": "/a.txt", "oldText": None, "newText": "x"})])
+            yield UsageReported(1, 2, 3, extras={"acp": {"usage_update": {"used": 5, "size": 100}}})
         case "end":
             yield "half"
             yield RunFinished(FinishReason(rest))
