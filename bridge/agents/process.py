@@ -270,8 +270,6 @@ class AgentProcess:
             await self.close()
             prompt.work.cancel()
         await asyncio.wait({prompt.work})
-        if not prompt.work.cancelled():
-            prompt.work.exception()  # it is known
         if session.prompt is prompt:
             session.prompt = None
         session.used = self.used = time.monotonic()
