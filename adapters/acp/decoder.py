@@ -14,6 +14,8 @@ from typing import Any, Final
 from bridge.codec import Context, JsonDecoder
 from bridge.codec.agents import PromptAnswer
 from bridge.codec.counts import counts_in
+from bridge.codec.error_table import OWN
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import arguments_text, dict_of, text_of, whole
 from bridge.codec.redact import masked
 from bridge.dialects.acp.permissions import (
@@ -176,8 +178,10 @@ class Decoder(JsonDecoder):
             self._ask(event)
         elif method is None and dict_of(event.get("error")):
             self._failed(event["error"])
-        elif method is None and "result" in event:
+        elif method is None and "result" in event and "id" in event:
             self._answered(event["result"])
+        elif method is None and (error := error_in(event)) is not None:
+            self.fail(ERRORS.failure(error))
         elif method is None:
             self.saw_unknown = True
 
@@ -431,8 +435,9 @@ def failure_of(error: Wire) -> Failure:
     code = ERROR_CODES.get(number) if number is not None else None
     if code is ErrorCode.BACKEND_AUTH:
         return Failure(code, AUTH_NEEDED, cause=masked(said))
-    failure = ERRORS.failure({"message": said})
-    if code is not None:
+    word = text_of(dict_of(error.get("data")).get("code"))
+    failure = ERRORS.failure({"message": said, "code": word})
+    if code is not None and word not in OWN:
         failure.code = code
     return failure
 
