@@ -257,16 +257,29 @@ class Decoder(JsonDecoder):
                 self._chunk(update, PartKind.REASONING)
             case "tool_call" | "tool_call_update":
                 self._tool(update)
+            case "plan" | "usage_update" | "available_commands_update" if self._passes_on:
+                self._note_fill(update)
+                self.builder.emit(Raw(NAME, update))
             case "plan":
                 self._plan(update)
             case "usage_update":
-                self._fill = {name: update[name] for name in ("used", "size", "cost") if update.get(name) is not None}
+                self._note_fill(update)
             case _ if kind in _SETTINGS:
                 pass
             case "" if not update:
                 self.saw_unknown = True
             case _:
                 self.builder.emit(Raw(NAME, update))
+
+    @property
+    def _passes_on(self) -> bool:
+        """Return whether the client speaks the same protocol, so that it can show what others cannot."""
+        request = self._context.request
+        return request is not None and NAME in (request.extras or ())
+
+    def _note_fill(self, update: Wire) -> None:
+        if update.get("sessionUpdate") == "usage_update":
+            self._fill = {name: update[name] for name in ("used", "size", "cost") if update.get(name) is not None}
 
     def _chunk(self, update: Wire, kind: PartKind) -> None:
         for name, count in _counts(dict_of(update.get("_meta")).get("usage")).items():
