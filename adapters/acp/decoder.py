@@ -14,6 +14,8 @@ from typing import Any, Final
 from bridge.codec import Context, JsonDecoder
 from bridge.codec.agents import PromptAnswer
 from bridge.codec.counts import counts_in
+from bridge.codec.error_table import OWN
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import arguments_text, dict_of, text_of, whole
 from bridge.codec.redact import masked
 from bridge.dialects.acp.permissions import (
@@ -176,8 +178,10 @@ class Decoder(JsonDecoder):
             self._ask(event)
         elif method is None and dict_of(event.get("error")):
             self._failed(event["error"])
-        elif method is None and "result" in event:
+        elif method is None and "result" in event and "id" in event:
             self._answered(event["result"])
+        elif method is None and (error := error_in(event)) is not None:
+            self.fail(ERRORS.failure(error))
         elif method is None:
             self.saw_unknown = True
 
@@ -253,16 +257,29 @@ class Decoder(JsonDecoder):
                 self._chunk(update, PartKind.REASONING)
             case "tool_call" | "tool_call_update":
                 self._tool(update)
+            case "plan" | "usage_update" | "available_commands_update" if self._passes_on:
+                self._note_fill(update)
+                self.builder.emit(Raw(NAME, update))
             case "plan":
                 self._plan(update)
             case "usage_update":
-                self._fill = {name: update[name] for name in ("used", "size", "cost") if update.get(name) is not None}
+                self._note_fill(update)
             case _ if kind in _SETTINGS:
                 pass
             case "" if not update:
                 self.saw_unknown = True
             case _:
                 self.builder.emit(Raw(NAME, update))
+
+    @property
+    def _passes_on(self) -> bool:
+        """Return whether the client speaks the same protocol, so that it can show what others cannot."""
+        request = self._context.request
+        return request is not None and NAME in (request.extras or ())
+
+    def _note_fill(self, update: Wire) -> None:
+        if update.get("sessionUpdate") == "usage_update":
+            self._fill = {name: update[name] for name in ("used", "size", "cost") if update.get(name) is not None}
 
     def _chunk(self, update: Wire, kind: PartKind) -> None:
         for name, count in _counts(dict_of(update.get("_meta")).get("usage")).items():
@@ -431,8 +448,9 @@ def failure_of(error: Wire) -> Failure:
     code = ERROR_CODES.get(number) if number is not None else None
     if code is ErrorCode.BACKEND_AUTH:
         return Failure(code, AUTH_NEEDED, cause=masked(said))
-    failure = ERRORS.failure({"message": said})
-    if code is not None:
+    word = text_of(dict_of(error.get("data")).get("code"))
+    failure = ERRORS.failure({"message": said, "code": word})
+    if code is not None and word not in OWN:
         failure.code = code
     return failure
 

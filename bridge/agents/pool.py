@@ -47,7 +47,7 @@ class AgentPool:
         self._connection = connection
         self._starting = 0
         self._crashes: dict[str, deque[float]] = {}
-        self._placing: dict[str, asyncio.Lock] = {}
+        self._placing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._names: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._name_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._http: ClientSession | None = None

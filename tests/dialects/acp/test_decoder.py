@@ -23,6 +23,7 @@ from bridge.model import (
     PartStarted,
     Raw,
     Reasoning,
+    Request,
     Resume,
     RunFailed,
     RunFinished,
@@ -284,6 +285,15 @@ def test_a_plan_is_a_custom_event() -> None:
     entries = [{"content": "look", "priority": "low", "status": "pending"}]
     (plan,) = [e for e in run(update("plan", entries=entries)) if isinstance(e, Custom)]
     assert (plan.name, plan.value) == ("acp.plan", {"entries": entries})
+
+
+@pytest.mark.parametrize("kind", ["plan", "usage_update", "available_commands_update"])
+def test_a_client_of_the_same_protocol_gets_what_only_it_can_show(kind: str) -> None:
+    asked = context()
+    asked.request = Request("Hi", extras={"acp": {"notes": {}}})
+    decoder = Decoder(asked, live=True)
+    (raw,) = [e for e in decoder.message(update(kind, used=1, entries=[])) if isinstance(e, Raw)]
+    assert raw.value == {"sessionUpdate": kind, "used": 1, "entries": []}
 
 
 # ---------------------------------------------------------------------- calls
