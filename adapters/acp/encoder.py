@@ -6,12 +6,11 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import Context, Encoder, Feature, FrameLike
-from bridge.codec.jsontext import dict_of, dumps, loads, text_of, whole
+from bridge.codec import Context, Encoder, FrameLike
+from bridge.codec.jsontext import dict_of, dumps, loads, text_of
 from bridge.codec.rpc import Note, Question
 from bridge.dialects.acp import questions
 from bridge.dialects.acp.capabilities import CAPABILITIES
-from bridge.dialects.acp.decoder import PLAN
 from bridge.dialects.acp.questions import Asking
 from bridge.dialects.acp.wire import (
     ASKED,
@@ -36,7 +35,6 @@ from bridge.errors import Failure
 from bridge.model import (
     ArgsDelta,
     ContentAdded,
-    Custom,
     Data,
     Event,
     FinishReason,
@@ -113,7 +111,6 @@ class Updates(Encoder):
     """
 
     dialect = NAME
-    keeps = (Feature.CUSTOM,)
     holds_cut_calls = True
 
     def __init__(self, context: Context, calls: Calls) -> None:
@@ -183,16 +180,6 @@ class Updates(Encoder):
 
     def usage_reported(self, event: UsageReported) -> None:
         self.usage = event
-        fill = dict_of(own(event.extras).get("usage_update"))
-        if whole(fill.get("used")) is not None and whole(fill.get("size")) is not None:
-            self._news.append({"sessionUpdate": "usage_update", **fill})
-
-    def custom(self, event: Custom) -> None:
-        entries = dict_of(event.value).get("entries") if event.name == PLAN else None
-        if isinstance(entries, list):
-            self._news.append({"sessionUpdate": "plan", "entries": [_entry(dict_of(each)) for each in entries]})
-        else:
-            self.lost.add(Feature.CUSTOM, event.name)
 
     def interrupted(self, event: Interrupted) -> None:
         self.asked.append(event)
@@ -379,16 +366,6 @@ def uuid_of(run_id: str, part: str) -> str:
     """Return a UUID that the same part of the same run always gets."""
     h = hashlib.sha256(f"{run_id}\0{part}".encode("utf-8", "replace")).hexdigest()
     return f"{h[:8]}-{h[8:12]}-8{h[13:16]}-a{h[17:20]}-{h[20:32]}"
-
-
-def _entry(entry: Wire) -> Wire:
-    """Return an entry of a plan. Clients leave out one without a priority or a state."""
-    priority, state = text_of(entry.get("priority")), text_of(entry.get("status"))
-    return {
-        "content": text_of(entry.get("content")),
-        "priority": priority if priority in ("high", "medium", "low") else "medium",
-        "status": state if state in (PENDING, IN_PROGRESS, COMPLETED) else PENDING,
-    }
 
 
 def input_value(arguments: str) -> Any:

@@ -17,6 +17,7 @@ from bridge.model import (
     Media,
     MediaKind,
     Part,
+    Raw,
     Reasoning,
     Request,
     RunFinished,
@@ -130,10 +131,9 @@ async def _scene(word: str, rest: str, request: Request) -> AsyncIterator[Any]:
             yield Custom("own", 1)
             yield "ok"
         case "like an agent":
-            yield Custom("acp.plan", {"entries": [{"content": "Look", "status": "completed"}, {"content": "Write"}]})
+            yield Raw("acp", {"sessionUpdate": "plan", "entries": [{"content": "Look", "status": "pending"}]})
             yield ToolCall("c1", "bash", '{"command":"ls"}')
             yield ToolResult("c1", [Data({"path": "/a.txt", "oldText": None, "newText": "x"})])
-            yield UsageReported(1, 2, 3, extras={"acp": {"usage_update": {"used": 5, "size": 100}}})
         case "end":
             yield "half"
             yield RunFinished(FinishReason(rest))
