@@ -11,6 +11,7 @@ from tests.docs import chinese, configuration, connect, errors, links, promises,
 from tests.docs.tables import ROOT, spanned
 
 AIP = ROOT / "docs" / "dialects" / "aip.md"
+WITH_FILES = ("cookbook", "extending", "your-agent")
 _COPY = re.compile(r"^<!-- file: (\S+) -->\n(```\w+)\n.*?^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -35,7 +36,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     AIP: lambda: spanned(AIP.read_text(encoding="utf-8"), "options", configuration.options("aip")),
     promises.PAGE: promises.page,
     links.INDEX_PAGE: links.index_page,
-    **{path: partial(with_files, path) for path in (ROOT / "docs" / f"{n}.md" for n in ("cookbook", "extending"))},
+    **{path: partial(with_files, path) for path in (ROOT / "docs" / f"{name}.md" for name in WITH_FILES)},
     **{path: partial(chinese.page, path) for path in chinese.ENGLISH},
 }
 
