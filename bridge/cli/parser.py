@@ -202,10 +202,10 @@ def _parser() -> argparse.ArgumentParser:
     key = _command(
         commands,
         "bridge.cli.key.key",
-        "create an API key and its line for server.auth.keys_file",
+        "create API keys and their lines for server.auth.keys_file",
         "dialect-bridge key web >> keys.yaml",
     )
-    key.add_argument("name", metavar="NAME", help="user of the key")
+    key.add_argument("names", nargs="+", metavar="NAME", help="user of the key; several names make several keys")
     key.add_argument("--hash", action="store_true", help="hash a key from stdin instead of generating one")
 
     openapi = _command(

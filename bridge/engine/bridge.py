@@ -28,7 +28,7 @@ from bridge.codec import (
 from bridge.engine.route import LIBRARY, Caller, Route
 from bridge.engine.store_watch import StoreWatch
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, RequestError
-from bridge.model import Answer, Event, Folder, Request, estimate_tokens
+from bridge.model import Answer, Event, Folder, Request, UsageReported, estimate_tokens
 from bridge.pipeline import Backend, BackendAttempt, CallInfo, Group, Run, queued_runs, threads
 from bridge.pipeline.attached import Attached, LinkedMedia, has_media
 from bridge.pipeline.continuation import StreamContinuation, continued_request
@@ -93,6 +93,8 @@ class Bridge:
         self.metrics: Metrics | None = None
         """Set by a server that serves them."""
         self.slots: RunSlots | None = None
+        self.spent: Callable[[str, UsageReported | None], None] | None = None
+        """Called with the user and the usage of each run of a server that has ended."""
         """Set by a server whose limits also apply to stored runs."""
         self.memory_budget = MemoryBudget(config.server.limits.bodies)
         """What the bodies of requests, and what they load, may take in memory."""
@@ -458,6 +460,8 @@ class Bridge:
     def _drove(self, key: RunKey, plan: RunPlan, run: Run) -> None:
         if self.metrics is not None:
             self.metrics.run(plan.route, plan.front, run, key.owner)
+        if self.spent is not None:
+            self.spent(key.owner, run.reader.usage)
 
     async def count(self, route: Route, request: Request, caller: Caller | None = None) -> tuple[int, bool]:
         """Return the number of input tokens of a request, and True if it is an estimate of the bridge.
