@@ -34,6 +34,8 @@ def index_page() -> str:
             "`dialect-bridge init --from PROGRAM --to SERVER` writes a configuration, asks the URL of the server what",
             "it is, and prints the lines to paste into the program. The page of a bridge shows the same lines for its",
             "own routes. Any program that speaks one of the dialects works, also one that is not listed here.",
+            "The suite runs the lines of Claude Code, Codex, Gemini CLI, Qwen Code, opencode, the AI SDK, LangChain and",
+            "of the packages openai, anthropic, google-genai and a2a-sdk with the programs themselves.",
             "",
             "```bash",
             "dialect-bridge init --from claude-code --to ollama --model qwen3:8b",
