@@ -113,7 +113,7 @@ async def test_the_lines_of_a_coding_agent(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.interop
-async def test_the_lines_of_the_ai_sdk(tmp_path: Path) -> None:
+async def test_the_lines_of_the_ai_sdk() -> None:
     folder = Path(__file__).parent / "ai-sdk"
     node_client(folder, "the AI SDK")
     async with serving(demo("vercel-ai-sdk")) as base:
