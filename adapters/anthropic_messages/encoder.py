@@ -138,6 +138,8 @@ class MessagesEncoder(Encoder):
     def text(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> None:
         part, text = self._parts[event.part_id], event.text
         if part.started.kind is PartKind.REFUSAL and not part.hidden:
+            if part.template is None:
+                self._refusal = []
             self._refusal.append(text)
         if part.template is None:
             if part.hidden or not text:

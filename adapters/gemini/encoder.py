@@ -120,7 +120,6 @@ class GeminiEncoder(Encoder):
             return
         if kind is PartKind.REFUSAL:
             lost.add(Feature.REFUSAL, "sent as text")
-            self._refusals.setdefault(part.choice, [])
         if kind is not PartKind.REASONING or self._shows:
             said = {"text": HOLE, **({"thought": True} if kind is PartKind.REASONING else {})}
             part.template = Template({"candidates": [_candidate(part.choice, said)], **self._head})
@@ -133,6 +132,8 @@ class GeminiEncoder(Encoder):
             self._logprobs.setdefault(part.choice, []).extend(logprobs)
         if part.template is not None and event.text:
             if part.started.kind is PartKind.REFUSAL:
+                if not part.pieces:
+                    self._refusals[part.choice] = []
                 self._refusals[part.choice].append(event.text)
             text = event.text if part.pieces else self._begin(part) + event.text
             if part.started.kind is not PartKind.REASONING:
@@ -246,7 +247,7 @@ class GeminiEncoder(Encoder):
         self._write(candidates, more)
 
     def _explanation(self, choice: int, reason: FinishReason | None) -> dict[str, Any]:
-        """Why an answer was refused, in the words of the model."""
+        """Why an answer was refused, in the last words of the model about it."""
         said = "".join(self._refusals.get(choice, ()))
         return {"finishMessage": said} if said and reason is FinishReason.CONTENT_FILTER else {}
 

@@ -51,7 +51,7 @@ class Demands:
 
     own: str = ""
     longest_call_id: int | None = None
-    """Characters of a call id, at least 16: a longer id is cut, and ends with twelve digits that tell it from others."""
+    """Characters of a call id, at least 16: a longer id is cut, and ends with twelve digits that keep it unique."""
     results_follow_calls: bool = False
     """Each call has an id of its own, and after a turn with calls come exactly their results, nothing before these."""
     results_anywhere: bool = False
