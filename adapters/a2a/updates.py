@@ -65,7 +65,8 @@ class Updates(Encoder):
 
     free = _FREE
     inline = _ASIDE
-    keeps = (Feature.REFUSAL, Feature.TOOL_RESULT)
+    keeps = (Feature.TOOL_RESULT,)
+    marks_refusals = True
 
     def __init__(self, context: Context, reader: Notes | None = None) -> None:
         options = FrontOptions.of(context)
@@ -144,8 +145,6 @@ class Updates(Encoder):
 
     def part_started(self, event: ev.PartStarted) -> None:
         self._part, self._texts, self._told = event, [], False
-        if event.kind is PartKind.REFUSAL:
-            self.lost.add(Feature.REFUSAL, "sent as text")
 
     def text(self, event: ev.TextDelta) -> None:
         if not event.text:

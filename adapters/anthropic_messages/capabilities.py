@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, entries
 from bridge.codec.capabilities import RunsTools
@@ -113,7 +113,6 @@ _MEDIA = (Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE, Feature.DAT
 _REASONING = (Feature.REASONING, Feature.REASONING_SIGNATURE)
 
 
-@cache
 @lru_cache
 def card(reasoning: str, media: str) -> Capabilities:
     """Return the card of a route with these options."""

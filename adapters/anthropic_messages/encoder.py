@@ -78,7 +78,8 @@ class MessagesEncoder(Encoder):
 
     dialect = NAME
     free = _FREE
-    keeps = (Feature.REFUSAL, Feature.USAGE)
+    keeps = (Feature.USAGE,)
+    marks_refusals = True
 
     def __init__(self, context: Context) -> None:
         self._options = options = FrontOptions.of(context)
@@ -132,8 +133,6 @@ class MessagesEncoder(Encoder):
         if event.kind is PartKind.TOOL_CALL:
             self._calls.add(event.call_id)
             self._call(part)
-        elif event.kind is PartKind.REFUSAL and not hidden:
-            self.lost.add(Feature.REFUSAL, "sent as text")
 
     def text(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> None:
         part, text = self._parts[event.part_id], event.text

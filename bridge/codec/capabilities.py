@@ -203,6 +203,8 @@ class Capabilities:
     """The pattern that a whole tool name must match at its backends; None is any name."""
     inline_media_only: bool = False
     """In its answers, media by URL or id become text."""
+    other_media: Support = Support.TEXT
+    """What becomes of media in its answers that have no form there though their kind is `EXACT`: text, or `DROP`."""
     audio_last: bool = False
     """The first audio of an answer comes after everything else, and further ones become text."""
     separator: str = ""

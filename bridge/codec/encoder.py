@@ -68,6 +68,8 @@ class Encoder:
     """The kinds of open parts for which `inline` counts."""
     keeps: ClassVar[Collection[Feature]] = frozenset()
     """Features of which the encoder itself decides what becomes of them, and records the loss."""
+    marks_refusals: ClassVar[bool] = False
+    """True to get a refusal that the card has as text as a `REFUSAL` all the same, to tell that it is one."""
     holds_cut_calls: ClassVar[bool] = False
     """True to send the end of a call with invalid arguments only when it is known whether a limit cut it off
     (`CutCalls`)."""
@@ -89,7 +91,7 @@ class Encoder:
         """The frames of the events that are being encoded."""
         one_choice = card.answer(Feature.CHOICES) is not Support.EXACT
         self._sequencer = Sequencer(context.lost if one_choice else None, self.free, self.inline, self.within, lane)
-        self._projection = Projection(card, context.lost, self.dialect, self.keeps)
+        self._projection = Projection(card, context.lost, self.dialect, self.keeps, marks_refusals=self.marks_refusals)
         self._cut_calls = CutCalls() if self.holds_cut_calls else None
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
@@ -114,6 +116,15 @@ class Encoder:
     def ready(self, events: Sequence[Event]) -> Sequence[Event]:
         """Return the events that can be written now: all, but those that wait to know whether a call was cut off."""
         return events if self._cut_calls is None else self._cut_calls.feed(events)
+
+    def separator_before(self, part_id: str) -> int:
+        """Return how many characters at the beginning of an open text separate it from the text before."""
+        return self._projection.separators.get(part_id, 0)
+
+    def without_form(self, event: ev.ContentAdded) -> None:
+        """Do what the card says with a medium of a kind that the encoder `keeps`, and that it has no form for."""
+        for ready in self._projection.without_form(event):
+            self._handlers[type(ready)](self, ready)
 
     # ------------------------------------------------------------------ what a subclass defines
 
