@@ -66,6 +66,8 @@ CAPABILITIES = Capabilities(
     exact_results=False,
     runs_tools=RunsTools.ANY,
     names_interrupts=False,
+    opaque_values="signature",
+    file_ids=False,
 )
 
 

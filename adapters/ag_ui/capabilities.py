@@ -60,6 +60,7 @@ CAPABILITIES = Capabilities(
     client_runs_calls=False,
     runs_tools=RunsTools.UNLISTED,
     demands=DEMANDS,
+    opaque_values="one",
 )
 
 

@@ -34,6 +34,7 @@ DEMANDS = Demands(
     output_schemas=SchemaDemands(closed=True, forbidden=_OUTPUT, most_min_items=1),
     no_trailing_blank=True,
     no_blank_stops=True,
+    most_temperature=1.0,
     temperature_or_top_p=True,
 )
 """Of Anthropic's API: "tool_use ids must be unique", "final assistant content cannot end with trailing whitespace",

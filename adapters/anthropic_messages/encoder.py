@@ -12,7 +12,6 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Encoder, Feature, Frame
 from bridge.codec.citations import citations_in
-from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.jsontext import dumps, input_of
 from bridge.codec.refusals import is_beside
 from bridge.codec.template import HOLE, Template
@@ -88,7 +87,6 @@ class MessagesEncoder(Encoder):
         self._blocks = 0
         self._calls: set[str | None] = set()
         self._refusal: list[str] = []
-        self._usage: ev.UsageReported | None = None
 
     # ------------------------------------------------------------------ writing
 
@@ -238,9 +236,6 @@ class MessagesEncoder(Encoder):
             self._block_delta(index, delta)
         self._stop(index)
 
-    def usage_reported(self, event: ev.UsageReported) -> None:
-        self._usage = event
-
     def heartbeat(self, event: ev.Heartbeat) -> None:
         if self._options.keepalive == "ping":
             self.out.append(_PING)
@@ -259,10 +254,8 @@ class MessagesEncoder(Encoder):
         matched = (event.extras or {}).get(SHARED, {}).get(STOP_SEQUENCE)
         if isinstance(matched, str) and word == "end_turn":
             word, known = "stop_sequence", {**known, "stop_sequence": matched}
-        if self._usage is None:
-            self.lost.add(Feature.USAGE, NOT_REPORTED)
         if self._refusal and word == REFUSAL:
             known = {STOP_DETAILS: details_of("".join(self._refusal)), **known}
         delta = {**_NO_END, **known, "stop_reason": word}
-        self._write("message_delta", {"delta": delta, "usage": write_usage(self._usage)})
+        self._write("message_delta", {"delta": delta, "usage": write_usage(self.counted())})
         self._write("message_stop")

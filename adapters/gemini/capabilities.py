@@ -16,6 +16,7 @@ _NO_PART = "the protocol has no part for it"
 
 DEMANDS = Demands(
     own=NAME,
+    most_temperature=2.0,
     results_follow_calls=True,
     results_in_order=True,
     system=SystemPlace.FIRST,

@@ -13,7 +13,6 @@ from typing import Any
 
 from bridge.codec import Context, Encoder, Feature
 from bridge.codec.citations import Citation, Positions, citations_in
-from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.cut_calls import CUT
 from bridge.codec.jsontext import dumps, input_of
 from bridge.codec.logprobs import logprobs_in
@@ -73,7 +72,6 @@ class GeminiEncoder(Encoder):
         self._parts: dict[str, _Part] = {}
         # Of each choice the reason of its end.
         self._reasons: dict[int, FinishReason | None] = {}
-        self._usage: ev.UsageReported | None = None
         # By choice: the citations of its text, and the positions in it.
         self._citations: dict[int, list[Citation]] = {}
         self._positions: defaultdict[int, Positions] = defaultdict(Positions)
@@ -186,9 +184,6 @@ class GeminiEncoder(Encoder):
         else:
             self.lost.add_raw(event)
 
-    def usage_reported(self, event: ev.UsageReported) -> None:
-        self._usage = event
-
     def heartbeat(self, event: ev.Heartbeat) -> None:
         if self._options.keepalive == "text" and self._head:
             self._say(0, _EMPTY)
@@ -201,9 +196,7 @@ class GeminiEncoder(Encoder):
     def finished(self, event: ev.RunFinished) -> None:
         """The finish reasons and the usage, which clients read together."""
         known = own(event.extras)
-        if self._usage is None:  # SDKs read it unconditionally
-            self.lost.add(Feature.USAGE, NOT_REPORTED)
-        more = {"usageMetadata": write_usage(self._usage or ev.UsageReported(0, 0))}
+        more = {"usageMetadata": write_usage(self.counted())}
         if (feedback := known.get("promptFeedback")) is not None and not self._positions:
             self._write([], {"promptFeedback": feedback, **more})
             return

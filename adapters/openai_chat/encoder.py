@@ -45,7 +45,6 @@ from bridge.model import (
     RunStarted,
     TextDelta,
     ToolResulted,
-    UsageReported,
 )
 
 # Reading a member off its enumeration costs as much as making half an event.
@@ -102,7 +101,6 @@ class ChatEncoder(Encoder):
         super().__init__(context, card(options), _lane)
         self._options = options
         self._whole = whole
-        self._usage: UsageReported | None = None
         self._details = False
         self._head: dict[str, Any] = {}
         self._first: dict[str, Any] = {}
@@ -292,9 +290,6 @@ class ChatEncoder(Encoder):
 
     # -------------------------------------------------------------- the rest
 
-    def usage_reported(self, event: UsageReported) -> None:
-        self._usage = event
-
     def raw(self, event: Raw) -> None:
         if not isinstance(event.value, dict):
             self.lost.add_raw(event)
@@ -331,9 +326,8 @@ class ChatEncoder(Encoder):
             known = event.reason if index == 0 else choice.reason
             word = finish_word(known, choice.calls > 0)
             self._say(index, {}, {"logprobs": None, "finish_reason": word})
-        if self._whole or wants_usage(self.context, self._usage):
-            usage = write_usage(self._usage, self.lost)
-            self._chunk([], {"usage": usage})
+        if self._whole or wants_usage(self.context, self.usage):
+            self._chunk([], {"usage": write_usage(self.counted())})
         if not self._whole:
             self.out.append(DONE)
 

@@ -87,6 +87,7 @@ CAPABILITIES = Capabilities(
     vendor="openai",
     call_signatures=CallSignatures.IN_REASONING,
     citations=True,
+    opaque_values="one",
 )
 
 _MEDIA = (Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE, Feature.DATA)

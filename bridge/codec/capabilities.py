@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from bridge.model.request import HistoryMode
 
@@ -209,6 +209,10 @@ class Capabilities:
     """The first audio of an answer comes after everything else, and further ones become text."""
     separator: str = ""
     """The separator between the texts of two messages of one answer, where an answer has a single text."""
+    file_ids: bool = True
+    """Its answers tell a file's id from a URL; where they do not, the id stands in place of one, which is named."""
+    opaque_values: Literal["both", "one", "signature"] = "both"
+    """Which of the two opaque values of a reasoning part its answers carry."""
     media_types: bool = True
     """The media type is written, not only guessed."""
     call_ids: bool = True

@@ -88,6 +88,8 @@ class Demands:
     no_blank_stops: bool = False
     least_output: int | None = None
     """The smallest limit of an answer, in tokens."""
+    most_temperature: float | None = None
+    """The hottest temperature."""
     temperature_or_top_p: bool = False
     """A request has only one of both."""
     no_sampling_with_effort: bool = False

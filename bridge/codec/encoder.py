@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from bridge.codec.capabilities import Capabilities, Feature, Support
 from bridge.codec.context import Context
+from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.cut_calls import CutCalls
 from bridge.codec.projection import Projection
 from bridge.codec.sequencer import DELTAS, Lane, Sequencer, one_lane
@@ -89,6 +90,8 @@ class Encoder:
         """The losses of this run, to which a subclass adds its own."""
         self.out: list[FrameLike] = []
         """The frames of the events that are being encoded."""
+        self.usage: ev.UsageReported | None = None
+        """The token counts that the backend reported."""
         one_choice = card.answer(Feature.CHOICES) is not Support.EXACT
         self._sequencer = Sequencer(context.lost if one_choice else None, self.free, self.inline, self.within, lane)
         self._projection = Projection(card, context.lost, self.dialect, self.keeps, marks_refusals=self.marks_refusals)
@@ -116,6 +119,14 @@ class Encoder:
     def ready(self, events: Sequence[Event]) -> Sequence[Event]:
         """Return the events that can be written now: all, but those that wait to know whether a call was cut off."""
         return events if self._cut_calls is None else self._cut_calls.feed(events)
+
+    def counted(self) -> ev.UsageReported:
+        """Return the token counts of an answer that ended, for a wire whose clients read numbers: zeros, named as lost,
+        if the backend reported none.
+        """
+        if self.usage is None:
+            self.lost.add(Feature.USAGE, NOT_REPORTED)
+        return self.usage or ev.UsageReported()
 
     def separator_before(self, part_id: str) -> int:
         """Return how many characters at the beginning of an open text separate it from the text before."""
@@ -159,7 +170,8 @@ class Encoder:
         """Write the result of a call that the backend ran."""
 
     def usage_reported(self, event: ev.UsageReported) -> None:
-        """Note token counts; the last ones count."""
+        """Note token counts in `usage`; the last ones count."""
+        self.usage = event
 
     def step_started(self, event: ev.StepStarted) -> None:
         """Write the beginning of an agent's step."""

@@ -16,7 +16,7 @@ from bridge.codec.refusals import is_beside
 from bridge.errors import ErrorCode, Failure
 from bridge.model import events as ev
 from bridge.model.events import Event, FinishReason, MessageStatus, PartKind
-from bridge.model.parts import Inline, Media, Origin, Part
+from bridge.model.parts import FileRef, Inline, Media, Origin, Part
 from bridge.model.text import as_markdown, interrupt_text
 
 REFUSED: dict[FinishReason, Failure] = {
@@ -195,9 +195,20 @@ class Projection:
         if is_signed and (hidden or self._supports[Feature.REASONING_SIGNATURE] is Support.DROP):
             self._lost.add(Feature.REASONING_SIGNATURE)
             event = replace(event, signature=None, redacted=None)
+        elif event.redacted is not None and self._card.opaque_values != "both":
+            event = self._one_value(event)
         if event.extras and not self._card.citations and annotations_in(event.extras):
             self._lost.add(Feature.RAW, "citations")
         return () if hidden else (event,)
+
+    def _one_value(self, event: ev.PartEnded) -> ev.PartEnded:
+        """Name the value that a wire with a single one does not carry."""
+        if self._card.opaque_values == "signature":
+            self._lost.add(Feature.REASONING_SIGNATURE)
+            return replace(event, redacted=None)
+        if event.signature:
+            self._lost.add(Feature.REASONING_SIGNATURE, "one of two opaque values")
+        return event
 
     def _content(self, event: ev.ContentAdded) -> Iterable[Event]:
         feature, support = answer_feature(event.part), self._content_support(event.part)
@@ -205,7 +216,11 @@ class Projection:
             if event.choice in self._audible and feature not in self._keeps:
                 support = self._card.other_media
             self._audible.add(event.choice)
-        return (event,) if support is Support.EXACT else self._as(support, event)
+        if support is not Support.EXACT:
+            return self._as(support, event)
+        if not self._card.file_ids and isinstance(event.part, Media) and isinstance(event.part.source, FileRef):
+            self._lost.add(feature, "the file id in place of a URL")
+        return (event,)
 
     def without_form(self, event: ev.ContentAdded) -> Iterable[Event]:
         """Return what is to be written for a medium that the encoder `keeps`, and has no form for."""

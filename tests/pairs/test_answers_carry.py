@@ -267,7 +267,7 @@ def test_an_answer_in_the_history_has_no_citations_for_a_chat_backend() -> None:
     from bridge.model import Message, Text
 
     extras = {"shared": {"annotations": [{"type": "url_citation", "url_citation": PAGE}], "logprobs": {"content": []}}}
-    (sent,) = MessageWriter(Context("run1"), BackOptions()).write([Message("assistant", [Text("Hi", extras)])])
+    (sent,) = MessageWriter(Context("run1"), BackOptions(), [Message("assistant", [Text("Hi", extras)])]).write()
     assert sent == {"role": "assistant", "content": "Hi"}
 
 
