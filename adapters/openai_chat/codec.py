@@ -77,9 +77,6 @@ class OpenAIChat(OpenAIDialect):
     def encoder(self, context: Context) -> EncoderLike:
         return ChatEncoder(context, FrontOptions.of(context))
 
-    def whole_encoder(self, context: Context) -> EncoderLike:
-        return ChatEncoder(context, FrontOptions.of(context), whole=True)
-
     def accumulate(self, frames: Sequence[FrameLike], context: Context) -> dict[str, Any]:
         return answer.completion(frames)
 

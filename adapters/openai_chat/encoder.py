@@ -6,10 +6,11 @@ token only the text is dumped (`Template`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.codec import KEEPALIVE, Context, Encoder, Feature
+from bridge.codec import KEEPALIVE, Context, Encoder, Feature, FrameLike
 from bridge.codec.citations import citations_in
 from bridge.codec.jsontext import dumps
 from bridge.codec.template import HOLE, Template, filled
@@ -31,6 +32,7 @@ from bridge.dialects.openai_chat.wire import DONE, NAME, fields_of_call, own, wr
 from bridge.model import (
     ArgsDelta,
     ContentAdded,
+    Event,
     Extras,
     FinishReason,
     Heartbeat,
@@ -91,16 +93,16 @@ class _Part:
 
 
 class ChatEncoder(Encoder):
-    """One per run. `whole`: for `completion`, which adds up its chunks; they are objects, the first one their head."""
+    """One per run. The frames of `whole` are objects, which `completion` adds up; the first one is their head."""
 
     dialect = NAME
     free = Encoder.free | {ToolResulted, RunFinished, RunFailed}
     keeps = (Feature.IMAGE,)
 
-    def __init__(self, context: Context, options: FrontOptions, *, whole: bool = False) -> None:
+    def __init__(self, context: Context, options: FrontOptions) -> None:
         super().__init__(context, card(options), _lane)
         self._options = options
-        self._whole = whole
+        self._whole = False
         self._details = False
         self._head: dict[str, Any] = {}
         self._first: dict[str, Any] = {}
@@ -109,6 +111,10 @@ class ChatEncoder(Encoder):
         """All choices below this number are open."""
         self._parts: dict[str, _Part | None] = {}
         """The open parts; None is one that clients have in `audio`."""
+
+    def whole(self, events: Sequence[Event]) -> list[FrameLike]:
+        self._whole = True
+        return self.encode(events)
 
     # -------------------------------------------------------------- per token
 

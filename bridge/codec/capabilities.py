@@ -278,13 +278,14 @@ class Capabilities:
     def only(cls, exact: Collection[Feature], why: str, *, text: Collection[Feature] = ()) -> Capabilities:
         """Return capabilities with features `exact`, those of `text` as text, and all others dropped by reason `why`.
 
-        An answer whose finish reason is dropped looks complete: `entries` can refuse the reason instead.
+        Ends of an answer that is not complete are refused: without its reason it would look complete.
         """
 
         def role(wanted: tuple[Feature, ...]) -> dict[Feature, FeatureSupport]:
             as_text = {feature: why for feature in wanted if feature in text}
             lost = {feature: why for feature in wanted if feature not in exact and feature not in text}
-            return entries(wanted, text=as_text, drop=lost)
+            refused = {feature: lost.pop(feature) for feature in _ENDS if feature in lost}
+            return entries(wanted, text=as_text, drop=lost, refuse=refused)
 
         return cls(role(ANSWER_FEATURES), role(REQUEST_FEATURES))
 
@@ -295,6 +296,9 @@ class Capabilities:
     def request(self, feature: Feature) -> Support:
         """Return how a feature of a request is carried."""
         return self.requests[feature].support
+
+
+_ENDS = (Feature.FINISH_LENGTH, Feature.FINISH_CONTENT_FILTER, Feature.FINISH_CANCELED)
 
 
 def entries(

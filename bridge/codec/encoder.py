@@ -59,7 +59,7 @@ class Encoder:
     card does not carry is dropped, becomes text or fails, and is named as lost (`Projection`).
     """
 
-    dialect: ClassVar[str] = ""
+    dialect: str = ""
     """The dialect whose `Raw` events `raw` gets; those of others only if the card carries them."""
     free: Set[type] = frozenset(_METHODS) - _PLACED
     """Types of events that never wait for the end of an open part."""
@@ -115,6 +115,10 @@ class Encoder:
                 for ready in rule(projection, placed):
                     handlers[type(ready)](self, ready)
         return out
+
+    def whole(self, events: Sequence[Event]) -> list[FrameLike]:
+        """Return the frames of a whole run, for `Dialect.accumulate`; by default those of its stream."""
+        return self.encode(events)
 
     def ready(self, events: Sequence[Event]) -> Sequence[Event]:
         """Return the events that can be written now: all, but those that wait to know whether a call was cut off."""
