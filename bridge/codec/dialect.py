@@ -85,9 +85,9 @@ class Dialect:
     Subclasses set the constants and implement the methods of the roles they play: as the front, towards clients, or as
     the back, towards backends. What only some protocols can do are contracts of their own, which a dialect inherits
     when it has that ability: `AgentTasksDialect`, `AnsweringDialect`, `CountingDialect`, `DescribedDialect`,
-    `EmbeddingsDialect`, `ModelsDialect`, `ModesDialect`, `QueuedRunsDialect`, `ResumableDialect`, `SessionDialect`,
-    `SingleRunDialect`, `SocketDialect`, `SteppedRunDialect`, `StoredAnswersDialect`, `TaskDialect`,
-    `ToolHostDialect`.
+    `EmbeddingsDialect`, `ModelsDialect`, `ModesDialect`, `QueuedRunsDialect`, `ResumableDialect`, `RpcDialect`,
+    `SessionDialect`, `SingleRunDialect`, `SocketDialect`, `SteppedRunDialect`, `StoredAnswersDialect`,
+    `TaskDialect`, `ToolHostDialect`, `ToolServerDialect`.
     """
 
     name: ClassVar[str]

@@ -32,6 +32,8 @@ SCOPES: dict[Operation, Scope | None] = {
     Operation.RUN: Scope.RUN,
     Operation.SESSION: Scope.RUN,
     Operation.SOCKET: Scope.RUN,
+    # Calls over a connection contain their operation; the server checks its scope.
+    Operation.CONNECT: None,
     Operation.START: Scope.RUN,
     Operation.COUNT: Scope.RUN,
     Operation.CALL: Scope.RUN,
@@ -57,8 +59,9 @@ SCOPES: dict[Operation, Scope | None] = {
     Operation.DEREGISTER: Scope.REGISTER,
     Operation.UPDATE: Scope.REGISTER,
     Operation.BEAT: Scope.REGISTER,
-    # Requests of tasks contain their operation; the server checks its scope.
+    # Requests of tasks, and messages to tools, contain their operation; the server checks its scope.
     Operation.TASKS: None,
+    Operation.TOOLS: None,
     Operation.HEALTH: None,
 }
 """The scope that each operation needs; None: any key or token will do."""

@@ -18,12 +18,14 @@ from bridge.codec import (
     Capabilities,
     Embeddings,
     EmbeddingsRequest,
+    Feature,
     Losses,
     Operation,
     QueuedRunsOptions,
     StoredAnswer,
     StoredAnswersDialect,
     StoredResponses,
+    Support,
     WireRequest,
     require,
 )
@@ -336,8 +338,11 @@ class Bridge:
         info = order.info(backend, request)
         if turn is not None and backend.capabilities.names_threads:
             info.shown_thread = order.request.thread_id or info.run_id
+            info.thread_of_backend = True
         elif info.owner and not route.passthrough and threads.travels(backend.capabilities):
             request = self._with_own_thread(request, info)
+        asks = order.capabilities.answer(Feature.INTERRUPT)
+        info.may_ask = asks is Support.EXACT or (asks is not Support.DROP and turn is not None)
         if continued and (route.mid_stream_fallback != "continue" or backend.capabilities.keeps_history):
             # One that remembers by itself cannot be told what another one said.
             continued = ""
@@ -411,6 +416,19 @@ class Bridge:
         if getattr(route.options, "media", None) == "drop":
             return None
         return LinkedMedia(store, order.caller.owner, order.request.thread_id or info.run_id, route.files_url, front)
+
+    def remembers(self, route: Route) -> bool:
+        """Return whether a client that sends only new messages can continue its conversations on a route."""
+        return self._memory is not None or all(backend.capabilities.keeps_history for backend in route.backends)
+
+    async def has_conversation(self, route: Route, owner: str, request: Request) -> bool:
+        """Return False if the conversation that a request continues would be stored here, and is not (any more)."""
+        if self._memory is None or route.passthrough or request.thread_id is None:
+            return True
+        group = route.group_for(request)
+        backs = [backend.capabilities for backend in group.members]
+        shared = group.shares_conversations
+        return await self._memory.has(owner, route.path, request, backs, shared=shared)
 
     def answers(self, route: Route, owner: str) -> Answers | None:
         """Return the stored answers that an owner's clients can refer to by id on a route; None if none are stored."""

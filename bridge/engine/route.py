@@ -107,7 +107,8 @@ class Route:
         """The backends for a request. Raises `RequestError` (not_found) for a model that the route does not list."""
         if self.modes is not None:
             dialect = require(self.dialect, ModesDialect)
-            return self.modes[dialect.mode_of(request) or dialect.modes[0]]
+            mode = dialect.mode_of(request)
+            return self.modes[mode if mode in self.modes else next(iter(dialect.modes or self.modes))]
         if self.group is not None:
             return self.group
         models = self.models or {}

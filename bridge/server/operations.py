@@ -44,8 +44,10 @@ from bridge.runs.server.tasks import serve_status, serve_task
 from bridge.server.descriptions import described
 from bridge.server.forwarding import serve_forward
 from bridge.server.handler import RouteHandler, Serve
+from bridge.server.rpc import RpcHandler
 from bridge.server.runs import serve_answer_or_run, serve_run
 from bridge.server.socket import SocketHandler
+from bridge.server.tool_calls import ToolServer
 from bridge.server.uploads import UploadHandlers, files_of
 from bridge.server.wire import USER, decoded, read_request, request_id, response_of
 from bridge.server.writing import hold
@@ -66,6 +68,7 @@ class RouteOperations:
         self._bridge = state.bridge
         self._limiter = state.limits.at(route)
         self._locks = SessionLocks()
+        self._tools: ToolServer | None = None
 
     def handler(self, operation: Operation) -> Handler:
         """Return a new handler of this operation. Raises `ConfigError` for one that the server does not have."""
@@ -96,6 +99,11 @@ class RouteOperations:
         if isinstance(route.dialect, AnsweringDialect):
             return serve_answer_or_run
         return serve_run_or_background if route.in_background else serve_run
+
+    def _tool_server(self) -> Serve:
+        """What serves all messages to this route: those of one endpoint may concern the calls of another."""
+        self._tools = self._tools or ToolServer(self._bridge, self._route)
+        return self._tools
 
     def _uploads(self) -> UploadHandlers:
         return UploadHandlers(self._bridge, self._route, files_of(self._bridge, self._route), self._limiter)
@@ -194,6 +202,8 @@ class RouteOperations:
 _MAKERS: dict[Operation, Callable[[RouteOperations], Handler]] = {
     Operation.RUN: lambda of: of._serves(of._run()),
     Operation.TASKS: lambda of: of._serves(serve_task_call),
+    Operation.TOOLS: lambda of: of._serves(of._tool_server()),
+    Operation.CONNECT: lambda of: of._made(RpcHandler(of._bridge, of._route, of._limiter)),
     Operation.SOCKET: lambda of: of._made(SocketHandler(of._bridge, of._route, of._limiter)),
     Operation.STOP: lambda of: partial(serve_stop, of._bridge, of._route, of._locks),
     Operation.START: lambda of: of._serves(serve_task if of._route.serves(Operation.STATUS) else serve_start),
