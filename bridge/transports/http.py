@@ -78,7 +78,7 @@ _LAST_WORDS = 1.0
 _STOP_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
 """Seconds between two checks of the answers that are being read."""
-_VERSION = re.compile(r"(/v\d+)(?:(?:alpha|beta)\d*)?(?=/|$)")
+_VERSION = re.compile(r"(/v\d+|/api)(?:(?:alpha|beta)\d*)?(?=/|$)")
 _NOT_THERE = frozenset({404, 405, 501})
 """Statuses of a server that has no such endpoint: many speak a dialect without its side routes."""
 _SHUT = frozenset({401, 403, 407})
@@ -279,7 +279,7 @@ class HttpBackend(ConfiguredBackend):
         """Base URL and the dialect's path, with the base's query; a base that ends in the path is taken as it is.
 
         A version with which the path begins is not written twice: people give such bases with it and without, and a
-        base that ends in `/v1` means that version where the path says `/v1beta`.
+        base that ends in `/v1` means that version where the path says `/v1beta`. So is `/api` at the same place.
         """
         known = self._addresses.get(path)
         if known is None:

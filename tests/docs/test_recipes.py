@@ -287,6 +287,18 @@ async def test_gemini_clients_over_any_model_and_gemini_for_chat_clients() -> No
             assert google.seen[0].path == "/v1beta/models/gemini-x:generateContent"
 
 
+async def test_programs_that_speak_only_ollama_over_any_model() -> None:
+    listed = {"data": [{"id": "m", "supported_parameters": ["tools"]}]}
+    async with fake_backend() as model, _recipe("ollama", OPENAI_BASE_URL=f"{model.url}/v1") as url:
+        model.streams(CHAT)
+        reply = await post(f"{url}/api/chat", _conversation("Hi", "m"))
+        assert b'"content":"Hello"' in reply.body
+        model.answers(200, orjson.dumps(listed))
+        shown = (await post(f"{url}/api/show", {"model": "m"})).json
+        assert shown["capabilities"] == ["completion", "tools"]
+        assert shown["model_info"]["bridge.context_length"] == 128000
+
+
 async def test_a2a_agents_and_clients() -> None:
     said = {
         "jsonrpc": "2.0",
