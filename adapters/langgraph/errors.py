@@ -27,7 +27,7 @@ ERRORS = ErrorTable(
 
 
 _CRASHES = frozenset({ErrorCode.BACKEND_ERROR, ErrorCode.BACKEND_TIMEOUT, ErrorCode.OVERLOADED})
-"""What statuses from 500 on mean. Of the server itself, whose body has a `detail`, they all mean that it is not there."""
+"""What statuses from 500 on mean. Where the body has a `detail`, all mean that the server itself has failed."""
 
 
 def refusal(wire: WireResponse) -> Failure:
