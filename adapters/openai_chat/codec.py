@@ -44,7 +44,6 @@ class OpenAIChat(OpenAIDialect):
         "llama.cpp",
         "lmstudio",
         "mistral",
-        "ollama",
         "openai",
         "openrouter",
         "qwen",

@@ -72,20 +72,20 @@ def init(args: argparse.Namespace) -> int:
     file = Path(args.output)
     if file.exists() and not args.force:
         raise ConfigError(f"{file}: exists already; --force replaces it, --output writes another file")
-    wanted = _wanted(args)
-    text = _text(wanted)
-    config = load(file, text=text)
+    choices = wanted(args)
+    written = text(choices)
+    config = load(file, text=written)
     try:
-        file.write_text(text, encoding="utf-8")
+        file.write_text(written, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{file}: cannot be written: {error.strerror}") from None
     print(f"wrote {file}")
-    if wanted.key is not None:
-        print(f"it reads the backend's key from ${wanted.key}")
+    if choices.key is not None:
+        print(f"it reads the backend's key from ${choices.key}")
     name = "" if args.output == "config.yaml" else f" {file}"
     print(f"start it with: dialect-bridge serve{name}")
-    for front in wanted.fronts:
-        _connect(front, wanted)
+    for front in choices.fronts:
+        _connect(front, choices)
     for warning in warnings(config):
         print(f"warning: {warning}", file=sys.stderr)
     return 0
@@ -103,8 +103,8 @@ def _connect(front: _Front, wanted: _Wanted) -> None:
         print(f"\n{note}")
 
 
-def _wanted(args: argparse.Namespace) -> _Wanted:
-    """Return the choices of the flags; on a terminal, ask for the missing ones."""
+def wanted(args: argparse.Namespace) -> _Wanted:
+    """Return the choices of the flags; on a terminal, ask for the missing ones. Raises `ConfigError`."""
     asks = sys.stdin.isatty() and args.to is None
     if args.source or not asks:
         fronts = _given("--from", _fronts, ",".join(args.source or ()))
@@ -227,7 +227,8 @@ def _variable(name: str) -> str:
     return name
 
 
-def _text(wanted: _Wanted) -> str:
+def text(wanted: _Wanted) -> str:
+    """Return the file for these choices."""
     name = DEMO if wanted.back == DEMO else "main"
     lines = [
         "# Written by `dialect-bridge init`. Check a change with `dialect-bridge check`.",

@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING, Any, Self
 from bridge.codec import (
     AgentTasksDialect,
     Capabilities,
+    Embeddings,
+    EmbeddingsRequest,
+    Feature,
     Losses,
     Operation,
     QueuedRunsOptions,
     StoredAnswer,
     StoredAnswersDialect,
     StoredResponses,
+    Support,
     WireRequest,
     require,
 )
@@ -334,8 +338,11 @@ class Bridge:
         info = order.info(backend, request)
         if turn is not None and backend.capabilities.names_threads:
             info.shown_thread = order.request.thread_id or info.run_id
+            info.thread_of_backend = True
         elif info.owner and not route.passthrough and threads.travels(backend.capabilities):
             request = self._with_own_thread(request, info)
+        asks = order.capabilities.answer(Feature.INTERRUPT)
+        info.may_ask = asks is Support.EXACT or (asks is not Support.DROP and turn is not None)
         if continued and (route.mid_stream_fallback != "continue" or backend.capabilities.keeps_history):
             # One that remembers by itself cannot be told what another one said.
             continued = ""
@@ -410,6 +417,19 @@ class Bridge:
             return None
         return LinkedMedia(store, order.caller.owner, order.request.thread_id or info.run_id, route.files_url, front)
 
+    def remembers(self, route: Route) -> bool:
+        """Return whether a client that sends only new messages can continue its conversations on a route."""
+        return self._memory is not None or all(backend.capabilities.keeps_history for backend in route.backends)
+
+    async def has_conversation(self, route: Route, owner: str, request: Request) -> bool:
+        """Return False if the conversation that a request continues would be stored here, and is not (any more)."""
+        if self._memory is None or route.passthrough or request.thread_id is None:
+            return True
+        group = route.group_for(request)
+        backs = [backend.capabilities for backend in group.members]
+        shared = group.shares_conversations
+        return await self._memory.has(owner, route.path, request, backs, shared=shared)
+
     def answers(self, route: Route, owner: str) -> Answers | None:
         """Return the stored answers that an owner's clients can refer to by id on a route; None if none are stored."""
         if self._memory is None or not route.keeps_answers:
@@ -475,6 +495,30 @@ class Bridge:
                 if not may_ask_elsewhere(error.failure):
                     raise
         return await _counted(order, last)
+
+    async def embed(self, route: Route, asked: EmbeddingsRequest, caller: Caller | None = None) -> Embeddings:
+        """Return the vectors of texts, by the first backend of the model that has embeddings.
+
+        Raises `RequestError` for an unknown model and if no backend has any, and `BackendError` if one refuses.
+        """
+        if self._open is None:
+            raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
+        request = Request([], model=asked.model or None)
+        order = _Asked(route, request, route.capabilities, caller or Caller(), uuid.uuid4().hex, time.time(), Losses())
+        failed: BackendError | None = None
+        for backend in order.order(route.group_for(request)):
+            try:
+                found = await backend.embed(asked, order.info(backend, request))
+            except BackendError as error:
+                if not may_ask_elsewhere(error.failure):
+                    raise
+                failed = error
+                continue
+            if found is not None:
+                return found
+        if failed is not None:
+            raise failed
+        raise RequestError("No backend of this route has embeddings.", code=ErrorCode.UNSUPPORTED, status=501)
 
     def plan(
         self, route: Route, request: Request, caller: Caller, *, run_id: str, created_at: float

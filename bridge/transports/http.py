@@ -23,6 +23,9 @@ from bridge.codec import (
     Context,
     CountingDialect,
     Dialect,
+    Embeddings,
+    EmbeddingsDialect,
+    EmbeddingsRequest,
     FrameLike,
     Losses,
     ModelInfo,
@@ -342,6 +345,15 @@ class HttpBackend(ConfiguredBackend):
         if answer.status >= 300:
             raise BackendError.of(self.refusal(answer, wire))
         return self.dialect.decode_count(answer)
+
+    async def embed(self, asked: EmbeddingsRequest, info: CallInfo) -> Embeddings | None:
+        if not isinstance(self.dialect, EmbeddingsDialect):
+            return None
+        wire = self.dialect.embeddings_request(asked, self.model_for(asked.model) or asked.model)
+        answer = await self.whole_answer(self.addressed(wire, info), self.timeouts.of_question)
+        if answer.status >= 300:
+            raise BackendError.of(self.refusal(answer, wire))
+        return self.dialect.decode_embeddings(answer)
 
     async def whole_answer(self, wire: WireRequest, seconds: float | None) -> WireResponse:
         """The answer to a short question. Raises `BackendError`."""

@@ -6,6 +6,7 @@ from functools import partial
 
 from bridge.codec import registry
 from bridge.connect import CLIENTS, SERVERS, Client, Place
+from bridge.connect.agents import AGENTS
 from tests.docs.tables import ROOT
 
 FOLDER = ROOT / "docs" / "connect"
@@ -61,6 +62,7 @@ def program_page(name: str, client: Client) -> str:
     lines = [
         f"# Connect {client.title}",
         "",
+        *_in_one_command(name),
         f"Dialect: {', '.join(map(_linked, client.dialects))}. "
         f"For a bridge at `{ORIGIN}` with a route at `{where.path}`:",
         "",
@@ -81,6 +83,25 @@ def program_page(name: str, client: Client) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _in_one_command(name: str) -> list[str]:
+    """How `dialect-bridge run` starts a coding agent, if it is one."""
+    for agent, each in AGENTS.items():
+        if each.client == name:
+            command = f"dialect-bridge run {agent} --to ollama --model qwen3:8b"
+            return [
+                "In one command, over any server or agent; arguments for the program itself stand after `--`:",
+                "",
+                "```bash",
+                command,
+                "```",
+                "",
+                "The bridge listens on a free local port, with a key for this program alone, and ends with it. Without",
+                "`--to`, it is the one of `config.yaml`. To connect the program to a bridge that runs already:",
+                "",
+            ]
+    return []
 
 
 def _linked(dialect: str) -> str:

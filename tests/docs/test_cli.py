@@ -26,8 +26,9 @@ pytestmark = pytest.mark.slow
 
 CAPTURES = ROOT / "tests" / "captures"
 COMMANDS = (
-    "serve", "demo", "init", "explain", "check", "dialects", "translate", "chat", "nodes", "key", "openapi", "schema",
-    "completion",
+    "serve", "demo", "acp", "mcp", "init", "run", "explain", "check", "dialects", "translate", "chat", "nodes", "key",
+    "openapi",
+    "schema", "completion",
 )  # fmt: skip
 
 BAD = """\

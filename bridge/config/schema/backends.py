@@ -6,12 +6,13 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator, model_validator
 
-from bridge.codec import Options
+from bridge.codec import AgentDialect, Options
 from bridge.config.kinds import (
     BUILT_IN,
     DEMO,
     PYTHON,
     BackDialect,
+    EnvironmentName,
     HeaderName,
     Headers,
     OptionalBackendUrl,
@@ -71,6 +72,19 @@ class Backend(Section):
     url: OptionalBackendUrl = Field(
         default=None, description="base URL; the dialect adds its own endpoint; host:port of a gRPC dialect"
     )
+    command: OptionalText = Field(
+        default=None, description="program of an agent that the bridge starts, in place of a url"
+    )
+    args: tuple[str, ...] = Field(default=(), description="arguments of the program", repr=False)
+    cwd: OptionalText = Field(
+        default=None,
+        description="folder in which an agent works; relative to this file, {owner} = a folder for each owner",
+    )
+    env: dict[EnvironmentName, str] = Field(
+        default_factory=dict,
+        description="environment of the program, beside PATH, HOME, LANG, TERM and USER",
+        repr=False,
+    )
     api_key: OptionalSecret = Field(
         default=None, description="key of the backend, sent as its dialect requires; empty = none"
     )
@@ -116,6 +130,12 @@ class Backend(Section):
         dialect = dialect_of(self.dialect)
         if self.proxy is not None and (self.dialect in BUILT_IN or (dialect is not None and dialect.over_grpc)):
             raise at(("proxy",), wrong(f"dialect {self.dialect} is not called over HTTP and takes no proxy"))
+        if isinstance(dialect, AgentDialect):
+            self._check_agent()
+            return self
+        for key in ("command", "args", "cwd", "env"):
+            if getattr(self, key):
+                raise at((key,), wrong(f"dialect {self.dialect} starts no program"))
         if self.dialect not in BUILT_IN and self.url is None:
             raise at(("url",), wrong("missing or empty; every dialect but demo and python needs one"))
         if self.dialect == PYTHON and self.target is None:
@@ -123,6 +143,18 @@ class Backend(Section):
         if self.dialect != PYTHON and self.target is not None:
             raise at(("target",), wrong("only dialect python takes a target"))
         return self
+
+    def _check_agent(self) -> None:
+        if (self.command is None) == (self.url is None):
+            raise at(("command",), wrong("expected either the command of a program, or the url of a WebSocket"))
+        if self.cwd is None:
+            raise at(("cwd",), wrong("missing; an agent needs the folder in which it works"))
+        unused = ("args", "env") if self.command is None else ("api_key", "headers", "proxy")
+        for key in (*unused, "target", "forward_headers"):
+            if getattr(self, key):
+                has = "env" if key == "api_key" else ""
+                advice = f"; write its key under {has}" if has else ""
+                raise at((key,), wrong(f"{'a program' if self.command else 'an agent at a url'} takes none{advice}"))
 
     @model_validator(mode="after")
     def _metadata(self) -> Self:
