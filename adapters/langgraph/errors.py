@@ -33,9 +33,10 @@ _CRASHES = frozenset({ErrorCode.BACKEND_ERROR, ErrorCode.BACKEND_TIMEOUT, ErrorC
 def refusal(wire: WireResponse) -> Failure:
     """Return the failure in a response with an error status."""
     failure = ERRORS.decode(wire)
-    if wire.status >= 500 and failure.backend_code is None and failure.code in _CRASHES:
-        own = "detail" in dict_of(read_json(wire.body))
-        if own or failure.code is ErrorCode.BACKEND_ERROR:
+    body = read_json(wire.body)
+    if wire.status >= 500 and failure.code in _CRASHES:
+        own, page = "detail" in dict_of(body), not isinstance(body, dict) and failure.code is ErrorCode.BACKEND_ERROR
+        if own or page:
             failure.code = ErrorCode.BACKEND_UNAVAILABLE
     return failure
 
