@@ -19,6 +19,7 @@ from bridge.errors import ErrorCode, Failure
 from bridge.model import Text, ToolCall
 from bridge.server import running
 from tests.dialects.agentscope_service.service import Service
+from tests.dialects.langgraph.service import Server as LangGraphServer
 from tests.docs.helpers import COMMAND, EXAMPLES, ROOT, USUAL, run
 from tests.pairs.agents import AGENTS, Say
 from tests.pairs.agents.runs import Runs
@@ -135,6 +136,21 @@ async def test_chat_and_ag_ui_over_an_agent_service() -> None:
         assert done.stdout == b"Hello, world.\n", done.stderr
         done = await asyncio.to_thread(run, COMMAND, "chat", service.url, "Hi", "--dialect", "agentscope-service")
         assert done.stdout == b"Hello, world.\n", done.stderr
+
+
+async def test_chat_and_ag_ui_over_a_langgraph_server() -> None:
+    async with LangGraphServer().listening() as server, _recipe("langgraph", LANGGRAPH_URL=server.url) as url:
+        assert _said(await post(f"{url}/v1/chat/completions", _conversation("Hi"))) == "Hello, world!"
+        assert server.bodies[0]["assistant_id"] == "agent"
+        message = {"id": "u1", "role": "user", "content": "Hi"}
+        whole = {"threadId": "t", "runId": "r", "state": {}, "tools": [], "context": [], "forwardedProps": {}}
+        reply = await post(f"{url}/agui", {**whole, "messages": [message]})
+        assert b"TEXT_MESSAGE_CONTENT" in reply.body
+        assert b"RUN_FINISHED" in reply.body
+        done = await asyncio.to_thread(run, "bash", "-c", _chat_in("langgraph").replace(USUAL, url))
+        assert done.stdout == b"Hello, world!\n", done.stderr
+        done = await asyncio.to_thread(run, COMMAND, "chat", server.url, "Hi", "--dialect", "langgraph")
+        assert done.stdout == b"Hello, world!\n", done.stderr
 
 
 async def test_agentscope_over_a_chat_model() -> None:
