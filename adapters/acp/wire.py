@@ -126,9 +126,13 @@ def kind_of_tool(name: str) -> str:
 
 ALLOW_ONCE, ALLOW_ALWAYS, REJECT_ONCE, REJECT_ALWAYS = "allow_once", "allow_always", "reject_once", "reject_always"
 ASKED = "dialectBridge"
-"""The key in `_meta` of a question with what the bridge was asked: its payload and reason."""
+"""The key in `_meta` of what only another bridge reads: the payload, the reason and the call of a question that the
+bridge was asked; and `isEarlier`, of the result of a call that an earlier prompt has told."""
 OPTION_KINDS = frozenset({ALLOW_ONCE, ALLOW_ALWAYS, REJECT_ONCE, REJECT_ALWAYS})
 """The kinds of options of a permission. They are hints: the answer names an option by its id."""
+
+NO_CALL, EARLIER_CALL = "question", "earlier"
+"""Values of `_meta.dialectBridge.call`: a call that stands for a question, and one of an earlier run."""
 
 # ------------------------------------------------------------------ extras
 
@@ -184,7 +188,7 @@ def part_of(block: object) -> Part | None:
             return Text(text_of(wire.get("text")), _notes(wire))
         case "image" | "audio" as kind:
             data = text_of(wire.get("data"))
-            mime, uri = text_of(wire.get("mimeType")) or None, text_of(wire.get("uri")) or None
+            mime, uri = _known(wire.get("mimeType")), text_of(wire.get("uri")) or None
             if not data and uri:
                 return Media(MediaKind(kind), Url(uri), mime)
             return media_of(data, mime, uri, MediaKind(kind)) if data else None
@@ -196,12 +200,17 @@ def part_of(block: object) -> Part | None:
             return Media(kind_of_type(mime), source, mime, named or None) if uri else None
         case "resource":
             inner = dict_of(wire.get("resource"))
-            uri, mime = text_of(inner.get("uri")), text_of(inner.get("mimeType")) or None
+            uri, mime = text_of(inner.get("uri")), _known(inner.get("mimeType"))
             if blob := text_of(inner.get("blob")):
                 return media_of(blob, mime, uri)
             text = text_of(inner.get("text"))
             return Text(fenced(uri, text) if uri else text) if text else None
     return None
+
+
+def _known(mime: object) -> str | None:
+    """Return a media type, unless it says that it is unknown."""
+    return text_of(mime) if mime != DEFAULT_TYPES[MediaKind.FILE] and text_of(mime) else None
 
 
 def parts_of(blocks: Iterable[object]) -> list[Part]:

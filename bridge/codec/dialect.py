@@ -85,10 +85,10 @@ class Dialect:
 
     Subclasses set the constants and implement the methods of the roles they play: as the front, towards clients, or as
     the back, towards backends. What only some protocols can do are contracts of their own, which a dialect inherits
-    when it has that ability: `AgentTasksDialect`, `AnsweringDialect`, `CountingDialect`, `DescribedDialect`,
-    `EmbeddingsDialect`, `ModelsDialect`, `ModesDialect`, `QueuedRunsDialect`, `ResumableDialect`, `RpcDialect`,
-    `SessionDialect`, `SingleRunDialect`, `SocketDialect`, `SteppedRunDialect`, `StoredAnswersDialect`,
-    `TaskDialect`, `ToolHostDialect`, `ToolServerDialect`.
+    when it has that ability: `AgentDialect`, `AgentTasksDialect`, `AnsweringDialect`, `CountingDialect`,
+    `DescribedDialect`, `EmbeddingsDialect`, `ModelsDialect`, `ModesDialect`, `QueuedRunsDialect`,
+    `ResumableDialect`, `RpcDialect`, `SessionDialect`, `SingleRunDialect`, `SocketDialect`, `SteppedRunDialect`,
+    `StoredAnswersDialect`, `TaskDialect`, `ToolHostDialect`, `ToolServerDialect`.
     """
 
     name: ClassVar[str]
@@ -144,6 +144,11 @@ class Dialect:
     def over_grpc(self) -> bool:
         """True if gRPC carries the dialect: `listen` instead of `path`, `host:port` instead of a URL."""
         return self.framing is Framing.MESSAGES
+
+    @property
+    def called_over_http(self) -> bool:
+        """True if its backends are HTTP servers."""
+        return not self.over_grpc
 
     @property
     def served(self) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -361,6 +363,55 @@ async def test_the_result_of_a_call_for_a_client_of_a2a() -> None:
             "tool_call_id": "call_1",
             "content": '{"temperature":21}',
         }
+
+
+@pytest.fixture
+def npx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scripted agent in place of each package of npm."""
+    script = tmp_path / "bin" / "npx"
+    script.parent.mkdir()
+    agent = ROOT / "tests" / "dialects" / "acp" / "scripted_agent.py"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{agent}"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+
+
+@pytest.mark.usefixtures("npx")
+async def test_a_coding_agent_in_a_chat(tmp_path: Path) -> None:
+    variables = {
+        "BRIDGE_KEY": "key-of-team-123456",
+        "WORK": str(tmp_path / "work"),
+        "ANTHROPIC_API_KEY": "sk-ant-1234567",
+    }
+    headers = {"authorization": "Bearer key-of-team-123456"}
+    async with _recipe("claude-in-chat", **variables) as url:
+        chat = f"{url}/v1/chat/completions"
+        assert (await post(chat, _conversation("env"))).status == 401
+        assert "ANTHROPIC_API_KEY" in _said(await post(chat, _conversation("env"), **headers))
+        assert f"{tmp_path}/work/team " in _said(await post(chat, _conversation("where"), **headers))
+        talk = _conversation("ask")
+        asked = _said(await post(chat, talk, **headers))
+        assert "rm -r build" in asked
+        talk["messages"] += [{"role": "assistant", "content": asked}, {"role": "user", "content": "yes"}]
+        assert _said(await post(chat, talk, **headers)) == "Chosen: id-allow_once"
+
+
+@pytest.mark.usefixtures("npx")
+async def test_a_coding_agent_for_a2a(tmp_path: Path) -> None:
+    variables = {"BRIDGE_KEY": "key-of-planner-123456", "WORK": str(tmp_path / "work"), "CODEX_API_KEY": "sk-1234567"}
+    headers = {"authorization": "Bearer key-of-planner-123456"}
+
+    async def send(url: str, text: str, **more: Any) -> dict[str, Any]:
+        message = {"messageId": text, "role": "ROLE_USER", "parts": [{"text": text}], **more}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+        return (await post(f"{url}/codex", body, **headers, a2a_version="1.0")).json["result"]["task"]
+
+    async with _recipe("codex-a2a", **variables) as url:
+        task = await send(url, "ask")
+        assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        done = await send(url, "yes", taskId=task["id"], contextId=task["contextId"])
+        assert done["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert "Chosen: id-allow_once" in str(done)
 
 
 async def test_a_page_with_use_chat() -> None:
