@@ -51,11 +51,12 @@ from bridge.pipeline.conversation import (
     up_to_last_answer,
 )
 from bridge.pipeline.interrupts import Settled, settle
+from bridge.stores import Attachments
 from bridge.stores.base import Conversation, ConversationStore, HeldConversation
 
 log = logging.getLogger("bridge.memory")
 
-_PRUNE_FIRST = 60.0
+_PRUNE_FIRST = 3.0
 _PRUNE_EVERY = 3600.0
 """Seconds."""
 
@@ -518,19 +519,21 @@ class Memory:
         self.history = history
         self._pruning: asyncio.Task[None] | None = None
 
-    def start(self, retention: float) -> None:
-        """From now on conversations that were silent for `retention` seconds are forgotten."""
-        self._pruning = asyncio.get_running_loop().create_task(self._prune(retention))
+    def start(self, retention: float, files: Attachments | None = None) -> None:
+        """From now on conversations that were silent for `retention` seconds are forgotten, with their files."""
+        self._pruning = asyncio.get_running_loop().create_task(self._prune(retention, files))
 
-    async def _prune(self, retention: float) -> None:
+    async def _prune(self, retention: float, files: Attachments | None) -> None:
         pause = _PRUNE_FIRST  # not at once: a start opens no store, and is not kept waiting by one
         while True:
             await asyncio.sleep(pause)
             pause = _PRUNE_EVERY
             try:
                 await self.history.prune(retention)
+                if files is not None:
+                    await self.history.prune_files(retention, files.delete)
             except BridgeError as error:
-                log.warning("old conversations were not deleted: %s", error.message)
+                log.warning("old conversations and files were not deleted: %s", error.message)
 
     async def begin(
         self,

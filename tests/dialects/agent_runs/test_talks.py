@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import json
+import os
 import re
+import sqlite3
 import time
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -148,6 +152,32 @@ async def test_an_image_is_uploaded_shown_and_signed_anew(tmp_path: Path) -> Non
             assert got.headers["x-content-type-options"] == "nosniff"
             problem(await ask("GET", found[:-1] + ("0" if found[-1] != "0" else "1")), 403, "FORBIDDEN")
             problem(await ask("GET", found.partition("?")[0]), 403, "FORBIDDEN")
+
+
+async def test_uploads_go_with_their_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a thread that nothing was said in, too."""
+    for name in ("_PRUNE_FIRST", "_PRUNE_EVERY"):
+        monkeypatch.setattr(f"bridge.pipeline.memory.{name}", 0.05)
+    files = tmp_path / "attachments"
+
+    async def uploaded(client: Client, thread: str) -> Path:
+        kept = (await client.send("/attachments", image(thread))).json["attachment"]
+        path: Path = files / kept["path"]
+        os.utime(path, (0, 0))
+        return path
+
+    async with served(tmp_path) as url:
+        alice = Client(url)
+        unsaid, ended, alive = [await uploaded(alice, thread) for thread in ("unsaid", "ended", "alive")]
+        for thread in ("ended", "alive"):
+            await alice.run(run=f"run-{thread}", threadId=thread)
+        with contextlib.closing(sqlite3.connect(tmp_path / "bridge.db", isolation_level=None)) as db:
+            db.execute("UPDATE history_conversations SET updated_at = 0 WHERE thread_id = 'ended'")
+            db.execute("UPDATE history_files SET updated_at = 0")
+        async with asyncio.timeout(10):
+            while unsaid.exists() or ended.exists():
+                await asyncio.sleep(0.02)
+        assert alive.read_bytes() == PNG
 
 
 def asking(url: str) -> dict[str, Any]:
