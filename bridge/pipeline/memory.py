@@ -53,6 +53,7 @@ from bridge.pipeline.conversation import (
 from bridge.pipeline.interrupts import Settled, settle
 from bridge.stores import Attachments
 from bridge.stores.base import Conversation, ConversationStore, HeldConversation
+from bridge.stores.joint import Joint
 
 log = logging.getLogger("bridge.memory")
 
@@ -117,6 +118,8 @@ class Turn:
         self._named: str | None = None
         self._turn: AbstractAsyncContextManager[HeldConversation] | None = None
         self._held: HeldConversation | None = None
+        self.joint: Joint | None = None
+        """A transaction that is to store the conversation, if it can."""
         self._conversation: Conversation  # known when it has begun
 
     async def begin(self, run_id: str) -> None:
@@ -194,9 +197,11 @@ class Turn:
     async def _commit(self, new: list[Message], *, keep: int | None = None, name: str | None = None) -> None:
         """Store the conversation. The next request of it may go on from now."""
         if self._held is not None:
-            await self._held.commit(new, keep=keep, digest=name)
+            await self._held.commit(new, keep=keep, digest=name, joint=self.joint)
         else:
-            await self._history.commit(self._owner, self._scope, self._conversation, new, keep=keep, digest=name)
+            await self._history.commit(
+                self._owner, self._scope, self._conversation, new, keep=keep, digest=name, joint=self.joint
+            )
 
     def _settle(self, new: list[Message]) -> Settled:
         """Return the client's new messages, without its answers to interrupts."""

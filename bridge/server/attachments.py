@@ -18,8 +18,8 @@ CONTENT = "/attachments/content/{bucket}/{path:.+}"
 
 
 class AttachmentService:
-    """The images of one route. `limit` in bytes; `life` and `slow_reader` (None = no limit) in seconds. `note` is called
-    before a thread gets a file.
+    """The images of one route. `limit` in bytes; `life` and `slow_reader` (None = no limit) in seconds. `note` is
+    called before a thread gets a file.
 
     `public_url` is how clients reach the server, without the mount path; empty = as each request reached it.
     """

@@ -18,6 +18,7 @@ from bridge.errors import BridgeError, ErrorCode, RequestError
 from bridge.model.events import Interrupted
 from bridge.model.parts import Message
 from bridge.model.request import Tool
+from bridge.stores.joint import Joint
 
 _REFUSED = re.compile("[%\x00\ud800-\udfff]")
 
@@ -104,10 +105,18 @@ class HeldConversation(Protocol):
     def conversation(self) -> Conversation:
         """The conversation as it was when it was locked; a new one if there was none."""
 
-    async def commit(self, new: list[Message], *, keep: int | None = None, digest: str | None = None) -> None:
+    async def commit(
+        self,
+        new: list[Message],
+        *,
+        keep: int | None = None,
+        digest: str | None = None,
+        joint: Joint | None = None,
+    ) -> None:
         """Commit `conversation` like `ConversationStore.commit` and release the lock, in one transaction.
 
-        If it raises, the lock is held until the context manager exits. A further commit is made without a lock.
+        If the `joint` transaction takes the commit, or if it raises, the lock is held until the context manager exits. A
+        further commit is made without a lock.
         """
 
 
@@ -146,6 +155,7 @@ class ConversationStore(Protocol):
         digest: str | None = None,
         after: str | None = None,
         headroom: bool = False,
+        joint: Joint | None = None,
     ) -> None:
         """Append `new` and store the conversation's other fields, in one transaction.
 
@@ -164,7 +174,8 @@ class ConversationStore(Protocol):
         `headroom`, until it has half of what they allow, so that others may begin with it. If
         this is its first commit and the owner has too many, those unused for longest are deleted.
 
-        A canceled commit has happened completely or not at all.
+        A canceled commit has happened completely or not at all. With a `joint` transaction of a store in the same
+        database, the commit is a part of that.
         """
 
     async def find(self, owner: str, scope: str, digest: str) -> str | None:

@@ -13,6 +13,7 @@ from bridge.stores import rows
 from bridge.stores.base import LEASE, Bounds, Conversation, HeldConversation, RemoveFiles, key, plain_id, stored_id
 from bridge.stores.conversation_scripts import FIND, LATEST, OWNER, commit, delete, fetch, head, prune
 from bridge.stores.file_scripts import drop, idle, mark, note, plain
+from bridge.stores.joint import Joint
 from bridge.stores.locks import ConversationLocks
 from bridge.stores.memory_budget import charging
 from bridge.stores.scripts import Database, Script, execute
@@ -54,13 +55,20 @@ class Conversations:
         digest: str | None = None,
         after: str | None = None,
         headroom: bool = False,
+        joint: Joint | None = None,
     ) -> None:
         where = key(owner, scope, conversation.thread_id)
         base = None if after is None else key(owner, scope, after)
         change = await rows.change(conversation, new, keep, digest)
         grace = self._life.grace
-        outcome = await self._database.write(lambda: commit(where, change, self._bounds, grace, base, headroom))
-        change.settle(outcome)
+
+        def work() -> Script[rows.Outcome]:
+            return commit(where, change, self._bounds, grace, base, headroom)
+
+        if joint is not None:
+            await self._database.open()  # the other store does not know these tables
+        if joint is None or not joint.takes(self._database.place, work, change.settle):
+            change.settle(await self._database.write(work))
 
     async def find(self, owner: str, scope: str, digest: str) -> str | None:
         owner, scope, digest = key(owner, scope, digest)

@@ -154,6 +154,37 @@ async def test_an_image_is_uploaded_shown_and_signed_anew(tmp_path: Path) -> Non
             problem(await ask("GET", found.partition("?")[0]), 403, "FORBIDDEN")
 
 
+@pytest.mark.parametrize("one", [True, False])
+async def test_who_may_not_write_the_end_of_a_run_stores_no_answer(
+    tmp_path: Path, backend: FakeBackend, one: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    go_on = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.head()
+        await exchange.send(CHUNK % b"half")
+        await go_on.wait()
+        await exchange.send(CHUNK % b" whole" + END)
+        await exchange.end()
+
+    backend.plays(script)
+    async with served(tmp_path, llm(backend), one_run_per_thread=one) as url:
+        alice = Client(url)
+        await alice.start(run_input("a"))
+        async with asyncio.timeout(10):
+            while not backend.seen:
+                await asyncio.sleep(0.02)
+        with contextlib.closing(sqlite3.connect(tmp_path / "bridge.db", isolation_level=None)) as db:
+            db.execute("INSERT INTO run_processes (token, expires) VALUES ('another', 1e9)")
+            db.execute("UPDATE runs SET holder = 'another'")
+        go_on.set()
+        async with asyncio.timeout(10):
+            while "cannot be written" not in caplog.text:
+                await asyncio.sleep(0.02)
+        shown = (await alice.get("/history")).json["messages"]
+        assert [m["content"] for m in shown] == ["a"]
+
+
 async def test_uploads_go_with_their_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a thread that nothing was said in, too."""
     for name in ("_PRUNE_FIRST", "_PRUNE_EVERY"):
