@@ -18,8 +18,9 @@ import pytest
 from bridge.config import load
 from bridge.engine import Bridge
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Text, ToolCall
+from bridge.model import Interrupted, Text, ToolCall
 from bridge.server import running
+from tests.dialects.acp.test_socket import connected
 from tests.dialects.agentscope_service.service import Service
 from tests.dialects.langgraph.service import Server as LangGraphServer
 from tests.docs.helpers import COMMAND, EXAMPLES, ROOT, USUAL, run
@@ -440,6 +441,16 @@ async def test_a_page_with_use_chat() -> None:
         assert b'"delta":"lo"' in reply.body
         assert resumed == reply.body
         assert (await ask("GET", f"{url}/api/chat/c1/stream")).status == 204
+
+
+async def test_an_agent_in_an_editor() -> None:
+    async with fake_backend("agentscope") as agent, _recipe("acp", AGENTSCOPE_URL=agent.url) as url:
+        agent.turns([Interrupted("q1", "approval", {"message": "Write?"}, "q1")], ["Written."])
+        async with connected(url) as editor:
+            assert (await editor.prompt(await editor.new(), "Write it."))["stopReason"] == "end_turn"
+            assert [method for method, _ in editor.asked] == ["session/request_permission"]
+            assert editor.said() == "Written."
+            assert len((await editor.call("session/list"))["sessions"]) == 1
 
 
 async def test_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:
