@@ -22,6 +22,7 @@ from bridge.model import Interrupted, Text, ToolCall
 from bridge.server import running
 from tests.dialects.acp.test_socket import connected
 from tests.dialects.agentscope_service.service import Service
+from tests.dialects.langgraph.service import Server as LangGraphServer
 from tests.docs.helpers import COMMAND, EXAMPLES, ROOT, USUAL, run
 from tests.pairs.agents import AGENTS, Say
 from tests.pairs.agents.runs import Runs
@@ -138,6 +139,21 @@ async def test_chat_and_ag_ui_over_an_agent_service() -> None:
         assert done.stdout == b"Hello, world.\n", done.stderr
         done = await asyncio.to_thread(run, COMMAND, "chat", service.url, "Hi", "--dialect", "agentscope-service")
         assert done.stdout == b"Hello, world.\n", done.stderr
+
+
+async def test_chat_and_ag_ui_over_a_langgraph_server() -> None:
+    async with LangGraphServer().listening() as server, _recipe("langgraph", LANGGRAPH_URL=server.url) as url:
+        assert _said(await post(f"{url}/v1/chat/completions", _conversation("Hi"))) == "Hello, world!"
+        assert server.bodies[0]["assistant_id"] == "agent"
+        message = {"id": "u1", "role": "user", "content": "Hi"}
+        whole = {"threadId": "t", "runId": "r", "state": {}, "tools": [], "context": [], "forwardedProps": {}}
+        reply = await post(f"{url}/agui", {**whole, "messages": [message]})
+        assert b"TEXT_MESSAGE_CONTENT" in reply.body
+        assert b"RUN_FINISHED" in reply.body
+        done = await asyncio.to_thread(run, "bash", "-c", _chat_in("langgraph").replace(USUAL, url))
+        assert done.stdout == b"Hello, world!\n", done.stderr
+        done = await asyncio.to_thread(run, COMMAND, "chat", server.url, "Hi", "--dialect", "langgraph")
+        assert done.stdout == b"Hello, world!\n", done.stderr
 
 
 async def test_agentscope_over_a_chat_model() -> None:
@@ -288,6 +304,18 @@ async def test_gemini_clients_over_any_model_and_gemini_for_chat_clients() -> No
             google.answers(200, orjson.dumps(said))
             assert _said(await post(f"{url}/v1/chat/completions", _conversation("Hi", "gemini-x"))) == "Hello"
             assert google.seen[0].path == "/v1beta/models/gemini-x:generateContent"
+
+
+async def test_programs_that_speak_only_ollama_over_any_model() -> None:
+    listed = {"data": [{"id": "m", "supported_parameters": ["tools"]}]}
+    async with fake_backend() as model, _recipe("ollama", OPENAI_BASE_URL=f"{model.url}/v1") as url:
+        model.streams(CHAT)
+        reply = await post(f"{url}/api/chat", _conversation("Hi", "m"))
+        assert b'"content":"Hello"' in reply.body
+        model.answers(200, orjson.dumps(listed))
+        shown = (await post(f"{url}/api/show", {"model": "m"})).json
+        assert shown["capabilities"] == ["completion", "tools"]
+        assert shown["model_info"]["bridge.context_length"] == 128000
 
 
 async def test_a2a_agents_and_clients() -> None:
