@@ -1,7 +1,7 @@
 """What an agent says during a prompt -> events.
 
-A call is known from whatever names it first. Its title, its kind and its input change until it runs, so that it is told
-when it begins to run, or waits for a permission. Its input comes in snapshots, and its content replaces what was there.
+A call is known from whatever names it first. Its title, its kind and its input change until it runs, so that clients get
+it when it begins to run, or waits for a permission. Its input comes in snapshots, and its content replaces what was there.
 """
 
 from __future__ import annotations
@@ -382,7 +382,7 @@ class Decoder(JsonDecoder):
         self.builder.finish(FinishReason.INTERRUPTED)
 
     def _asked_call(self, params: Wire) -> _Call | None:
-        """Return the call that needs a permission, which is told by now."""
+        """Return the call that needs a permission, after clients got it."""
         wire = dict_of(params.get("toolCall"))
         call = self._call(wire)
         if call is not None:

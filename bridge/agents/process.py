@@ -186,8 +186,8 @@ class AgentProcess:
         return session
 
     async def restore(self, session_id: str) -> AgentSession:
-        """Go on with a session of an earlier process. Raises `BackendError`, by whose details a thread that the agent
-        does not know is told.
+        """Continue a session of an earlier process. Raises `BridgeError`; `UNKNOWN_THREAD` in its details says that
+        the agent does not have the session.
         """
         ask = self.agent.restore(session_id, self._folder)
         if ask is None:
