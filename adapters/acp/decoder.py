@@ -1,7 +1,8 @@
 """What an agent says during a prompt -> events.
 
-A call is known from whatever names it first. Its title, its kind and its input change until it runs, so that clients get
-it when it begins to run, or waits for a permission. Its input comes in snapshots, and its content replaces what was there.
+A call is known from whatever names it first. Its title, its kind and its input change until it runs, so that clients
+get it when it begins to run, or waits for a permission. Its input comes in snapshots, and its content replaces what was
+there.
 """
 
 from __future__ import annotations
