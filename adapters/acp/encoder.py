@@ -25,6 +25,7 @@ from bridge.dialects.acp.wire import (
     STOP_REASONS,
     Wire,
     kind_of_tool,
+    own,
     rpc_code,
     text_block,
     tool_content,
@@ -156,7 +157,11 @@ class Updates(Encoder):
             return
         state = IN_PROGRESS if event.status is MessageStatus.COMPLETED else FAILED
         call_id = call.call_id or call.part_id
-        self._news.append(self._calls.update(call_id, call.name, state, rawInput=input_value("".join(self._arguments))))
+        given, named = input_value("".join(self._arguments)), own(call.extras)
+        update = self._calls.update(call_id, call.name, state, rawInput=given)
+        if update["sessionUpdate"] == "tool_call":  # an agent of this protocol says itself how its call is shown
+            update |= {key: said for key in ("title", "kind") if (said := text_of(named.get(key)))}
+        self._news.append(update)
 
     def content(self, event: ContentAdded) -> None:
         self._contents += 1

@@ -100,26 +100,38 @@ PENDING, IN_PROGRESS, COMPLETED, FAILED = "pending", "in_progress", "completed",
 """The states of a tool call."""
 
 _KINDS: Mapping[str, Sequence[str]] = {
-    "read": ("read", "cat", "view", "open", "load", "get", "list", "ls"),
-    "edit": ("edit", "write", "create", "patch", "replace", "insert", "update", "save"),
+    "read": ("read", "cat", "view"),
+    "edit": ("edit", "write", "patch", "replace", "insert"),
     "delete": ("delete", "remove", "rm", "unlink"),
     "move": ("move", "rename", "mv"),
     "search": ("search", "find", "grep", "glob", "query", "lookup"),
     "execute": ("execute", "exec", "run", "bash", "shell", "terminal", "command", "python"),
-    "think": ("think", "plan", "reason", "task"),
+    "think": ("think", "plan", "reason"),
     "fetch": ("fetch", "download", "browse", "http", "curl"),
 }
-_KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words}
+_OF_FILES: Mapping[str, Sequence[str]] = {
+    "read": ("get", "open", "load", "list", "ls"),
+    "edit": ("create", "update", "save", "make"),
+}
+"""Words that say a kind only of files: `get_file`, but not `get_weather`."""
+_FILES = frozenset({"file", "files", "folder", "folders", "dir", "directory", "directories", "path", "paths"})
 KINDS = frozenset({*_KINDS, "switch_mode", "other"})
 """The kinds of tool calls, by which editors choose a symbol."""
 
+
+def _by_word(*tables: Mapping[str, Sequence[str]]) -> Mapping[str, str]:
+    return {word: kind for table in tables for kind, words in table.items() for word in words}
+
+
+_KIND_OF, _KIND_OF_FILES = _by_word(_KINDS), _by_word(_KINDS, _OF_FILES)
 _PIECES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 def kind_of_tool(name: str) -> str:
     """Return the kind of a tool by the first word of its name that says one; else `other`."""
-    words = (found[0].lower() for found in _PIECES.finditer(name[:200]))
-    return next((_KIND_OF[word] for word in words if word in _KIND_OF), "other")
+    words = [found[0].lower() for found in _PIECES.finditer(name[:200])]
+    known = _KIND_OF if _FILES.isdisjoint(words) else _KIND_OF_FILES
+    return next((known[word] for word in words if word in known), "other")
 
 
 # ------------------------------------------------------------------ permissions
@@ -304,7 +316,17 @@ def _name_in(url: str) -> str:
 
 def tool_content(parts: Iterable[Part]) -> list[Wire]:
     """Return the parts of a tool's result as the content of its call. Texts are blocks of their own."""
-    return [{"type": "content", "content": block} for part in parts if not _is_blank(block := write_block(part))]
+    content: list[Wire] = []
+    for part in parts:
+        if isinstance(part, Data) and (diff := dict_of(part.value)).keys() == _DIFF:
+            content.append({"type": "diff", **diff})
+        elif not _is_blank(block := write_block(part)):
+            content.append({"type": "content", "content": block})
+    return content
+
+
+_DIFF = frozenset({"path", "oldText", "newText"})
+"""The fields of a diff as `diffs_in` returns it."""
 
 
 def _is_blank(block: Wire) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from importlib.metadata import version
 from secrets import token_hex
 from typing import Any
@@ -86,13 +86,16 @@ class _Client:
     async def permit(self, operation: Operation) -> None:
         await self._http[SERVED_BY].permit(self._http, operation)
 
+    def counting(self) -> AbstractContextManager[object]:
+        return self._handler.bridge.counting()
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ReportedRun]:
         handler = self._handler
         scope = ReportedRun(handler.bridge, handler.route, self.owner, request_id(self._http))
         error: BaseException | None = None
         try:
-            with spanned(handler.bridge.tracing, self._http, scope.report), handler.bridge.counting():
+            with spanned(handler.bridge.tracing, self._http, scope.report):
                 await self._http[SERVED_BY].admit(self._http)
                 await self.permit(Operation.RUN)
                 async with handler.limiter.slot(self.owner):

@@ -37,7 +37,7 @@ def methods(contract: type[Dialect]) -> set[str]:
 
 
 def test_the_core_is_small() -> None:
-    assert len(methods(Dialect)) <= 17
+    assert len(methods(Dialect)) <= 16
 
 
 @pytest.mark.parametrize("contract", sorted(OPTIONAL, key=lambda c: c.__name__), ids=lambda c: c.__name__)
