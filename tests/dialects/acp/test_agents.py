@@ -438,7 +438,7 @@ async def test_an_agent_that_dies_says_its_last_words_to_the_log(caplog: pytest.
 async def test_an_agent_that_dies_while_a_person_is_asked() -> None:
     async with talk() as it:
         asked = await it.run("diemid")
-        await until(lambda: processes() == [])
+        await until(lambda: backend(it.bridge).pool.processes == [])
         failure = (await it.answers("yes", asked)).failure
         assert failure is not None
         assert failure.code is ErrorCode.CONFLICT
