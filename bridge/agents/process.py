@@ -67,7 +67,8 @@ class AgentProcess:
                 await self._start(http)
         except TimeoutError:
             text = f"The agent was not ready within {self._limits.start:g} s (options.start_timeout)."
-            failure = self._explained(Failure(ErrorCode.BACKEND_TIMEOUT, text), "did not get ready")
+            failure = Failure(ErrorCode.BACKEND_TIMEOUT, text)
+            failure = self._explained(failure, f"did not get ready{self._last_words()}")
             await self.close()
             raise BackendError.of(failure) from None
         except BackendError:
