@@ -33,9 +33,7 @@ class FrontOptions(Options):
     context_length: int = Field(
         32768, ge=1, description="Context window in tokens of models for which nothing says it; clients cut to it."
     )
-    version: str = Field(
-        "0.33.0", pattern=r"^\d+\.\d+\.\d+$", description="The version of Ollama in /api/version."
-    )
+    version: str = Field("0.33.0", pattern=r"^\d+\.\d+\.\d+$", description="The version of Ollama in /api/version.")
     message_separator: str = Field("\n\n", description="Text between the texts of two messages of one answer.")
     keepalive: OffWord[Literal["text", "off"]] = Field(
         "text", description="What is sent on a silent stream: an object with an empty text, or nothing."
