@@ -32,7 +32,7 @@ from bridge.codec import (
 from bridge.engine.route import LIBRARY, Caller, Route
 from bridge.engine.store_watch import StoreWatch
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, RequestError
-from bridge.model import Answer, Event, Folder, Request, estimate_tokens
+from bridge.model import Answer, Event, Folder, Request, UsageReported, estimate_tokens
 from bridge.pipeline import Backend, BackendAttempt, CallInfo, Group, Run, queued_runs, threads
 from bridge.pipeline.attached import Attached, LinkedMedia, has_media
 from bridge.pipeline.continuation import StreamContinuation, continued_request
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from bridge.runs.waiting import WaitingTasks
     from bridge.speech import Speech
     from bridge.stores import Attachments, ConversationStore, RunStore
+    from bridge.stores.attachments import NoteFile
     from bridge.telemetry.metrics import Metrics
     from bridge.telemetry.tracing import Tracing
     from bridge.transports.fetch import Fetcher
@@ -97,6 +98,8 @@ class Bridge:
         self.metrics: Metrics | None = None
         """Set by a server that serves them."""
         self.slots: RunSlots | None = None
+        self.spent: Callable[[str, UsageReported | None], None] | None = None
+        """Called with the user and the usage of each run of a server that has ended."""
         """Set by a server whose limits also apply to stored runs."""
         self.memory_budget = MemoryBudget(config.server.limits.bodies)
         """What the bodies of requests, and what they load, may take in memory."""
@@ -167,7 +170,7 @@ class Bridge:
                 await pusher.start()
             if self._memory is not None:
                 stack.push_async_callback(self._memory.close)
-                self._memory.start(self.config.stores.retention.history)
+                self._memory.start(self.config.stores.retention.history, self._attachments)
             if self._store is not None:
                 self._runs = self._make_runs(self._store)
                 stack.push_async_callback(self._runs.close)
@@ -246,6 +249,13 @@ class Bridge:
         if self._attachments is None:
             raise RuntimeError("no route of this bridge accepts attachments")
         return self._attachments
+
+    def notes_file(self, route: Route) -> NoteFile | None:
+        """Return what notes that an owner's thread on a route gets a file, before it is stored."""
+        if self._memory is None:
+            return None
+        history = self._memory.history
+        return lambda owner, thread: history.note_file(owner, route.path, thread)
 
     def _make_runs(self, store: RunStore) -> Runs:
         from bridge.runs import Runs, response_now
@@ -415,7 +425,8 @@ class Bridge:
             return None
         if getattr(route.options, "media", None) == "drop":
             return None
-        return LinkedMedia(store, order.caller.owner, order.request.thread_id or info.run_id, route.files_url, front)
+        owner, thread = order.caller.owner, order.request.thread_id or info.run_id
+        return LinkedMedia(store, owner, thread, route.files_url, front, self.notes_file(route))
 
     def remembers(self, route: Route) -> bool:
         """Return whether a client that sends only new messages can continue its conversations on a route."""
@@ -478,6 +489,8 @@ class Bridge:
     def _drove(self, key: RunKey, plan: RunPlan, run: Run) -> None:
         if self.metrics is not None:
             self.metrics.run(plan.route, plan.front, run, key.owner)
+        if self.spent is not None:
+            self.spent(key.owner, run.reader.usage)
 
     async def count(self, route: Route, request: Request, caller: Caller | None = None) -> tuple[int, bool]:
         """Return the number of input tokens of a request, and True if it is an estimate of the bridge.

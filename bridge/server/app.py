@@ -15,7 +15,7 @@ from typing import cast
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from bridge.codec import SCOPES, Dialect, Endpoint, Operation
+from bridge.codec import SCOPES, Dialect, Endpoint, Operation, Scope
 from bridge.engine import Bridge, Route
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, RequestError, shortened, unexpected_failure
 from bridge.server.bodies import BODIES
@@ -61,7 +61,7 @@ class State:
         server = bridge.config.server
         self.bridge: Bridge = bridge
         self.identity = Identity.of(server.auth, key_of(bridge), KeyFile.of(bridge.config))
-        self.limits: Limits = Limits(bridge.config, bridge.memory_budget)
+        self.limits: Limits = Limits(bridge.config, bridge.memory_budget, self.identity)
         self.browsers = Browsers(server)
         self.page = Page(bridge, self.identity) if server.has_page else None
         self.refusals = RefusalLog(
@@ -134,6 +134,7 @@ def make_app(bridge: Bridge) -> web.Application:
     app[CANCELS] = False
     app[BODIES] = state.limits.bodies
     bridge.slots = state.limits
+    bridge.spent = state.limits.spent
     app.on_response_prepare.append(_adding_headers(state))
     app.cleanup_ctx.append(_bridge_life)
     if state.page is not None:
@@ -241,7 +242,7 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
         http[USER] = user
         # Of a connection each request counts, not the connection itself.
         if is_counted and (endpoint.operation not in _CONNECTED or was_admitted):
-            await state.limits.check_rate(user)
+            await state.limits.check_rate(user, runs=scope is Scope.RUN)
 
     async def admit_again(http: web.Request) -> None:
         try:

@@ -122,7 +122,7 @@ class RouteOperations:
             await hold(http, self._limiter.slot(http[USER]))
             return response_of(dialect.answer(wire, RouteFacts(route.options, await route.served_models())))
         await hold(http, self._limiter.slot(http[USER]))
-        listed = await self._list_models()
+        listed = [info for info in await self._list_models() if self._limiter.allows(http[USER], info.id)]
         requested = http.match_info.get("id")
         if requested is None:
             return response_of(dialect.encode_models(listed))
@@ -165,6 +165,7 @@ class RouteOperations:
         context = Context(request_id(http), None, time.time(), route.options, route.default_model)
         context.stored_responses = await self._bridge.stored_responses(route, user, wire)
         request = await decoded(dialect.decode_count_request, wire, context)
+        self._limiter.check_model(user, request.model or route.default_model)
         await hold(http, self._limiter.slot(user))
         caller = Caller(user, request_id(http), wire.headers, wire.body)
         tokens, estimated = await self._bridge.count(route, request, caller)

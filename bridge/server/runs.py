@@ -66,6 +66,8 @@ async def attend(scope: RequestScope, request: Request, caller: Caller) -> web.S
         return await (_stream if request.stream else _whole)(scope, run, caller.owner)
     finally:
         scope.report.of(run)
+        if scope.bridge.spent is not None:
+            scope.bridge.spent(scope.user, run.reader.usage)
         await run.close()
 
 
@@ -78,7 +80,7 @@ async def _keep(scope: RequestScope, owner: str) -> None:
     if answers is None:
         return
     try:
-        await answers.keep(stored.answer)
+        await answers.keep(stored.answer, stored.found.get(stored.previous or ""))
     except BridgeError as error:
         log.error("run %s: the answer was not stored: %s", scope.context.run_id, error.message)
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from bridge.codec import registry
 from bridge.connect import CLIENTS, SERVERS, Client, Place
-from bridge.connect.agents import AGENTS
+from bridge.connect.programs import AGENTS
 from tests.docs.tables import ROOT
 
 FOLDER = ROOT / "docs" / "connect"
@@ -35,6 +35,8 @@ def index_page() -> str:
             "`dialect-bridge init --from PROGRAM --to SERVER` writes a configuration, asks the URL of the server what",
             "it is, and prints the lines to paste into the program. The page of a bridge shows the same lines for its",
             "own routes. Any program that speaks one of the dialects works, also one that is not listed here.",
+            "The suite runs the lines of Claude Code, Codex, Gemini CLI, Qwen Code, opencode, the AI SDK, LangChain,",
+            "and the packages openai, anthropic, google-genai and a2a-sdk with the programs themselves.",
             "",
             "```bash",
             "dialect-bridge init --from claude-code --to ollama --model qwen3:8b",
@@ -87,9 +89,9 @@ def program_page(name: str, client: Client) -> str:
 
 def _in_one_command(name: str) -> list[str]:
     """How `dialect-bridge run` starts a coding agent, if it is one."""
-    for agent, each in AGENTS.items():
-        if each.client == name:
-            command = f"dialect-bridge run {agent} --to ollama --model qwen3:8b"
+    for command, each in AGENTS.items():
+        if each is CLIENTS[name]:
+            command = f"dialect-bridge run {command} --to ollama --model qwen3:8b"
             return [
                 "In one command, over any server or agent; arguments for the program itself stand after `--`:",
                 "",

@@ -236,13 +236,13 @@ def answer(message: dict[str, Any]) -> dict[str, Any]:
             time.sleep(float(SETTINGS.get("start", 0)))
             can: dict[str, Any] = {"promptCapabilities": {"image": True}}
             can["loadSession"] = SETTINGS.get("load", "no") != "no"
-            can["sessionCapabilities"] = {
-                name: {} for name in ("resume", "close") if SETTINGS.get(name) == "yes"
-            }
+            can["sessionCapabilities"] = {name: {} for name in ("resume", "close") if SETTINGS.get(name) == "yes"}
             methods = [{"id": "login", "name": "Log in", "description": "Run `agent login`"}]
             version = int(SETTINGS.get("version", 1))
             sys.stderr.write(json.dumps(params) + "\n")
             return {"result": {"protocolVersion": version, "agentCapabilities": can, "authMethods": methods}}
+        case "authenticate":
+            return {"result": {}}
         case "session/new":
             if SETTINGS.get("auth") == "new":
                 return {"error": {"code": -32000, "message": "Authentication required"}}
