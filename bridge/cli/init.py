@@ -204,11 +204,11 @@ def _fronts(text: str) -> list[_Front]:
 def _back(name: str) -> _Back:
     if name == DEMO:
         return _Back(DEMO)
-    if registry.known(name):
+    program = named(SERVERS, name)
+    if registry.known(name) and (program is None or program.dialect == name):
         if not registry.get(name).called:
             raise ConfigError(f"only routes can speak {name}; expected one of {', '.join(registry.called())}")
         return _Back(name)
-    program = named(SERVERS, name)
     if program is None:
         raise unknown(name, SERVERS, list(registry.called()))
     return _Back(program.dialect, program)

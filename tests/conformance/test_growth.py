@@ -27,7 +27,7 @@ MANY = tuple(name for name in sizes.ANSWERS if name not in ("long_delta", "image
 ASKED = tuple(name for name in sizes.REQUESTS if name != "picture")
 """What consists of many things; of a single large one Python does not see the size."""
 
-LACKING = {"ag-kit": ("many_parts", "answers"), "openai-chat": ("answers",)}
+LACKING = {"ag-kit": ("many_parts", "answers"), "ollama": ("answers",), "openai-chat": ("answers",)}
 """What a backend of a dialect cannot be asked."""
 
 

@@ -81,6 +81,8 @@ def _paste(line: str) -> str:
 def _ends_well(told: str) -> bool:
     """Whether a stream of one of these dialects ended, and not by a failure."""
     frame = told.rstrip().rpartition("\n\n")[2]
+    if told.startswith('{"model"'):
+        return '"done":true,"done_reason":"stop"' in frame.rpartition("\n")[2]  # JSON lines
     last = frame.rpartition("data: ")[2]
     if frame.startswith("event: response."):
         return frame.startswith("event: response.completed\n")
