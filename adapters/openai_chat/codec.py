@@ -45,7 +45,6 @@ class OpenAIChat(OpenAIDialect):
         "llama.cpp",
         "lmstudio",
         "mistral",
-        "ollama",
         "openai",
         "openrouter",
         "qwen",

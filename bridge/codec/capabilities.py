@@ -219,6 +219,8 @@ class Capabilities:
     """Calls and results are written with the call's id; without, decoders number calls and match results by place."""
     exact_arguments: bool = True
     """The arguments of a call arrive as the model wrote them, and not only as the same JSON value."""
+    drops_invalid_calls: bool = False
+    """Its clients get no calls whose arguments are not a JSON object; the answer then ends as one cut at its length."""
     exact_results: bool = True
     """The text of a tool's result arrives as it was written, and not only as the same JSON value."""
     runs_tools: RunsTools = RunsTools.NEVER

@@ -31,7 +31,7 @@ class SchemaDemands:
 
     `object_root`: the root is `type: object`. `root_properties`: it has `properties`. `plain_root`: it has no `anyOf`,
     `oneOf`, `allOf`. `closed`: every object has `additionalProperties: false`. `forbidden`: keywords that are refused
-    anywhere. `most_min_items`: the largest `minItems`.
+    anywhere. `most_min_items`: the largest `minItems`. `inlined`: references are replaced by what they lead to.
     """
 
     object_root: bool = False
@@ -40,6 +40,7 @@ class SchemaDemands:
     closed: bool = False
     forbidden: frozenset[str] = frozenset()
     most_min_items: int | None = None
+    inlined: bool = False
 
 
 @dataclass(frozen=True, slots=True)

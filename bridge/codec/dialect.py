@@ -85,9 +85,10 @@ class Dialect:
 
     Subclasses set the constants and implement the methods of the roles they play: as the front, towards clients, or as
     the back, towards backends. What only some protocols can do are contracts of their own, which a dialect inherits
-    when it has that ability: `AgentTasksDialect`, `CountingDialect`, `DescribedDialect`, `ModelsDialect`,
-    `ModesDialect`, `QueuedRunsDialect`, `ResumableDialect`, `SessionDialect`, `SingleRunDialect`, `SocketDialect`,
-    `SteppedRunDialect`, `StoredAnswersDialect`, `TaskDialect`, `ToolHostDialect`.
+    when it has that ability: `AgentDialect`, `AgentTasksDialect`, `AnsweringDialect`, `CountingDialect`,
+    `DescribedDialect`, `EmbeddingsDialect`, `ModelsDialect`, `ModesDialect`, `QueuedRunsDialect`,
+    `ResumableDialect`, `RpcDialect`, `SessionDialect`, `SingleRunDialect`, `SocketDialect`, `SteppedRunDialect`,
+    `StoredAnswersDialect`, `TaskDialect`, `ToolHostDialect`, `ToolServerDialect`.
     """
 
     name: ClassVar[str]
@@ -110,6 +111,8 @@ class Dialect:
     """False if clients of its streams take no ids of events, so that they cannot resume a durable run."""
     content_type: ClassVar[str] = "application/json"
     """The media type of its requests and of its answers in one piece."""
+    checks_content_type: ClassVar[bool] = True
+    """False if its servers read bodies whatever media type they are declared as, as `curl -d` sends them."""
     requires_model: ClassVar[bool] = False
     """True if every request of it names a model, where no default is configured."""
     resumable: ClassVar[bool] = False
@@ -141,6 +144,11 @@ class Dialect:
     def over_grpc(self) -> bool:
         """True if gRPC carries the dialect: `listen` instead of `path`, `host:port` instead of a URL."""
         return self.framing is Framing.MESSAGES
+
+    @property
+    def called_over_http(self) -> bool:
+        """True if its backends are HTTP servers."""
+        return not self.over_grpc
 
     @property
     def served(self) -> bool:

@@ -15,7 +15,7 @@ from bridge import framing
 from bridge.codec import Context, Dialect, Framing, Operation, WireRequest, WireResponse
 from bridge.errors import Failure
 from bridge.framing import arrays, sse
-from bridge.model import Event
+from bridge.model import ArgsDelta, Event, ReasoningDelta, TextDelta
 from bridge.server.bodies import BODIES
 from bridge.server.browsers import check_json
 
@@ -55,9 +55,10 @@ class ServedBy:
 SERVED_BY = web.RequestKey("served_by", ServedBy)
 _WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 _LARGE = 256 * 1024
-"""Bytes from which on a request is decoded in a thread."""
+"""Bytes of a request from which on it is decoded in a thread, and characters of such a whole answer."""
 _MANY = 10_000
 """Events from which on a whole answer is put together in a thread."""
+_DELTAS = (TextDelta, ReasoningDelta, ArgsDelta)
 
 STREAM_HEADERS = {
     "content-type": f"{sse.CONTENT_TYPE}; charset=utf-8",
@@ -111,8 +112,8 @@ async def decoded(decode: Callable[[WireRequest, Context], T], wire: WireRequest
 
 
 async def assembled(dialect: Dialect, events: list[Event], context: Context) -> WireResponse:
-    """Return a whole answer. One of many events is put together in a thread, as large requests are decoded in one."""
-    if len(events) < _MANY:
+    """Return a whole answer. One of many events or much text is put together in a thread, like large requests."""
+    if len(events) < _MANY and sum(len(event.text) for event in events if isinstance(event, _DELTAS)) < _LARGE:
         return dialect.assemble(events, context)
     return await asyncio.to_thread(dialect.assemble, events, context)
 

@@ -1,15 +1,13 @@
 """A mixed load over every pair of dialects with everything going wrong in between: `make soak TIME=600`.
 
-At the end there must be no task, no file and no socket more than at the start, every whole answer was whole, and no
-callback held the event loop for longer than `tests.watched.LONGEST`. Beside runs there are the loads of
-`tests.faults.shapes`.
+The bridge runs in a process of its own. At the end it must have no task, no file and no socket more than at the start,
+every whole answer was whole, and no callback held its event loop for longer than `tests.watched.LONGEST`. Beside runs
+there are the loads of `tests.faults.shapes`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
-import os
 import random
 import sys
 from collections import Counter
@@ -17,21 +15,20 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from bridge.codec import registry
 from bridge.testing.pairs import frames_of
+from tests.faults.apart import Apart, Figures, apart
 from tests.faults.faults import FAULTS, Said, with_run
 from tests.faults.measure import queued
 from tests.faults.shapes import BIG, HUGE, SHAPES, SLOW_READER, forwarded, much, prepare, rich
 from tests.faults.wire import LIMIT, SPEAKING, ask, asking, connect, exchange, raw, read
-from tests.server.harness import Exchange, FakeBackend, fake_backend, free_port, serving
-from tests.watched import LONGEST, WatchedLoop
+from tests.server.harness import Exchange, FakeBackend, fake_backend, serving
+from tests.watched import LONGEST
 
 _CLIENTS = 24
-_TICK = 0.01
-"""Seconds between two measurements of the lag."""
 _SIPS = 50
 """Small reads of a slow reader, who then takes the rest: on a busy machine all of it would take him minutes."""
 _BROKEN = [fault for fault in FAULTS if not fault.section]
@@ -48,15 +45,7 @@ class Result:
     done: Counter[str] = field(default_factory=Counter)
     lost: int = 0
     problems: list[str] = field(default_factory=list)
-    tasks: int = 0
-    files: int = 0
-    memory: int = 0
-    """Bytes that the process holds at the end more than after the first tenth of the time."""
-    lags: list[float] = field(default_factory=list)
-    """Seconds by which timers fired late, by the wall clock: what else the machine does is in them."""
-    held: float = 0.0
-    """Seconds of CPU time for which the longest callback held the loop, which `holder` was."""
-    holder: str = ""
+    bridge: Figures = field(default_factory=Figures)
 
     def wrong(self, what: str) -> None:
         self.lost += 1
@@ -65,22 +54,18 @@ class Result:
 
     def lag(self, share: float) -> float:
         """The lag of which this share of all timers stayed below, or the largest for 1.0."""
-        return sorted(self.lags)[min(int(len(self.lags) * share), len(self.lags) - 1)]
+        lags = sorted(self.bridge.lags)
+        return lags[min(int(len(lags) * share), len(lags) - 1)]
+
+    def memory(self, share: float) -> int:
+        """The bytes that the bridge held after this share of the load, or after its end for 1.0."""
+        held = self.bridge.memory
+        return held[min(int(len(held) * share), len(held) - 1)]
 
     def failed(self) -> bool:
         """True if an answer was lost, something is left, or a callback held the loop for too long."""
-        return bool(self.lost or self.tasks > 0 or self.files > 0 or self.held > LONGEST)
-
-
-def resident() -> int:
-    """The bytes of memory that this process holds."""
-    gc.collect()
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def files() -> int:
-    return len(os.listdir("/proc/self/fd"))
+        bridge = self.bridge
+        return bool(self.lost or bridge.tasks > 0 or bridge.files > 0 or bridge.held > LONGEST)
 
 
 class World:
@@ -92,6 +77,16 @@ class World:
         self._texts: dict[str, str] = {}
 
     async def open(self, stack: AsyncExitStack, folder: str) -> None:
+        """Start the backends, and the bridge in this process."""
+        self.base = await stack.enter_async_context(serving(await self._config(stack, folder)))
+
+    async def open_apart(self, stack: AsyncExitStack, folder: str) -> Apart:
+        """Start the backends, and the bridge in another process."""
+        bridge = await stack.enter_async_context(apart(await self._config(stack, folder)))
+        self.base = bridge.base
+        return bridge
+
+    async def _config(self, stack: AsyncExitStack, folder: str) -> dict[str, Any]:
         backends: dict[str, Any] = {}
         for name in SPEAKING:
             backend = await stack.enter_async_context(fake_backend())
@@ -112,7 +107,7 @@ class World:
         far.plays(self._forwards(far))
         backends["far"] = {"dialect": "openai-chat", "url": far.url, "breaker": "off"}
         config["routes"].append({"dialect": "openai-chat", "path": "/forward/v1", "backend": "far", "extras": "far"})
-        self.base = await stack.enter_async_context(serving(config))
+        return config
 
     def _forwards(self, backend: FakeBackend) -> Callable[[Exchange], Awaitable[None]]:
         async def script(exchange: Exchange) -> None:
@@ -241,58 +236,39 @@ async def _rude(world: World, request: bytes, kind: str, chance: random.Random) 
 
 def soak(seconds: float, seed: int = 0) -> Result:
     """Runs the load for so long, in an event loop of its own."""
-    gc.collect()
-    gc.freeze()  # the collector's halts then grow with what the load keeps, not with what was imported
-    with asyncio.Runner(loop_factory=WatchedLoop) as runner:
-        result = runner.run(_soak(seconds, seed))
-        watch = cast(WatchedLoop, runner.get_loop()).watch
-        result.held, result.holder = watch.longest, watch.callback
-    return result
+    return asyncio.run(_soak(seconds, seed))
 
 
 async def _soak(seconds: float, seed: int) -> Result:
-    loop, result, chance = cast(WatchedLoop, asyncio.get_running_loop()), Result(), random.Random(seed)
-    free_port()  # opens the socket by which this process holds its range of ports
-    tasks, opened, memory = len(asyncio.all_tasks()), files(), 0
+    loop, result, chance = asyncio.get_running_loop(), Result(), random.Random(seed)
     numbers = iter(range(10**9))
     with TemporaryDirectory() as folder:
         async with AsyncExitStack() as stack:
             world = World()
-            await world.open(stack, folder)
+            bridge = await world.open_apart(stack, folder)
             prepare()
-            await asyncio.sleep(0)  # what comes next is another callback
-            loop.watch.reset()  # starting may take its time
+            await bridge.begin()
             end = loop.time() + seconds
 
             async def client() -> None:
                 while loop.time() < end:
                     await _one(world, next(numbers), chance, result)
 
-            async def warm() -> int:
-                await asyncio.sleep(seconds / 10)
-                return await asyncio.to_thread(resident)  # the collector's halt is not the load's
-
-            async def timer() -> None:
-                while (due := loop.time() + _TICK) < end:
-                    await asyncio.sleep(_TICK)
-                    result.lags.append(max(0.0, loop.time() - due))
-
-            memory, *_ = await asyncio.gather(warm(), timer(), *(client() for _ in range(_CLIENTS)))
-    until = loop.time() + 5
-    while (len(asyncio.all_tasks()) > tasks or files() > opened) and loop.time() < until:
-        await asyncio.sleep(0.05)
-    result.tasks, result.files = len(asyncio.all_tasks()) - tasks, files() - opened
-    result.memory = resident() - memory
+            await asyncio.gather(*(client() for _ in range(_CLIENTS)))
+            result.bridge = await bridge.end()
     return result
 
 
 def main(seconds: float) -> int:
     """Runs the load, prints what it saw, and returns the exit status."""
     found = soak(seconds)
+    bridge, shares = found.bridge, (0.1, 0.25, 0.5, 0.75, 1.0)
     print(", ".join(f"{count} {kind}" for kind, count in sorted(found.done.items())))
-    print(f"lost {found.lost}, tasks {found.tasks:+}, files {found.files:+}, memory {found.memory / 2**20:+.1f} MiB")
+    print(f"lost {found.lost}, tasks {bridge.tasks:+}, files {bridge.files:+}")
+    told = ", ".join(f"{found.memory(share) / 2**20:.0f}" for share in shares)
+    print(f"MiB held after {', '.join(f'{share:.0%}' for share in shares)} of the load: {told}")
     print(f"lag of the event loop: p99 {found.lag(0.99) * 1e3:.1f} ms, max {found.lag(1.0) * 1e3:.1f} ms")
-    print(f"longest callback: {found.held * 1e3:.1f} ms of CPU time (limit {LONGEST * 1e3:.0f} ms): {found.holder}")
+    print(f"longest callback: {bridge.held * 1e3:.1f} ms of CPU time (limit {LONGEST * 1e3:.0f} ms): {bridge.holder}")
     print("\n".join(found.problems))
     return int(found.failed())
 

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from tests.faults.soak import resident
+from tests.faults.apart import resident
 from tests.server.harness import ask, serving
 
 CONFIG = {

@@ -94,10 +94,10 @@ async def test_a_request_that_the_backend_cannot_be_told_is_refused_whatever_its
     assert seen[0][0] == 400
 
 
-@pytest.mark.parametrize(("count", "beside"), [(10, False), (20_000, True)])
+@pytest.mark.parametrize(("text", "count", "beside"), [("x", 10, False), ("x", 20_000, True), ("x" * 50_000, 10, True)])
 @pytest.mark.parametrize("durable", [False, True])
-async def test_an_answer_of_many_events_is_put_together_in_a_thread(
-    count: int, beside: bool, durable: bool, monkeypatch: pytest.MonkeyPatch
+async def test_an_answer_of_many_events_or_much_text_is_put_together_in_a_thread(
+    text: str, count: int, beside: bool, durable: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dialect = registry.get("anthropic-messages")
     threads: list[bool] = []
@@ -109,11 +109,12 @@ async def test_an_answer_of_many_events_is_put_together_in_a_thread(
 
     monkeypatch.setattr(type(dialect), "assemble", noted)
     async with fake_backend() as backend:
-        backend.streams(b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n' * count, b"data: [DONE]\n\n")
+        frame = b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % text.encode()
+        backend.streams(frame * count, b"data: [DONE]\n\n")
         route = {"dialect": "anthropic-messages", "path": "/v1", "backend": "it", "durable": durable}
         section = {"dialect": "openai-chat", "url": backend.url}
         async with serving({"backends": {"it": section}, "routes": [route]}) as base:
             body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
             reply = await post(f"{base}/v1/messages", body)
-    assert reply.json["content"][0]["text"] == "x" * count
+    assert reply.json["content"][0]["text"] == text * count
     assert threads == [beside]

@@ -7,6 +7,7 @@ import inspect
 import pytest
 
 from bridge.codec import (
+    AgentDialect,
     CountingDialect,
     Dialect,
     Endpoint,
@@ -27,7 +28,7 @@ from bridge.errors import ConfigError
 
 OPTIONAL = {
     *(each for needed in CONTRACTS.values() for each in needed), CountingDialect, ModelsDialect, ModesDialect,
-    SessionDialect, SingleRunDialect, StoredAnswersDialect, TaskDialect, ToolHostDialect,
+    AgentDialect,    SessionDialect, SingleRunDialect, StoredAnswersDialect, TaskDialect, ToolHostDialect,
 }  # fmt: skip
 
 
