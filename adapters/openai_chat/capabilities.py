@@ -105,8 +105,6 @@ def card(media: str, separator: str, signs: bool) -> Capabilities:
     found = CAPABILITIES.changed(separator=separator)
     if media == "drop":
         found = found.changed(drop=dict.fromkeys(_MEDIA, "dropped by option media"), other_media=Support.DROP)
-    elif media == "images":
-        found = found.changed(exact=(Feature.IMAGE,))
     if signs:
         found = found.changed(exact=(Feature.REASONING_SIGNATURE,))
     return found
