@@ -122,7 +122,7 @@ OPTIONS = {
     "anthropic-messages": ({"reasoning": "drop"}, Feature.REASONING, Support.DROP),
     "gemini": ({"media": "drop"}, Feature.IMAGE, Support.DROP),
     "ollama": ({"media": "drop"}, Feature.IMAGE, Support.DROP),
-    "openai-chat": ({"media": "images"}, Feature.IMAGE, Support.EXACT),
+    "openai-chat": ({"media": "drop"}, Feature.IMAGE, Support.DROP),
     "openai-responses": ({"media": "drop"}, Feature.IMAGE, Support.DROP),
 }
 
