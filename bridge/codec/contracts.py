@@ -7,16 +7,20 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from bridge.codec.agent_tasks import AgentTasksDialect
+from bridge.codec.answering import AnsweringDialect
 from bridge.codec.context import Context
 from bridge.codec.described import DescribedDialect
 from bridge.codec.dialect import Dialect, Options
+from bridge.codec.embeddings import EmbeddingsDialect
 from bridge.codec.models import ModelsDialect
 from bridge.codec.queued_runs import QueuedRunsDialect
+from bridge.codec.rpc import RpcDialect
 from bridge.codec.sessions import SessionDialect
 from bridge.codec.single_run import SingleRunDialect
 from bridge.codec.stored_responses import StoredAnswersDialect
 from bridge.codec.surface import Operation
 from bridge.codec.tasks import TaskDialect
+from bridge.codec.tool_server import ToolServerDialect
 from bridge.codec.wire import WireRequest, WireResponse
 from bridge.errors import ConfigError
 from bridge.model.request import Request
@@ -49,7 +53,7 @@ class ModesDialect(Dialect):
     """A dialect with a field for the mode of a request. A route may name a backend for each mode."""
 
     modes: ClassVar[tuple[str, ...]]
-    """The modes; the first one is the default."""
+    """The modes; the first one is the default. None: a route names its own, and every request one of them."""
 
     def mode_of(self, request: Request) -> str | None:
         """Return the mode that the request names, None for the default."""
@@ -88,11 +92,14 @@ class SocketDialect(StoredAnswersDialect):
 
 
 CONTRACTS: Mapping[Operation, tuple[type[Dialect], ...]] = MappingProxyType({
+    Operation.ANSWER: (AnsweringDialect,),
     Operation.ATTACH: (QueuedRunsDialect,),
     Operation.CANCEL: (QueuedRunsDialect, StoredAnswersDialect),
+    Operation.CONNECT: (RpcDialect,),
     Operation.COUNT: (CountingDialect,),
     Operation.DELETE: (StoredAnswersDialect,),
     Operation.DESCRIBE: (DescribedDialect,),
+    Operation.EMBED: (EmbeddingsDialect,),
     Operation.FETCH: (QueuedRunsDialect,),
     Operation.HISTORY: (QueuedRunsDialect,),
     Operation.ITEMS: (StoredAnswersDialect,),
@@ -106,6 +113,7 @@ CONTRACTS: Mapping[Operation, tuple[type[Dialect], ...]] = MappingProxyType({
     Operation.STOP: (SingleRunDialect,),
     Operation.SUBSCRIBE: (QueuedRunsDialect, ResumableDialect, SessionDialect),
     Operation.TASKS: (AgentTasksDialect,),
+    Operation.TOOLS: (ToolServerDialect,),
     Operation.TRANSCRIBE: (QueuedRunsDialect,),
 })  # fmt: skip
 """The contracts of which a dialect with this operation needs one."""

@@ -32,12 +32,15 @@ SCOPES: dict[Operation, Scope | None] = {
     Operation.RUN: Scope.RUN,
     Operation.SESSION: Scope.RUN,
     Operation.SOCKET: Scope.RUN,
+    # Calls over a connection contain their operation; the server checks its scope.
+    Operation.CONNECT: None,
     Operation.START: Scope.RUN,
     Operation.COUNT: Scope.RUN,
     Operation.CALL: Scope.RUN,
     Operation.ATTACH: Scope.RUN,
     Operation.TRANSCRIBE: Scope.RUN,
     Operation.FORWARD: Scope.RUN,
+    Operation.EMBED: Scope.RUN,
     Operation.SUBSCRIBE: Scope.READ,
     Operation.STATUS: Scope.READ,
     Operation.RETRIEVE: Scope.READ,
@@ -50,13 +53,15 @@ SCOPES: dict[Operation, Scope | None] = {
     Operation.STOP: Scope.CANCEL,
     Operation.DELETE: Scope.DELETE,
     Operation.MODELS: Scope.MODELS,
+    Operation.ANSWER: Scope.MODELS,
     Operation.DESCRIBE: Scope.MODELS,
     Operation.REGISTER: Scope.REGISTER,
     Operation.DEREGISTER: Scope.REGISTER,
     Operation.UPDATE: Scope.REGISTER,
     Operation.BEAT: Scope.REGISTER,
-    # Requests of tasks contain their operation; the server checks its scope.
+    # Requests of tasks, and messages to tools, contain their operation; the server checks its scope.
     Operation.TASKS: None,
+    Operation.TOOLS: None,
     Operation.HEALTH: None,
 }
 """The scope that each operation needs; None: any key or token will do."""

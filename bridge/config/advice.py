@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bridge.codec import AgentTasksDialect, Dialect, Operation, registry
+from bridge.codec import AgentTasksDialect, Dialect, Operation, ToolServerDialect, offers, registry
 from bridge.config.kinds import dialect_of
 from bridge.config.schema.whole import Config
 
@@ -15,7 +15,7 @@ _VARIABLE = re.compile(
 )
 """Environment variables as shells and other software write them."""
 _PLACEHOLDER = re.compile(r"<.*>|your[-_ ].*key.*|sk-(x{3,}|\.{3})|change-?me|\.{3}", re.IGNORECASE)
-_READ_AGAIN = (Operation.SUBSCRIBE, Operation.STATUS, Operation.TASKS)
+_READ_AGAIN = (Operation.SUBSCRIBE, Operation.STATUS, Operation.TASKS, Operation.TOOLS)
 _LONG = 3 * 3600.0
 _SMALL = 1024
 _TWICE = re.compile(r"/(v\d+\w*)/\1$")
@@ -58,11 +58,15 @@ def _routes(config: Config) -> Iterator[str]:
         if route.path is not None and (ending := _ending(dialect, route.path)):
             yield f"routes[{index}].path: clients find it at {route.path}{ending}; the dialect adds {ending} itself"
         is_demo = isinstance(route.backend, str) and config.backends[route.backend].is_demo
-        if isinstance(dialect, AgentTasksDialect) and not route.durable and not is_demo:
+        has_tasks = isinstance(dialect, AgentTasksDialect) and offers(dialect.surface, Operation.TASKS)
+        if has_tasks and not route.durable and not is_demo:
             yield (
                 f"routes[{index}].durable: a task that waits for an answer is kept in the process that asked, so that "
                 "a restart loses it, and another worker does not know it; durable: true stores it"
             )
+        if isinstance(dialect, ToolServerDialect):
+            for missing in dialect.undescribed(route.options, list(route.by_mode(()))):
+                yield f"routes[{index}].options.{missing}: missing; a model chooses a tool by its description"
         if route.durable and not _is_read_again(dialect):
             yield (
                 f"routes[{index}].durable: clients of {dialect.name} cannot resume a stream, so that runs are "

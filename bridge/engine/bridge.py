@@ -16,19 +16,23 @@ from typing import TYPE_CHECKING, Any, Self
 from bridge.codec import (
     AgentTasksDialect,
     Capabilities,
+    Embeddings,
+    EmbeddingsRequest,
+    Feature,
     Losses,
     Operation,
     QueuedRunsOptions,
     StoredAnswer,
     StoredAnswersDialect,
     StoredResponses,
+    Support,
     WireRequest,
     require,
 )
 from bridge.engine.route import LIBRARY, Caller, Route
 from bridge.engine.store_watch import StoreWatch
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, RequestError
-from bridge.model import Answer, Event, Folder, Request, estimate_tokens
+from bridge.model import Answer, Event, Folder, Request, UsageReported, estimate_tokens
 from bridge.pipeline import Backend, BackendAttempt, CallInfo, Group, Run, queued_runs, threads
 from bridge.pipeline.attached import Attached, LinkedMedia, has_media
 from bridge.pipeline.continuation import StreamContinuation, continued_request
@@ -95,6 +99,8 @@ class Bridge:
         self.metrics: Metrics | None = None
         """Set by a server that serves them."""
         self.slots: RunSlots | None = None
+        self.spent: Callable[[str, UsageReported | None], None] | None = None
+        """Called with the user and the usage of each run of a server that has ended."""
         """Set by a server whose limits also apply to stored runs."""
         self.memory_budget = MemoryBudget(config.server.limits.bodies)
         """What the bodies of requests, and what they load, may take in memory."""
@@ -358,8 +364,11 @@ class Bridge:
         info = order.info(backend, request)
         if turn is not None and backend.capabilities.names_threads:
             info.shown_thread = order.request.thread_id or info.run_id
+            info.thread_of_backend = True
         elif info.owner and not route.passthrough and threads.travels(backend.capabilities):
             request = self._with_own_thread(request, info)
+        asks = order.capabilities.answer(Feature.INTERRUPT)
+        info.may_ask = asks is Support.EXACT or (asks is not Support.DROP and turn is not None)
         if continued and (route.mid_stream_fallback != "continue" or backend.capabilities.keeps_history):
             # One that remembers by itself cannot be told what another one said.
             continued = ""
@@ -435,6 +444,19 @@ class Bridge:
         owner, thread = order.caller.owner, order.request.thread_id or info.run_id
         return LinkedMedia(store, owner, thread, route.files_url, front, self.notes_file(route))
 
+    def remembers(self, route: Route) -> bool:
+        """Return whether a client that sends only new messages can continue its conversations on a route."""
+        return self._memory is not None or all(backend.capabilities.keeps_history for backend in route.backends)
+
+    async def has_conversation(self, route: Route, owner: str, request: Request) -> bool:
+        """Return False if the conversation that a request continues would be stored here, and is not (any more)."""
+        if self._memory is None or route.passthrough or request.thread_id is None:
+            return True
+        group = route.group_for(request)
+        backs = [backend.capabilities for backend in group.members]
+        shared = group.shares_conversations
+        return await self._memory.has(owner, route.path, request, backs, shared=shared)
+
     def answers(self, route: Route, owner: str) -> Answers | None:
         """Return the stored answers that an owner's clients can refer to by id on a route; None if none are stored."""
         if self._memory is None or not route.keeps_answers:
@@ -483,6 +505,8 @@ class Bridge:
     def _drove(self, key: RunKey, plan: RunPlan, run: Run) -> None:
         if self.metrics is not None:
             self.metrics.run(plan.route, plan.front, run, key.owner)
+        if self.spent is not None:
+            self.spent(key.owner, run.reader.usage)
 
     async def count(self, route: Route, request: Request, caller: Caller | None = None) -> tuple[int, bool]:
         """Return the number of input tokens of a request, and True if it is an estimate of the bridge.
@@ -500,6 +524,30 @@ class Bridge:
                 if not may_ask_elsewhere(error.failure):
                     raise
         return await _counted(order, last)
+
+    async def embed(self, route: Route, asked: EmbeddingsRequest, caller: Caller | None = None) -> Embeddings:
+        """Return the vectors of texts, by the first backend of the model that has embeddings.
+
+        Raises `RequestError` for an unknown model and if no backend has any, and `BackendError` if one refuses.
+        """
+        if self._open is None:
+            raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
+        request = Request([], model=asked.model or None)
+        order = _Asked(route, request, route.capabilities, caller or Caller(), uuid.uuid4().hex, time.time(), Losses())
+        failed: BackendError | None = None
+        for backend in order.order(route.group_for(request)):
+            try:
+                found = await backend.embed(asked, order.info(backend, request))
+            except BackendError as error:
+                if not may_ask_elsewhere(error.failure):
+                    raise
+                failed = error
+                continue
+            if found is not None:
+                return found
+        if failed is not None:
+            raise failed
+        raise RequestError("No backend of this route has embeddings.", code=ErrorCode.UNSUPPORTED, status=501)
 
     def plan(
         self, route: Route, request: Request, caller: Caller, *, run_id: str, created_at: float

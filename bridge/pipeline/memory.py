@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any, Self
@@ -568,6 +569,14 @@ class Memory:
         if kind is None:
             return None
         return await kind(self.history, owner, scope, request, front, back, keeper).begun(run_id)
+
+    async def has(
+        self, owner: str, scope: str, request: Request, backs: Sequence[Capabilities], *, shared: bool
+    ) -> bool:
+        """Return False if the conversation of a request would be stored for one of these backends, and is not."""
+        assert request.thread_id is not None
+        stores = shared or any(_joint(request.history, back) is not None for back in backs)
+        return not stores or await self.history.load(owner, scope, request.thread_id) is not None
 
     async def close(self) -> None:
         if self._pruning is not None:

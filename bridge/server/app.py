@@ -15,7 +15,7 @@ from typing import cast
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from bridge.codec import SCOPES, Dialect, Endpoint, Operation
+from bridge.codec import SCOPES, Dialect, Endpoint, Operation, Scope
 from bridge.engine import Bridge, Route
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, RequestError, shortened, unexpected_failure
 from bridge.server.bodies import BODIES
@@ -29,6 +29,7 @@ from bridge.server.operations import RouteOperations
 from bridge.server.page import Page
 from bridge.server.page.site import key_of
 from bridge.server.refusals import RefusalLog
+from bridge.server.resource_metadata import challenged, mount_metadata
 from bridge.server.wire import (
     FAILURE,
     OTHER_VERSION,
@@ -60,7 +61,7 @@ class State:
         server = bridge.config.server
         self.bridge: Bridge = bridge
         self.identity = Identity.of(server.auth, key_of(bridge), KeyFile.of(bridge.config))
-        self.limits: Limits = Limits(bridge.config, bridge.memory_budget)
+        self.limits: Limits = Limits(bridge.config, bridge.memory_budget, self.identity)
         self.browsers = Browsers(server)
         self.page = Page(bridge, self.identity) if server.has_page else None
         self.refusals = RefusalLog(
@@ -116,8 +117,10 @@ class State:
 
 
 STATE = web.AppKey("state", State)
-STREAMED = frozenset({Operation.SUBSCRIBE, Operation.RETRIEVE, Operation.SOCKET, Operation.TASKS})
+STREAMED = frozenset({Operation.SUBSCRIBE, Operation.RETRIEVE, Operation.SOCKET, Operation.CONNECT, Operation.TASKS})
 """Operations behind GET whose answer may be a stream, which a HEAD would wait for."""
+_CONNECTED = frozenset({Operation.SOCKET, Operation.CONNECT})
+"""Operations of connections, whose requests count, and not they themselves."""
 UNKNOWN_PATH = "unknown_url"
 """The code of a 404 for a path, which is none for a model."""
 
@@ -131,11 +134,13 @@ def make_app(bridge: Bridge) -> web.Application:
     app[CANCELS] = False
     app[BODIES] = state.limits.bodies
     bridge.slots = state.limits
+    bridge.spent = state.limits.spent
     app.on_response_prepare.append(_adding_headers(state))
     app.cleanup_ctx.append(_bridge_life)
     if state.page is not None:
         state.page.mount(app)
     _mount(app, bridge, state)
+    mount_metadata(app, bridge)
     if server.metrics is not None:
         from bridge.server.scrape import Scrape
 
@@ -171,7 +176,7 @@ def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
     """One aiohttp route per method and path; where several endpoints share it, headers decide.
 
     A dialect's health endpoint that falls on the server's own path (one mounted at "/") is answered by that, and so is
-    its description where the page is.
+    its description where the page is. A health endpoint at the page's path answers programs, the page browsers.
     """
     health = bridge.config.server.health
     own = {("GET", health.live, Operation.HEALTH), ("GET", health.ready, Operation.HEALTH)}
@@ -194,6 +199,9 @@ def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
     for (method, path), choices in table.items():
         handler = _chosen(choices)
         # Clients write paths with and without a slash at the end.
+        if (method, path) == ("GET", "/") and state.page is not None:
+            state.page.beside = handler
+            continue
         for known in (path, f"{path}/") if path != "/" else (path,):
             app.router.add_route(method, known, handler)
             if method == "GET" and not any(endpoint.operation in STREAMED for endpoint, _ in choices):
@@ -222,18 +230,19 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
     # Most servers leave one or both of these out; asking costs a part in a hundred of a request.
     is_asked = not (endpoint.public or state.identity.is_open)
     is_counted = state.limits.has_rates and not endpoint.public
-    is_kept = endpoint.operation in KEPT
+    is_kept, is_local = endpoint.operation in KEPT, endpoint.operation is Operation.TOOLS
     scope = SCOPES[endpoint.operation]
     is_refused_late = not endpoint.public and endpoint.operation not in (Operation.STOP, Operation.CANCEL)
 
     async def admit(http: web.Request) -> None:
         user, was_admitted = "", USER in http
         if is_asked:
-            user = await state.identity.user(visit_of(http, query_key), route.path, scope=scope)
+            with challenged(http, state.bridge.config, route.path if is_local else None):
+                user = await state.identity.user(visit_of(http, query_key), route.path, scope=scope)
         http[USER] = user
         # Of a connection each request counts, not the connection itself.
-        if is_counted and (endpoint.operation is not Operation.SOCKET or was_admitted):
-            await state.limits.check_rate(user)
+        if is_counted and (endpoint.operation not in _CONNECTED or was_admitted):
+            await state.limits.check_rate(user, runs=scope is Scope.RUN)
 
     async def admit_again(http: web.Request) -> None:
         try:
@@ -244,7 +253,7 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
             raise
 
     async def permit(http: web.Request, operation: Operation) -> None:
-        state.browsers.check_endpoint(http, kept=operation in KEPT)
+        state.browsers.check_endpoint(http, kept=operation in KEPT, local=is_local)
         if is_asked:
             await state.identity.user(visit_of(http, query_key), route.path, scope=SCOPES[operation])
 
@@ -254,7 +263,8 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
         http[SERVED_BY] = served_by
         if not endpoint.public:
             # A reader who comes back to a durable run reads what is kept.
-            state.browsers.check_endpoint(http, kept=is_kept or (route.durable and "last-event-id" in http.headers))
+            kept = is_kept or (route.durable and "last-event-id" in http.headers)
+            state.browsers.check_endpoint(http, kept=kept, local=is_local)
         if state.draining and is_refused_late:
             text = "The server is stopping; another one, or the next one, will take this request."
             raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})

@@ -15,6 +15,7 @@ from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
 from bridge.codec import Operation
+from bridge.config.kinds import is_loopback
 from bridge.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ KEPT = frozenset(
     {
         Operation.ATTACH,
         Operation.CANCEL,
+        Operation.CONNECT,
         Operation.DELETE,
         Operation.HISTORY,
         Operation.ITEMS,
@@ -31,9 +33,11 @@ KEPT = frozenset(
         Operation.SIGN,
         Operation.STATUS,
         Operation.SUBSCRIBE,
+        Operation.TOOLS,
     }
 )
-"""Operations on what the server keeps. Only origins that `server.cors.origins` names may call them."""
+"""Operations on what the server keeps, and calls of tools. Only origins that `server.cors.origins` names may call them.
+"""
 
 _READER = web.RequestKey("reader", str)
 """The origin that may read the response."""
@@ -44,7 +48,7 @@ _PRIVATE = frozenset({"internal", "local", "localhost"})
 """Top-level domains for private use: RFC 6761, RFC 6762, and ICANN's resolution 2024.07.29.06."""
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 _EXPOSED = (
-    "X-Request-Id, Request-Id, X-Bridge-Lost, X-Bridge-Estimated, Retry-After, Retry-After-Ms, "
+    "Mcp-Session-Id, X-Request-Id, Request-Id, X-Bridge-Lost, X-Bridge-Estimated, Retry-After, Retry-After-Ms, "
     "X-RateLimit-Remaining-Requests"
 )
 _PREFLIGHT = "Access-Control-Request-Method, Access-Control-Request-Headers, Access-Control-Request-Private-Network"
@@ -67,6 +71,7 @@ class Browsers:
         self._named = frozenset(origin.lower() for origin in origins) - {"*", "null"}
         self._admits_null = self._any or "null" in origins
         self._public = _authority(server.public_url) if server.public_url else None
+        self._is_local = is_loopback(server.host)
 
     def check(self, http: web.Request) -> None:
         """Raises `RequestError`: 421 for a wrong `Host`, 403 for a page whose origin may not call."""
@@ -104,9 +109,13 @@ class Browsers:
             return True
         return self.may_have_address and bool(name) and (_is_address(name) or _is_private(name))
 
-    def check_endpoint(self, http: web.Request, *, kept: bool) -> None:
-        """Raises `RequestError` (forbidden) for a page that may not call this endpoint; `kept`: it is one of `KEPT`."""
-        if kept:
+    def check_endpoint(self, http: web.Request, *, kept: bool, local: bool = False) -> None:
+        """Raises `RequestError` (forbidden) for a page that may not call this endpoint; `kept`: it is one of `KEPT`.
+
+        `local`: programs of the same machine may call it with the origin of their own page, if the server is on
+        loopback.
+        """
+        if kept and not (local and self._is_local and is_loopback(_host(http.headers.get("origin", "")))):
             check_kept(http)
         elif _STRANGER in http and "origin" not in http.headers and not self._any:
             raise _forbidden("A page of another site may not call this server (server.cors.origins).")
@@ -170,6 +179,14 @@ def _authority(url: str) -> str:
     except ValueError:
         return ""
     return parts.netloc.removesuffix(_DEFAULT_PORTS.get(parts.scheme, "-")) or "-"
+
+
+def _host(origin: str) -> str:
+    """The host name of an origin; empty for what is no URL."""
+    try:
+        return urlsplit(origin.lower()).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _name(host: str) -> str:

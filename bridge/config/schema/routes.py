@@ -152,9 +152,14 @@ class Route(Section):
         return tuple((self.backend or self.models or {}).values())
 
     def by_mode(self, modes: tuple[str, ...]) -> dict[str, Names]:
-        """Return the backends by mode, empty if there are no modes. Missing modes have the backend of the first one."""
+        """Return the backends by mode, empty if there are no modes. Missing modes have the backend of the first one.
+
+        A dialect with modes that names none leaves the names to the route.
+        """
         if not isinstance(self.backend, dict):
             return {}
+        if not modes:
+            return dict(self.backend)
         first = next(name for mode in modes if (name := self.backend.get(mode)))
         return {mode: self.backend.get(mode, first) for mode in modes}
 

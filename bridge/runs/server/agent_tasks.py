@@ -60,6 +60,11 @@ async def serve_task_call(scope: RequestScope) -> web.StreamResponse:
         raise _dialect(scope).no_push()
     if not scope.route.durable:
         return await _without_store(scope, wire, call)
+    return await serve_stored_task(scope, wire, call)
+
+
+async def serve_stored_task(scope: RequestScope, wire: WireRequest, call: TaskCall) -> web.StreamResponse:
+    """Serve the operation in a request to a durable route."""
     if call.push is not None:
         return await _push(scope, call)
     match call.operation:
