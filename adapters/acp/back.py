@@ -8,6 +8,7 @@ from pydantic import Field
 
 from bridge.codec import Context, Options, WireRequest, WireResponse, json_request
 from bridge.codec.agents import AgentDialect, AgentLimits, Permissions
+from bridge.codec.error_table import KEYS, OWN
 from bridge.codec.jsontext import dict_of, dumps, read_json
 from bridge.codec.units import Seconds
 from bridge.dialects.acp.agent import Connection
@@ -82,8 +83,8 @@ class Back(AgentDialect):
         return [*decoder.feed([wire.body]), *decoder.close()]
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        """Return the failure of a response to the request for a WebSocket, or of an error in a body."""
+        """Return the failure of a response with an error, which may be that of another bridge."""
         error = dict_of(dict_of(read_json(wire.body)).get("error"))
-        if isinstance(error.get("code"), int) and wire.status < 400:
+        if dict_of(error.get("data")).get("code") in OWN and wire.status not in KEYS:
             return ERRORS.with_headers(failure_of(error), wire)
         return ERRORS.decode(wire)

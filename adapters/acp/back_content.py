@@ -30,20 +30,20 @@ from bridge.model import (
 from bridge.model.places import unsupported
 
 _NO_FIELD = "the protocol has no field for it"
-_LINK = "as a link"
+_LINK = "a link"
 _OWN_TOOLS = "agents have their own tools"
 
 REQUESTS: dict[Feature, FeatureSupport] = entries(
     REQUEST_FEATURES,
     text={
-        Feature.SYSTEM: "a line before the first message",
+        Feature.SYSTEM: "a line before the message",
         Feature.IMAGE_URL: _LINK,
         Feature.AUDIO_URL: _LINK,
         Feature.VIDEO_URL: _LINK,
         Feature.FILE_URL: _LINK,
         Feature.DATA: "JSON in the text",
-        Feature.REFUSAL_HISTORY: "a line before the new message, in a new session",
-        Feature.RESUME: "the answer to an open question of the agent; as text where none is open",
+        Feature.REFUSAL_HISTORY: "a line before the message",
+        Feature.RESUME: "the answer to the open question, else text",
     },
     drop={
         Feature.MESSAGE_NAME: _NO_FIELD,

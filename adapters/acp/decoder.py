@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bridge.codec import Context, JsonDecoder
 from bridge.codec.agents import PromptAnswer
 from bridge.codec.counts import counts_in
+from bridge.codec.error_table import OWN
+from bridge.codec.errors import error_in
 from bridge.codec.jsontext import arguments_text, dict_of, text_of, whole
 from bridge.codec.redact import masked
 from bridge.dialects.acp.permissions import (
@@ -32,12 +34,14 @@ from bridge.dialects.acp.permissions import (
 from bridge.dialects.acp.wire import (
     ASKED,
     COMPLETED,
+    EARLIER_CALL,
     ERROR_CODES,
     ERRORS,
     FAILED,
     FINISH_REASONS,
     IN_PROGRESS,
     NAME,
+    NO_CALL,
     Wire,
     blocks_in,
     diffs_in,
@@ -107,6 +111,9 @@ class _Call:
         may be another one than that of the call.
         """
         meta = dict_of(wire.get("_meta"))
+        shown_as = dict_of(meta.get(ASKED)).get("call")
+        if shown_as in (NO_CALL, EARLIER_CALL):  # the agent is another bridge
+            self.told, self.resulted = True, shown_as == NO_CALL
         self.name = text_of(wire.get("name")) or _tool_name(meta) or self.name
         self.title = text_of(wire.get("title")) or self.title
         self.kind = text_of(wire.get("kind")) or self.kind
@@ -169,10 +176,12 @@ class Decoder(JsonDecoder):
             self._update(dict_of(dict_of(event.get("params")).get("update")))
         elif method in (PERMISSION, FORM) and "id" in event:
             self._ask(event)
-        elif method is None and "error" in event and event["error"] is not None:
-            self._failed(dict_of(event["error"]))
-        elif method is None and "result" in event:
+        elif method is None and dict_of(event.get("error")):
+            self._failed(event["error"])
+        elif method is None and "result" in event and "id" in event:
             self._answered(event["result"])
+        elif method is None and (error := error_in(event)) is not None:
+            self.fail(ERRORS.failure(error))
         elif method is None:
             self.saw_unknown = True
 
@@ -248,10 +257,13 @@ class Decoder(JsonDecoder):
                 self._chunk(update, PartKind.REASONING)
             case "tool_call" | "tool_call_update":
                 self._tool(update)
+            case "plan" | "usage_update" | "available_commands_update" if self._passes_on:
+                self._note_fill(update)
+                self.builder.emit(Raw(NAME, update))
             case "plan":
                 self._plan(update)
             case "usage_update":
-                self._fill = {name: update[name] for name in ("used", "size", "cost") if update.get(name) is not None}
+                self._note_fill(update)
             case _ if kind in _SETTINGS:
                 pass
             case "" if not update:
@@ -259,12 +271,22 @@ class Decoder(JsonDecoder):
             case _:
                 self.builder.emit(Raw(NAME, update))
 
+    @property
+    def _passes_on(self) -> bool:
+        """Return whether the client speaks the same protocol, so that it can show what others cannot."""
+        request = self._context.request
+        return request is not None and NAME in (request.extras or ())
+
+    def _note_fill(self, update: Wire) -> None:
+        if update.get("sessionUpdate") == "usage_update":
+            self._fill = {name: update[name] for name in ("used", "size", "cost") if update.get(name) is not None}
+
     def _chunk(self, update: Wire, kind: PartKind) -> None:
         for name, count in _counts(dict_of(update.get("_meta")).get("usage")).items():
             self._sum[name] = self._sum.get(name, 0) + count
         content = update.get("content")
         for block in content if isinstance(content, list) else [content]:  # a list is wrong, and seen
-            part = part_of(block)
+            part = _embedded(block) or part_of(block)
             if isinstance(part, Text):
                 if part.text:
                     self.builder.flow(self._place(update), kind, part.text, part.extras)
@@ -298,6 +320,8 @@ class Decoder(JsonDecoder):
             return
         call.update(update)
         status, is_new = update.get("status"), not call.told
+        if _of_bridge(update).get("isEarlier") is True:
+            call.told = True
         if status in (IN_PROGRESS, COMPLETED, FAILED):
             self._tell(call)
         if status not in (COMPLETED, FAILED) or call.resulted:
@@ -332,23 +356,28 @@ class Decoder(JsonDecoder):
     # ------------------------------------------------------------------ questions
 
     def _ask(self, message: Wire) -> None:
-        params = dict_of(message.get("params"))
-        interrupt_id = self._context.make_id("question")
+        params, interrupt_id = dict_of(message.get("params")), self._context.make_id("question")
         self.questions[interrupt_id] = message
-        if message.get("method") == FORM:
+        again = _of_bridge(params)
+        if "payload" in again:  # the agent is another bridge
+            call_id = text_of(again.get("callId")) or None
+            if call_id is not None and message.get("method") == PERMISSION:
+                self._asked_call(params)
+            reason = text_of(again.get("reason")) or None
+            asked = Interrupted(interrupt_id, reason, again["payload"], call_id)
+        elif message.get("method") == FORM:
             call_id = text_of(params.get("toolCallId")) or None
             asked = Interrupted(interrupt_id, "input_required", form_payload(params), call_id)
         else:
             call = self._asked_call(params)
+            if call is not None and call.resulted:
+                call = None
             wire = dict_of(params.get("toolCall"))
             title = text_of(wire.get("title")) or (call.title if call else "") or "The agent asks for permission."
             content = wire.get("content")
             payload = permission_payload(title, options_in(params), content if isinstance(content, list) else [])
             reason = "tool_call" if call is not None else "approval"
             asked = Interrupted(interrupt_id, reason, payload, call.id if call is not None else None)
-        again = dict_of(dict_of(params.get("_meta")).get(ASKED))
-        if "payload" in again:  # the agent is another bridge
-            asked = replace(asked, reason=text_of(again.get("reason")) or None, payload=again["payload"])
         self.builder.interrupt(asked)
         self.builder.finish(FinishReason.INTERRUPTED)
 
@@ -394,7 +423,7 @@ class Decoder(JsonDecoder):
     def _report(self, wire: Wire) -> None:
         meta = dict_of(wire.get("_meta"))
         counts = _counts(wire.get("usage")) or _counts(dict_of(meta.get("quota")).get("token_count")) or self._sum
-        if counts:
+        if counts.keys() >= {"input", "output"}:
             report = UsageReported(extras=noted({"usage_update": self._fill or None}))
             for name, count in counts.items():
                 setattr(report, name, count)
@@ -419,8 +448,9 @@ def failure_of(error: Wire) -> Failure:
     code = ERROR_CODES.get(number) if number is not None else None
     if code is ErrorCode.BACKEND_AUTH:
         return Failure(code, AUTH_NEEDED, cause=masked(said))
-    failure = ERRORS.failure({"message": said})
-    if code is not None:
+    word = text_of(dict_of(error.get("data")).get("code"))
+    failure = ERRORS.failure({"message": said, "code": word})
+    if code is not None and word not in OWN:
         failure.code = code
     return failure
 
@@ -453,6 +483,17 @@ _MORE_COUNTS: Mapping[str, tuple[str, ...]] = {
     "cached": ("cachedReadTokens", "cached_read_tokens"),
     "reasoning": ("thoughtTokens", "thought_tokens", "reasoningOutputTokens", "reasoning_output_tokens"),
 }
+
+
+def _of_bridge(wire: Wire) -> Wire:
+    """Return what another bridge says beside the protocol."""
+    return dict_of(dict_of(wire.get("_meta")).get(ASKED))
+
+
+def _embedded(block: object) -> Data | None:
+    """Return a text file in a message, which is none of the agent's words."""
+    resource = dict_of(dict_of(block).get("resource"))
+    return Data(resource) if dict_of(block).get("type") == "resource" and text_of(resource.get("text")) else None
 
 
 def _tool_name(meta: Wire) -> str:

@@ -13,15 +13,19 @@ from bridge.dialects.acp import questions
 from bridge.dialects.acp.capabilities import CAPABILITIES
 from bridge.dialects.acp.questions import Asking
 from bridge.dialects.acp.wire import (
+    ASKED,
     COMPLETED,
+    EARLIER_CALL,
     ERRORS,
     FAILED,
     IN_PROGRESS,
     NAME,
+    NO_CALL,
     PENDING,
     STOP_REASONS,
     Wire,
     kind_of_tool,
+    own,
     rpc_code,
     text_block,
     tool_content,
@@ -66,18 +70,21 @@ class Calls:
         self._about: dict[str, Wire] = {}
         self._inputs: dict[str, Any] = {}
 
-    def update(self, call_id: str, name: str | None, state: str, **fields: Any) -> Wire:
-        """Return the update that tells a state of a call: the first one begins it, others tell what is new."""
+    def update(self, call_id: str, name: str | None, state: str, *, shown_as: str = "", **fields: Any) -> Wire:
+        """Return the update that tells a state of a call: the first one begins it, others tell what is new.
+
+        `shown_as`: the call is none of this run, see `NO_CALL`.
+        """
         is_new = call_id not in self.states
         self.states[call_id] = state
         if "rawInput" in fields:
             self._inputs[call_id] = fields["rawInput"]
         if is_new:
             self.last.add(call_id)
-        named = {"name": name} if name else {}
-        about = self._about.setdefault(
-            call_id, {"title": name or "Tool call", **named, "kind": kind_of_tool(name or "")}
-        )
+        named = {"name": name} if name and shown_as != NO_CALL else {}
+        meta = {"_meta": {ASKED: {"call": shown_as}}} if shown_as else {}
+        kind = "other" if shown_as == NO_CALL else kind_of_tool(name or "")
+        about = self._about.setdefault(call_id, {"title": name or "Tool call", **named, "kind": kind, **meta})
         if is_new:
             return {"sessionUpdate": "tool_call", "toolCallId": call_id, **about, "status": state, **fields}
         return {"sessionUpdate": "tool_call_update", "toolCallId": call_id, "status": state, **fields}
@@ -150,7 +157,11 @@ class Updates(Encoder):
             return
         state = IN_PROGRESS if event.status is MessageStatus.COMPLETED else FAILED
         call_id = call.call_id or call.part_id
-        self._news.append(self._calls.update(call_id, call.name, state, rawInput=input_value("".join(self._arguments))))
+        given, named = input_value("".join(self._arguments)), own(call.extras)
+        update = self._calls.update(call_id, call.name, state, rawInput=given)
+        if update["sessionUpdate"] == "tool_call":  # an agent of this protocol says itself how its call is shown
+            update |= {key: said for key in ("title", "kind") if (said := text_of(named.get(key)))}
+        self._news.append(update)
 
     def content(self, event: ContentAdded) -> None:
         self._contents += 1
@@ -159,8 +170,11 @@ class Updates(Encoder):
 
     def tool_resulted(self, event: ToolResulted) -> None:
         fields = result_fields(event.parts)
+        if event.call_id not in self._calls.states:
+            fields["_meta"] = {ASKED: {"isEarlier": True}}
         state = FAILED if event.is_error else COMPLETED
-        self._news.append(self._calls.update(event.call_id, event.name, state, **fields))
+        update = self._calls.update(event.call_id, event.name, state, shown_as=EARLIER_CALL, **fields)
+        self._news.append(update)
 
     # ------------------------------------------------------------------ the rest
 
@@ -213,7 +227,7 @@ class Turn:
     def ask(self, asked: Interrupted) -> tuple[list[Note], Question | None]:
         call_id, name = self._call_of(asked)
         before = self._calls.states.get(call_id)
-        update = self._calls.update(call_id, name, PENDING)
+        update = self._calls.update(call_id, name, PENDING, shown_as=EARLIER_CALL if asked.call_id else NO_CALL)
         asking = Asking(self._session_id, self._calls.shown(call_id), self._has_forms)
         question = questions.question(asked, asking)
         if question is None or (question.method == questions.ELICITATION and before is None):
@@ -286,7 +300,8 @@ class Stream(Updates):
             return [*lines, dumps({"jsonrpc": "2.0", "id": 0, "error": error_object(ended.error)})]
         for asked in self.asked:
             call_id = asked.call_id or f"ask-{asked.interrupt_id}"
-            update = self._calls.update(call_id, _title(questions.said(asked)), PENDING)
+            shown_as = EARLIER_CALL if asked.call_id else NO_CALL
+            update = self._calls.update(call_id, _title(questions.said(asked)), PENDING, shown_as=shown_as)
             lines.append(message(UPDATE, self._params(update)))
             asking = Asking(self._session_id, self._calls.shown(call_id), has_forms=True)
             if (question := questions.question(asked, asking)) is not None:

@@ -79,7 +79,7 @@ def _permission(
 
 def _asked(asked: Interrupted) -> Wire:
     """Return what another bridge needs to ask the same."""
-    return {"_meta": {ASKED: {"reason": asked.reason, "payload": asked.payload}}}
+    return {"_meta": {ASKED: {"reason": asked.reason, "payload": asked.payload, "callId": asked.call_id}}}
 
 
 def _options(payload: Wire) -> list[Wire]:

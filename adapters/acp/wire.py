@@ -100,35 +100,51 @@ PENDING, IN_PROGRESS, COMPLETED, FAILED = "pending", "in_progress", "completed",
 """The states of a tool call."""
 
 _KINDS: Mapping[str, Sequence[str]] = {
-    "read": ("read", "cat", "view", "open", "load", "get", "list", "ls"),
-    "edit": ("edit", "write", "create", "patch", "replace", "insert", "update", "save"),
+    "read": ("read", "cat", "view"),
+    "edit": ("edit", "write", "patch", "replace", "insert"),
     "delete": ("delete", "remove", "rm", "unlink"),
     "move": ("move", "rename", "mv"),
     "search": ("search", "find", "grep", "glob", "query", "lookup"),
     "execute": ("execute", "exec", "run", "bash", "shell", "terminal", "command", "python"),
-    "think": ("think", "plan", "reason", "task"),
+    "think": ("think", "plan", "reason"),
     "fetch": ("fetch", "download", "browse", "http", "curl"),
 }
-_KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words}
+_OF_FILES: Mapping[str, Sequence[str]] = {
+    "read": ("get", "open", "load", "list", "ls"),
+    "edit": ("create", "update", "save", "make"),
+}
+"""Words that say a kind only of files: `get_file`, but not `get_weather`."""
+_FILES = frozenset({"file", "files", "folder", "folders", "dir", "directory", "directories", "path", "paths"})
 KINDS = frozenset({*_KINDS, "switch_mode", "other"})
 """The kinds of tool calls, by which editors choose a symbol."""
 
+
+def _by_word(*tables: Mapping[str, Sequence[str]]) -> Mapping[str, str]:
+    return {word: kind for table in tables for kind, words in table.items() for word in words}
+
+
+_KIND_OF, _KIND_OF_FILES = _by_word(_KINDS), _by_word(_KINDS, _OF_FILES)
 _PIECES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 def kind_of_tool(name: str) -> str:
     """Return the kind of a tool by the first word of its name that says one; else `other`."""
-    words = (found[0].lower() for found in _PIECES.finditer(name[:200]))
-    return next((_KIND_OF[word] for word in words if word in _KIND_OF), "other")
+    words = [found[0].lower() for found in _PIECES.finditer(name[:200])]
+    known = _KIND_OF if _FILES.isdisjoint(words) else _KIND_OF_FILES
+    return next((known[word] for word in words if word in known), "other")
 
 
 # ------------------------------------------------------------------ permissions
 
 ALLOW_ONCE, ALLOW_ALWAYS, REJECT_ONCE, REJECT_ALWAYS = "allow_once", "allow_always", "reject_once", "reject_always"
 ASKED = "dialectBridge"
-"""The key in `_meta` of a question with what the bridge was asked: its payload and reason."""
+"""The key in `_meta` of what only another bridge reads: the payload, the reason and the call of a question that the
+bridge was asked; and `isEarlier`, of the result of a call that an earlier prompt has told."""
 OPTION_KINDS = frozenset({ALLOW_ONCE, ALLOW_ALWAYS, REJECT_ONCE, REJECT_ALWAYS})
 """The kinds of options of a permission. They are hints: the answer names an option by its id."""
+
+NO_CALL, EARLIER_CALL = "question", "earlier"
+"""Values of `_meta.dialectBridge.call`: a call that stands for a question, and one of an earlier run."""
 
 # ------------------------------------------------------------------ extras
 
@@ -184,7 +200,7 @@ def part_of(block: object) -> Part | None:
             return Text(text_of(wire.get("text")), _notes(wire))
         case "image" | "audio" as kind:
             data = text_of(wire.get("data"))
-            mime, uri = text_of(wire.get("mimeType")) or None, text_of(wire.get("uri")) or None
+            mime, uri = _known(wire.get("mimeType")), text_of(wire.get("uri")) or None
             if not data and uri:
                 return Media(MediaKind(kind), Url(uri), mime)
             return media_of(data, mime, uri, MediaKind(kind)) if data else None
@@ -196,12 +212,17 @@ def part_of(block: object) -> Part | None:
             return Media(kind_of_type(mime), source, mime, named or None) if uri else None
         case "resource":
             inner = dict_of(wire.get("resource"))
-            uri, mime = text_of(inner.get("uri")), text_of(inner.get("mimeType")) or None
+            uri, mime = text_of(inner.get("uri")), _known(inner.get("mimeType"))
             if blob := text_of(inner.get("blob")):
                 return media_of(blob, mime, uri)
             text = text_of(inner.get("text"))
             return Text(fenced(uri, text) if uri else text) if text else None
     return None
+
+
+def _known(mime: object) -> str | None:
+    """Return a media type, unless it says that it is unknown."""
+    return text_of(mime) if mime != DEFAULT_TYPES[MediaKind.FILE] and text_of(mime) else None
 
 
 def parts_of(blocks: Iterable[object]) -> list[Part]:
@@ -295,7 +316,17 @@ def _name_in(url: str) -> str:
 
 def tool_content(parts: Iterable[Part]) -> list[Wire]:
     """Return the parts of a tool's result as the content of its call. Texts are blocks of their own."""
-    return [{"type": "content", "content": block} for part in parts if not _is_blank(block := write_block(part))]
+    content: list[Wire] = []
+    for part in parts:
+        if isinstance(part, Data) and (diff := dict_of(part.value)).keys() == _DIFF:
+            content.append({"type": "diff", **diff})
+        elif not _is_blank(block := write_block(part)):
+            content.append({"type": "content", "content": block})
+    return content
+
+
+_DIFF = frozenset({"path", "oldText", "newText"})
+"""The fields of a diff as `diffs_in` returns it."""
 
 
 def _is_blank(block: Wire) -> bool:

@@ -10,7 +10,7 @@ from bridge.codec.jsontext import read_json
 from bridge.dialects.langgraph.calling import Calling
 from bridge.dialects.langgraph.capabilities import CAPABILITIES
 from bridge.dialects.langgraph.decoder import Decoder
-from bridge.dialects.langgraph.errors import ERRORS, run_failure
+from bridge.dialects.langgraph.errors import refusal, run_failure
 from bridge.dialects.langgraph.options import BackOptions
 from bridge.dialects.langgraph.request import RunWriter
 from bridge.dialects.langgraph.wire import NAME
@@ -48,7 +48,7 @@ class LangGraph(SteppedRunDialect):
         return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        return ERRORS.decode(wire)
+        return refusal(wire)
 
     def auth_headers(self, api_key: str) -> dict[str, str]:
         return {"x-api-key": api_key}

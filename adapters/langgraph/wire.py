@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
-from uuid import NAMESPACE_URL, UUID, uuid5
 
 NAME = "langgraph"
 INTERRUPT = "__interrupt__"
@@ -17,6 +17,7 @@ MODES = ["messages-tuple", "values", "updates", "custom"]
 
 Wire = dict[str, Any]
 
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 _LONGEST = 500
 _ID = re.compile(r"[\w-]{1,200}", re.ASCII)
 _RUN = re.compile(r"/runs/([\w-]{1,200})(?:/stream)?/?$", re.ASCII)
@@ -24,10 +25,11 @@ _RUN = re.compile(r"/runs/([\w-]{1,200})(?:/stream)?/?$", re.ASCII)
 
 def thread_id(name: str) -> str:
     """Return the id of a thread at the server, which takes UUIDs only: `name` if it is one, else one made of it."""
-    try:
-        return str(UUID(name))
-    except ValueError:
-        return str(uuid5(NAMESPACE_URL, f"{NAME}:{name}"))
+    if _UUID.fullmatch(name):
+        return name.lower()
+    digest = sha256(f"{NAME}:{name}".encode("utf-8", "replace")).hexdigest()
+    variant = "89ab"[int(digest[16], 16) % 4]
+    return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
 
 
 def run_in(headers: Mapping[str, str]) -> str:

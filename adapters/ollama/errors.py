@@ -6,7 +6,7 @@ from bridge.codec import WireResponse
 from bridge.codec.error_table import ErrorTable, Wire
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import read_json, text_of
-from bridge.errors import ErrorCode, Failure
+from bridge.errors import ErrorCode, Failure, shortened
 
 _UNKNOWN_PATH = "unknown_url"
 _UNKNOWN_MODEL = "model_not_found"
@@ -29,7 +29,7 @@ def error_object(failure: Failure) -> Wire:
     text = ERRORS.text(failure)
     model = failure.details.get("model")
     if failure.code is ErrorCode.NOT_FOUND and failure.backend_code == _UNKNOWN_MODEL and model:
-        text = f"model {model!r} not found: {text}"
+        text = f"model {shortened(str(model))!r} not found: {text}"
     return {"error": text}
 
 

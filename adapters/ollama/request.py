@@ -7,6 +7,7 @@ dialect; the name of the model, as it was sent, and the endpoint for the answer,
 from __future__ import annotations
 
 import base64
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +42,7 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         notes["generate"] = True
         request.messages = _prompt(body, notes, context)
     else:
-        request.messages = _Talk(context).read(body)
+        request.messages = _Talk().read(body)
     extras = {k: v for k, v in BODY.read(body, request).items() if k not in _NOT_IN_CHAT and k not in _NO_FIELD}
     options = body.object("options")
     if options is not None:
@@ -95,20 +96,73 @@ def _images(node: Node) -> list[Media]:
 
 
 @dataclass(slots=True)
-class _OpenCall:
+class _Call:
     call_id: str
     name: str
-    turn: int
+    is_open: bool = True
+
+
+class _Pool:
+    """Calls in their order, of which the first open one is found in constant time."""
+
+    def __init__(self) -> None:
+        self.calls: deque[_Call] = deque()
+        self._named: dict[str, deque[_Call]] = {}
+
+    def add(self, call: _Call) -> None:
+        self.calls.append(call)
+        self._named.setdefault(call.name, deque()).append(call)
+
+    def first(self, name: str | None = None) -> _Call | None:
+        """Return the first open call, or that of a tool."""
+        queue = self.calls if name is None else self._named.get(name, deque())
+        while queue and not queue[0].is_open:
+            queue.popleft()
+        return queue[0] if queue else None
+
+
+class _OpenCalls:
+    """The calls without a result, of the latest turn and of earlier ones."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, deque[_Call]] = {}
+        self._latest, self._earlier = _Pool(), _Pool()
+
+    def turn(self) -> None:
+        for call in self._latest.calls:
+            if call.is_open:
+                self._earlier.add(call)
+        self._latest = _Pool()
+
+    def add(self, call: _Call) -> None:
+        self._latest.add(call)
+        self._by_id.setdefault(call.call_id, deque()).append(call)
+
+    def take(self, call_id: str | None, name: str | None) -> _Call | None:
+        """Return the call of a result: that with its id, else its name, else the first one; the latest turn first."""
+        found = self._with_id(call_id) if call_id else None
+        pools = (self._latest, self._earlier)
+        if found is None and name:
+            found = next((call for pool in pools if (call := pool.first(name)) is not None), None)
+        if found is None:
+            found = next((call for pool in pools if (call := pool.first()) is not None), None)
+        if found is not None:
+            found.is_open = False
+        return found
+
+    def _with_id(self, call_id: str) -> _Call | None:
+        queue = self._by_id.get(call_id, deque())
+        while queue and not queue[0].is_open:
+            queue.popleft()
+        return queue[0] if queue else None
 
 
 class _Talk:
     """Reads one conversation. Calls may have no ids, and results neither an id nor a name."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._open: list[_OpenCall] = []
+    def __init__(self) -> None:
+        self._open = _OpenCalls()
         self._ids: set[str] = set()
-        self._turn = 0
         self._made = 0
 
     def read(self, body: Node) -> list[Message]:
@@ -132,14 +186,14 @@ class _Talk:
         return Message(role, parts or [Text("")])
 
     def _calls(self, node: Node) -> list[ToolCall]:
-        self._turn += 1
+        self._open.turn()
         found: list[ToolCall] = []
         for call in node.objects("tool_calls"):
             function = call.need_object("function")
             arguments = function.object("arguments")
             name = function.need_string("name")
             call_id = call.string("id") or self._new_id()
-            self._open.append(_OpenCall(call_id, name, self._turn))
+            self._open.add(_Call(call_id, name))
             found.append(ToolCall(call_id, name, arguments_of(arguments.value) if arguments else "{}"))
         return found
 
@@ -152,21 +206,11 @@ class _Talk:
 
     def _result(self, node: Node, parts: list[Part]) -> Message:
         call_id, name = node.string("tool_call_id"), node.string("tool_name") or node.string("name")
-        call = self._called(call_id, name)
+        call = self._open.take(call_id, name)
         if call is None:
             # Clients cut the beginning of a conversation off, and leave results without their calls.
             return Message("user", parts)
-        self._open.remove(call)
         return Message("tool", [ToolResult(call.call_id, parts, name=call.name)])
-
-    def _called(self, call_id: str | None, name: str | None) -> _OpenCall | None:
-        """Return the call of a result: that with its id, else its name, else the first one; the latest turn first."""
-        if call_id and (found := next((c for c in self._open if c.call_id == call_id), None)):
-            return found
-        latest = self._open[-1].turn if self._open else 0
-        ordered = sorted(self._open, key=lambda call: call.turn != latest)
-        named = next((call for call in ordered if call.name == name), None)
-        return named or next(iter(ordered), None)
 
 
 def _ids_in(message: Node) -> list[str]:

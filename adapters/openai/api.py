@@ -251,6 +251,17 @@ def set_cache(body: dict[str, Any], request: Request, option: str | None, contex
     body.setdefault("prompt_cache_key", hashlib.sha256(dumps(fixed)).hexdigest()[:32])
 
 
+def metadata_of(request: Request, lost: Losses) -> dict[str, Any] | None:
+    """Return the metadata as a field; None if there is none, and for what OpenAI refuses, which is named as lost: what
+    other dialects call metadata may be anything.
+    """
+    metadata = request.metadata
+    if metadata and not fits_metadata(metadata):
+        lost.add(Feature.METADATA, "at most 16 string pairs can be sent")
+        return None
+    return request.metadata or None
+
+
 def fits_metadata(metadata: Mapping[str, Any]) -> TypeGuard[Mapping[str, str]]:
     """Return whether OpenAI accepts this as `metadata`: at most 16 pairs of strings."""
     return len(metadata) <= _MOST_PAIRS and all(isinstance(v, str) for v in metadata.values())

@@ -167,7 +167,7 @@ class AgentCall:
             await self._resume(session_id)
             return
         while True:
-            session = self._session = await self._opened(session_id, name)
+            session = self._session = await self._opened(name)
             if session.prompt is None:
                 break
             # The person says something else instead of an answer.
@@ -176,9 +176,7 @@ class AgentCall:
                 break
             self._session = None
             pool.release(session)
-        if name is not None:
-            pool.name_session(self._info.owner, name, session.id)
-        elif self.context.thread_id is None:
+        if name is None and self.context.thread_id is None:
             self.context.thread_id = session.id
         self._prompt, ask = await session.process.prompt(session, self._request, self.context)
         self.sent = WireRequest("POST", ask.method, body=dumps(ask.params))
@@ -198,17 +196,24 @@ class AgentCall:
         """Return whether the person says something else, and leaves the questions of the agent."""
         return bool(self._request.messages) and all(each.decision != "resolved" for each in self._request.resume)
 
-    async def _opened(self, session_id: str | None, name: str | None) -> AgentSession:
+    async def _opened(self, name: str | None) -> AgentSession:
+        """Return the session of the conversation, locked. Raises `BridgeError`."""
         pool, owner = self._backend.pool, self._info.owner
-        try:
-            return await pool.open(owner, session_id)
-        except BackendError:
-            raise
-        except BridgeError as error:
-            if name is None or session_id is None or error.code is not ErrorCode.NOT_FOUND:
+        if name is None:
+            return await pool.open(owner, self._names()[0])
+        async with pool.naming(owner, name):
+            known = pool.named(owner, name)
+            try:
+                session = await pool.find_or_open(owner, known)
+            except BackendError:
                 raise
-            # Nothing here knows what was said; the client sent what it has.
-            return await pool.open(owner, None)
+            except BridgeError as error:
+                if known is None or error.code is not ErrorCode.NOT_FOUND:
+                    raise
+                # Nothing here knows what was said; the client sent what it has.
+                session = await pool.find_or_open(owner, None)
+            pool.name_session(owner, name, session.id)
+        return await pool.locked(session) or await self._opened(name)
 
     async def _resume(self, session_id: str | None) -> None:
         """Answer the questions of the agent, which goes on with the same prompt. Raises `RequestError`."""

@@ -10,6 +10,7 @@ import logging
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 from aiohttp import ClientSession
 
@@ -46,8 +47,9 @@ class AgentPool:
         self._connection = connection
         self._starting = 0
         self._crashes: dict[str, deque[float]] = {}
-        self._placing: dict[str, asyncio.Lock] = {}
+        self._placing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._names: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._name_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._http: ClientSession | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -60,6 +62,10 @@ class AgentPool:
         self._names.move_to_end((owner, name))
         while len(self._names) > _MOST_NAMES:
             self._names.popitem(last=False)
+
+    def naming(self, owner: str, name: str) -> asyncio.Lock:
+        """Return the lock of a name: requests that begin a conversation at the same time share its session."""
+        return self._name_locks.setdefault((owner, name), asyncio.Lock())
 
     def named(self, owner: str, name: str) -> str | None:
         """Return the id of the session that continues by this name of the owner's client."""
@@ -75,18 +81,25 @@ class AgentPool:
         return None
 
     async def open(self, owner: str, session_id: str | None) -> AgentSession:
-        """Return a session of this owner, locked: the one of this id, or a new one. Raises `BackendError`."""
+        """Return a session of this owner, locked: the one of this id, or a new one. Raises `BridgeError`."""
         while True:
-            session = self.find(owner, session_id) if session_id is not None else None
-            if session is None:
-                session = await self._opened(owner, session_id)
-            await session.lock.acquire()
-            if session.usable:
-                session.used = session.process.used = time.monotonic()
+            session = await self.find_or_open(owner, session_id)
+            if await self.locked(session) is not None:
                 return session
+
+    async def find_or_open(self, owner: str, session_id: str | None) -> AgentSession:
+        """Return a session of this owner: the one of this id, or a new one. Raises `BridgeError`."""
+        session = self.find(owner, session_id) if session_id is not None else None
+        return session if session is not None else await self._opened(owner, session_id)
+
+    async def locked(self, session: AgentSession) -> AgentSession | None:
+        """Wait until a session has no other run, and lock it. Return None if its process ended meanwhile."""
+        await session.lock.acquire()
+        if not session.usable:
             session.lock.release()
-            if session_id is None:
-                raise BackendError("The agent ended.", code=ErrorCode.BACKEND_UNAVAILABLE)
+            return None
+        session.used = session.process.used = time.monotonic()
+        return session
 
     async def _opened(self, owner: str, session_id: str | None) -> AgentSession:
         """Begin or restore a session. One owner's requests take turns, so that they share a process."""

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from aiohttp import ClientSession
+from aiohttp import ClientSession, WSServerHandshakeError
 
 from bridge.agents.program import Program
 from bridge.agents.session import AgentSession, OpenPrompt
 from bridge.codec import Context
 from bridge.codec.agents import AgentConnection, AgentLimits, Ask
 from bridge.codec.redact import Secrets
-from bridge.errors import UNKNOWN_THREAD, BackendError, ErrorCode, Failure
+from bridge.errors import KEY_REFUSED, UNKNOWN_THREAD, BackendError, ErrorCode, Failure
 from bridge.jsonrpc import CarrierEnded, RpcConnection, RpcError, RpcNotification, RpcRequest
 from bridge.jsonrpc.process import ProcessCarrier
 from bridge.model import Request
@@ -84,6 +84,8 @@ class AgentProcess:
         except (CarrierEnded, OSError) as error:
             said = str(error) if isinstance(error, CarrierEnded) else f"its folder cannot be made ({error.strerror})"
             failure = Failure(ErrorCode.BACKEND_UNAVAILABLE, "The agent could not be started.")
+            if isinstance(error.__cause__, WSServerHandshakeError) and error.__cause__.status in (401, 403):
+                failure = Failure(ErrorCode.BACKEND_AUTH, KEY_REFUSED)
             raise BackendError.of(self._explained(failure, f"could not be started: {said}")) from None
         agent = self.agent
         self._rpc = RpcConnection(
@@ -270,8 +272,6 @@ class AgentProcess:
             await self.close()
             prompt.work.cancel()
         await asyncio.wait({prompt.work})
-        if not prompt.work.cancelled():
-            prompt.work.exception()  # it is known
         if session.prompt is prompt:
             session.prompt = None
         session.used = self.used = time.monotonic()

@@ -53,7 +53,12 @@ class OpenPrompt:
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
-        work.add_done_callback(lambda _: self._news.set())
+        work.add_done_callback(self._done)
+
+    def _done(self, work: asyncio.Task[Any]) -> None:
+        if not work.cancelled():
+            work.exception()  # nobody may be left to ask for it
+        self._news.set()
 
     @property
     def parked(self) -> bool:

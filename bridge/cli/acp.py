@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from importlib.metadata import version
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -161,6 +161,9 @@ class Command:
     async def permit(self, operation: Operation) -> None:
         """The client is the user who started this program."""
 
+    def counting(self) -> AbstractContextManager[object]:
+        return nullcontext() if self._open is None else self._open[0].counting()
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[RunScope]:
         from bridge.server.rpc import ReportedRun
@@ -169,8 +172,7 @@ class Command:
         scope = ReportedRun(bridge, route, "")
         error: BaseException | None = None
         try:
-            with bridge.counting():
-                yield scope
+            yield scope
         except BaseException as raised:
             error = raised
             raise

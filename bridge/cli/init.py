@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bridge.cli.demo import DEMO, mount_of
-from bridge.codec import ModelsDialect, Operation, registry
+from bridge.codec import AgentDialect, ModelsDialect, Operation, registry
 from bridge.codec.surface import shown_path
 from bridge.config import load
 from bridge.config.advice import warnings
@@ -118,7 +118,7 @@ def wanted(args: argparse.Namespace) -> _Wanted:
         return _Wanted(fronts, DEMO, "", None, None, args.port)
     dialect, program = registry.get(back.dialect), back.program
     default = program.url if program is not None else dialect.url
-    check_url = str if dialect.over_grpc else _url
+    check_url = _url if dialect.called_over_http else str
     if args.url or not asks:
         url = _given("--url", check_url, args.url or default)
     else:
@@ -128,7 +128,7 @@ def wanted(args: argparse.Namespace) -> _Wanted:
     given = _given("--api-key-env", _variable, args.api_key_env or "")
     key = given or _key_of(url, program.key if program is not None else dialect.key_variable)
     models = list[str]()
-    if args.probe and not dialect.over_grpc and (args.url or asks or program is not None):
+    if args.probe and dialect.called_over_http and (args.url or asks or program is not None):
         url, models = _probed(url, back.dialect, os.environ.get(key or "", ""))
     is_named = isinstance(dialect, ModelsDialect)
     model = args.model or (_ask("Which model? (empty: the client names it)", "", str) if asks and is_named else None)
@@ -244,6 +244,9 @@ def text(wanted: _Wanted) -> str:
     ]
     if wanted.url:
         lines.append(f"    url: {json.dumps(wanted.url)}")
+    if wanted.back != DEMO and isinstance(registry.get(wanted.back), AgentDialect):
+        folder = '    cwd: "agents/{owner}"'
+        lines.append(f"{folder:33}# where it works; in place of the url: command and args")
     if wanted.key is not None:
         lines.append(f'    api_key: "${{{wanted.key}:-}}"')
     elif wanted.url:

@@ -23,9 +23,8 @@ from pathlib import Path
 from bridge.cli import init, logs
 from bridge.cli.demo import DEMO
 from bridge.config import Config, load
-from bridge.connect import CLIENTS, Place
-from bridge.connect.agents import AGENTS, Agent
-from bridge.connect.programs import NO_KEY
+from bridge.connect import CLIENTS, Place, named
+from bridge.connect.programs import AGENTS, NO_KEY, Client, CodingAgent
 from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError
 from bridge.server.serve import check, running
@@ -38,15 +37,18 @@ _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 
 def run(args: argparse.Namespace) -> int:
     """Start the agent over a bridge and return its exit code, 128 and the signal's number if one ended it."""
-    agent = AGENTS[args.agent]
+    client = named(AGENTS, args.agent)
+    if client is None or client.agent is None:
+        raise ConfigError(f"unknown agent {args.agent!r}; expected one of {', '.join(AGENTS)}")
+    agent = client.agent
     program = shutil.which(agent.command)
     if program is None:
         raise ConfigError(f"{agent.command}: there is no such program; install it with: {agent.install}")
     if args.to is not None and args.config is not None:
         raise ConfigError("--to, --config: expected one of both, got both")
-    config, key = _named(args, agent) if args.to is not None else _configured(args)
+    config, key = _named(args, client, agent) if args.to is not None else _configured(args)
     bridge = Bridge.of(config)
-    route = _route(bridge, agent)
+    route = _route(bridge, client, agent)
     model = args.model or route.some_model
     if agent.needs_model and model is None:
         raise ConfigError(f"--model: required, {agent.command} has no model of its own")
@@ -56,9 +58,10 @@ def run(args: argparse.Namespace) -> int:
         return asyncio.run(_run(bridge, route, agent, [program, *args.arguments], model or "", key))
 
 
-def _named(args: argparse.Namespace, agent: Agent) -> tuple[Config, str]:
+def _named(args: argparse.Namespace, client: Client, agent: CodingAgent) -> tuple[Config, str]:
     """Return the configuration for the backend that the command line names, and its key."""
-    args.source, args.port = [agent.client], 0
+    args.source = [next(name for name, each in CLIENTS.items() if each is client)]
+    args.port = 0
     wanted = init.wanted(args)
     if agent.needs_model and not wanted.model and wanted.back != DEMO:
         raise ConfigError(f"--model: required, {agent.command} has no model of its own")
@@ -78,9 +81,8 @@ def _configured(args: argparse.Namespace) -> tuple[Config, str]:
     return config, key or NO_KEY
 
 
-def _route(bridge: Bridge, agent: Agent) -> Route:
+def _route(bridge: Bridge, client: Client, agent: CodingAgent) -> Route:
     """Return the first route in a dialect that the agent speaks, in the order of its dialects."""
-    client = CLIENTS[agent.client]
     dialects = agent.dialects or client.dialects
     for dialect in dialects:
         for route in bridge.routes:
@@ -90,13 +92,15 @@ def _route(bridge: Bridge, agent: Agent) -> Route:
     raise ConfigError(f"no route has a dialect that {client.title} speaks ({', '.join(dialects)}){path}", key="routes")
 
 
-async def _run(bridge: Bridge, route: Route, agent: Agent, command: Sequence[str], model: str, key: str) -> int:
+async def _run(bridge: Bridge, route: Route, agent: CodingAgent, command: Sequence[str], model: str, key: str) -> int:
     async with running(bridge) as port:
         place = Place(f"http://127.0.0.1:{port}", route.path, model, key)
         kept = {name: value for name, value in os.environ.items() if name not in agent.removed}
-        with _settings(agent) as settings, _signals_are_the_agents() as child:
+        given = {name: place.filled(value) for name, value in agent.variables.items()}
+        arguments = map(place.filled, agent.arguments)
+        with _settings(agent, place) as settings, _signals_are_the_agents() as child:
             process = await asyncio.create_subprocess_exec(
-                command[0], *agent.arguments(place), *command[1:], env={**kept, **agent.variables(place), **settings}
+                command[0], *arguments, *command[1:], env={**kept, **given, **settings}
             )
             child.append(process)
             code = await process.wait()
@@ -104,19 +108,18 @@ async def _run(bridge: Bridge, route: Route, agent: Agent, command: Sequence[str
 
 
 @contextmanager
-def _settings(agent: Agent) -> Iterator[dict[str, str]]:
+def _settings(agent: CodingAgent, place: Place) -> Iterator[dict[str, str]]:
     """Write the settings of an agent that reads some from a file, and return the variable that names it."""
-    if agent.settings is None:
+    if not agent.settings:
         yield {}
         return
-    variable, content = agent.settings
     # Below the user's own folder: Gemini CLI reads no settings below one where others can write, as in /tmp.
     parent = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="dialect-bridge-", dir=parent) as folder:
         file = Path(folder) / "settings.json"
-        file.write_text(json.dumps(content), encoding="utf-8")
-        yield {variable: str(file)}
+        file.write_text(place.filled(agent.settings, lambda value: json.dumps(value)[1:-1]), encoding="utf-8")
+        yield {agent.settings_variable: str(file)}
 
 
 @contextmanager

@@ -175,6 +175,10 @@ class AgentDialect(Dialect):
 
     framing: ClassVar[Framing] = Framing.JSON_LINES
 
+    @property
+    def called_over_http(self) -> bool:
+        return False
+
     def limits(self, options: Options) -> AgentLimits:
         """Return how agents with these options are kept."""
         raise NotImplementedError

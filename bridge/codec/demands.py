@@ -52,7 +52,7 @@ class Demands:
 
     own: str = ""
     longest_call_id: int | None = None
-    """Characters of a call id, at least 16. Twelve digits at the end of an id that is cut tell it from others."""
+    """Characters of a call id, at least 16: a longer id is cut, and ends with twelve digits that keep it unique."""
     results_follow_calls: bool = False
     """Each call has an id of its own, and after a turn with calls come exactly their results, nothing before these."""
     results_anywhere: bool = False
@@ -89,6 +89,8 @@ class Demands:
     no_blank_stops: bool = False
     least_output: int | None = None
     """The smallest limit of an answer, in tokens."""
+    most_temperature: float | None = None
+    """The hottest temperature."""
     temperature_or_top_p: bool = False
     """A request has only one of both."""
     no_sampling_with_effort: bool = False

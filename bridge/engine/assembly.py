@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
@@ -33,9 +34,12 @@ from bridge.stores import Attachments, Bounds, open_attachments
 from bridge.stores.memory_budget import base64_size, charging
 
 if TYPE_CHECKING:
+    from yarl import URL
+
     from bridge.runs.push import Pusher
     from bridge.stores import RunStore
     from bridge.telemetry.tracing import Tracing
+    from bridge.transports.credentials import Credentials
     from bridge.transports.fetch import Fetcher
     from bridge.transports.http import HttpBackend
 
@@ -113,7 +117,26 @@ def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient, folde
     if not isinstance(dialect, SessionDialect):
         proxy = section.proxy.get_secret_value() if section.proxy is not None else None
         settings |= {"max_event": section.max_event, "httptools": http_client == "httptools", "proxy": proxy}
+        if section.auth is not None:
+            settings["credentials"] = partial(_credentials, f"backends.{name}.auth", section.auth)
     return backend_class(dialect)(name, dialect, url, **settings)
+
+
+def _credentials(key: str, auth: cfg.BackendAuth, url: URL, learn: Callable[[str], None]) -> Credentials:
+    """Return what authenticates the requests of a backend. Raises `ConfigError`."""
+    from bridge.transports import credentials as made
+
+    try:
+        if auth.aws is not None:
+            return made.AwsSigner(auth.aws.service, auth.aws.region, url, learn)
+        fetch: made.Fetch = made.Command(auth.command, auth.timeout, auth.lifetime)
+        if auth.gcp is not None:
+            fetch = made.google_tokens(auth.gcp.scope)
+        elif auth.azure is not None:
+            fetch = made.azure_tokens(auth.azure.scope)
+        return made.Tokens(fetch, auth.header, learn)
+    except ConfigError as error:
+        raise ConfigError(error.message, key=key) from error
 
 
 def _agent(

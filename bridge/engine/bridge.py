@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from bridge.runs.waiting import WaitingTasks
     from bridge.speech import Speech
     from bridge.stores import Attachments, ConversationStore, RunStore
+    from bridge.stores.attachments import NoteFile
     from bridge.telemetry.metrics import Metrics
     from bridge.telemetry.tracing import Tracing
     from bridge.transports.fetch import Fetcher
@@ -169,7 +170,7 @@ class Bridge:
                 await pusher.start()
             if self._memory is not None:
                 stack.push_async_callback(self._memory.close)
-                self._memory.start(self.config.stores.retention.history)
+                self._memory.start(self.config.stores.retention.history, self._attachments)
             if self._store is not None:
                 self._runs = self._make_runs(self._store)
                 stack.push_async_callback(self._runs.close)
@@ -248,6 +249,13 @@ class Bridge:
         if self._attachments is None:
             raise RuntimeError("no route of this bridge accepts attachments")
         return self._attachments
+
+    def notes_file(self, route: Route) -> NoteFile | None:
+        """Return what notes that an owner's thread on a route gets a file, before it is stored."""
+        if self._memory is None:
+            return None
+        history = self._memory.history
+        return lambda owner, thread: history.note_file(owner, route.path, thread)
 
     def _make_runs(self, store: RunStore) -> Runs:
         from bridge.runs import Runs, response_now
@@ -417,7 +425,8 @@ class Bridge:
             return None
         if getattr(route.options, "media", None) == "drop":
             return None
-        return LinkedMedia(store, order.caller.owner, order.request.thread_id or info.run_id, route.files_url, front)
+        owner, thread = order.caller.owner, order.request.thread_id or info.run_id
+        return LinkedMedia(store, owner, thread, route.files_url, front, self.notes_file(route))
 
     def remembers(self, route: Route) -> bool:
         """Return whether a client that sends only new messages can continue its conversations on a route."""

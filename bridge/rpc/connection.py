@@ -96,7 +96,8 @@ class SessionConnection:
         try:
             call = self._dialect.decode_rpc(request.method, request.params, self._host.service)
             handle: Callable[[Any, RpcCall, RpcRequest], Awaitable[Params]] = _HANDLERS[type(call)]
-            return await handle(self, call, request)
+            with self._host.counting():
+                return await handle(self, call, request)
         except BridgeError as error:
             raise RpcError(*self._dialect.rpc_error(error.failure)) from None
 

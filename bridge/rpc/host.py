@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from bridge.codec import Losses, Operation, RpcDialect, RpcService
@@ -50,6 +50,9 @@ class RpcHost(Protocol):
 
     async def permit(self, operation: Operation) -> None:
         """Raises `BridgeError` if the client may not do that."""
+
+    def counting(self) -> AbstractContextManager[object]:
+        """Serve one call in this block: what it loads counts against the server's memory."""
 
     def running(self) -> AbstractAsyncContextManager[RunScope]:
         """Admit one run, which waits for a slot, and report it at the end. Raises `BridgeError`."""

@@ -168,7 +168,7 @@ class PromptRun:
                 while not run.ended:
                     events = await run.read()
                     folder.feed(events)
-                    await self._tell(self._turn.encode(events))
+                    scope.wrote(await self._tell(self._turn.encode(events)))
             except asyncio.CancelledError:
                 self._forgive()
                 events = run.cancel()
@@ -178,9 +178,9 @@ class PromptRun:
             await run.close()
         return folder.answer
 
-    async def _tell(self, notes: Sequence[Note]) -> None:
-        for method, params in notes:
-            await self._connection.notify(method, params)
+    async def _tell(self, notes: Sequence[Note]) -> int:
+        """Send notifications, and return their bytes."""
+        return sum([await self._connection.notify(method, params) for method, params in notes])
 
     # ------------------------------------------------------------------ questions
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from importlib.metadata import version
 from secrets import token_hex
 from typing import Any
@@ -31,7 +31,7 @@ from bridge.server.report import Report
 from bridge.server.socket import Arriving
 from bridge.server.spans import spanned
 from bridge.server.wire import REPORTED, SERVED_BY, USER, request_id
-from bridge.server.writing import abort
+from bridge.server.writing import abort, in_time
 
 log = logging.getLogger("bridge.server")
 
@@ -86,13 +86,16 @@ class _Client:
     async def permit(self, operation: Operation) -> None:
         await self._http[SERVED_BY].permit(self._http, operation)
 
+    def counting(self) -> AbstractContextManager[object]:
+        return self._handler.bridge.counting()
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ReportedRun]:
         handler = self._handler
         scope = ReportedRun(handler.bridge, handler.route, self.owner, request_id(self._http))
         error: BaseException | None = None
         try:
-            with spanned(handler.bridge.tracing, self._http, scope.report), handler.bridge.counting():
+            with spanned(handler.bridge.tracing, self._http, scope.report):
                 await self._http[SERVED_BY].admit(self._http)
                 await self.permit(Operation.RUN)
                 async with handler.limiter.slot(self.owner):
@@ -149,8 +152,8 @@ class RpcHandler(RouteHandler):
             self.active.add(task)
             self._connections.add(connection)
             try:
-                idle = _Idle(carrier, connection, server.limits.socket_idle)
-                ended = await connection.serve(idle, max_frame=server.max_body)
+                watched = _Watched(http, carrier, connection, server.limits.socket_idle, server.slow_reader)
+                ended = await connection.serve(watched, max_frame=server.max_body)
                 log.debug("a connection ended: %s", ended)
             finally:
                 self._connections.discard(connection)
@@ -160,10 +163,19 @@ class RpcHandler(RouteHandler):
             return carrier.socket  # type: ignore[return-value]  # that of a server
 
 
-class _Idle:
-    """A carrier that ends when nothing has come for `seconds` and no prompt is open."""
+class _Watched:
+    """A carrier that ends when nothing comes for `seconds` without an open prompt, or when its client does not read."""
 
-    def __init__(self, carrier: WebSocketCarrier, connection: SessionConnection, seconds: float) -> None:
+    def __init__(
+        self,
+        http: web.Request,
+        carrier: WebSocketCarrier,
+        connection: SessionConnection,
+        seconds: float,
+        slow_reader: float | None,
+    ) -> None:
+        self._http = http
+        self._slow_reader = slow_reader
         self._carrier = carrier
         self._connection = connection
         self._seconds = seconds
@@ -179,7 +191,10 @@ class _Idle:
         return receiving.result()
 
     async def send(self, frames: Sequence[bytes]) -> None:
-        await self._carrier.send(frames)
+        try:
+            await in_time(self._http, self._slow_reader, self._carrier.send(frames))
+        except ConnectionError as error:
+            raise CarrierEnded(str(error)) from None
 
     async def close(self) -> None:
         if self._receiving is not None:

@@ -80,7 +80,7 @@ async def _keep(scope: RequestScope, owner: str) -> None:
     if answers is None:
         return
     try:
-        await answers.keep(stored.answer)
+        await answers.keep(stored.answer, stored.found.get(stored.previous or ""))
     except BridgeError as error:
         log.error("run %s: the answer was not stored: %s", scope.context.run_id, error.message)
 

@@ -164,10 +164,17 @@ def _project_items(answer: Answer, capabilities: Capabilities, choice: int) -> t
     items: list[Item] = []
     last: list[Item] = []
     shown: Message | None = None
+    inside: set[int] = set()  # results within messages
+    is_shown = capabilities.answer(Feature.TOOL_RESULT) is Support.EXACT
     for message in answer.messages:
         if message.role != "tool" and answer.choice_of(message) != choice:
             continue
-        for part in message.parts:
+        ending = answer.endings.get(message.id or "")
+        results = dict(ending.results) if ending is not None else {}
+        inside.update(map(id, results.values()))
+        for index, part in enumerate(message.parts):
+            if index in results and shown is not None:
+                shown = None if is_shown else results[index]
             support = _support(part, capabilities)
             audio = capabilities.audio_last and support is Support.EXACT and _feature(part) is Feature.AUDIO
             if audio and last:
@@ -184,7 +191,7 @@ def _project_items(answer: Answer, capabilities: Capabilities, choice: int) -> t
                 if shown is not None and shown is not message:
                     item = ("text", capabilities.separator + item[1])
                 shown = message
-            elif item[0] == "tool_result":
+            elif item[0] == "tool_result" and id(message) not in inside:
                 shown = None  # what comes after it is a text of its own
             _append(last if audio and support is Support.EXACT else items, item)
     return items, last

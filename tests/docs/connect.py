@@ -6,7 +6,7 @@ from functools import partial
 
 from bridge.codec import registry
 from bridge.connect import CLIENTS, SERVERS, Client, Place
-from bridge.connect.agents import AGENTS
+from bridge.connect.programs import AGENTS
 from tests.docs.tables import ROOT
 
 FOLDER = ROOT / "docs" / "connect"
@@ -89,9 +89,9 @@ def program_page(name: str, client: Client) -> str:
 
 def _in_one_command(name: str) -> list[str]:
     """How `dialect-bridge run` starts a coding agent, if it is one."""
-    for agent, each in AGENTS.items():
-        if each.client == name:
-            command = f"dialect-bridge run {agent} --to ollama --model qwen3:8b"
+    for command, each in AGENTS.items():
+        if each is CLIENTS[name]:
+            command = f"dialect-bridge run {command} --to ollama --model qwen3:8b"
             return [
                 "In one command, over any server or agent; arguments for the program itself stand after `--`:",
                 "",

@@ -139,9 +139,11 @@ def test_in_front_of_an_agentscope_agent(demo: Server, tmp_path: Path) -> None:
         assert served.stop() == 0
 
 
-# The demo is no agent service; `test_recipes.py` has one.
+# The demo is neither of these services; `test_recipes.py` has them.
 @pytest.mark.parametrize(
-    "config", [path for path in CONFIGS if path.stem != "agentscope-service"], ids=lambda path: path.stem
+    "config",
+    [path for path in CONFIGS if path.stem not in ("agentscope-service", "langgraph")],
+    ids=lambda path: path.stem,
 )
 def test_the_curl_lines_of_the_recipes_work(
     config: Path, demo: Server, messages: Server, runs: Server, tmp_path: Path

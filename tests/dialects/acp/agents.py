@@ -17,6 +17,7 @@ from bridge.model import (
     Media,
     MediaKind,
     Part,
+    Raw,
     Reasoning,
     Request,
     RunFinished,
@@ -91,7 +92,7 @@ async def agent(request: Request) -> AsyncIterator[Event | Part | str]:
         yield f"{answer.decision} {answer.payload}"
         yield UsageReported(5, 3, 8)
         return
-    word, _, rest = said.partition(" ")
+    word, _, rest = said.partition(" ") if said != "like an agent" else (said, "", "")
     async for item in _scene(word, rest, request):
         yield item
 
@@ -129,6 +130,10 @@ async def _scene(word: str, rest: str, request: Request) -> AsyncIterator[Any]:
             yield StateChanged(StateOp.SNAPSHOT, {"a": 1})
             yield Custom("own", 1)
             yield "ok"
+        case "like an agent":
+            yield Raw("acp", {"sessionUpdate": "plan", "entries": [{"content": "Look", "status": "pending"}]})
+            yield ToolCall("c1", "bash", '{"command":"ls"}')
+            yield ToolResult("c1", [Data({"path": "/a.txt", "oldText": None, "newText": "x"})])
         case "end":
             yield "half"
             yield RunFinished(FinishReason(rest))

@@ -241,6 +241,8 @@ def answer(message: dict[str, Any]) -> dict[str, Any]:
             version = int(SETTINGS.get("version", 1))
             sys.stderr.write(json.dumps(params) + "\n")
             return {"result": {"protocolVersion": version, "agentCapabilities": can, "authMethods": methods}}
+        case "authenticate":
+            return {"result": {}}
         case "session/new":
             if SETTINGS.get("auth") == "new":
                 return {"error": {"code": -32000, "message": "Authentication required"}}

@@ -15,6 +15,7 @@ from bridge.errors import ErrorCode, Failure
 from bridge.model import Interrupted, Text, ToolCall, ToolResult, UsageReported, result_text
 from bridge.testing import FakeBackend, fake_backend
 from tests.dialects.acp.helpers import Editor, configuration, editing, prompt_of, reject
+from tests.server.harness import serving
 
 
 def _is_played(name: str) -> bool:
@@ -112,3 +113,30 @@ async def test_a_tool_that_the_backend_runs(back: str, tmp_path: Path) -> None:
         assert [(u["toolCallId"], u["status"]) for u in editor.calls()] == [("c1", "in_progress"), ("c1", "completed")]
         assert editor.calls()[0]["kind"] == "search"
         assert editor.said() == "Here."
+
+
+async def test_an_approval_over_three_hops(tmp_path: Path) -> None:
+    """An editor, the bridge, A2A, another bridge, an agent of AgentScope: its question is the editor's dialog."""
+    call = ToolCall("c1", "transfer", '{"to":"Bo"}')
+    async with fake_backend("agentscope") as agent:
+        agent.turns(["One moment."], [call, Interrupted("c1", "approval", {"message": "Transfer?"}, "c1")], ["Done."])
+        outer = {
+            "backends": {"it": {"dialect": "agentscope", "url": agent.url}},
+            "routes": [{"dialect": "a2a", "path": "/a2a", "backend": "it"}],
+            "stores": {"history": f"sqlite:///{tmp_path}/outer.db"},
+        }
+        async with serving(outer) as base:
+            config = configuration(tmp_path)
+            config["backends"] = {"it": {"dialect": "a2a", "url": f"{base}/a2a"}}
+            async with editing(config=config) as editor:
+                session = await editor.new()
+                await editor.prompt(session, "Hello")
+                assert editor.said() == "One moment."
+                result = await editor.prompt(session, "Pay")
+                ((method, params),) = editor.asked
+                assert method == "session/request_permission"
+                assert "Transfer?" in params["toolCall"]["content"][0]["content"]["text"]
+                assert (editor.said(), result["stopReason"]) == ("Done.", "end_turn")
+        (answer,) = agent.requests[-1].resume
+        assert answer.agrees
+        assert len({request.thread_id for request in agent.requests}) == 1

@@ -308,6 +308,14 @@ async def test_what_the_protocol_has_no_update_for_is_left_out() -> None:
         assert [u["content"]["text"] for u in editor.told()] == ["ok"]
 
 
+async def test_what_only_agents_of_the_protocol_say() -> None:
+    async with editing() as editor:
+        await editor.prompt(await editor.new(), "like an agent")
+        plan, _, result = editor.told()
+        assert plan == {"sessionUpdate": "plan", "entries": [{"content": "Look", "status": "pending"}]}
+        assert result["content"] == [{"type": "diff", "path": "/a.txt", "oldText": None, "newText": "x"}]
+
+
 @pytest.mark.parametrize(
     ("reason", "word"),
     [("stop", "end_turn"), ("length", "max_tokens"), ("content_filter", "refusal"), ("canceled", "cancelled")],

@@ -57,6 +57,7 @@ async def test_a_prompt_over_a_websocket(tmp_path: Path, caplog: pytest.LogCaptu
         assert (await editor.prompt(session, "ask approve"))["stopReason"] == "end_turn"
         assert editor.said() == "resolved {'approved': True}"
     runs = [record.facts for record in caplog.records if record.name == "bridge.access"]  # type: ignore[attr-defined]
+    assert all(run["bytes"] > 100 for run in runs)
     assert [(run["status"], run["back"]) for run in runs] == [("interrupted", "it"), ("stop", "it")]
 
 

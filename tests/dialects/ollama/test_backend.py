@@ -407,6 +407,18 @@ async def test_a_recorded_answer_for_a_client_of_chat_completions(stream: bool) 
         assert (choice["message"]["content"], choice["finish_reason"]) == ("Let me look.", "tool_calls")
 
 
+async def test_a_url_that_ends_in_api() -> None:
+    async with fake_backend("ollama") as backend:
+        backend.says("Hello")
+        config = {
+            "backends": {"it": {"dialect": "ollama", "url": f"{backend.url}/api"}},
+            "routes": [{"dialect": "openai-chat", "path": "/v1", "backend": "it"}],
+        }
+        async with serving(config) as base:
+            await post(f"{base}/v1/chat/completions", CHAT)
+        assert backend.seen[0].path == "/api/chat"
+
+
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_stream_without_an_end_is_an_error(stream: bool) -> None:
     async with fake_backend() as backend:
