@@ -115,8 +115,8 @@ class HeldConversation(Protocol):
     ) -> None:
         """Commit `conversation` like `ConversationStore.commit` and release the lock, in one transaction.
 
-        If the `joint` transaction takes the commit, or if it raises, the lock is held until the context manager exits. A
-        further commit is made without a lock.
+        If the `joint` transaction takes the commit, or if it raises, the lock is held until the context manager exits.
+        A further commit is made without a lock.
         """
 
 
