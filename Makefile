@@ -66,9 +66,9 @@ $(VENV)/.fuzz: $(VENV)/.dev
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
 	@touch $@
 
-OTHERS := $(patsubst %,$(VENV)/%/.done,a2a a2a-agents a2a-agents-old a2a-old agentscope agentscope2 ag-kit deploy genai langchain libraries \
+OTHERS := $(patsubst %,$(VENV)/%/.done,a2a a2a-agents a2a-agents-old a2a-old agentscope agentscope2 ag-kit deploy genai langchain libraries mcp \
 	pydantic-ai schemathesis) \
-	$(patsubst %,tests/interop/%/node_modules/.stamp,a2a-js agui ai-sdk ai-sdk-ui agents axe genai-js kit-web react)
+	$(patsubst %,tests/interop/%/node_modules/.stamp,a2a-js agui ai-sdk ai-sdk-ui agents axe genai-js kit-web mcp-js react)
 
 run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080; PORT=9000 changes the port
 	$(BIN)/dialect-bridge serve $(CONFIG)$(if $(PORT), --port $(PORT))
