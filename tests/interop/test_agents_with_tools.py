@@ -1,4 +1,4 @@
-"""Coding agents for the command line, unchanged, with an agent behind the bridge as a tool: over HTTP, and as a program.
+"""Coding agents for the command line, unchanged, with an agent behind the bridge as a tool, over both carriers.
 
 The model behind the coding agent is scripted. The tool is an agent of AgentScope's protocol, so that the whole way is
 tried: coding agent, model, tool, bridge, agent, and back.

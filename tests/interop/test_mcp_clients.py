@@ -1,4 +1,4 @@
-"""MCP's own SDKs, unchanged, as clients: Python over both carriers and both kinds of revisions, and those of JavaScript.
+"""MCP's own SDKs, unchanged, as clients: Python over both carriers, and those of JavaScript over HTTP.
 
 Each lists tools, calls one with progress, answers its question, continues a conversation, and cancels a call.
 """

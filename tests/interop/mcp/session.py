@@ -52,4 +52,4 @@ async def session(mode, target):
 
 mode, first, *rest = sys.argv[1:]
 target = StdioServerParameters(command=first, args=rest) if rest else first
-print(json.dumps(asyncio.run(session(mode, target))))
+sys.stdout.write(json.dumps(asyncio.run(session(mode, target))))
