@@ -36,7 +36,7 @@ from bridge.translation import AnswerDecoder
 from tests.cases import all_cases
 from tests.recorded import CAPTURES, answers
 
-DIALECTS = registry.names()
+DIALECTS = registry.called()
 
 
 @cache
