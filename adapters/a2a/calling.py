@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Any
 
@@ -216,6 +216,9 @@ class Calling:
         return any(each.version is Version.OLD for each in card.interfaces)
 
     # ------------------------------------------------------------------ the stream
+
+    def opened(self, headers: Mapping[str, str]) -> None:
+        """The head of a stream says nothing that its events do not."""
 
     def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
         return self._decoder.feed(frames)

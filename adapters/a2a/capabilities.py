@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
 from bridge.model import HistoryMode
@@ -66,10 +66,11 @@ CAPABILITIES = Capabilities(
     exact_results=False,
     runs_tools=RunsTools.ANY,
     names_interrupts=False,
+    opaque_values="signature",
+    file_ids=False,
 )
 
 
-@cache
 @lru_cache
 def card(*, thoughts: bool) -> Capabilities:
     """Return the card of a route; `thoughts`: option `reasoning` sends reasoning in the status of the task."""

@@ -2,6 +2,9 @@
 
 const textOf = (parts = []) => parts.map((part) => part.text ?? "").join("");
 
+const answered = ({ yes, status, payload }) =>
+  status === "resolved" && !("approved" in payload) ? { data: payload } : { text: yes ? "yes" : "no" };
+
 export const request = (talk) => ({
   path: "",
   headers: { "A2A-Version": "1.0" },
@@ -11,17 +14,18 @@ export const request = (talk) => ({
     method: "SendStreamingMessage",
     params: {
       message: {
-        messageId: talk.messages.at(-1).id,
+        messageId: talk.answers ? talk.run : talk.messages.at(-1).id,
         contextId: talk.thread,
+        ...(talk.answers ? { taskId: talk.answers[0].id } : {}),
         role: "ROLE_USER",
-        parts: [{ text: talk.messages.at(-1).text }],
+        parts: talk.answers ? talk.answers.map(answered) : [{ text: talk.messages.at(-1).text }],
       },
     },
   },
 });
 
 export const reader = (turn) => {
-  const status = ({ state, message }, metadata = {}) => {
+  const status = ({ state, message }, metadata = {}, task) => {
     const { input, output } = metadata.usage ?? {};
     if (metadata.usage) turn.usage(input, output);
     const word = state.replace("TASK_STATE_", "").toLowerCase();
@@ -33,8 +37,13 @@ export const reader = (turn) => {
       turn.call(callId, call.name);
       turn.args(callId, JSON.stringify(call.args));
     }
-    if (message && !(awaited.length && awaited.length === asked.length)) turn.note("question", textOf(message.parts));
+    if (message && !(awaited.length && awaited.length === asked.length)) question(textOf(message.parts), asked, task);
     turn.over(metadata.finishReason ?? word);
+  };
+  // One answer goes to the task, however many questions it has.
+  const question = (words, asked, task) => {
+    const [{ reason, payload } = {}] = asked.filter((each) => !each.call);
+    turn.ask({ id: task, message: words, reason, payload });
   };
   const part = (id, { text, raw, url, data, mediaType = "", filename }) => {
     if (text !== undefined) return text && turn.text(id, text);
@@ -44,7 +53,7 @@ export const reader = (turn) => {
   return ({ data }) => {
     const { result, error } = JSON.parse(data);
     if (error) return turn.fail(error.message, error.code);
-    if (result.statusUpdate) return status(result.statusUpdate.status, result.statusUpdate.metadata);
+    if (result.statusUpdate) return status(result.statusUpdate.status, result.statusUpdate.metadata, result.statusUpdate.taskId);
     for (const each of result.artifactUpdate?.artifact.parts ?? []) part(result.artifactUpdate.artifact.artifactId, each);
   };
 };

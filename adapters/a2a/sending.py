@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.codec import Context, Feature, WireRequest
+from bridge.codec import Context, WireRequest
 from bridge.codec.fields import Fields
 from bridge.codec.message_losses import MessageLosses
 from bridge.codec.paths import segment
@@ -243,8 +243,6 @@ class Sender:
         }
         messages = [m for m in request.messages if m.role != "assistant"] if self.context_id else request.messages
         _LOSSES.note(messages, lost)
-        if any(message.role in ("system", "developer") for message in messages):
-            lost.add(Feature.SYSTEM, "a text part")
         _FIELDS.write(request, lost, carries={name for name, is_carried in carried.items() if is_carried})
 
 

@@ -65,7 +65,8 @@ class Updates(Encoder):
 
     free = _FREE
     inline = _ASIDE
-    keeps = (Feature.REFUSAL, Feature.TOOL_RESULT)
+    keeps = (Feature.TOOL_RESULT,)
+    marks_refusals = True
 
     def __init__(self, context: Context, reader: Notes | None = None) -> None:
         options = FrontOptions.of(context)
@@ -83,7 +84,6 @@ class Updates(Encoder):
         self._told = False
         self._calls: dict[str, tuple[str, Any]] = {}
         self._interrupts: list[ev.Interrupted] = []
-        self._usage: ev.UsageReported | None = None
 
     # ------------------------------------------------------------------ what a subclass does with it
 
@@ -144,8 +144,6 @@ class Updates(Encoder):
 
     def part_started(self, event: ev.PartStarted) -> None:
         self._part, self._texts, self._told = event, [], False
-        if event.kind is PartKind.REFUSAL:
-            self.lost.add(Feature.REFUSAL, "sent as text")
 
     def text(self, event: ev.TextDelta) -> None:
         if not event.text:
@@ -175,8 +173,6 @@ class Updates(Encoder):
                 self.text_ended()
 
     def _thought(self, event: ev.PartEnded) -> None:
-        if event.redacted is not None:
-            self.lost.add(Feature.REASONING_SIGNATURE)
         self._progress(thought_part("".join(self._texts), event.signature, self.version))
 
     def _call(self) -> None:
@@ -203,7 +199,6 @@ class Updates(Encoder):
     def content(self, event: ev.ContentAdded) -> None:
         part = event.part
         if isinstance(part, Media) and isinstance(part.source, FileRef):
-            self.lost.add(Feature(str(part.kind)), "the file id in place of a URL")
             part = Media(part.kind, Url(part.source.file_id), part.mime, part.filename, part.extras)
         elif isinstance(part, Data) and not self.notes.data:
             part = Text(json_text(part.value))
@@ -217,16 +212,13 @@ class Updates(Encoder):
 
     # ------------------------------------------------------------------ what is beside the answer
 
-    def usage_reported(self, event: ev.UsageReported) -> None:
-        self._usage = event
-
     def interrupted(self, event: ev.Interrupted) -> None:
         self._interrupts.append(event)
 
     # ------------------------------------------------------------------ the end
 
     def _metadata(self, more: Wire) -> Wire:
-        usage = self._usage
+        usage = self.usage
         if usage is None:
             return more
         counts = {

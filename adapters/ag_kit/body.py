@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from bridge.codec import Context, Feature, WireRequest
+from bridge.codec import Context, WireRequest
 from bridge.codec.jsontext import dumps
 from bridge.codec.tools import supported
 from bridge.dialects.ag_kit.history import LOSSES, MessageWriter
@@ -23,8 +23,6 @@ def encode_request(request: Request, context: Context) -> WireRequest:
     options = BackOptions.of(context)
     check_supported(request)
     LOSSES.note(request.messages, context.lost, as_text=options.unsupported_media == "text")
-    if request.model:
-        context.lost.add(Feature.MODEL)
     no_tools = request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE
     made = {
         "conversationId": conversation_of(request, context),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
 from bridge.codec.demands import Demands
@@ -103,7 +103,6 @@ _MEDIA = (Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE, Feature.DAT
 _BY_OPTION = "dropped by option media"
 
 
-@cache
 @lru_cache
 def card(options: FrontOptions) -> Capabilities:
     """Return the card of a route of generation 1 with these options."""

@@ -9,12 +9,22 @@ export const forms = [
 
 export const request = (talk) => {
   const last = talk.messages.at(-1);
-  const first = { conversationId: talk.thread, messages: [{ role: "user", content: last.text }] };
+  const [answer] = talk.answers ?? [];
+  const first = {
+    conversationId: talk.thread,
+    messages: answer ? [] : [{ role: "user", content: last.text }],
+    ...(answer ? { resume: { interruptId: answer.id, payload: answer.payload ?? null } } : {}),
+  };
   return {
     path: "/send-message",
     headers: { accept: "text/event-stream" },
-    body: talk.form === "2" ? input({ ...talk, messages: [last] }) : first,
+    body: talk.form === "2" ? second(talk, last, answer) : first,
   };
+};
+
+const second = (talk, last, answer) => {
+  const body = input({ ...talk, messages: answer ? [] : [last], answers: undefined });
+  return answer ? { ...body, forwardedProps: { command: { resume: answer.payload ?? null } } } : body;
 };
 
 export const reader = (turn, talk) => (talk.form === "2" ? agUi(turn) : first(turn));
@@ -35,7 +45,7 @@ const first = (turn) => {
       case "tool-result":
         return turn.result(toolCallId, event.result);
       case "interrupt":
-        return turn.note("interrupt", event.payload ?? event.reason);
+        return turn.ask({ id: event.id, reason: event.reason, payload: event.payload });
       case "error":
         return turn.fail(event.error);
     }

@@ -19,6 +19,7 @@ FIELDS = Fields(
     Row("tools", to="tools"),
     Row("resume", to="resume"),
     carries={"sampling.n"},  # more than one answer is refused
+    has_model=False,
 )
 _JSON_STARTS = frozenset('"{[tfn-0123456789')
 """The characters with which a JSON text can begin."""

@@ -22,7 +22,8 @@ _NOT_SENT = frozenset({"forwardedProps", "protocolVersion", "messages", "resume"
 def encode_request(request: Request, context: Context, options: BackOptions) -> WireRequest:
     """Return the request body; nothing is refused."""
     extras = request.extra(NAME)
-    LOSSES.note(request.messages, context.lost)
+    history = options.reasoning_history
+    LOSSES.note(request.messages, context.lost, sends=lambda *_: history, history=history)
     body: dict[str, Any] = {
         "threadId": context.thread_id or request.thread_id or context.run_id,
         "runId": request.run_id or context.run_id,
@@ -48,7 +49,9 @@ def _props(request: Request, context: Context, options: BackOptions) -> Any:
     rest = request.extra(NAME).get("forwardedProps")
     from_here = NAME in (request.extras or {})
     wanted = None if options.forward_props or from_here else ()
-    props = PROPS.write(request, context.lost, {"model": context.model or request.model or None}, only=wanted)
+    props = PROPS.write(
+        request, context.lost, {"model": context.model or request.model or None}, only=wanted, carries=("model",)
+    )
     if from_here and not options.forward_props and request.model is None:
         props.pop("model", None)
     if rest is not None and not isinstance(rest, dict):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Demands, Feature, RunsTools, entries
 from bridge.dialects.ag_ui.options import FrontOptions
@@ -60,10 +60,10 @@ CAPABILITIES = Capabilities(
     client_runs_calls=False,
     runs_tools=RunsTools.UNLISTED,
     demands=DEMANDS,
+    opaque_values="one",
 )
 
 
-@cache
 @lru_cache
 def card(options: FrontOptions, *, new: bool) -> Capabilities:
     """Return the card of a route with these options; `new`: for a client of version 1.0."""

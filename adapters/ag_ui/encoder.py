@@ -218,8 +218,6 @@ class AGUIEncoder(Encoder):
     def _end_reasoning(self, part: _Part, event: ev.PartEnded, more: dict[str, Any]) -> None:
         words = self._words()
         value = ReasoningWords.secret(event) if words.encrypts else None
-        if event.signature and event.redacted:
-            self.lost.add(Feature.REASONING_SIGNATURE, "one of two opaque values")
         if part.template is None:
             if value is None:
                 return

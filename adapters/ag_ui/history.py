@@ -84,8 +84,7 @@ class MessageWriter:
         results = [self._result(p, message) for p in message.parts if isinstance(p, ToolResult)]
         thoughts = [self._reasoning(p, message) for p in message.parts if isinstance(p, Reasoning)]
         parts: list[Part] = [p for p in message.parts if not isinstance(p, (ToolResult, Reasoning))]
-        if thoughts and not self._options.reasoning_history:
-            self._lost.add(Feature.REASONING_HISTORY, "dropped by option reasoning_history")
+        if not self._options.reasoning_history:
             thoughts = []
         if not parts and message.parts:
             return [*thoughts, *results]

@@ -6,6 +6,8 @@ export const forms = [
   { id: "0.x", en: "0.x", zh: "0.x" },
 ];
 
+const resumed = ({ id, status, payload }) => ({ interruptId: id, status, payload });
+
 export const input = (talk) => ({
   threadId: talk.thread,
   runId: talk.run,
@@ -14,6 +16,7 @@ export const input = (talk) => ({
   tools: [],
   context: [],
   forwardedProps: {},
+  ...(talk.answers ? { resume: talk.answers.map(resumed) } : {}),
 });
 
 export const request = (talk) => {
@@ -55,9 +58,10 @@ export const reader = (turn) => {
       case "STATE_DELTA":
         return turn.note(event.type, delta);
       case "CUSTOM":
+        if (event.name === "on_interrupt") return turn.ask({ id: "", payload: event.value });
         return turn.note(event.name, event.value);
       case "RUN_FINISHED":
-        for (const asked of event.outcome?.interrupts ?? []) turn.note("interrupt", asked);
+        for (const asked of event.outcome?.interrupts ?? []) turn.ask(asked);
         for (const used of event.usage ?? []) turn.usage(used.inputTokens, used.outputTokens);
         return turn.over(event.outcome?.type);
       case "RUN_ERROR":

@@ -59,7 +59,9 @@ def encode_request(
     }
     # Exact forms do not support the fields that other forms pass on unread.
     sent = FIELDS.known - PASSED_ON if form.exact else None
-    body = FIELDS.write(request, context.lost, made, only=sent, carries={"tool_choice"} if no_tools else ())
+    body = FIELDS.write(
+        request, context.lost, made, only=sent, carries={"model", "tool_choice"} if no_tools else {"model"}
+    )
     _record_losses(request, form, context.lost)
     if not form.exact:
         body.update((name, value) for name, value in _extra(request).items() if value is not None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
 from bridge.model import HistoryMode
@@ -69,7 +69,6 @@ JAVA_CAPABILITIES = Capabilities(
 )
 
 
-@cache
 @lru_cache
 def card(exact: bool, events: str) -> Capabilities:
     """Return the card of a route: `exact` is that of its form, `events` the option."""

@@ -7,7 +7,7 @@ position, and only then the run is started; only the session's state shows that 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from hashlib import sha256
 from typing import Any, TypeGuard
@@ -366,6 +366,9 @@ class Calling:
         return True
 
     # ------------------------------------------------------------------ the stream
+
+    def opened(self, headers: Mapping[str, str]) -> None:
+        """The head of a stream says nothing that its events do not."""
 
     def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
         if not self._taken:

@@ -66,4 +66,5 @@ CAPABILITIES = Capabilities(
     call_signatures=CallSignatures.IN_PART,
     citations=True,
     demands=DEMANDS,
+    file_ids=False,
 )

@@ -6,7 +6,7 @@ Fields and types are those of version 5; option `ui_version` adds the approvals 
 
 from __future__ import annotations
 
-from bridge.codec import KEEPALIVE, Context, Encoder, Feature
+from bridge.codec import KEEPALIVE, Context, Encoder
 from bridge.codec.citations import Citation, citations_in
 from bridge.codec.jsontext import dumps, text_of
 from bridge.codec.template import HOLE, Template
@@ -30,7 +30,7 @@ from bridge.dialects.ai_sdk_ui.wire import (
     with_metadata,
     with_signature,
 )
-from bridge.model import FileRef, FinishReason, Media, MessageStatus, PartKind, ToolCall, result_text
+from bridge.model import FinishReason, Media, MessageStatus, PartKind, ToolCall, result_text
 from bridge.model import events as ev
 
 _FREE = frozenset({ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.Interrupted})
@@ -66,7 +66,6 @@ class UIMessageEncoder(Encoder):
         self._broken: dict[str, Wire] = {}
         self._template: Template
         self._interrupts: list[ev.Interrupted] = []
-        self._usage: ev.UsageReported | None = None
         self._cited_pages: set[str] = set()
 
     # ------------------------------------------------------------------ writing
@@ -200,8 +199,6 @@ class UIMessageEncoder(Encoder):
         if not isinstance(part, Media):
             self._write({"type": "data-json", "data": getattr(part, "value", None)})
             return
-        if isinstance(part.source, FileRef):
-            self.lost.add(Feature(str(part.kind)), "the file id in place of a URL")
         self._write(noted_file(part))
 
     def custom(self, event: ev.Custom) -> None:
@@ -230,9 +227,6 @@ class UIMessageEncoder(Encoder):
     def _step(self, name: str, status: str) -> None:
         self._write({"type": "data-step", "data": {"name": name, "status": status}, "transient": True})
 
-    def usage_reported(self, event: ev.UsageReported) -> None:
-        self._usage = event
-
     def interrupted(self, event: ev.Interrupted) -> None:
         self._interrupts.append(event)
 
@@ -254,7 +248,7 @@ class UIMessageEncoder(Encoder):
             self._write({**chunk, **picked(own(event.extras), "signature", "approvalDescriptor", "inputSchemaInput")})
 
     def finished(self, event: ev.RunFinished) -> None:
-        metadata = told(self._usage, own(event.extras).get("metadata") or {})
+        metadata = told(self.usage, own(event.extras).get("metadata") or {})
         if event.reason is FinishReason.CANCELED:
             self._report(metadata)
             self._write({"type": "abort"})
@@ -271,7 +265,7 @@ class UIMessageEncoder(Encoder):
     def failed(self, event: ev.RunFailed) -> None:
         """The client closes the connection at the error, so the usage precedes it."""
         self._end_calls()
-        self._report(told(self._usage, {}))
+        self._report(told(self.usage, {}))
         self._write({"type": "error", "errorText": ERRORS.text(event.error)})
         self._leave()
         self._write({"type": "finish", "finishReason": "error"})

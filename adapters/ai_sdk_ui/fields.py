@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from bridge.codec import Context, Feature, Node
+from bridge.codec import Context, Node
 from bridge.codec.fields import INTEGER, NUMBER, OBJECT, STRING, STRINGS, Fields, Row
 from bridge.codec.tools import supported
 from bridge.dialects.ai_sdk_ui.wire import NAME, Wire
@@ -67,8 +67,6 @@ def read_fields(body: Node, names: Collection[str], request: Request) -> Wire:
 def write_fields(request: Request, context: Context, names: Collection[str]) -> Wire:
     """Return the fields that the options name; others that the request sets are noted as lost."""
     tools = {tool.name: _write_tool(tool) for tool in supported(request, NAME, context.lost)}
-    if request.model and "model" not in names:
-        context.lost.add(Feature.MODEL)
     made = {"tools": tools or None, "model": context.model or request.model or None}
     return FIELDS.write(request, context.lost, made, only=names)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
 from bridge.dialects.aip.options import FrontOptions
@@ -89,7 +89,6 @@ CAPABILITIES = Capabilities(
 )
 
 
-@cache
 @lru_cache
 def card(options: FrontOptions) -> Capabilities:
     """Return the card of a route with these options."""

@@ -39,7 +39,6 @@ class TurnEncoder(Encoder):
         self._items: list[ContentItem] = []
         self._texts: list[str] = []
         self._thoughts: dict[str, list[str]] = {}
-        self._usage: ev.UsageReported | None = None
         self._model = context.model
         self.stops = False
 
@@ -124,7 +123,7 @@ class TurnEncoder(Encoder):
         self._send(TaskStatus.BREAK, [ContentItem(text=error_text(event.error))], status)
 
     def _extras(self, reason: FinishReason) -> bytes:
-        usage = self._usage
+        usage = self.usage
         extras: dict[str, Any] = {"aip_extras": 1, "finish_reason": str(reason), "model": self._model}
         if usage is not None:
             names = ("input", "output", "total", "cached", "reasoning")
@@ -143,6 +142,3 @@ class TurnEncoder(Encoder):
 
     def run_started(self, event: ev.RunStarted) -> None:
         self._model = event.model or self._model
-
-    def usage_reported(self, event: ev.UsageReported) -> None:
-        self._usage = event

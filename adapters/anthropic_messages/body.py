@@ -77,8 +77,10 @@ def _restore_billing(body: dict[str, Any], notes: dict[str, Any]) -> None:
 def _body(request: Request, context: Context, options: BackOptions) -> dict[str, Any]:
     """The fields that the request says something about; only the limit is made up, since the wire demands one."""
     sampling = request.sampling
-    LOSSES.note(request.messages, context.lost, as_text=options.unsupported_media == "text")
-    system, messages = MessageWriter(context, options).write(request.messages)
+    writer, history = MessageWriter(context, options), options.reasoning_history
+    as_text = options.unsupported_media == "text"
+    LOSSES.note(request.messages, context.lost, as_text=as_text, sends=writer.sends, history=history)
+    system, messages = writer.write(request.messages)
     tools = [_tool(t) for t in supported(request, NAME, context.lost)]
     made = {
         "model": context.model or request.model or None,
@@ -88,35 +90,30 @@ def _body(request: Request, context: Context, options: BackOptions) -> dict[str,
         "tools": tools or None,
         "tool_choice": _tool_choice(request, context) if tools else None,
         **_sampling(request, context, options.version),
-        "metadata": _metadata(request, context),
+        "metadata": _metadata(request),
         CONTROL: _automatic_mark(request),
     }
-    return FIELDS.write(request, context.lost, made)
+    return FIELDS.write(request, context.lost, made, carries=("metadata",) if NAME in (request.extras or {}) else ())
 
 
 def _sampling(request: Request, context: Context, version: str) -> dict[str, float | None]:
-    """Temperature and nucleus. Versions since 2026-10-21 refuse both, whatever the value; before, 1 is the hottest.
+    """Temperature and nucleus. Versions since 2026-10-21 refuse both, whatever the value.
 
     A client of this dialect knows that: what it says goes through.
     """
     temperature, top_p = request.sampling.temperature, request.sampling.top_p
-    if NAME not in (request.extras or {}):
-        if version >= _NO_SAMPLING and (temperature is not None or top_p is not None):
-            context.lost.add(Feature.SAMPLING, f"anthropic-version {version} has no temperature and no top_p")
-            return {"temperature": None, "top_p": None}
-        if temperature is not None and temperature > 1:
-            context.lost.add(Feature.SAMPLING, "temperatures above 1 are sent as 1")
-            temperature = 1.0
+    is_said = temperature is not None or top_p is not None
+    if is_said and version >= _NO_SAMPLING and NAME not in (request.extras or {}):
+        context.lost.add(Feature.SAMPLING, f"anthropic-version {version} has no temperature and no top_p")
+        return {"temperature": None, "top_p": None}
     return {"temperature": temperature, "top_p": top_p}
 
 
-def _metadata(request: Request, context: Context) -> dict[str, Any] | None:
+def _metadata(request: Request) -> dict[str, Any] | None:
     """The user's id; the API refuses other fields, so they are left to clients that know what they do."""
     metadata: dict[str, Any] = {}
     if request.metadata and NAME in (request.extras or {}):
         metadata.update(request.metadata)
-    elif request.metadata:
-        context.lost.add(Feature.METADATA)
     if request.user_id is not None:
         metadata["user_id"] = request.user_id
     return metadata or None

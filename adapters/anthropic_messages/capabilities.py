@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, entries
 from bridge.codec.capabilities import RunsTools
@@ -34,6 +34,7 @@ DEMANDS = Demands(
     output_schemas=SchemaDemands(closed=True, forbidden=_OUTPUT, most_min_items=1),
     no_trailing_blank=True,
     no_blank_stops=True,
+    most_temperature=1.0,
     temperature_or_top_p=True,
 )
 """Of Anthropic's API: "tool_use ids must be unique", "final assistant content cannot end with trailing whitespace",
@@ -113,7 +114,6 @@ _MEDIA = (Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE, Feature.DAT
 _REASONING = (Feature.REASONING, Feature.REASONING_SIGNATURE)
 
 
-@cache
 @lru_cache
 def card(reasoning: str, media: str) -> Capabilities:
     """Return the card of a route with these options."""

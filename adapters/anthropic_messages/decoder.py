@@ -18,7 +18,7 @@ from bridge.codec.counts import is_all_zeros
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import arguments_of, dict_of, read_json, text_of
-from bridge.codec.refusals import add_explanation
+from bridge.codec.refusals import Said, add_explanation
 from bridge.codec.words import end_of
 from bridge.dialects.anthropic_messages.errors import ERRORS
 from bridge.dialects.anthropic_messages.wire import CITATIONS, NAME, STOP_DETAILS, UNREAD, UsageReader, given, noted
@@ -65,7 +65,7 @@ class MessagesDecoder(JsonDecoder):
         self._started = False
         self._stop: FinishReason | None = None
         self._end: dict[str, Any] = {}
-        self._explained = False
+        self._said = Said()
         self._first: Any = None
         self._has_blocks = False
 
@@ -169,6 +169,8 @@ class MessagesDecoder(JsonDecoder):
         block.signature = text_of(start.get("signature")) or None
         if text := text_of(start.get("text" if block.kind is PartKind.TEXT else "thinking")):
             self.builder.delta(index, text)
+            if block.kind is PartKind.TEXT:
+                self._said.append(text)
 
     def _delta(self, event: dict[str, Any], delta: dict[str, Any]) -> None:
         kind, index = delta.get("type"), event.get("index")
@@ -185,7 +187,10 @@ class MessagesDecoder(JsonDecoder):
                     text = text if value is None else arguments_of(value)
                 block.filled = True
                 self.builder.delta(index, text)
-                self.repeat.learn(event, ("delta", piece[1]), self.builder.part(index))
+                said = self._said if block.kind is PartKind.TEXT else None
+                if said is not None:
+                    said.append(text)
+                self.repeat.learn(event, ("delta", piece[1]), self.builder.part(index), texts=said)
         elif kind == "signature_delta" and block.kind is PartKind.REASONING:
             block.signature = text_of(delta.get("signature")) or block.signature
         elif kind == "citations_delta" and block.kind is PartKind.TEXT:
@@ -277,9 +282,8 @@ class MessagesDecoder(JsonDecoder):
     def _explain(self) -> None:
         """Pass on why the answer was refused."""
         explanation = text_of(dict_of(self._end.get(STOP_DETAILS)).get("explanation"))
-        if explanation and not self._explained and self._stop is FinishReason.CONTENT_FILTER:
-            self._explained = True
-            add_explanation(self.builder, _MESSAGE, explanation, NAME)
+        if explanation and self._stop is FinishReason.CONTENT_FILTER:
+            add_explanation(self.builder, _MESSAGE, explanation, NAME, self._said)
 
     def _error(self, event: dict[str, Any]) -> None:
         self.fail(ERRORS.failure(error_in(event) or {"message": event.get("message")}))

@@ -12,7 +12,6 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Encoder, Feature, Frame
 from bridge.codec.citations import citations_in
-from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.jsontext import dumps, input_of
 from bridge.codec.refusals import is_beside
 from bridge.codec.template import HOLE, Template
@@ -78,7 +77,8 @@ class MessagesEncoder(Encoder):
 
     dialect = NAME
     free = _FREE
-    keeps = (Feature.REFUSAL, Feature.USAGE)
+    keeps = (Feature.USAGE,)
+    marks_refusals = True
 
     def __init__(self, context: Context) -> None:
         self._options = options = FrontOptions.of(context)
@@ -87,7 +87,6 @@ class MessagesEncoder(Encoder):
         self._blocks = 0
         self._calls: set[str | None] = set()
         self._refusal: list[str] = []
-        self._usage: ev.UsageReported | None = None
 
     # ------------------------------------------------------------------ writing
 
@@ -132,12 +131,12 @@ class MessagesEncoder(Encoder):
         if event.kind is PartKind.TOOL_CALL:
             self._calls.add(event.call_id)
             self._call(part)
-        elif event.kind is PartKind.REFUSAL and not hidden:
-            self.lost.add(Feature.REFUSAL, "sent as text")
 
     def text(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> None:
         part, text = self._parts[event.part_id], event.text
         if part.started.kind is PartKind.REFUSAL and not part.hidden:
+            if part.template is None:
+                self._refusal = []
             self._refusal.append(text)
         if part.template is None:
             if part.hidden or not text:
@@ -237,9 +236,6 @@ class MessagesEncoder(Encoder):
             self._block_delta(index, delta)
         self._stop(index)
 
-    def usage_reported(self, event: ev.UsageReported) -> None:
-        self._usage = event
-
     def heartbeat(self, event: ev.Heartbeat) -> None:
         if self._options.keepalive == "ping":
             self.out.append(_PING)
@@ -258,10 +254,8 @@ class MessagesEncoder(Encoder):
         matched = (event.extras or {}).get(SHARED, {}).get(STOP_SEQUENCE)
         if isinstance(matched, str) and word == "end_turn":
             word, known = "stop_sequence", {**known, "stop_sequence": matched}
-        if self._usage is None:
-            self.lost.add(Feature.USAGE, NOT_REPORTED)
         if self._refusal and word == REFUSAL:
             known = {STOP_DETAILS: details_of("".join(self._refusal)), **known}
         delta = {**_NO_END, **known, "stop_reason": word}
-        self._write("message_delta", {"delta": delta, "usage": write_usage(self._usage)})
+        self._write("message_delta", {"delta": delta, "usage": write_usage(self.counted())})
         self._write("message_stop")

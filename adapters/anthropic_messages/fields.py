@@ -24,7 +24,7 @@ FIELDS = Fields(
     Row("temperature", NUMBER, "sampling.temperature"),
     Row("top_p", NUMBER, "sampling.top_p"),
     Row("stop_sequences", _stop, "sampling.stop"),
-    Row("metadata", to="metadata"),
+    Row("metadata"),
     Row("stream", BOOLEAN, "stream"),
     Row(CONTROL, Node.get),
     Row("top_k", INTEGER),

@@ -141,8 +141,6 @@ class MessageWriter:
                 return self._reasoning(part, role)
             case ToolCall() if role == "assistant":
                 return self._call(part)
-            case _:
-                self._lost.add(Feature.TOOL_HISTORY, f"a call in a message of role {role}")
         return None
 
     def _call(self, call: ToolCall) -> Block:
@@ -151,19 +149,23 @@ class MessageWriter:
 
     def _reasoning(self, part: Reasoning, role: str) -> Block | None:
         """The API checks signatures: thinking of its own must come back, anybody else's is refused."""
-        wanted = self._options.reasoning_history
-        if role != "assistant" or wanted == "never":
-            self._lost.add(Feature.REASONING_HISTORY, f"dropped by option reasoning_history: {wanted}")
-        elif part.redacted and not part.signature:
+        if role != "assistant" or not self._sends_reasoning(part):
+            return None
+        if part.redacted and not part.signature:
             if part.text:
                 self._lost.add(Feature.REASONING_HISTORY, "the text of redacted reasoning")
             return {"type": "redacted_thinking", "data": part.redacted, **_fields(part)}
-        elif part.signature or (wanted == "always" and part.text):
-            known = {"type": "thinking", "thinking": part.text, "signature": part.signature or ""}
-            return {**known, **_fields(part)}
-        elif part.text:
-            self._lost.add(Feature.REASONING_HISTORY, "without a signature, dropped by option reasoning_history")
-        return None
+        known = {"type": "thinking", "thinking": part.text, "signature": part.signature or ""}
+        return {**known, **_fields(part)}
+
+    def _sends_reasoning(self, part: Reasoning) -> bool:
+        wanted = self._options.reasoning_history
+        return wanted != "never" and bool(part.redacted or part.signature or (wanted == "always" and part.text))
+
+    def sends(self, index: int, message: Message, part: Reasoning) -> bool:
+        """Return whether reasoning is sent, or has nothing to send."""
+        has_any = part.text or part.redacted or part.signature
+        return message.role != "assistant" or not has_any or self._sends_reasoning(part)
 
     def _result(self, result: ToolResult) -> Block:
         blocks = [b for p in result.parts if (b := self._block(p, "user"))]
@@ -186,6 +188,7 @@ LOSSES = MessageLosses(
     takes=takes,
     told=("assistant", "system", "developer", "tool"),
     keeps=(Feature.REASONING_HISTORY,),
+    of_assistants=(ToolCall, Reasoning),
 )
 
 

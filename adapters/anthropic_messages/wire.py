@@ -200,14 +200,12 @@ def merged_usage(start: dict[str, Any], end: dict[str, Any]) -> dict[str, Any]:
     return usage
 
 
-def write_usage(usage: UsageReported | None) -> dict[str, Any]:
+def write_usage(usage: UsageReported) -> dict[str, Any]:
     """Return the cumulative usage at the end of a message, in full. Unknown counts are zero: clients add
     them up.
 
     The wire's `input_tokens` does not contain cached tokens; the model's does.
     """
-    if usage is None:
-        return _DELTA_USAGE
     total, rest = usage.input or 0, own(usage.extras)
     read = min(usage.cached or 0, total)
     made = rest.get("cache_creation_input_tokens") or written_of(usage.extras)

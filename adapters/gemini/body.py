@@ -20,7 +20,6 @@ from bridge.model import Request, Tool, ToolMode
 _RESOURCES = (MODEL_PREFIX, "tunedModels/", "publishers/", "projects/", "endpoints/")
 _LATER = re.compile(r"gemini-(?:[3-9]|[1-9]\d)(?!\d)")
 """Models that take a thinking level, and check thought signatures."""
-_HOTTEST = 2.0
 _LEVELS = {
     "none": "MINIMAL", "minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "xhigh": "XHIGH",
     "max": "XHIGH",
@@ -73,15 +72,15 @@ def _body(request: Request, context: Context) -> dict[str, Any]:
     extras.pop(ASIDES, None)
     is_later = bool(_LATER.search(context.model or request.model or ""))
     skips = options.signatures == "always" or (options.signatures == "auto" and is_later)
-    LOSSES.note(request.messages, context.lost)
-    system, contents = ContentWriter(context, options, skips).write(request.messages)
+    writer = ContentWriter(context, options, skips)
+    LOSSES.note(request.messages, context.lost, sends=writer.sends, history=options.reasoning_history)
+    system, contents = writer.write(request.messages)
+    said = notes.get("generationConfig")
+    thinking, is_sent = ({}, True) if said else _thinking(request, context, options, is_later)
     config = {
-        **CONFIG.write(request, context.lost, _coolest(request, context)),
+        **CONFIG.write(request, context.lost, carries=("reasoning_effort",) if is_sent else ()),
         **_logprobs(request),
-        **(
-            notes.get("generationConfig")
-            or {**_format(request, context, options), **_thinking(request, context, options, is_later)}
-        ),
+        **(said or {**_format(request, context, options), **thinking}),
         **rest,
     }
     tools = _tools(request, context, options)
@@ -97,15 +96,6 @@ def _body(request: Request, context: Context) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------ generationConfig
-
-
-def _coolest(request: Request, context: Context) -> dict[str, float]:
-    """The hottest temperature in place of a hotter one. A client of this dialect knows the limit."""
-    temperature = request.sampling.temperature
-    if temperature is None or temperature <= _HOTTEST or NAME in (request.extras or {}):
-        return {}
-    context.lost.add(Feature.SAMPLING, "temperatures above 2 are sent as 2")
-    return {"temperature": _HOTTEST}
 
 
 def _logprobs(request: Request) -> dict[str, Any]:
@@ -126,7 +116,8 @@ def _format(request: Request, context: Context, options: BackOptions) -> dict[st
     return out
 
 
-def _thinking(request: Request, context: Context, options: BackOptions, is_later: bool) -> dict[str, Any]:
+def _thinking(request: Request, context: Context, options: BackOptions, is_later: bool) -> tuple[dict[str, Any], bool]:
+    """Return the fields about thinking, and whether they say the effort."""
     effort, config = request.reasoning_effort, dict[str, Any]()
     how = ("level" if is_later else "budget") if options.effort == "auto" else options.effort
     table: dict[str, Any] = _LEVELS if how == "level" else _BUDGETS if how == "budget" else {}
@@ -134,11 +125,9 @@ def _thinking(request: Request, context: Context, options: BackOptions, is_later
         config["thinkingLevel" if how == "level" else "thinkingBudget"] = table[effort]
         if effort == "none" and how == "level":
             context.lost.add(Feature.REASONING_EFFORT, "none is sent as MINIMAL")
-    elif effort is not None:
-        context.lost.add(Feature.REASONING_EFFORT, effort)
     if options.thoughts == "always" or (options.thoughts == "effort" and _wants_thoughts(request, config)):
         config["includeThoughts"] = True
-    return {"thinkingConfig": config} if config else {}
+    return {"thinkingConfig": config} if config else {}, effort in table
 
 
 def _wants_thoughts(request: Request, config: dict[str, Any]) -> bool:

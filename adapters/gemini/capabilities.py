@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, RunsTools, entries
 from bridge.codec.demands import Demands, SchemaDemands, SystemPlace
+from bridge.dialects.gemini.options import FrontOptions
 from bridge.dialects.gemini.wire import NAME
 from bridge.model import HistoryMode
 
@@ -15,6 +16,7 @@ _NO_PART = "the protocol has no part for it"
 
 DEMANDS = Demands(
     own=NAME,
+    most_temperature=2.0,
     results_follow_calls=True,
     results_in_order=True,
     system=SystemPlace.FIRST,
@@ -90,10 +92,8 @@ CAPABILITIES = Capabilities(
 _MEDIA = (Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE)
 
 
-@cache
 @lru_cache
-def card(media: str) -> Capabilities:
-    """Return the card of a route with this option."""
-    return (
-        CAPABILITIES.changed(drop=dict.fromkeys(_MEDIA, "dropped by option media")) if media == "drop" else CAPABILITIES
-    )
+def card(options: FrontOptions) -> Capabilities:
+    """Return the card of a route with these options."""
+    dropped = dict.fromkeys(_MEDIA if options.media == "drop" else (), "dropped by option media")
+    return CAPABILITIES.changed(drop=dropped, separator=options.message_separator)

@@ -7,6 +7,7 @@ Parts that only Gemini understands (code that it ran, a signature by itself) tra
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from bridge.codec.decoder import JsonDecoder
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import arguments_of, text_of
 from bridge.codec.logprobs import shared_logprobs
-from bridge.codec.refusals import add_explanation
+from bridge.codec.refusals import Said, add_explanation
 from bridge.codec.words import end_of
 from bridge.dialects.gemini.errors import ERRORS
 from bridge.dialects.gemini.wire import (
@@ -50,7 +51,7 @@ class GeminiDecoder(JsonDecoder):
         self._flowing: dict[int, tuple[str, PartKind]] = {}
         self._parts = 0
         self._begun: set[int] = set()
-        self._explained: set[int] = set()
+        self._said: defaultdict[int, Said] = defaultdict(Said)
         self._ends: dict[int, tuple[FinishReason, str]] = {}
         # Of each text part the positions in it, by the id of the part: citations count its bytes.
         self._positions: dict[str, Positions] = {}
@@ -104,9 +105,11 @@ class GeminiDecoder(JsonDecoder):
         """A chunk with one text, which the next ones often differ in alone."""
         match event:
             case {"candidates": [{"content": {"parts": [{"text": str(text)} as part]}} as candidate]} if text:
-                flowing = self._flowing.get(_index(candidate))
+                index = _index(candidate)
+                flowing = self._flowing.get(index)
                 if flowing is not None and SIGNATURE not in part and LOGPROBS not in candidate:
-                    self.repeat.learn(event, _TEXT, self.builder.part(flowing[0]))
+                    said = self._said[index] if flowing[1] is PartKind.TEXT else None
+                    self.repeat.learn(event, _TEXT, self.builder.part(flowing[0]), texts=said)
 
     def _candidate(self, candidate: dict[str, Any]) -> None:
         index = _index(candidate)
@@ -159,6 +162,8 @@ class GeminiDecoder(JsonDecoder):
         if flowing is None or flowing[1] is not kind or signature:
             flowing = self._open(index, kind)
         self.builder.delta(flowing[0], text)
+        if kind is PartKind.TEXT:
+            self._said[index].append(text)
         if signature:
             self._end(index, {SIGNATURE: signature})
 
@@ -250,11 +255,10 @@ class GeminiDecoder(JsonDecoder):
 
     def _explain(self, index: int, text: str) -> None:
         """Pass on why an answer was refused."""
-        if text and index not in self._explained:
-            self._explained.add(index)
+        if text:
             self._end(index)
             self._begin(index)
-            add_explanation(self.builder, index, text, NAME)
+            add_explanation(self.builder, index, text, NAME, self._said[index])
 
 
 def _joined(known: Any, new: Any) -> Any:

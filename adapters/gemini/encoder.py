@@ -7,12 +7,12 @@ the text is dumped; the bytes around it are made when the part begins.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from typing import Any
 
 from bridge.codec import Context, Encoder, Feature
 from bridge.codec.citations import Citation, Positions, citations_in
-from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.cut_calls import CUT
 from bridge.codec.jsontext import dumps, input_of
 from bridge.codec.logprobs import logprobs_in
@@ -61,25 +61,22 @@ class GeminiEncoder(Encoder):
 
     dialect = NAME
     free = _FREE
-    keeps = (Feature.REFUSAL, Feature.PART_BORDERS)
+    marks_refusals = True
     holds_cut_calls = True
 
     def __init__(self, context: Context) -> None:
         self._options = options = FrontOptions.of(context)
-        super().__init__(context, card(options.media), _lane)
+        super().__init__(context, card(options), _lane)
         self._cut = False
         self._head: dict[str, Any] = {}
         self._parts: dict[str, _Part] = {}
-        # Of each choice: whether its last part was text, and the reason of its end.
-        self._texts: set[int] = set()
+        # Of each choice the reason of its end.
         self._reasons: dict[int, FinishReason | None] = {}
-        self._usage: ev.UsageReported | None = None
         # By choice: the citations of its text, and the positions in it.
         self._citations: dict[int, list[Citation]] = {}
-        self._positions: dict[int, Positions] = {}
+        self._positions: defaultdict[int, Positions] = defaultdict(Positions)
         self._refusals: dict[int, list[str]] = {}
         self._logprobs: dict[int, list[dict[str, Any]]] = {}
-        self._spoke: dict[int, str] = {}  # by choice: the message of the last text
         request = context.request
         asked = request is None or own(request.extras).get(NOTES, {}).get("generationConfig", {})
         self._shows = {"always": True, "drop": False}.get(self._options.reasoning, asked is True or _asks(asked))
@@ -113,57 +110,39 @@ class GeminiEncoder(Encoder):
 
     def part_started(self, event: ev.PartStarted) -> None:
         part = self._parts[event.part_id] = _Part(event, event.choice)
-        kind, lost = event.kind, self.lost
-        if kind is PartKind.TOOL_CALL:
+        kind = event.kind
+        if kind is PartKind.TOOL_CALL or is_beside(event.extras, NAME):
             return
-        if is_beside(event.extras, NAME):
-            return
-        if kind is PartKind.REFUSAL:
-            lost.add(Feature.REFUSAL, "sent as text")
-            self._refusals.setdefault(part.choice, [])
         if kind is not PartKind.REASONING or self._shows:
             said = {"text": HOLE, **({"thought": True} if kind is PartKind.REASONING else {})}
             part.template = Template({"candidates": [_candidate(part.choice, said)], **self._head})
         else:
-            lost.add(Feature.REASONING, "not requested, or hidden by option reasoning")
+            self.lost.add(Feature.REASONING, "not requested, or hidden by option reasoning")
 
     def text(self, event: ev.TextDelta | ev.ReasoningDelta) -> None:
         part = self._parts[event.part_id]
         if event.extras and (logprobs := logprobs_in(event.extras)):
             self._logprobs.setdefault(part.choice, []).extend(logprobs)
         if part.template is not None and event.text:
-            if part.started.kind is PartKind.REFUSAL:
-                self._refusals[part.choice].append(event.text)
-            text = event.text if part.pieces else self._begin(part) + event.text
             if part.started.kind is not PartKind.REASONING:
-                self._positions[part.choice].add(event.text)
-            self.out.append(part.template(text))
+                self._said(part, event.text)
+            self.out.append(part.template(event.text))
 
     reasoning = text
 
-    def _begin(self, part: _Part) -> str:
-        """Return what stands before the first piece: a text directly after another one continues it."""
-        part.pieces = True
-        is_text = part.started.kind is not PartKind.REASONING
-        self._follow(part.choice, is_text)
-        if not is_text:
-            return ""
-        border = self._border(part.choice, part.started.message_id)
-        part.start = self._positions[part.choice].characters
-        return border
-
-    def _border(self, choice: int, message_id: str) -> str:
-        """Return what stands before a text of this message: clients make one text of all, whatever lies between."""
-        last, self._spoke[choice] = self._spoke.get(choice, message_id), message_id
-        border = "" if last == message_id else self._options.message_separator
-        self._positions.setdefault(choice, Positions()).add(border)
-        return border
-
-    def _follow(self, choice: int, is_text: bool) -> None:
-        """Note what the last part of a choice is."""
-        if is_text and choice in self._texts:
-            self.lost.add(Feature.PART_BORDERS)
-        (self._texts.add if is_text else self._texts.discard)(choice)
+    def _said(self, part: _Part, text: str) -> None:
+        """Note a piece of a text: the positions in it, and the words of a refusal."""
+        positions, is_refusal = self._positions[part.choice], part.started.kind is PartKind.REFUSAL
+        start = 0
+        if not part.pieces:
+            part.pieces = True
+            start = self.separator_before(part.started.part_id)
+            part.start = positions.characters + start
+            if is_refusal:
+                self._refusals[part.choice] = []
+        positions.add(text)
+        if is_refusal:
+            self._refusals[part.choice].append(text[start:])
 
     def arguments(self, event: ev.ArgsDelta) -> None:
         self._parts[event.part_id].arguments.append(event.text)
@@ -180,7 +159,6 @@ class GeminiEncoder(Encoder):
         elif signature and (part.template is not None or part.started.kind is not PartKind.REASONING):
             thought = {"thought": True} if part.started.kind is PartKind.REASONING else {}
             self._say(part.choice, {**_EMPTY, **thought, SIGNATURE: signature})
-            self._texts.discard(part.choice)
 
     def _call(self, part: _Part, status: MessageStatus, signature: str | None) -> None:
         """Write a whole call. Clients run calls of answers that end well, so that one cut off by a limit is dropped."""
@@ -190,14 +168,12 @@ class GeminiEncoder(Encoder):
         started = part.started
         arguments = input_of("".join(part.arguments))
         call = {"functionCall": {"id": started.call_id, "name": started.name, "args": arguments}}
-        self._follow(part.choice, False)
         self._say(part.choice, {**call, SIGNATURE: signature} if signature else call)
 
     # ------------------------------------------------------------------ whole things
 
     def content(self, event: ev.ContentAdded) -> None:
         assert isinstance(event.part, Media), "data are text by the card"
-        self._follow(event.choice, False)
         self._say(event.choice, {**media_part(event.part), **own(event.part.extras)})
 
     def raw(self, event: ev.Raw) -> None:
@@ -207,9 +183,6 @@ class GeminiEncoder(Encoder):
             self._say(index if type(index) is int else 0, value["part"])
         else:
             self.lost.add_raw(event)
-
-    def usage_reported(self, event: ev.UsageReported) -> None:
-        self._usage = event
 
     def heartbeat(self, event: ev.Heartbeat) -> None:
         if self._options.keepalive == "text" and self._head:
@@ -223,10 +196,8 @@ class GeminiEncoder(Encoder):
     def finished(self, event: ev.RunFinished) -> None:
         """The finish reasons and the usage, which clients read together."""
         known = own(event.extras)
-        if self._usage is None:  # SDKs read it unconditionally
-            self.lost.add(Feature.USAGE, NOT_REPORTED)
-        more = {"usageMetadata": write_usage(self._usage or ev.UsageReported(0, 0))}
-        if (feedback := known.get("promptFeedback")) is not None and not self._spoke:
+        more = {"usageMetadata": write_usage(self.counted())}
+        if (feedback := known.get("promptFeedback")) is not None and not self._positions:
             self._write([], {"promptFeedback": feedback, **more})
             return
         words, rest = known.get("finishReasons") or {}, known.get("candidates") or {}
@@ -246,7 +217,7 @@ class GeminiEncoder(Encoder):
         self._write(candidates, more)
 
     def _explanation(self, choice: int, reason: FinishReason | None) -> dict[str, Any]:
-        """Why an answer was refused, in the words of the model."""
+        """Why an answer was refused, in the last words of the model about it."""
         said = "".join(self._refusals.get(choice, ()))
         return {"finishMessage": said} if said and reason is FinishReason.CONTENT_FILTER else {}
 

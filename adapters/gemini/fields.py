@@ -21,5 +21,5 @@ CONFIG = Fields(
     Row("candidateCount", integer(convert=True, least=1), "sampling.n"),
     Row("presencePenalty", NUMBER, "sampling.presence_penalty"),
     Row("frequencyPenalty", NUMBER, "sampling.frequency_penalty"),
-    carries={"tools", "tool_choice", "response_format", "reasoning_effort"},
+    carries={"tools", "tool_choice", "response_format"},
 )

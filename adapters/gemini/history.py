@@ -56,7 +56,6 @@ class ContentWriter:
 
     def __init__(self, context: Context, options: BackOptions, skips: bool) -> None:
         """`skips`: a call without a thought signature goes with the value that skips the check."""
-        self._lost = context.lost
         self._options = options
         self._skips = skips
         self._messages: list[Message] = []
@@ -110,8 +109,6 @@ class ContentWriter:
                 return self._reasoning(part, role)
             case ToolCall() if role == "model":
                 return self._call(part)
-            case _:
-                self._lost.add(Feature.TOOL_HISTORY, f"a call in a message of role {role}")
         return None
 
     def _id(self, call_id: str) -> Wire:
@@ -148,12 +145,18 @@ class ContentWriter:
         return part.text if isinstance(part, (Text, Refusal)) else ""
 
     def _reasoning(self, part: Reasoning, role: str) -> Wire | None:
-        wanted, is_own = self._options.reasoning_history, own(part.extras)
-        if role == "model" and (wanted == "always" or (wanted == "own" and is_own)) and (part.text or is_own):
+        is_own = own(part.extras)
+        if role == "model" and self._sends_reasoning(part) and (part.text or is_own):
             return {"text": part.text, **is_own, "thought": True}
-        if part.text:
-            self._lost.add(Feature.REASONING_HISTORY, f"dropped by option reasoning_history: {wanted}")
         return None
+
+    def _sends_reasoning(self, part: Reasoning) -> bool:
+        wanted = self._options.reasoning_history
+        return wanted == "always" or (wanted == "own" and bool(own(part.extras)))
+
+    def sends(self, index: int, message: Message, part: Reasoning) -> bool:
+        """Return whether reasoning is sent, or has nothing to send."""
+        return message.role != "assistant" or not part.text or self._sends_reasoning(part)
 
     def _medium(self, media: Media) -> Wire:
         """Raises `Unsupported` for an id that only another server knows."""
@@ -169,7 +172,9 @@ def _takes(part: Part, role: str) -> bool:
     return isinstance(part, Media)
 
 
-LOSSES = MessageLosses(CAPABILITIES, takes=_takes, keeps=(Feature.REASONING_HISTORY,))
+LOSSES = MessageLosses(
+    CAPABILITIES, takes=_takes, keeps=(Feature.REASONING_HISTORY,), of_assistants=(ToolCall, Reasoning)
+)
 
 
 def _object(text: str) -> Wire:

@@ -14,13 +14,15 @@ from typing import Any, TypeGuard
 from bridge.codec.caching import CONTROL, marked, marks_in, note_lost_marks, seconds_of
 from bridge.codec.capabilities import Feature
 from bridge.codec.context import Context, Losses
+from bridge.codec.counts import counts_in
+from bridge.codec.embeddings import Embeddings, EmbeddingsDialect, EmbeddingsRequest, vectors_in
 from bridge.codec.error_table import ErrorTable
 from bridge.codec.jsontext import dumps, read_json, whole
 from bridge.codec.models import ModelInfo, ModelsDialect, described
 from bridge.codec.ratelimits import OPENAI
 from bridge.codec.redact import LONGEST_WORD, masked
 from bridge.codec.surface import Endpoint, Operation, Surface
-from bridge.codec.wire import WireRequest, WireResponse, json_response
+from bridge.codec.wire import WireRequest, WireResponse, json_request, json_response
 from bridge.errors import RULES, BackendError, BridgeError, ErrorCode, Failure
 from bridge.model import Extras, FileRef, Inline, Request, Source, Url, source_of
 
@@ -249,6 +251,17 @@ def set_cache(body: dict[str, Any], request: Request, option: str | None, contex
     body.setdefault("prompt_cache_key", hashlib.sha256(dumps(fixed)).hexdigest()[:32])
 
 
+def metadata_of(request: Request, lost: Losses) -> dict[str, Any] | None:
+    """Return the metadata as a field; None if there is none, and for what OpenAI refuses, which is named as lost: what
+    other dialects call metadata may be anything.
+    """
+    metadata = request.metadata
+    if metadata and not fits_metadata(metadata):
+        lost.add(Feature.METADATA, "at most 16 string pairs can be sent")
+        return None
+    return request.metadata or None
+
+
 def fits_metadata(metadata: Mapping[str, Any]) -> TypeGuard[Mapping[str, str]]:
     """Return whether OpenAI accepts this as `metadata`: at most 16 pairs of strings."""
     return len(metadata) <= _MOST_PAIRS and all(isinstance(v, str) for v in metadata.values())
@@ -269,7 +282,7 @@ def user_of(request: Request, lost: Losses) -> str | None:
 # ------------------------------------------------------------------ the dialect
 
 
-class OpenAIDialect(ModelsDialect):
+class OpenAIDialect(ModelsDialect, EmbeddingsDialect):
     """The responses and requests that all OpenAI APIs have in common."""
 
     def encode_error(self, failure: Failure) -> WireResponse:
@@ -297,3 +310,19 @@ class OpenAIDialect(ModelsDialect):
         if not isinstance(value, list):
             raise BackendError("The backend's answer is not a list of models.", code=ErrorCode.BACKEND_PROTOCOL)
         return [_info(v) for v in value if isinstance(v, dict) and isinstance(v.get("id"), str) and v["id"]]
+
+    def embeddings_request(self, asked: EmbeddingsRequest, model: str) -> WireRequest:
+        body: dict[str, Any] = {"model": model, "input": asked.inputs}
+        if asked.dimensions is not None:
+            body["dimensions"] = asked.dimensions
+        return json_request("/embeddings", dumps(body))
+
+    def decode_embeddings(self, wire: WireResponse) -> Embeddings:
+        value = read_json(wire.body)
+        data = value.get("data") if isinstance(value, dict) else None
+        entries = [each for each in data if isinstance(each, dict)] if isinstance(data, list) else []
+        entries.sort(key=lambda entry: whole(entry.get("index")) or 0)
+        vectors = vectors_in([entry.get("embedding") for entry in entries])
+        if not entries or vectors is None:
+            raise BackendError("The backend's answer has no embeddings.", code=ErrorCode.BACKEND_PROTOCOL)
+        return Embeddings(vectors, counts_in(value.get("usage")).get("input"))

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from bridge.codec import Context, Feature, Losses, WireRequest
+from bridge.codec import Context, Losses, WireRequest
 from bridge.codec.caching import control_of
 from bridge.codec.jsontext import dumps
 from bridge.codec.tools import FUNCTION, supported
-from bridge.dialects.openai.api import fits_metadata, set_cache, shared_fields, user_of
+from bridge.dialects.openai.api import metadata_of, set_cache, shared_fields, user_of
 from bridge.dialects.openai.shapes import write_choice, write_format, write_function
 from bridge.dialects.openai_chat.fields import FIELDS
 from bridge.dialects.openai_chat.history import LOSSES, MessageWriter
@@ -28,10 +28,11 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
     extras = dict(request.extra(NAME))
     notes = extras.pop(NOTES, {})
     media = options.unsupported_media
-    LOSSES[media].note(request.messages, context.lost, as_text=media == "text")
+    writer, history = MessageWriter(context, options, request.messages), options.reasoning_history
+    LOSSES[media].note(request.messages, context.lost, as_text=media == "text", sends=writer.sends, history=history)
     made = {
         "model": context.model or request.model or None,
-        "messages": MessageWriter(context, options).write(request.messages),
+        "messages": writer.write(),
         **_tools(request, options, context.lost),
         _other_limit(notes, options): None,
     }
@@ -43,10 +44,8 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
         made["reasoning_effort"] = None
     if request.user_id is not None:
         made["user"] = user_of(request, context.lost)
-    if request.metadata and not (fits_metadata(request.metadata) or NAME in (request.extras or {})):
-        # OpenAI takes 16 pairs of strings and refuses anything else, so what another dialect calls metadata stays here.
-        made["metadata"] = None
-        context.lost.add(Feature.METADATA, "at most 16 string pairs can be sent")
+    if NAME not in (request.extras or {}):
+        made["metadata"] = metadata_of(request, context.lost)
     body = FIELDS.write(request, context.lost, made)
     extras = {**notes.get("fields", {}), **extras}
     stream_options = extras.pop("stream_options", None)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, entries
-from bridge.codec.capabilities import RunsTools
+from bridge.codec.capabilities import RunsTools, Support
 from bridge.codec.demands import Demands, SchemaDemands, SystemPlace
+from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.dialects.openai_chat.wire import NAME
 from bridge.model import HistoryMode
 
@@ -92,3 +94,19 @@ CAPABILITIES = Capabilities(
     call_signatures=CallSignatures.IN_CALL,
     citations=True,
 )
+
+
+_MEDIA = (Feature.IMAGE, Feature.VIDEO, Feature.FILE, Feature.DATA)
+
+
+@lru_cache
+def card(options: FrontOptions) -> Capabilities:
+    """Return the card of a route with these options."""
+    found = CAPABILITIES.changed(separator=options.message_separator)
+    if options.media == "drop":
+        found = found.changed(drop=dict.fromkeys(_MEDIA, "dropped by option media"), other_media=Support.DROP)
+    elif options.media == "images":
+        found = found.changed(exact=(Feature.IMAGE,))
+    if options.reasoning_field == "reasoning_details":
+        found = found.changed(exact=(Feature.REASONING_SIGNATURE,))
+    return found

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridge.codec import (
+    Capabilities,
     Context,
     Decoder,
     EncoderLike,
@@ -24,7 +25,7 @@ from bridge.codec.demands import Demands
 from bridge.codec.jsontext import dumps
 from bridge.dialects.openai.api import EXTRAS, MODELS, OpenAIDialect
 from bridge.dialects.openai_chat import answer, body, request
-from bridge.dialects.openai_chat.capabilities import CAPABILITIES, DEMANDS, HOISTED
+from bridge.dialects.openai_chat.capabilities import CAPABILITIES, DEMANDS, HOISTED, card
 from bridge.dialects.openai_chat.decoder import ChatDecoder
 from bridge.dialects.openai_chat.encoder import ChatEncoder
 from bridge.dialects.openai_chat.options import BackOptions, FrontOptions
@@ -44,7 +45,6 @@ class OpenAIChat(OpenAIDialect):
         "llama.cpp",
         "lmstudio",
         "mistral",
-        "ollama",
         "openai",
         "openrouter",
         "qwen",
@@ -67,14 +67,14 @@ class OpenAIChat(OpenAIDialect):
 
     # ------------------------------------------------------------- as the front
 
+    def capabilities_with(self, options: Options) -> Capabilities:
+        return card(options) if isinstance(options, FrontOptions) else CAPABILITIES
+
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         return request.decode_request(wire, context)
 
     def encoder(self, context: Context) -> EncoderLike:
         return ChatEncoder(context, FrontOptions.of(context))
-
-    def whole_encoder(self, context: Context) -> EncoderLike:
-        return ChatEncoder(context, FrontOptions.of(context), whole=True)
 
     def accumulate(self, frames: Sequence[FrameLike], context: Context) -> dict[str, Any]:
         return answer.completion(frames)

@@ -6,17 +6,17 @@ token only the text is dumped (`Template`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.codec import KEEPALIVE, Context, Encoder, Feature
+from bridge.codec import KEEPALIVE, Context, Encoder, Feature, FrameLike
 from bridge.codec.citations import citations_in
 from bridge.codec.jsontext import dumps
-from bridge.codec.media import answer_feature
 from bridge.codec.template import HOLE, Template, filled
 from bridge.dialects.openai.api import error_object
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
-from bridge.dialects.openai_chat.capabilities import CAPABILITIES
+from bridge.dialects.openai_chat.capabilities import card
 from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.dialects.openai_chat.shape import (
     audio_of,
@@ -32,6 +32,7 @@ from bridge.dialects.openai_chat.wire import DONE, NAME, fields_of_call, own, wr
 from bridge.model import (
     ArgsDelta,
     ContentAdded,
+    Event,
     Extras,
     FinishReason,
     Heartbeat,
@@ -46,8 +47,6 @@ from bridge.model import (
     RunStarted,
     TextDelta,
     ToolResulted,
-    UsageReported,
-    as_markdown,
 )
 
 # Reading a member off its enumeration costs as much as making half an event.
@@ -63,14 +62,12 @@ _BESIDE: dict[str, Any] = {"logprobs": None, "finish_reason": None}
 
 @dataclass(slots=True)
 class _Choice:
-    """The state of one choice at the client. `speaker` is the message of its last text. `numbers` are keys only: most
-    choices have text only, and an empty set takes 216 bytes, an empty dictionary 64.
+    """The state of one choice at the client. `numbers` are keys only: most choices have text only, and an empty set
+    takes 216 bytes, an empty dictionary 64.
     """
 
-    speaker: str | None = None
     calls: int = 0
     reason: FinishReason | None = None
-    audio: bool = False
     thoughts: int = 0
     length: int = 0
     entries: dict[str, int] = field(default_factory=dict)
@@ -80,14 +77,13 @@ class _Choice:
 @dataclass(slots=True)
 class _Part:
     """An open part. `delta` is one of its pieces, with a hole for its text, and `template` the whole chunk, None in an
-    answer that is added up. `speaker` is the message of a text until its first piece is written. `length` counts the
-    characters of the pieces, `start` those of the choice's text before them.
+    answer that is added up. `length` counts the characters of the pieces, `start` those of the choice's text before
+    them; None of what is no text.
     """
 
     choice: int
     delta: dict[str, Any]
     template: Template | None
-    speaker: str | None = None
     call: int | None = None
     bare: bool = False
     extras: dict[str, Any] = field(default_factory=dict)
@@ -97,20 +93,16 @@ class _Part:
 
 
 class ChatEncoder(Encoder):
-    """One per run. `whole`: for `completion`, which adds up its chunks; they are objects, the first one their head."""
+    """One per run. The frames of `whole` are objects, which `completion` adds up; the first one is their head."""
 
     dialect = NAME
     free = Encoder.free | {ToolResulted, RunFinished, RunFailed}
-    keeps = (
-        Feature.PART_BORDERS, Feature.REASONING_SIGNATURE,
-        Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE, Feature.DATA,
-    )  # fmt: skip
+    keeps = (Feature.IMAGE,)
 
-    def __init__(self, context: Context, options: FrontOptions, *, whole: bool = False) -> None:
-        super().__init__(context, CAPABILITIES, _lane)
+    def __init__(self, context: Context, options: FrontOptions) -> None:
+        super().__init__(context, card(options), _lane)
         self._options = options
-        self._whole = whole
-        self._usage: UsageReported | None = None
+        self._whole = False
         self._details = False
         self._head: dict[str, Any] = {}
         self._first: dict[str, Any] = {}
@@ -120,6 +112,10 @@ class ChatEncoder(Encoder):
         self._parts: dict[str, _Part | None] = {}
         """The open parts; None is one that clients have in `audio`."""
 
+    def whole(self, events: Sequence[Event]) -> list[FrameLike]:
+        self._whole = True
+        return self.encode(events)
+
     # -------------------------------------------------------------- per token
 
     def text(self, event: TextDelta | ReasoningDelta | ArgsDelta) -> None:
@@ -128,11 +124,12 @@ class ChatEncoder(Encoder):
             return
         text = event.text
         if text:
+            if part.start is not None and not part.length:
+                separator = self.separator_before(event.part_id)
+                part.start, part.length = part.start + separator, -separator
             part.length += len(text)
             if part.bare:
                 part.bare = text.isspace()
-            if part.speaker is not None:
-                text = self._begun(part, text)
         beside = own(event.extras) if event.extras else None
         if beside:
             delta = filled(part.delta, text) if text else {}
@@ -143,22 +140,6 @@ class ChatEncoder(Encoder):
             self._say(part.choice, filled(part.delta, text))
 
     reasoning = arguments = text
-
-    def _begun(self, part: _Part, text: str) -> str:
-        """The first piece of a text, with what separates it from that of another message."""
-        choice, speaker = self._choices[part.choice], part.speaker
-        part.speaker = None
-        text = self._border(choice, speaker) + text
-        part.start = choice.length + len(text) - part.length
-        return text
-
-    def _border(self, choice: _Choice, speaker: str | None) -> str:
-        """Return what is before a text of this message: clients make one text of all."""
-        last, choice.speaker = choice.speaker, speaker
-        if last is None:
-            return ""
-        self.lost.add(Feature.PART_BORDERS)
-        return self._options.message_separator if last != speaker else ""
 
     # -------------------------------------------------------------- chunks
 
@@ -229,8 +210,8 @@ class ChatEncoder(Encoder):
         if event.kind is _REASONING:
             self._parts[event.part_id] = self._reasoning(index)
             return
-        speaker = event.message_id if event.kind is _TEXT else None
-        self._parts[event.part_id] = self._part(index, {_FIELDS[event.kind]: HOLE}, speaker=speaker)
+        start = self._choices[index].length if event.kind is _TEXT else None
+        self._parts[event.part_id] = self._part(index, {_FIELDS[event.kind]: HOLE}, start=start)
 
     def _cite(self, part: _Part, extras: Extras) -> None:
         """Write the citations of a text, those of a chat backend as they came."""
@@ -269,13 +250,10 @@ class ChatEncoder(Encoder):
 
     def part_ended(self, event: PartEnded) -> None:
         part = self._parts.pop(event.part_id)
-        if event.signature or event.redacted:
-            if part is not None and part.thought is not None:
-                self._sign(part, part.thought, event)
-            else:
-                self.lost.add(Feature.REASONING_SIGNATURE)
         if part is None:
             return
+        if part.thought is not None and (event.signature or event.redacted):
+            self._sign(part, part.thought, event)
         if part.start is not None:
             self._choices[part.choice].length = part.start + part.length
         if part.call is None:
@@ -307,27 +285,16 @@ class ChatEncoder(Encoder):
         extras = own(part.extras)
         if extras.get("streamed"):
             return  # its pieces went by as Raw (capture openai-audio)
-        choice = self._open(index)
+        self._open(index)
         image = extras.get("image") or (image_of(part) if self._options.media == "images" else None)
-        audio = None if choice.audio else audio_of(part, self.context)
         if image is not None:
             self._say(index, self._addable(index, {"images": [image]}))
-        elif audio is not None:
-            choice.audio = True
+        elif (audio := audio_of(part, self.context)) is not None:
             self._say(index, {"audio": audio})
-        elif self._options.media == "drop":
-            self.lost.add(answer_feature(part))
         else:
-            self.lost.add(answer_feature(part), "sent as text")
-            if text := as_markdown(part):
-                text = self._border(choice, event.message_id) + text
-                choice.length += len(text)
-                self._say(index, {"content": text})
+            self.without_form(event)
 
     # -------------------------------------------------------------- the rest
-
-    def usage_reported(self, event: UsageReported) -> None:
-        self._usage = event
 
     def raw(self, event: Raw) -> None:
         if not isinstance(event.value, dict):
@@ -365,9 +332,8 @@ class ChatEncoder(Encoder):
             known = event.reason if index == 0 else choice.reason
             word = finish_word(known, choice.calls > 0)
             self._say(index, {}, {"logprobs": None, "finish_reason": word})
-        if self._whole or wants_usage(self.context, self._usage):
-            usage = write_usage(self._usage, self.lost)
-            self._chunk([], {"usage": usage})
+        if self._whole or wants_usage(self.context, self.usage):
+            self._chunk([], {"usage": write_usage(self.counted())})
         if not self._whole:
             self.out.append(DONE)
 

@@ -45,19 +45,19 @@ Wire = dict[str, Any]
 class MessageWriter:
     """Writes the messages of one request; what cannot be said is recorded in the context."""
 
-    def __init__(self, context: Context, options: BackOptions) -> None:
+    def __init__(self, context: Context, options: BackOptions, messages: list[Message]) -> None:
         self._lost = context.lost
         self._options = options
         self._pictures: dict[str, list[Wire]] = {}
         self._index = 0  # of the message that is written
         self._tool_turns: list[bool] | None = None
-        self._messages: list[Message] = []
-
-    def write(self, messages: list[Message]) -> list[Wire]:
-        """The messages. What a tool's result shows follows in a user's message, after the last result."""
         self._messages = messages
+
+    def write(self) -> list[Wire]:
+        """The messages. What a tool's result shows follows in a user's message, after the last result."""
         out: list[Wire] = []
         pictures: list[Wire] = []
+        messages = self._messages
         for self._index, message in enumerate(messages):
             for wire in self._message(message):
                 if wire["role"] == "tool":
@@ -81,9 +81,6 @@ class MessageWriter:
         others: list[Part] = [p for p in message.parts if not isinstance(p, ToolResult)]
         if message.role == "tool":
             told = [part for part in others if type(part) is Data]
-            for part in others:
-                if type(part) is not Data:
-                    self._lost.add(Feature.TOOL_HISTORY, f"a {type(part).__name__} that is not a tool result")
             if results:
                 results[0].update(own(message.extras))
             return [*results, self._other(Message("user", []), told)] if told else results
@@ -135,24 +132,26 @@ class MessageWriter:
 
     def _add_reasoning(self, wire: Wire, parts: list[Reasoning]) -> None:
         """DeepSeek answers 400 without it in a turn with calls, others refuse the field: the option decides."""
-        wanted = self._options.reasoning_history
         blocks = [block for p in parts if (block := _thinking_block(p)) is not None]
         if blocks:
             wire.setdefault("thinking_blocks", blocks)
         elif any(p.signature or p.redacted for p in parts) and "reasoning_details" not in wire:
             self._lost.add(Feature.REASONING_HISTORY, "signatures")
         text = "".join(p.text for p in parts)
-        if not text:
-            return
-        if wanted == "always" or (wanted == "tool_turns" and self._is_in_tool_turn()):
+        if text and self._sends_reasoning(self._index):
             wire.update(dict.fromkeys(own(parts[0].extras).get("fields", ("reasoning_content",)), text))
-        else:
-            self._lost.add(Feature.REASONING_HISTORY, f"dropped by option reasoning_history: {wanted}")
 
-    def _is_in_tool_turn(self) -> bool:
+    def sends(self, index: int, message: Message, part: Reasoning) -> bool:
+        """Return whether reasoning of the message with this index is sent."""
+        return message.role != "assistant" or not part.text or self._sends_reasoning(index)
+
+    def _sends_reasoning(self, index: int) -> bool:
+        wanted = self._options.reasoning_history
+        if wanted != "tool_turns":
+            return wanted == "always"
         if self._tool_turns is None:
             self._tool_turns = _tool_turns(self._messages)
-        return self._tool_turns[self._index]
+        return self._tool_turns[index]
 
     def _spoken(self, part: Part) -> Wire:
         """Assistants can only have text here; a picture of an assistant becomes text, as in our answers."""
@@ -221,10 +220,6 @@ class MessageWriter:
                 return wire if wire is not None else self._other_medium(part)
             case Refusal():
                 return {"type": "text", "text": part.text}
-            case Reasoning():
-                self._lost.add(Feature.REASONING_HISTORY, f"in a message of role {role}")
-            case _:
-                self._lost.add(Feature.TOOL_HISTORY, f"a call in a message of role {role}")
         return None
 
     def _other_medium(self, media: Media) -> Wire:
@@ -248,7 +243,15 @@ def takes_urls(part: Part, role: str) -> bool:
 
 
 _TOLD = ("assistant", "tool", RESULT)
-_losses = partial(MessageLosses, CAPABILITIES, told=_TOLD, keeps=(Feature.REASONING_HISTORY,), marks_errors=False)
+_losses = partial(
+    MessageLosses,
+    CAPABILITIES,
+    told=_TOLD,
+    keeps=(Feature.REASONING_HISTORY,),
+    marks_errors=False,
+    of_assistants=(ToolCall, Reasoning),
+    beside_results=(Data,),
+)
 LOSSES = {"parts": _losses(takes=takes_urls), "text": _losses(takes=takes)}
 LOSSES["refuse"] = LOSSES["text"]
 """The losses of messages, by the option `unsupported_media`."""

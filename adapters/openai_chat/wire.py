@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any
 
-from bridge.codec import Feature, Losses
 from bridge.codec.caching import with_control
-from bridge.codec.counts import NOT_REPORTED, counts_in, is_all_zeros
+from bridge.codec.counts import counts_in, is_all_zeros
 from bridge.codec.jsontext import dict_of
 from bridge.codec.signed_parts import GOOGLE, signature_of, signed
 from bridge.dialects.openai.api import with_mark
@@ -105,14 +104,8 @@ def read_usage(value: dict[str, Any]) -> UsageReported | None:
     return UsageReported(**counts_in(value), extras=noted(rest))
 
 
-def write_usage(usage: UsageReported | None, lost: Losses) -> dict[str, Any]:
-    """Return the usage object of the wire, whose three counts are never absent (as the SDK's type demands).
-
-    Clients that request it read it unchecked, so that an unreported one is zeros, which is noted as a loss.
-    """
-    if usage is None:
-        lost.add(Feature.USAGE, NOT_REPORTED)
-        usage = UsageReported()
+def write_usage(usage: UsageReported) -> dict[str, Any]:
+    """Return the usage object of the wire, whose three counts are never absent (as the SDK's type demands)."""
     taken, given = usage.input or 0, usage.output or 0
     out: dict[str, Any] = {
         "prompt_tokens": taken,

@@ -8,7 +8,7 @@ from typing import Any
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dict_of, dumps
 from bridge.codec.tools import supported
-from bridge.dialects.openai.api import fits_metadata, set_cache, shared_fields, user_of
+from bridge.dialects.openai.api import metadata_of, set_cache, shared_fields, user_of
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS
 from bridge.dialects.openai_responses.fields import FIELDS
 from bridge.dialects.openai_responses.history import LOSSES, ItemWriter
@@ -46,10 +46,8 @@ def body_of(request: Request, context: Context) -> dict[str, Any]:
         "top_logprobs": request.logprobs or None,
         "user": user_of(request, context.lost),
     }
-    if not (ours or fits_metadata(request.metadata)):
-        # OpenAI refuses anything but a few strings, so what another dialect calls metadata stays here.
-        made["metadata"] = None
-        context.lost.add(Feature.METADATA, "at most 16 string pairs can be sent")
+    if not ours:
+        made["metadata"] = metadata_of(request, context.lost)
     body = FIELDS.write(request, context.lost, made)
     shared = shared_fields(request, NAME)
     if "verbosity" in shared:

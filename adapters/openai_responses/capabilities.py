@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, entries
 from bridge.codec.capabilities import RunsTools
@@ -87,12 +87,12 @@ CAPABILITIES = Capabilities(
     vendor="openai",
     call_signatures=CallSignatures.IN_REASONING,
     citations=True,
+    opaque_values="one",
 )
 
 _MEDIA = (Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE, Feature.DATA)
 
 
-@cache
 @lru_cache
 def card(media: str, *, background: bool = False) -> Capabilities:
     """Return the card of a route with this option; responses that run in the background can be canceled."""

@@ -11,7 +11,6 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Encoder, Feature, Frame
 from bridge.codec.citations import citations_in
-from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.jsontext import dict_of, dumps
 from bridge.codec.logprobs import logprobs_in
 from bridge.codec.wire import fits_line
@@ -76,7 +75,6 @@ class ResponsesEncoder(Encoder):
         self._item: Item | None = None
         self._started: ev.PartStarted | None = None
         self._writing: Writing | None = None
-        self._usage: ev.UsageReported | None = None
         self._declared = declared(context.request)
         self._free: list[str] | None = None
         self._client: tuple[str, ev.PartStarted] | None = None
@@ -322,8 +320,6 @@ class ResponsesEncoder(Encoder):
         self._started = started
         self._end_thought()
         secret = seal(event.signature, event.redacted)
-        if event.signature and event.redacted:
-            self.lost.add(Feature.REASONING_SIGNATURE, "one of two opaque values")
         if secret or notes.get("id"):
             self._reasoning_open()
         item, self._started = self._item, None
@@ -387,9 +383,6 @@ class ResponsesEncoder(Encoder):
         for kind in ("response.in_progress",) if self._background else ("response.created", "response.in_progress"):
             self._write(kind, {"response": self._response})
 
-    def usage_reported(self, event: ev.UsageReported) -> None:
-        self._usage = event
-
     def heartbeat(self, event: ev.Heartbeat) -> None:
         # Not `response.created` before the backend's own: that names the response, and clients send its id back as
         # `previous_response_id`. The official SDKs and Codex skip comments, as readers of event streams must.
@@ -416,11 +409,8 @@ class ResponsesEncoder(Encoder):
     def _end(self, status: str, more: Wire, failure: Failure | None = None) -> None:
         self._close_item("completed" if status == "completed" else "incomplete")
         self.failure = failure
-        usage = self._usage
-        if usage is None and status in ("completed", "incomplete"):
-            # Clients that read null take the answer for one that broke off.
-            self.lost.add(Feature.USAGE, NOT_REPORTED)
-            usage = ev.UsageReported()
+        # Clients that read null take the answer for one that broke off.
+        usage = self.counted() if status in ("completed", "incomplete") else self.usage
         self.final = {
             **overlaid(self._response, more),
             **facts(self.context.stored_responses),

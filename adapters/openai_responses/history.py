@@ -89,7 +89,6 @@ class ItemWriter:
             case Data() if role in ("assistant", "tool") and own(part.extras).get("whole"):
                 return [dict(part.value)]
             case _ if role == "tool":
-                self._lost.add(Feature.TOOL_HISTORY, f"a {type(part).__name__} that is not a tool result")
                 return []
         return None
 
@@ -198,6 +197,7 @@ LOSSES = MessageLosses(
     told=("assistant", "tool"),
     keeps=(Feature.REASONING_HISTORY,),
     marks_errors=False,
+    beside_results=(ToolCall, Reasoning),
 )
 
 

@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager
 
 from bridge.cli.key import given_key
 from bridge.cli.progress import Progress
-from bridge.codec import Dialect, SessionDialect, registry
+from bridge.codec import Dialect, registry
 from bridge.engine import LIBRARY
 from bridge.engine.assembly import backend_class
 from bridge.errors import ConfigError
@@ -63,7 +63,7 @@ def chat(args: argparse.Namespace) -> int:
 
 def _backend(dialect: Dialect, url: str, api_key: str | None) -> Backend:
     """The backend at `url`. Raises `ConfigError` for a URL without a scheme and for missing libraries."""
-    if not isinstance(dialect, SessionDialect) and not url.startswith(("http://", "https://")):
+    if dialect.called_over_http and not url.startswith(("http://", "https://")):
         raise ConfigError(f"expected a URL such as https://host/v1, got {url!r}")
     registry.check_installed(dialect)
     return backend_class(dialect)("chat", dialect, url, api_key=api_key)

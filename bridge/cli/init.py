@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bridge.cli.demo import DEMO, mount_of
-from bridge.codec import ModelsDialect, Operation, registry
+from bridge.codec import AgentDialect, ModelsDialect, Operation, registry
 from bridge.codec.surface import shown_path
 from bridge.config import load
 from bridge.config.advice import warnings
@@ -72,20 +72,20 @@ def init(args: argparse.Namespace) -> int:
     file = Path(args.output)
     if file.exists() and not args.force:
         raise ConfigError(f"{file}: exists already; --force replaces it, --output writes another file")
-    wanted = _wanted(args)
-    text = _text(wanted)
-    config = load(file, text=text)
+    choices = wanted(args)
+    written = text(choices)
+    config = load(file, text=written)
     try:
-        file.write_text(text, encoding="utf-8")
+        file.write_text(written, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{file}: cannot be written: {error.strerror}") from None
     print(f"wrote {file}")
-    if wanted.key is not None:
-        print(f"it reads the backend's key from ${wanted.key}")
+    if choices.key is not None:
+        print(f"it reads the backend's key from ${choices.key}")
     name = "" if args.output == "config.yaml" else f" {file}"
     print(f"start it with: dialect-bridge serve{name}")
-    for front in wanted.fronts:
-        _connect(front, wanted)
+    for front in choices.fronts:
+        _connect(front, choices)
     for warning in warnings(config):
         print(f"warning: {warning}", file=sys.stderr)
     return 0
@@ -103,8 +103,8 @@ def _connect(front: _Front, wanted: _Wanted) -> None:
         print(f"\n{note}")
 
 
-def _wanted(args: argparse.Namespace) -> _Wanted:
-    """Return the choices of the flags; on a terminal, ask for the missing ones."""
+def wanted(args: argparse.Namespace) -> _Wanted:
+    """Return the choices of the flags; on a terminal, ask for the missing ones. Raises `ConfigError`."""
     asks = sys.stdin.isatty() and args.to is None
     if args.source or not asks:
         fronts = _given("--from", _fronts, ",".join(args.source or ()))
@@ -118,7 +118,7 @@ def _wanted(args: argparse.Namespace) -> _Wanted:
         return _Wanted(fronts, DEMO, "", None, None, args.port)
     dialect, program = registry.get(back.dialect), back.program
     default = program.url if program is not None else dialect.url
-    check_url = str if dialect.over_grpc else _url
+    check_url = _url if dialect.called_over_http else str
     if args.url or not asks:
         url = _given("--url", check_url, args.url or default)
     else:
@@ -128,7 +128,7 @@ def _wanted(args: argparse.Namespace) -> _Wanted:
     given = _given("--api-key-env", _variable, args.api_key_env or "")
     key = given or _key_of(url, program.key if program is not None else dialect.key_variable)
     models = list[str]()
-    if args.probe and not dialect.over_grpc and (args.url or asks or program is not None):
+    if args.probe and dialect.called_over_http and (args.url or asks or program is not None):
         url, models = _probed(url, back.dialect, os.environ.get(key or "", ""))
     is_named = isinstance(dialect, ModelsDialect)
     model = args.model or (_ask("Which model? (empty: the client names it)", "", str) if asks and is_named else None)
@@ -227,7 +227,8 @@ def _variable(name: str) -> str:
     return name
 
 
-def _text(wanted: _Wanted) -> str:
+def text(wanted: _Wanted) -> str:
+    """Return the file for these choices."""
     name = DEMO if wanted.back == DEMO else "main"
     lines = [
         "# Written by `dialect-bridge init`. Check a change with `dialect-bridge check`.",
@@ -244,6 +245,9 @@ def _text(wanted: _Wanted) -> str:
     ]
     if wanted.url:
         lines.append(f"    url: {json.dumps(wanted.url)}")
+    if wanted.back != DEMO and isinstance(registry.get(wanted.back), AgentDialect):
+        folder = '    cwd: "agents/{owner}"'
+        lines.append(f"{folder:33}# where it works; in place of the url: command and args")
     if wanted.key is not None:
         lines.append(f'    api_key: "${{{wanted.key}:-}}"')
     elif wanted.url:

@@ -19,17 +19,21 @@ _SHORT = 32
 
 
 def key(args: argparse.Namespace) -> int:
-    """Prints the line with the hash on stdout, for `>> keys.yaml`, and a new key on stderr, once."""
-    if not args.name.strip() or not args.name.isprintable():
-        raise ConfigError("NAME: expected printable characters")
-    text = _given() if args.hash else secrets.token_urlsafe(_BYTES)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    # JSON strings are valid YAML, whatever characters the name contains.
-    print(f"- {{name: {json.dumps(args.name, ensure_ascii=False)}, key_sha256: {json.dumps(digest)}}}", flush=True)
-    if not args.hash:
-        print(f"The key of {args.name}, shown only once:\n{text}", file=sys.stderr)
-    elif len(text) < _SHORT:
-        print("note: a short key can be guessed from its hash; let this command generate one", file=sys.stderr)
+    """Prints lines with hashes on stdout, for `>> keys.yaml`, and each new key on stderr, once."""
+    for name in args.names:
+        if not name.strip() or not name.isprintable():
+            raise ConfigError("NAME: expected printable characters")
+    if args.hash and len(args.names) > 1:
+        raise ConfigError("--hash: expected one NAME, since stdin has one key")
+    for name in args.names:
+        text = _given() if args.hash else secrets.token_urlsafe(_BYTES)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        # JSON strings are valid YAML, whatever characters the name contains.
+        print(f"- {{name: {json.dumps(name, ensure_ascii=False)}, key_sha256: {json.dumps(digest)}}}", flush=True)
+        if not args.hash:
+            print(f"The key of {name}, shown only once:\n{text}", file=sys.stderr)
+        elif len(text) < _SHORT:
+            print("note: a short key can be guessed from its hash; let this command generate one", file=sys.stderr)
     return 0
 
 

@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, TextIO
 
 from bridge.errors import LOG_FACTS
 
@@ -143,14 +143,17 @@ def _brief(exc_info: Any) -> str:
     return f"{kind.__name__ if kind else type(error).__name__}{where}"
 
 
-def set_up(level: str, form: str) -> None:
-    """Send log lines to stderr, as `form`: text or json. Tracebacks, those of libraries included, need level debug."""
+def set_up(level: str, form: str, stream: TextIO | None = None) -> None:
+    """Send log lines to `stream` (default: stderr), as `form`: text or json.
+
+    Tracebacks, those of libraries included, need level debug.
+    """
     # No line shows the caller, thread or process; determining them takes a third of its time (see "Optimization" in
     # Python's logging documentation).
     logging._srcfile = None
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging.setLogRecordFactory(Record)
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     formatter = JsonFormatter if form == "json" else TextFormatter
     handler.setFormatter(formatter(tracebacks=level.upper() == "DEBUG"))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

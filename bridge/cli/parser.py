@@ -69,7 +69,10 @@ def _similar(word: str, names: Iterable[str]) -> str:
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Parse arguments. Before Python 3.12, argparse rejects positionals after an option, such as `chat`'s TEXT."""
     parser = _parser()
-    args, rest = parser.parse_known_args(argv)
+    words = sys.argv[1:] if argv is None else list(argv)
+    end = words.index("--") if "--" in words and words[0] == "run" else len(words)
+    args, rest = parser.parse_known_args(words[:end])
+    args.arguments = words[end + 1 :]
     if rest and hasattr(args, "text") and not any(word.startswith("-") for word in rest):
         args.text = [*args.text, *rest]
     elif rest:
@@ -127,6 +130,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     _logging_arguments(tools)
 
+    acp = _command(
+        commands,
+        "bridge.cli.acp.acp",
+        "serve a route to the editor that starts this command, over standard input and output",
+        "dialect-bridge acp --config config.yaml --route /acp",
+    )
+    acp.add_argument("--config", default="config.yaml", metavar="FILE", help="default: config.yaml")
+    acp.add_argument("--route", metavar="PATH", help="path of the route; default: the only one with dialect acp")
+    _logging_arguments(acp)
+
     init = _command(
         commands,
         "bridge.cli.init.init",
@@ -150,6 +163,22 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument("--port", type=_port, default=8080, help="port to listen on")
     init.add_argument("--output", default="config.yaml", metavar="FILE", help="default: config.yaml")
     init.add_argument("--force", action="store_true", help="replace the file if there is one")
+
+    run = _command(
+        commands,
+        "bridge.cli.run.run",
+        "start a coding agent over a backend, with a bridge between them until it ends",
+        "dialect-bridge run claude --to ollama --model qwen3:8b",
+    )
+    run.add_argument("agent", metavar="AGENT", help="claude, codex, gemini, qwen or opencode")
+    run.add_argument("--to", metavar="B", help="server (ollama, vllm, ...) or dialect of the backend")
+    run.add_argument("--config", metavar="FILE", help="configuration instead of --to; default: config.yaml")
+    run.add_argument("--url", metavar="URL", help="base URL of the backend")
+    run.add_argument("--model", metavar="M", help="model of the backend")
+    run.add_argument("--api-key-env", metavar="NAME", help="environment variable with the key of the backend")
+    run.add_argument("--no-probe", dest="probe", action="store_false", help="do not ask the URL what it is")
+    run.add_argument("--log", metavar="FILE", help="file for the bridge's log; default: warnings, in a temporary file")
+    run.usage = f"{run.prog} AGENT [options] [-- ARGUMENTS of the agent]"
 
     explain = _command(
         commands,
@@ -215,10 +244,10 @@ def _parser() -> argparse.ArgumentParser:
     key = _command(
         commands,
         "bridge.cli.key.key",
-        "create an API key and its line for server.auth.keys_file",
+        "create API keys and their lines for server.auth.keys_file",
         "dialect-bridge key web >> keys.yaml",
     )
-    key.add_argument("name", metavar="NAME", help="user of the key")
+    key.add_argument("names", nargs="+", metavar="NAME", help="user of the key; several names make several keys")
     key.add_argument("--hash", action="store_true", help="hash a key from stdin instead of generating one")
 
     openapi = _command(

@@ -186,25 +186,43 @@ def _announce(bridge: Bridge, port: int) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+_CURLS = 2
+"""Routes whose curl lines are printed: those of all would fill the screen. The page has one for each."""
+
+
 def _route_table(bridge: Bridge, port: int) -> Iterator[str]:
+    """Yield the addresses, one a line; at the end what to do next, which is what a terminal shows."""
     config: Config = bridge.config
     base = f"http://{url_host(config.server.host)}:{port}"
-    yield f"dialect-bridge is serving on {base}"
-    if config.server.has_page:
-        yield f"try it in a browser: {base}/"
     keyed = not config.server.is_open
-    for route in bridge.routes:
-        names = ", ".join(b.name for b in route.backends)
-        if route.listen is not None:
-            yield f"\n{route.dialect.name} at {route.listen}, agent {route.agent_id}  ->  {names}"
-            continue
-        yield f"\n{route.dialect.name} at {route.path}  ->  {names}"
-        for line in _curls(base, route, keyed):
-            yield f"  {line}"
+    yield f"dialect-bridge is serving on {base}"
+    yield ""
+    rows = [(r.dialect.name, _address(base, r), ", ".join(b.name for b in r.backends)) for r in bridge.routes]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)] if rows else [0, 0]
+    for dialect, address, backends in rows:
+        yield f"  {dialect:{widths[0]}}  {address:{widths[1]}}  ->  {backends}"
+    shown = [lines for route in bridge.routes if (lines := curls(base, route, keyed))][:_CURLS]
+    for lines in shown:
+        yield ""
+        yield from (f"  {line}" for line in lines)
+    if config.server.has_page:
+        yield f"\nOpen {base}/ in a browser: it tries every route, and shows the lines to paste into your program."
+
+
+def _address(base: str, route: Route) -> str:
+    return _base_url(base, route) if route.listen is None else f"{route.listen}, agent {route.agent_id}"
+
+
+def _base_url(base: str, route: Route) -> str:
+    return base if route.path == "/" else f"{base}{route.path}"
+
+
+def curls(base: str, route: Route, keyed: bool) -> list[str]:
+    """Return the curl commands that send a greeting to the route and stream the answer."""
+    return [] if route.listen is not None else list(_curls(base, route, keyed))
 
 
 def _curls(base: str, route: Route, keyed: bool) -> Iterator[str]:
-    """Yield the curl commands that send a greeting to the route and stream the answer."""
     dialect = route.dialect
     try:
         wire: WireRequest = dialect.example_request("Hello")
@@ -215,7 +233,7 @@ def _curls(base: str, route: Route, keyed: bool) -> Iterator[str]:
         wire = dialect.example_call(dialect.tool_names(route.options, site)[0], "Hello")
     elif not any(endpoint.operation in (Operation.RUN, Operation.START) for endpoint in dialect.surface):
         return
-    mount = base if route.path == "/" else f"{base}{route.path}"
+    mount = _base_url(base, route)
     model, target = route.some_model or "YOUR_MODEL", wire.target
     if (named := wire.params.get("model")) is not None:
         target = target.replace(named, quote(model, safe=""), 1)

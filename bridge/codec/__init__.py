@@ -9,6 +9,8 @@ from bridge.codec.agent_tasks import (
     TaskPage,
     TaskSummary,
 )
+from bridge.codec.agents import AgentDialect
+from bridge.codec.answering import AnsweringDialect, RouteFacts, ServedModel
 from bridge.codec.capabilities import (
     ANSWER_FEATURES,
     REQUEST_FEATURES,
@@ -32,6 +34,7 @@ from bridge.codec.decoder import JsonDecoder
 from bridge.codec.demands import Demands, SchemaDemands, SystemPlace
 from bridge.codec.described import DescribedAgent, DescribedDialect
 from bridge.codec.dialect import Decoder, Dialect, EncoderLike, Framing, Options, require
+from bridge.codec.embeddings import Embeddings, EmbeddingsDialect, EmbeddingsRequest
 from bridge.codec.encoder import Encoder
 from bridge.codec.fields import Fields, Row
 from bridge.codec.message_losses import MessageLosses
@@ -51,6 +54,7 @@ from bridge.codec.queued_runs import (
     StoredFile,
     SubscribeRequest,
 )
+from bridge.codec.rpc import RpcDialect, RpcService
 from bridge.codec.scope import SCOPES, Scope
 from bridge.codec.sealing import Sealer
 from bridge.codec.sessions import SessionDialect
@@ -86,7 +90,9 @@ __all__ = [
     "KEEPALIVE",
     "REQUEST_FEATURES",
     "SCOPES",
+    "AgentDialect",
     "AgentTasksDialect",
+    "AnsweringDialect",
     "CallSignatures",
     "Capabilities",
     "Context",
@@ -96,6 +102,9 @@ __all__ = [
     "DescribedAgent",
     "DescribedDialect",
     "Dialect",
+    "Embeddings",
+    "EmbeddingsDialect",
+    "EmbeddingsRequest",
     "Encoder",
     "EncoderLike",
     "Endpoint",
@@ -129,12 +138,16 @@ __all__ = [
     "QueuedRunsDialect",
     "QueuedRunsOptions",
     "ResumableDialect",
+    "RouteFacts",
     "Row",
+    "RpcDialect",
+    "RpcService",
     "RunRef",
     "RunsTools",
     "SchemaDemands",
     "Scope",
     "Sealer",
+    "ServedModel",
     "SessionDialect",
     "SessionRef",
     "SingleRunDialect",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from bridge.model.request import HistoryMode
 
@@ -203,16 +203,24 @@ class Capabilities:
     """The pattern that a whole tool name must match at its backends; None is any name."""
     inline_media_only: bool = False
     """In its answers, media by URL or id become text."""
+    other_media: Support = Support.TEXT
+    """What becomes of media in its answers that have no form there though their kind is `EXACT`: text, or `DROP`."""
     audio_last: bool = False
     """The first audio of an answer comes after everything else, and further ones become text."""
     separator: str = ""
     """The separator between the texts of two messages of one answer, where an answer has a single text."""
+    file_ids: bool = True
+    """Its answers tell a file's id from a URL; where they do not, the id stands in place of one, which is named."""
+    opaque_values: Literal["both", "one", "signature"] = "both"
+    """Which of the two opaque values of a reasoning part its answers carry."""
     media_types: bool = True
     """The media type is written, not only guessed."""
     call_ids: bool = True
     """Calls and results are written with the call's id; without, decoders number calls and match results by place."""
     exact_arguments: bool = True
     """The arguments of a call arrive as the model wrote them, and not only as the same JSON value."""
+    drops_invalid_calls: bool = False
+    """Its clients get no calls whose arguments are not a JSON object; the answer then ends as one cut at its length."""
     exact_results: bool = True
     """The text of a tool's result arrives as it was written, and not only as the same JSON value."""
     runs_tools: RunsTools = RunsTools.NEVER
@@ -272,13 +280,14 @@ class Capabilities:
     def only(cls, exact: Collection[Feature], why: str, *, text: Collection[Feature] = ()) -> Capabilities:
         """Return capabilities with features `exact`, those of `text` as text, and all others dropped by reason `why`.
 
-        An answer whose finish reason is dropped looks complete: `entries` can refuse the reason instead.
+        Ends of an answer that is not complete are refused: without its reason it would look complete.
         """
 
         def role(wanted: tuple[Feature, ...]) -> dict[Feature, FeatureSupport]:
             as_text = {feature: why for feature in wanted if feature in text}
             lost = {feature: why for feature in wanted if feature not in exact and feature not in text}
-            return entries(wanted, text=as_text, drop=lost)
+            refused = {feature: lost.pop(feature) for feature in _ENDS if feature in lost}
+            return entries(wanted, text=as_text, drop=lost, refuse=refused)
 
         return cls(role(ANSWER_FEATURES), role(REQUEST_FEATURES))
 
@@ -289,6 +298,9 @@ class Capabilities:
     def request(self, feature: Feature) -> Support:
         """Return how a feature of a request is carried."""
         return self.requests[feature].support
+
+
+_ENDS = (Feature.FINISH_LENGTH, Feature.FINISH_CONTENT_FILTER, Feature.FINISH_CANCELED)
 
 
 def entries(

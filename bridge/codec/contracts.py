@@ -7,11 +7,14 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from bridge.codec.agent_tasks import AgentTasksDialect
+from bridge.codec.answering import AnsweringDialect
 from bridge.codec.context import Context
 from bridge.codec.described import DescribedDialect
 from bridge.codec.dialect import Dialect, Options
+from bridge.codec.embeddings import EmbeddingsDialect
 from bridge.codec.models import ModelsDialect
 from bridge.codec.queued_runs import QueuedRunsDialect
+from bridge.codec.rpc import RpcDialect
 from bridge.codec.sessions import SessionDialect
 from bridge.codec.single_run import SingleRunDialect
 from bridge.codec.stored_responses import StoredAnswersDialect
@@ -89,11 +92,14 @@ class SocketDialect(StoredAnswersDialect):
 
 
 CONTRACTS: Mapping[Operation, tuple[type[Dialect], ...]] = MappingProxyType({
+    Operation.ANSWER: (AnsweringDialect,),
     Operation.ATTACH: (QueuedRunsDialect,),
     Operation.CANCEL: (QueuedRunsDialect, StoredAnswersDialect),
+    Operation.CONNECT: (RpcDialect,),
     Operation.COUNT: (CountingDialect,),
     Operation.DELETE: (StoredAnswersDialect,),
     Operation.DESCRIBE: (DescribedDialect,),
+    Operation.EMBED: (EmbeddingsDialect,),
     Operation.FETCH: (QueuedRunsDialect,),
     Operation.HISTORY: (QueuedRunsDialect,),
     Operation.ITEMS: (StoredAnswersDialect,),

@@ -31,7 +31,7 @@ class SchemaDemands:
 
     `object_root`: the root is `type: object`. `root_properties`: it has `properties`. `plain_root`: it has no `anyOf`,
     `oneOf`, `allOf`. `closed`: every object has `additionalProperties: false`. `forbidden`: keywords that are refused
-    anywhere. `most_min_items`: the largest `minItems`.
+    anywhere. `most_min_items`: the largest `minItems`. `inlined`: references are replaced by what they lead to.
     """
 
     object_root: bool = False
@@ -40,6 +40,7 @@ class SchemaDemands:
     closed: bool = False
     forbidden: frozenset[str] = frozenset()
     most_min_items: int | None = None
+    inlined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Demands:
 
     own: str = ""
     longest_call_id: int | None = None
-    """Characters of a call id, at least 16: a longer id is cut, and ends with twelve digits that tell it from others."""
+    """Characters of a call id, at least 16: a longer id is cut, and ends with twelve digits that keep it unique."""
     results_follow_calls: bool = False
     """Each call has an id of its own, and after a turn with calls come exactly their results, nothing before these."""
     results_anywhere: bool = False
@@ -88,6 +89,8 @@ class Demands:
     no_blank_stops: bool = False
     least_output: int | None = None
     """The smallest limit of an answer, in tokens."""
+    most_temperature: float | None = None
+    """The hottest temperature."""
     temperature_or_top_p: bool = False
     """A request has only one of both."""
     no_sampling_with_effort: bool = False

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from bridge.codec.capabilities import Capabilities
 from bridge.codec.context import Context
 from bridge.codec.demands import Demands
+from bridge.codec.encoder import Encoder
 from bridge.codec.jsontext import dumps
 from bridge.codec.projection import failure_at_end
 from bridge.codec.surface import Surface
@@ -84,9 +85,10 @@ class Dialect:
 
     Subclasses set the constants and implement the methods of the roles they play: as the front, towards clients, or as
     the back, towards backends. What only some protocols can do are contracts of their own, which a dialect inherits
-    when it has that ability: `AgentTasksDialect`, `CountingDialect`, `DescribedDialect`, `ModelsDialect`,
-    `ModesDialect`, `QueuedRunsDialect`, `ResumableDialect`, `SessionDialect`, `SingleRunDialect`, `SocketDialect`,
-    `SteppedRunDialect`, `StoredAnswersDialect`, `TaskDialect`, `ToolHostDialect`, `ToolServerDialect`.
+    when it has that ability: `AgentDialect`, `AgentTasksDialect`, `AnsweringDialect`, `CountingDialect`,
+    `DescribedDialect`, `EmbeddingsDialect`, `ModelsDialect`, `ModesDialect`, `QueuedRunsDialect`,
+    `ResumableDialect`, `RpcDialect`, `SessionDialect`, `SingleRunDialect`, `SocketDialect`, `SteppedRunDialect`,
+    `StoredAnswersDialect`, `TaskDialect`, `ToolHostDialect`, `ToolServerDialect`.
     """
 
     name: ClassVar[str]
@@ -109,6 +111,8 @@ class Dialect:
     """False if clients of its streams take no ids of events, so that they cannot resume a durable run."""
     content_type: ClassVar[str] = "application/json"
     """The media type of its requests and of its answers in one piece."""
+    checks_content_type: ClassVar[bool] = True
+    """False if its servers read bodies whatever media type they are declared as, as `curl -d` sends them."""
     requires_model: ClassVar[bool] = False
     """True if every request of it names a model, where no default is configured."""
     resumable: ClassVar[bool] = False
@@ -140,6 +144,11 @@ class Dialect:
     def over_grpc(self) -> bool:
         """True if gRPC carries the dialect: `listen` instead of `path`, `host:port` instead of a URL."""
         return self.framing is Framing.MESSAGES
+
+    @property
+    def called_over_http(self) -> bool:
+        """True if its backends are HTTP servers."""
+        return not self.over_grpc
 
     @property
     def served(self) -> bool:
@@ -178,19 +187,16 @@ class Dialect:
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
         """The whole answer at once, for a client that does not stream; a failed run is its error response.
 
-        By default it is what a client makes of the stream: the frames of `whole_encoder`, accumulated.
+        By default it is what a client makes of the stream: the frames of `Encoder.whole`, accumulated.
         """
         if not self.answers_whole:
             raise Unsupported(f"{self.name} supports only streamed answers.")
         failure = failure_at_end(events, self.capabilities, context.lost)
         if failure is not None:
             return self.encode_error(failure)
-        frames = self.whole_encoder(context).encode(coalesced(events))
-        return json_response(dumps(self.accumulate(frames, context)))
-
-    def whole_encoder(self, context: Context) -> EncoderLike:
-        """The encoder whose frames are accumulated; by default that of streams."""
-        return self.encoder(context)
+        encoder = self.encoder(context)
+        write = encoder.whole if isinstance(encoder, Encoder) else encoder.encode
+        return json_response(dumps(self.accumulate(write(coalesced(events)), context)))
 
     def accumulate(self, frames: Sequence[FrameLike], context: Context) -> Any:
         """Return the body of a whole answer, as JSON: what a client makes of these frames of a run that did not fail.

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from bridge.codec.capabilities import Capabilities, Feature, Support
 from bridge.codec.context import Context
+from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.cut_calls import CutCalls
 from bridge.codec.projection import Projection
 from bridge.codec.sequencer import DELTAS, Lane, Sequencer, one_lane
@@ -58,7 +59,7 @@ class Encoder:
     card does not carry is dropped, becomes text or fails, and is named as lost (`Projection`).
     """
 
-    dialect: ClassVar[str] = ""
+    dialect: str = ""
     """The dialect whose `Raw` events `raw` gets; those of others only if the card carries them."""
     free: Set[type] = frozenset(_METHODS) - _PLACED
     """Types of events that never wait for the end of an open part."""
@@ -68,6 +69,8 @@ class Encoder:
     """The kinds of open parts for which `inline` counts."""
     keeps: ClassVar[Collection[Feature]] = frozenset()
     """Features of which the encoder itself decides what becomes of them, and records the loss."""
+    marks_refusals: ClassVar[bool] = False
+    """True to get a refusal that the card has as text as a `REFUSAL` all the same, to tell that it is one."""
     holds_cut_calls: ClassVar[bool] = False
     """True to send the end of a call with invalid arguments only when it is known whether a limit cut it off
     (`CutCalls`)."""
@@ -87,9 +90,11 @@ class Encoder:
         """The losses of this run, to which a subclass adds its own."""
         self.out: list[FrameLike] = []
         """The frames of the events that are being encoded."""
+        self.usage: ev.UsageReported | None = None
+        """The token counts that the backend reported."""
         one_choice = card.answer(Feature.CHOICES) is not Support.EXACT
         self._sequencer = Sequencer(context.lost if one_choice else None, self.free, self.inline, self.within, lane)
-        self._projection = Projection(card, context.lost, self.dialect, self.keeps)
+        self._projection = Projection(card, context.lost, self.dialect, self.keeps, marks_refusals=self.marks_refusals)
         self._cut_calls = CutCalls() if self.holds_cut_calls else None
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
@@ -111,9 +116,30 @@ class Encoder:
                     handlers[type(ready)](self, ready)
         return out
 
+    def whole(self, events: Sequence[Event]) -> list[FrameLike]:
+        """Return the frames of a whole run, for `Dialect.accumulate`; by default those of its stream."""
+        return self.encode(events)
+
     def ready(self, events: Sequence[Event]) -> Sequence[Event]:
         """Return the events that can be written now: all, but those that wait to know whether a call was cut off."""
         return events if self._cut_calls is None else self._cut_calls.feed(events)
+
+    def counted(self) -> ev.UsageReported:
+        """Return the token counts of an answer that ended, for a wire whose clients read numbers: zeros, named as lost,
+        if the backend reported none.
+        """
+        if self.usage is None:
+            self.lost.add(Feature.USAGE, NOT_REPORTED)
+        return self.usage or ev.UsageReported()
+
+    def separator_before(self, part_id: str) -> int:
+        """Return how many characters at the beginning of an open text separate it from the text before."""
+        return self._projection.separators.get(part_id, 0)
+
+    def without_form(self, event: ev.ContentAdded) -> None:
+        """Do what the card says with a medium of a kind that the encoder `keeps`, and that it has no form for."""
+        for ready in self._projection.without_form(event):
+            self._handlers[type(ready)](self, ready)
 
     # ------------------------------------------------------------------ what a subclass defines
 
@@ -148,7 +174,8 @@ class Encoder:
         """Write the result of a call that the backend ran."""
 
     def usage_reported(self, event: ev.UsageReported) -> None:
-        """Note token counts; the last ones count."""
+        """Note token counts in `usage`; the last ones count."""
+        self.usage = event
 
     def step_started(self, event: ev.StepStarted) -> None:
         """Write the beginning of an agent's step."""

@@ -67,6 +67,7 @@ class Row(NamedTuple):
 
 _SAMPLING = tuple(Sampling.__dataclass_fields__)
 _FEATURES: dict[str, Feature] = {
+    "model": Feature.MODEL,
     "tools": Feature.TOOLS,
     "tool_choice": Feature.TOOL_CHOICE,
     "parallel_tool_calls": Feature.PARALLEL_TOOL_CALLS,
@@ -97,6 +98,7 @@ class Fields:
         also: Collection[str] = (),
         carries: Collection[str] = (),
         common: Collection[str] = (),
+        has_model: bool = True,
     ) -> None:
         """The table of one dialect.
 
@@ -106,6 +108,7 @@ class Fields:
             also: Names of further fields that the dialect reads itself.
             carries: Attributes of `Request` that it carries elsewhere than in a row.
             common: Fields of `Request.shared` that it writes.
+            has_model: Whether a request can name a model, in a row or elsewhere.
         """
         self.known = frozenset(also).union(row.name for row in rows if row.to is not None or row.read is None)
         """The fields that have a place in the model; all others travel as they are."""
@@ -115,7 +118,8 @@ class Fields:
         self._values = _getter([row.to for row in rows if row.to is not None])
         self._ranks = {row.name: rank for rank, row in enumerate(rows)}
         self._readers = {row.name: (row.read, *_owner(row.to)) for row in rows if row.read is not None}
-        self._carried = frozenset(carries).union(row.to for row in rows if row.to is not None)
+        said = frozenset(row.to for row in rows if row.to is not None)
+        self._carried = said.union(carries, {"model"} if has_model else ())
 
     def read(
         self, body: Node, request: Request, *, only: Collection[str] | None = None, tolerant: bool = False

@@ -36,6 +36,9 @@ AS_TEXT = "sent as text"
 Takes = Callable[[Part, str], bool]
 """Returns whether the wire has a form for a part in a message of this role."""
 
+Sends = Callable[[int, Message, Reasoning], bool]
+"""Returns whether reasoning is sent, or has nothing to send, by the index of its message."""
+
 _FEATURES: dict[type, Feature] = {
     Data: Feature.DATA,
     Reasoning: Feature.REASONING_HISTORY,
@@ -43,6 +46,7 @@ _FEATURES: dict[type, Feature] = {
     ToolCall: Feature.TOOL_HISTORY,
     ToolResult: Feature.TOOL_HISTORY,
 }
+_SYSTEM = ("system", "developer")
 _TEXT: frozenset[type] = frozenset({Text})
 _SOURCES: dict[type, str] = {Url: "by URL", Inline: "as bytes", FileRef: "by file id"}
 
@@ -56,9 +60,15 @@ class MessageLosses:
         told: The roles in which other media become text, whatever the options are. Elsewhere they are refused.
         keeps: Features about which the writer of messages decides, and whose losses it names itself.
         marks_errors: Whether the wire says that a tool's result is an error.
+        of_assistants: Kinds of parts that only messages of the assistant have.
+        beside_results: Kinds of parts that a message of a tool may have beside results; None for any. Those that the
+            wire `takes` there are among them anyway.
     """
 
-    __slots__ = ("_card", "_marks_errors", "_names", "_origins", "_supports", "_takes", "_takes_calls", "_told")
+    __slots__ = (
+        "_beside_results", "_card", "_marks_errors", "_names", "_of_assistants", "_origins", "_supports", "_systems",
+        "_takes", "_takes_calls", "_told",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -68,6 +78,8 @@ class MessageLosses:
         told: Collection[str] = (),
         keeps: Collection[Feature] = (),
         marks_errors: bool = True,
+        of_assistants: Collection[type] = (),
+        beside_results: Collection[type] | None = None,
     ) -> None:
         self._card = card
         self._names = card.request(Feature.MESSAGE_NAME) is Support.DROP
@@ -78,22 +90,55 @@ class MessageLosses:
         self._takes_calls = self._supports[ToolCall] is Support.EXACT
         self._takes = takes
         self._told = frozenset(told)
+        self._of_assistants = frozenset(of_assistants)
+        self._beside_results = None if beside_results is None else frozenset({ToolResult, *beside_results})
+        self._systems = card.request(Feature.SYSTEM) is Support.TEXT
         self._marks_errors = marks_errors
 
-    def note(self, messages: Sequence[Message], lost: Losses, *, as_text: bool = False) -> None:
+    def note(
+        self,
+        messages: Sequence[Message],
+        lost: Losses,
+        *,
+        as_text: bool = False,
+        sends: Sends | None = None,
+        history: object = None,
+    ) -> None:
         """Record what is lost of these messages.
 
         `as_text`: media without a form become text. Without it they raise `Unsupported`, with their place.
+        `sends` tells which reasoning is sent by the option `reasoning_history`, whose value is `history`.
         """
-        for message in messages:
+        for index, message in enumerate(messages):
             if message.name and self._names and message.role != "tool":
                 lost.add(Feature.MESSAGE_NAME)
+            if message.role == "tool" and self._beside_results is not None:
+                self._beside(message, lost)
+            if self._systems and message.role in _SYSTEM:
+                lost.add(Feature.SYSTEM, AS_TEXT)
             if _TEXT.issuperset(map(type, message.parts)):
                 continue
+            if self._of_assistants and message.role != "assistant":
+                self._of_others(message, lost)
             for part in message.parts:
+                if type(part) is Reasoning and sends is not None and not sends(index, message, part):
+                    lost.add(Feature.REASONING_HISTORY, f"dropped by option reasoning_history: {history}")
                 if type(part) is ToolCall and part.origin is Origin.FUNCTION and self._takes_calls:
                     continue
                 self._part(messages, part, message.role, lost, as_text)
+
+    def _beside(self, message: Message, lost: Losses) -> None:
+        """Name what is lost of a tool's message, as it is no result."""
+        for part in message.parts:
+            if type(part) not in (self._beside_results or ()) and not (self._takes and self._takes(part, "tool")):
+                lost.add(Feature.TOOL_HISTORY, f"a {type(part).__name__} that is not a tool result")
+
+    def _of_others(self, message: Message, lost: Losses) -> None:
+        """Name what is lost of a message, as it is not the assistant's."""
+        for part in message.parts:
+            if type(part) in self._of_assistants and (not isinstance(part, Reasoning) or part.text):
+                feature = Feature.REASONING_HISTORY if isinstance(part, Reasoning) else Feature.TOOL_HISTORY
+                lost.add(feature, f"a {type(part).__name__} in a message of role {message.role}")
 
     def _part(self, messages: Sequence[Message], part: Part, role: str, lost: Losses, as_text: bool) -> None:
         kind = type(part)

@@ -76,6 +76,10 @@ class ModelsDialect(Dialect):
         """Return the response about one model of the list."""
         raise Unsupported(f"{self.name} has no single model.")
 
+    def is_same_model(self, asked: str, listed: str) -> bool:
+        """Return whether a client that names the model `asked` means the one that is listed as `listed`."""
+        return asked == listed
+
     def models_request(self) -> WireRequest:
         """Return the request for a backend's list of models."""
         raise NotImplementedError

@@ -8,23 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from bridge.codec.capabilities import Capabilities
 from bridge.codec.check import Node
 from bridge.codec.context import Context
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.dialect import Decoder, Dialect, EncoderLike
+from bridge.codec.encoder import Encoder
 from bridge.codec.error_table import ErrorTable
 from bridge.codec.jsontext import dumps, kind_of
-from bridge.codec.sequencer import Sequencer
-from bridge.codec.wire import KEEPALIVE, FrameLike, WireResponse, json_response
+from bridge.codec.projection import failure_at_end
+from bridge.codec.wire import KEEPALIVE, WireResponse, json_response
 from bridge.errors import ErrorCode, Failure, RequestError
-from bridge.model import events as ev
 from bridge.model.builder import Builder
 from bridge.model.events import Event, Heartbeat, RunFailed
 
-_FREE = (
-    ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.StateChanged,
-    ev.StepStarted, ev.StepEnded, ev.Custom, ev.Interrupted, ev.Raw,
-)  # fmt: skip
 EncodeEvent = Callable[[Event], Mapping[str, Any] | None]
 DecodeObject = Callable[[Node, Builder], None]
 
@@ -53,7 +50,10 @@ class ObjectDialect(Dialect):
 
     def encoder(self, context: Context) -> EncoderLike:
         """Return an encoder that writes each event separately."""
-        return ObjectEncoder(self.encode_event, context)
+        return ObjectEncoder(self.encode_event, context, self._card_of(context), self.name)
+
+    def _card_of(self, context: Context) -> Capabilities:
+        return self.capabilities_with(self.front_options.of(context))
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
         """The one object of the whole answer; a failed run is its error response.
@@ -62,10 +62,12 @@ class ObjectDialect(Dialect):
         """
         if type(self).encode_whole is ObjectDialect.encode_whole:
             return super().assemble(events, context)
-        last = events[-1]
-        if isinstance(last, RunFailed):
-            return self.encode_error(last.error)
-        return json_response(dumps(self.encode_whole(Sequencer(context.lost, _FREE).feed(events))))
+        card, written = self._card_of(context), list[Event]()
+        failure = failure_at_end(events, card, context.lost)
+        if failure is not None:
+            return self.encode_error(failure)
+        ObjectEncoder(written.append, context, card, self.name).encode(events)
+        return json_response(dumps(self.encode_whole(written)))
 
     def encode_error(self, failure: Failure) -> WireResponse:
         """Return the body of an error response, with its status."""
@@ -92,21 +94,25 @@ class ObjectDialect(Dialect):
         return self.errors.decode(wire)
 
 
-class ObjectEncoder:
-    """Each event by itself, and each part after the one before it."""
+class ObjectEncoder(Encoder):
+    """Each event by itself, and each part after the one before it, as far as the card carries them."""
 
-    def __init__(self, encode_event: EncodeEvent, context: Context) -> None:
-        self._write = encode_event
-        self._sequencer = Sequencer(context.lost, _FREE)
+    def __init__(self, encode_event: EncodeEvent, context: Context, card: Capabilities, name: str) -> None:
+        self.dialect = name
+        super().__init__(context, card)
+        self._encode = encode_event
 
-    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
-        frames: list[FrameLike] = []
-        for event in self._sequencer.feed(events):
-            if isinstance(event, Heartbeat):
-                frames.append(KEEPALIVE)
-            elif (value := self._write(event)) is not None:
-                frames.append(dumps(value))
-        return frames
+    def _event(self, event: Event) -> None:
+        if (value := self._encode(event)) is not None:
+            self.out.append(dumps(value))
+
+    def heartbeat(self, event: Heartbeat) -> None:
+        self.out.append(KEEPALIVE)
+
+    run_started = message_started = message_ended = part_started = part_ended = _event
+    text = reasoning = arguments = content = tool_resulted = _event
+    usage_reported = step_started = step_ended = state_changed = interrupted = custom = raw = _event
+    failed = finished = _event
 
 
 class ObjectDecoder(JsonDecoder):

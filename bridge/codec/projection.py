@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -12,10 +12,11 @@ from bridge.codec.citations import annotations_in
 from bridge.codec.context import Losses
 from bridge.codec.logprobs import logprobs_in
 from bridge.codec.media import answer_feature
+from bridge.codec.refusals import is_beside
 from bridge.errors import ErrorCode, Failure
 from bridge.model import events as ev
 from bridge.model.events import Event, FinishReason, MessageStatus, PartKind
-from bridge.model.parts import Inline, Media, Origin, Part
+from bridge.model.parts import FileRef, Inline, Media, Origin, Part
 from bridge.model.text import as_markdown, interrupt_text
 
 REFUSED: dict[FinishReason, Failure] = {
@@ -26,6 +27,8 @@ REFUSED: dict[FinishReason, Failure] = {
 """The failure that a finish reason is in a dialect that refuses it: `stop` would tell that the answer is whole."""
 
 _AS_TEXT = "sent as text"
+_HIDDEN_RESULT = "\0"
+"""Stands for the message of the last text when a result that clients do not see came after it."""
 _ASIDE: dict[type, Feature] = {
     ev.ToolResulted: Feature.TOOL_RESULT,
     ev.StateChanged: Feature.STATE,
@@ -51,32 +54,43 @@ class Projection:
 
     What the card drops is left out, what it has as text becomes text, a finish reason that it refuses becomes a
     failure. Questions that become text come last, without those about a call that the client sees. Texts of different
-    messages are separated where the client makes one text of them. The events must be in the order in which they are
-    written: of the parts whose texts a client joins, one is open at a time.
+    messages, and those around a result that is left out, are separated where the client makes one text of them. The
+    events must be in the order in which they are written: of the parts whose texts a client joins, one is open at a
+    time.
 
     Arguments:
         card: What the dialect carries.
         lost: Where losses are recorded.
         dialect: The dialect whose `Raw` events are passed on, whatever the card says of those of others.
         keeps: Features that are left as they are, since the encoder itself has to decide what becomes of them.
+        marks_refusals: Refusals that become text are still marked as refusals.
     """
 
     __slots__ = (
-        "_audible", "_called", "_card", "_dialect", "_hidden", "_keeps", "_last", "_lost",
-        "_questions", "_separates", "_supports", "_texts", "rules", "watched",
+        "_audible", "_called", "_card", "_dialect", "_hidden", "_keeps", "_last", "_lost", "_marks_refusals",
+        "_questions", "_separates", "_supports", "_texts", "rules", "separators", "watched",
     )  # fmt: skip
 
     def __init__(
-        self, card: Capabilities, lost: Losses, dialect: str = "", keeps: Collection[Feature] = frozenset()
+        self,
+        card: Capabilities,
+        lost: Losses,
+        dialect: str = "",
+        keeps: Collection[Feature] = frozenset(),
+        *,
+        marks_refusals: bool = False,
     ) -> None:
         self.watched: set[str] = set()
         """The open parts whose next piece has to be passed to `feed`; pieces of all others are written as they are."""
+        self.separators: dict[str, int] = {}
+        """The characters of the separator at the beginning of each open text that has one."""
         self._supports, self.rules = _plan(card, tuple(keeps))
         """`rules`: what is done with events of these types; all others are written as they are."""
         self._card = card
         self._lost = lost
         self._dialect = dialect
         self._keeps = keeps
+        self._marks_refusals = marks_refusals
         self._separates = self._supports[Feature.PART_BORDERS] is not Support.EXACT
         self._hidden: dict[str, Feature] = {}
         # Each open text that has no piece yet, and by choice the message of the last text that a client may go on.
@@ -86,7 +100,7 @@ class Projection:
         self._questions: list[ev.Interrupted] = []
         self._audible: set[int] = set()  # the choices that have an audio, where a choice has one at most
 
-    def feed(self, event: Event) -> Sequence[Event]:
+    def feed(self, event: Event) -> Iterable[Event]:
         """Return what is to be written for an event."""
         rule = self.rules.get(type(event))
         return (event,) if rule is None else rule(self, event)
@@ -137,10 +151,13 @@ class Projection:
             return ()
         if event.kind is PartKind.TOOL_CALL:
             self._called.add(event.call_id)
-        elif event.kind is PartKind.REFUSAL and support is Support.TEXT:
+        is_text = event.kind is PartKind.TEXT
+        if event.kind is PartKind.REFUSAL and support is Support.TEXT and not is_beside(event.extras, self._dialect):
             self._lost.add(feature, _AS_TEXT)
-            event = replace(event, kind=PartKind.TEXT)
-        if event.kind is PartKind.TEXT and (self._separates or not self._card.logprobs):
+            is_text = True
+            if not self._marks_refusals:
+                event = replace(event, kind=PartKind.TEXT)
+        if is_text and (self._separates or not self._card.logprobs):
             self._texts[event.part_id] = event
             self.watched.add(event.part_id)
         return (event,)
@@ -156,6 +173,7 @@ class Projection:
             if event.extras and not self._card.logprobs and logprobs_in(event.extras):
                 self._lost.add(Feature.RAW, "log probabilities")
             if separator := self._before(started.choice, started.message_id):
+                self.separators[event.part_id] = len(separator)
                 event = replace(event, text=separator + event.text)
         return (event,)
 
@@ -171,27 +189,49 @@ class Projection:
     def _part_ended(self, event: ev.PartEnded) -> Sequence[Event]:
         self.watched.discard(event.part_id)
         self._texts.pop(event.part_id, None)
+        self.separators.pop(event.part_id, None)
         hidden = self._hidden.pop(event.part_id, None)
         is_signed = event.signature is not None or event.redacted is not None
         if is_signed and (hidden or self._supports[Feature.REASONING_SIGNATURE] is Support.DROP):
             self._lost.add(Feature.REASONING_SIGNATURE)
             event = replace(event, signature=None, redacted=None)
+        elif event.redacted is not None and self._card.opaque_values != "both":
+            event = self._one_value(event)
         if event.extras and not self._card.citations and annotations_in(event.extras):
             self._lost.add(Feature.RAW, "citations")
         return () if hidden else (event,)
 
-    def _content(self, event: ev.ContentAdded) -> Sequence[Event]:
+    def _one_value(self, event: ev.PartEnded) -> ev.PartEnded:
+        """Name the value that a wire with a single one does not carry."""
+        if self._card.opaque_values == "signature":
+            self._lost.add(Feature.REASONING_SIGNATURE)
+            return replace(event, redacted=None)
+        if event.signature:
+            self._lost.add(Feature.REASONING_SIGNATURE, "one of two opaque values")
+        return event
+
+    def _content(self, event: ev.ContentAdded) -> Iterable[Event]:
         feature, support = answer_feature(event.part), self._content_support(event.part)
         if support is Support.EXACT and feature is Feature.AUDIO and self._card.audio_last:
             if event.choice in self._audible and feature not in self._keeps:
-                support = Support.TEXT
+                support = self._card.other_media
             self._audible.add(event.choice)
-        if support is Support.EXACT:
-            return (event,)
+        if support is not Support.EXACT:
+            return self._as(support, event)
+        if not self._card.file_ids and isinstance(event.part, Media) and isinstance(event.part.source, FileRef):
+            self._lost.add(feature, "the file id in place of a URL")
+        return (event,)
+
+    def without_form(self, event: ev.ContentAdded) -> Iterable[Event]:
+        """Return what is to be written for a medium that the encoder `keeps`, and has no form for."""
+        support = self._card.answer(answer_feature(event.part))
+        return self._as(self._card.other_media if support is Support.EXACT else support, event)
+
+    def _as(self, support: Support, event: ev.ContentAdded) -> Iterable[Event]:
         if support is not Support.TEXT:
-            self._lost.add(feature, "dropped")
+            self._lost.add(answer_feature(event.part), "dropped")
             return ()
-        self._lost.add(feature, _AS_TEXT)
+        self._lost.add(answer_feature(event.part), _AS_TEXT)
         return self._text(event.choice, event.message_id, f"{event.message_id}-content", as_markdown(event.part))
 
     def _content_support(self, part: Part) -> Support:
@@ -202,18 +242,23 @@ class Projection:
         if part.extras and "whole" in part.extras.get(self._dialect, ()):
             return Support.EXACT  # it has a form of its own in this dialect, where it came from
         if self._card.inline_media_only and support is Support.EXACT and isinstance(part, Media):
-            return Support.EXACT if isinstance(part.source, Inline) else Support.TEXT
+            return Support.EXACT if isinstance(part.source, Inline) else self._card.other_media
         return support
 
-    def _text(self, choice: int, message_id: str, part_id: str, text: str) -> Sequence[Event]:
+    def _text(self, choice: int, message_id: str, part_id: str, text: str) -> Iterator[Event]:
         """Return a text of our own in a message; nothing for an empty one."""
         if not text:
-            return ()
-        return (
-            ev.PartStarted(part_id, message_id, PartKind.TEXT, choice=choice),
-            ev.TextDelta(part_id, self._before(choice, message_id) + text),
-            ev.PartEnded(part_id),
-        )
+            return
+        yield ev.PartStarted(part_id, message_id, PartKind.TEXT, choice=choice)
+        separator = self._before(choice, message_id)
+        self.separators[part_id] = len(separator)
+        yield ev.TextDelta(part_id, separator + text)
+        del self.separators[part_id]
+        yield ev.PartEnded(part_id)
+
+    def _hidden_result(self, event: ev.ToolResulted) -> Sequence[Event]:
+        self._last = dict.fromkeys(self._last, _HIDDEN_RESULT)
+        return self._drop(event)
 
     def _resulted(self, event: ev.ToolResulted) -> Sequence[Event]:
         self._last = dict.fromkeys(self._last)  # clients show what follows a result by itself
@@ -254,7 +299,7 @@ class Projection:
         return out
 
 
-_Rule = Callable[[Projection, Any], Sequence[Event]]
+_Rule = Callable[[Projection, Any], Iterable[Event]]
 _RULES: dict[type, _Rule] = {
     ev.RunStarted: Projection._run_started,
     ev.PartStarted: Projection._part_started,
@@ -276,7 +321,7 @@ def _plan(card: Capabilities, keeps: tuple[Feature, ...]) -> tuple[Mapping[Featu
     rules = dict(_RULES)
     for kind, feature in _ASIDE.items():
         if supports[feature] is Support.DROP:
-            rules[kind] = Projection._drop
+            rules[kind] = Projection._hidden_result if kind is ev.ToolResulted else Projection._drop
     if supports[Feature.MODEL] is not Support.DROP:
         del rules[ev.RunStarted]
     if Support.DROP not in (supports[Feature.USAGE], supports[Feature.USAGE_DETAILS]):

@@ -71,6 +71,8 @@ _SECRET_NAME = re.compile(r"auth|key|secret|token|password|cookie", re.IGNORECAS
 _SHORTEST = 6
 """Shorter values are not keys; masking them would garble texts."""
 _LONGEST_CAUSE = 500
+_MOST_LEARNED = 7
+"""Earlier secrets of a backend that are kept beside the newest one."""
 
 
 def _address_pattern(address: str) -> re.Pattern[str] | None:
@@ -93,10 +95,20 @@ class Secrets:
     """
 
     def __init__(self, values: Iterable[str], address: str = "") -> None:
-        words = {word for value in values for word in (value, value.rpartition(" ")[2]) if len(word) >= _SHORTEST}
-        self._words = sorted(words, key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, self._words))) if words else None
+        self._given = {w for value in values for w in (value, value.rpartition(" ")[2]) if len(w) >= _SHORTEST}
+        self._learned: list[str] = []
+        self._know()
         self._address = _address_pattern(address)
+
+    def _know(self) -> None:
+        self._words = sorted({*self._given, *self._learned}, key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, self._words))) if self._words else None
+
+    def learn(self, value: str) -> None:
+        """Hide a secret that is sent from now on; the ones before it may still come back."""
+        if len(value) >= _SHORTEST and value not in self._learned:
+            self._learned = [*self._learned[-_MOST_LEARNED:], value]
+            self._know()
 
     @classmethod
     def sent(cls, api_key: str | None, headers: Mapping[str, str], address: str = "", *more: str) -> Self:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 from bridge.codec.jsontext import dumps, loads
 from bridge.codec.wire import FrameLike
@@ -37,6 +37,13 @@ _CHANCES = 4
 
 Path = tuple[str | int, ...]
 _Span = tuple[int, int]
+
+
+class Appends(Protocol):
+    """What takes pieces of a text, such as a list."""
+
+    def append(self, piece: str, /) -> None:
+        """Take the next piece."""
 
 
 class Repeat:
@@ -72,7 +79,7 @@ class Repeat:
         self._chances = _CHANCES
         self._reading = _NOTHING  # what is read in full now, and the name of that event
         self._part: OpenPart | None = None
-        self._texts: list[str] | None = None
+        self._texts: Appends | None = None
         # The constant pieces, with their positions; pieces after the text are counted from the end.
         self._name: str | None = None
         self._before: bytes | None = None  # None while nothing is known
@@ -152,7 +159,7 @@ class Repeat:
         *,
         number: str | None = None,
         padding: str | None = None,
-        texts: list[str] | None = None,
+        texts: Appends | None = None,
     ) -> None:
         """Takes note of the event that is being read: one like it would only add the text at `path` to this open part.
 

@@ -7,7 +7,7 @@ came. `QueuedRun` is the other contract with several requests: of a run whose ev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -51,6 +51,10 @@ class SteppedRun(Protocol):
 
     def refused(self, failure: Failure) -> bool:
         """Handle the failure of the last request. Return whether the run continues with the request of `next`."""
+        ...
+
+    def opened(self, headers: Mapping[str, str]) -> None:
+        """An answer is an event stream; its head has these headers, by lower-case names."""
         ...
 
     def feed(self, frames: Sequence[FrameLike]) -> list[Event]:

@@ -4,7 +4,7 @@ from bridge.config.keys import parse_keys
 from bridge.config.kinds import Names, is_loopback, names_in, weights_in
 from bridge.config.load import load, parse, read
 from bridge.config.reference import json_schema
-from bridge.config.schema.backends import Backend, Breaker, Retry, Timeouts
+from bridge.config.schema.backends import Backend, BackendAuth, Breaker, Retry, Timeouts
 from bridge.config.schema.base import Concurrency
 from bridge.config.schema.routes import Route
 from bridge.config.schema.server import (
@@ -26,6 +26,7 @@ __all__ = [
     "ApiKey",
     "Auth",
     "Backend",
+    "BackendAuth",
     "Breaker",
     "Concurrency",
     "Config",

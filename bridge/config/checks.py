@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
-from bridge.codec import ModesDialect, Operation, SessionDialect, SteppedRunDialect, ToolHostDialect, offers, served
+from bridge.codec import (
+    AgentDialect,
+    ModesDialect,
+    Operation,
+    SessionDialect,
+    SteppedRunDialect,
+    ToolHostDialect,
+    offers,
+    served,
+)
 from bridge.config.kinds import dialect_of, is_loopback
 from bridge.config.problems import Path, Problem, nearest, path_text
 from bridge.config.schema.routes import Route
@@ -38,7 +47,7 @@ def problems(config: Config, show: Show) -> list[Problem]:
         *_collisions(config, show),
         *(
             problem
-            for check in (_passthrough, _durable, _modes, _stored, _tools, _extras)
+            for check in (_passthrough, _connections, _durable, _modes, _stored, _tools, _extras)
             for index, route in enumerate(config.routes)
             for problem in check(config, ("routes", index), route, show)
         ),
@@ -94,7 +103,13 @@ def _single_process(config: Config) -> Iterator[Problem]:
     workers = config.server.workers
     for name, backend in config.backends.items() if workers > 1 else ():
         dialect = dialect_of(backend.dialect)
-        if isinstance(dialect, SessionDialect):
+        if isinstance(dialect, AgentDialect):
+            yield Problem(
+                ("server", "workers"),
+                f"the agent of backends.{name} keeps its sessions in the process that began them, but a later request "
+                f"may reach another one of the {workers} workers; expected 1",
+            )
+        elif isinstance(dialect, SessionDialect):
             for option in dialect.single_process_options(backend.options):
                 yield Problem(
                     ("backends", name, "options", option),
@@ -193,8 +208,8 @@ def _collisions(config: Config, show: Show) -> Iterator[Problem]:
             owner, shared = owners.setdefault(key, (own, endpoint.shared))
             if owner in _HEALTH and endpoint.operation is Operation.HEALTH:
                 continue  # both are liveness checks; the server answers
-            if endpoint.operation is Operation.DESCRIBE and owner == _PAGE:
-                continue  # at "/" the page is served instead
+            if endpoint.operation in (Operation.DESCRIBE, Operation.HEALTH) and owner == _PAGE:
+                continue  # at "/" is the page, but for programs that ask for a health check
             if owner != own and owner not in reported and not (shared and endpoint.shared):
                 reported.add(owner)
                 path_here: Path = ("routes", index, "path")
@@ -211,6 +226,14 @@ def _passthrough(config: Config, path: Path, route: Route, show: Show) -> Iterat
             back = show(("backends", name, "dialect"), config.backends[name].dialect)
             what = f"needs the same dialect on both sides; the route speaks {front}, its backend {back}"
             yield Problem((*path, "passthrough"), what)
+
+
+def _connections(config: Config, path: Path, route: Route, show: Show) -> Iterator[Problem]:
+    """Clients that keep a connection open are asked things in the middle of a run."""
+    dialect = dialect_of(route.dialect)
+    for key in ("passthrough", "durable") if dialect is not None and offers(dialect.surface, Operation.CONNECT) else ():
+        if getattr(route, key):
+            yield Problem((*path, key), f"cannot be used with dialect {route.dialect}, whose clients keep a connection")
 
 
 def _durable(config: Config, path: Path, route: Route, show: Show) -> Iterator[Problem]:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from bridge.codec import Options, Scope, registry
+from bridge.codec import AgentDialect, Options, Scope, registry
 from bridge.codec.dialect import Dialect
 from bridge.config.invisible import invisible_in
 from bridge.config.problems import Path, at, expected, unknown, wrong
@@ -37,6 +37,7 @@ _ODD_IN_PATH = re.compile(r"[\s?#{}]")
 _ODD_IN_ADDRESS = re.compile(r"[\s/@?#]")
 _METADATA_NAME = re.compile(r"[a-z0-9_.-]+")
 _METADATA_TEXT = re.compile(r"[ -~]*")
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _AN_URL = "a URL such as https://host/v1 (http or https, with a host)"
 
@@ -242,7 +243,18 @@ def _backend_url(value: str, info: ValidationInfo) -> str:
     if "dialect" not in info.data:
         return value  # The dialect is wrong, which is an error already.
     dialect = dialect_of(info.data["dialect"])
+    if isinstance(dialect, AgentDialect):
+        return _socket_url(value)
     return _address(value) if dialect is not None and dialect.over_grpc else _url(value)
+
+
+def _socket_url(value: str) -> str:
+    """Check the URL of a WebSocket."""
+    scheme, colon, rest = value.partition("://")
+    if scheme in ("ws", "wss") and colon:
+        _url(f"http{scheme[2:]}://{rest}")
+        return value
+    return _url(value)
 
 
 def _store_url(*schemes: str) -> AfterValidator:
@@ -419,6 +431,9 @@ Origin = Annotated[
 ]
 HostName = Annotated[str, AfterValidator(_host_name)]
 HeaderName = Annotated[str, AfterValidator(_header_name)]
+EnvironmentName = Annotated[
+    str, _matching(_ENVIRONMENT_NAME.fullmatch, "the name of a variable: letters, digits and _, no digit first")
+]
 Headers = Annotated[dict[str, str], AfterValidator(_headers)]
 Algorithm = Annotated[str, _among("algorithm", _ALGORITHMS)]
 OperationWord = Annotated[str, _among("operation", [*map(str, Scope), "*"])]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, TypeVar
 
@@ -28,6 +28,19 @@ class Place:
         """The base URL of the route."""
         return self.origin + self.path.rstrip("/")
 
+    def filled(self, text: str, escape: Callable[[str], str] = str) -> str:
+        """Return a text with the values of its places, each as `escape` writes it."""
+        values = {
+            "<base>": self.base,
+            "<origin>": self.origin,
+            "<root>": self.base.removesuffix("/v1"),
+            "<key>": self.key,
+            "<model>": self.model,
+        }
+        for name, value in values.items():
+            text = text.replace(name, escape(value))
+        return text
+
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
@@ -42,17 +55,29 @@ class Snippet:
 
     def at(self, place: Place) -> str:
         """Return the lines for a route."""
-        values = {
-            "<base>": place.base,
-            "<origin>": place.origin,
-            "<root>": place.base.removesuffix("/v1"),
-            "<key>": place.key,
-            "<model>": place.model,
-        }
-        text = self.text
-        for name, value in values.items():
-            text = text.replace(name, value)
-        return text
+        return place.filled(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class CodingAgent:
+    """How a program for the command line is started so that it calls a route.
+
+    `install` is the command that installs it. `variables` and `arguments` have the places of a `Snippet`. `removed`
+    are variables that would win over those. `settings` is the text of a file that `settings_variable` names.
+    `needs_model`: it names no model of its own. `dialects`, if not all of the client's. `path`: the agent adds this to
+    its base URL by itself, so the path of a route has to end with it.
+    """
+
+    command: str
+    install: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    settings: str = ""
+    settings_variable: str = ""
+    needs_model: bool = False
+    dialects: tuple[str, ...] = ()
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +86,7 @@ class Client:
 
     `dialects` are those that it speaks, the recommended one first; `own_models`: it asks for models by names of its
     own. `browser`: it calls from a page, so that its origin must be in `server.cors.origins`. `notes` are what else a
-    user has to know, each a sentence of Markdown.
+    user has to know, each a sentence of Markdown. `agent`: `dialect-bridge run` can start it.
     """
 
     title: str
@@ -70,6 +95,7 @@ class Client:
     own_models: bool = False
     browser: bool = False
     notes: tuple[str, ...] = ()
+    agent: CodingAgent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +112,14 @@ class Server:
 def _client(value: dict[str, Any]) -> Client:
     snippets = tuple(Snippet(s["where"], s["language"], "\n".join(s["lines"])) for s in value["snippets"])
     flags = {name: value.get(name, False) for name in ("own_models", "browser")}
-    return Client(value["title"], tuple(value["dialects"]), snippets, **flags, notes=tuple(value.get("notes", ())))
+    agent = _agent(value["agent"]) if "agent" in value else None
+    notes = tuple(value.get("notes", ()))
+    return Client(value["title"], tuple(value["dialects"]), snippets, **flags, notes=notes, agent=agent)
+
+
+def _agent(value: dict[str, Any]) -> CodingAgent:
+    fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in value.items()}
+    return CodingAgent(**fields)
 
 
 def _server(value: dict[str, Any]) -> Server:
@@ -97,6 +130,8 @@ def _server(value: dict[str, Any]) -> Server:
 _TABLE: dict[str, Any] = json.loads(resources.files(__package__).joinpath("programs.json").read_bytes())
 CLIENTS: dict[str, Client] = {name: _client(value) for name, value in _TABLE["clients"].items()}
 """The programs that call a route, by the name that users type; a dialect's own name works as well."""
+AGENTS: dict[str, Client] = {client.agent.command: client for client in CLIENTS.values() if client.agent is not None}
+"""The coding agents among them, by their commands."""
 SERVERS: dict[str, Server] = {name: _server(value) for name, value in _TABLE["servers"].items()}
 """The servers, services and agents that a backend calls, by name."""
 ANSWERS: list[dict[str, Any]] = _TABLE["answers"]

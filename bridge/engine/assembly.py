@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
 from bridge import config as cfg
 from bridge.codec import (
+    AgentDialect,
     AgentTasksDialect,
     Dialect,
     ModesDialect,
@@ -32,9 +34,12 @@ from bridge.stores import Attachments, Bounds, open_attachments
 from bridge.stores.memory_budget import base64_size, charging
 
 if TYPE_CHECKING:
+    from yarl import URL
+
     from bridge.runs.push import Pusher
     from bridge.stores import RunStore
     from bridge.telemetry.tracing import Tracing
+    from bridge.transports.credentials import Credentials
     from bridge.transports.fetch import Fetcher
     from bridge.transports.http import HttpBackend
 
@@ -107,10 +112,49 @@ def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient, folde
         "breaker": breaker,
         "options": section.options,
     }
+    if isinstance(dialect, AgentDialect):
+        return _agent(name, section, dialect, settings, folder)
     if not isinstance(dialect, SessionDialect):
         proxy = section.proxy.get_secret_value() if section.proxy is not None else None
         settings |= {"max_event": section.max_event, "httptools": http_client == "httptools", "proxy": proxy}
+        if section.auth is not None:
+            settings["credentials"] = partial(_credentials, f"backends.{name}.auth", section.auth)
     return backend_class(dialect)(name, dialect, url, **settings)
+
+
+def _credentials(key: str, auth: cfg.BackendAuth, url: URL, learn: Callable[[str], None]) -> Credentials:
+    """Return what authenticates the requests of a backend. Raises `ConfigError`."""
+    from bridge.transports import credentials as made
+
+    try:
+        if auth.aws is not None:
+            return made.AwsSigner(auth.aws.service, auth.aws.region, url, learn)
+        fetch: made.Fetch = made.Command(auth.command, auth.timeout, auth.lifetime)
+        if auth.gcp is not None:
+            fetch = made.google_tokens(auth.gcp.scope)
+        elif auth.azure is not None:
+            fetch = made.azure_tokens(auth.azure.scope)
+        return made.Tokens(fetch, auth.header, learn)
+    except ConfigError as error:
+        raise ConfigError(error.message, key=key) from error
+
+
+def _agent(
+    name: str, section: cfg.Backend, dialect: AgentDialect, settings: dict[str, Any], folder: str | None
+) -> Backend:
+    from bridge.agents.backend import AgentBackend
+    from bridge.agents.program import Program, absolute
+
+    try:
+        cwd = absolute(section.cwd or "", folder)
+    except ConfigError as error:
+        raise ConfigError(error.message, key=f"backends.{name}.cwd") from error
+    headers = settings.pop("headers")
+    if settings["api_key"]:
+        headers = {**dialect.auth_headers(settings["api_key"]), **headers}
+    del settings["forward_headers"]
+    program = Program(cwd, section.command, section.args, section.env, section.url, headers, section.max_event)
+    return AgentBackend(name, dialect, program, **settings)
 
 
 def backend_class(dialect: Dialect) -> Callable[..., Backend]:
@@ -119,6 +163,10 @@ def backend_class(dialect: Dialect) -> Callable[..., Backend]:
         from bridge.grpc.backend import GrpcBackend
 
         return GrpcBackend
+    if isinstance(dialect, AgentDialect):
+        from bridge.agents.backend import AgentBackend
+
+        return AgentBackend.at
     if isinstance(dialect, QueuedRunsDialect):
         from bridge.runs.backend import QueuedRunsBackend
 
@@ -190,6 +238,7 @@ def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
     if config.stores.history is None or not any(
         route.keeps_answers
         or route.serves(Operation.HISTORY)
+        or route.serves(Operation.CONNECT)
         or (route.durable and (route.serves(Operation.TASKS) or route.serves(Operation.TOOLS)))
         or any(wants_memory(route.capabilities, backend.capabilities) for backend in route.backends)
         or any(group.shares_conversations for group in route.groups)

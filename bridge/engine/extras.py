@@ -38,6 +38,10 @@ def _needed(config: cfg.Config) -> Iterator[tuple[str, str, str]]:
             yield f"stores.{name}", extra, module
     if config.speech is not None:
         yield "speech", "speech", "openai"
+    for name, backend in config.backends.items():
+        for extra, module in (("gcp", "google"), ("azure", "azure"), ("aws", "botocore")):
+            if backend.auth is not None and getattr(backend.auth, extra) is not None:
+                yield f"backends.{name}.auth.{extra}", extra, module
     for place, name in (
         *((f"routes[{index}].dialect", route.dialect) for index, route in enumerate(config.routes)),
         *((f"backends.{name}.dialect", backend.dialect) for name, backend in config.backends.items()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -13,9 +13,11 @@ from bridge.codec import (
     Capabilities,
     Dialect,
     ModelInfo,
+    ModelsDialect,
     ModesDialect,
     Operation,
     Options,
+    ServedModel,
     SocketDialect,
     StoredAnswersDialect,
     Surface,
@@ -110,7 +112,7 @@ class Route:
         if self.group is not None:
             return self.group
         models = self.models or {}
-        found = pick(models, request.model or "")
+        found = pick(models, request.model or "") or self._same_model(models, request.model)
         if found is None:
             known = ", ".join(n for n in models if not is_pattern(n))
             hint = f" Known: {known}." if known else ""
@@ -121,6 +123,13 @@ class Route:
                 backend_code="model_not_found",
             )
         return found
+
+    def _same_model(self, models: Mapping[str, Group], asked: str | None) -> Group | None:
+        """Return the backends of a model that a client of this dialect may also call by another name."""
+        dialect = self.dialect
+        if asked is None or not isinstance(dialect, ModelsDialect):
+            return None
+        return next((group for name, group in models.items() if dialect.is_same_model(asked, name)), None)
 
     @property
     def groups(self) -> list[Group]:
@@ -163,6 +172,15 @@ class Route:
             if (found := next((each for each in known if pick(models, each) is group), None)) is not None:
                 return found
         return None
+
+    async def served_models(self) -> list[ServedModel]:
+        """The models of `list_models`, each with the capabilities of the backends that may answer for it."""
+        listed = await self.list_models()
+        return [ServedModel(info, [b.capabilities for b in self._members(info.id)]) for info in listed]
+
+    def _members(self, model: str) -> Sequence[Backend]:
+        group = self.group if self.models is None else pick(self.models, model)
+        return self.backends if group is None else group.members
 
     async def list_models(self) -> list[ModelInfo]:
         """The configured models, and the backend's own when one backend serves the route.

@@ -17,6 +17,8 @@ import grpc.aio
 from bridge.codec import (
     Context,
     Dialect,
+    Embeddings,
+    EmbeddingsRequest,
     FrameLike,
     Losses,
     ModelInfo,
@@ -209,6 +211,9 @@ class GrpcBackend(ConfiguredBackend):
             raise BackendError.of(self.timeouts.unreached()) from None
 
     async def count(self, request: Request, info: CallInfo) -> int | None:
+        return None
+
+    async def embed(self, asked: EmbeddingsRequest, info: CallInfo) -> Embeddings | None:
         return None
 
     def failure_of(self, path: str, code: grpc.StatusCode, details: str | None) -> Failure:

@@ -148,14 +148,15 @@ class RpcConnection:
             self.peer.notify(*self._cancel_notice(request_id))
             self._news.set()
 
-    async def notify(self, method: str, params: RpcParams | None = None) -> None:
-        """Send a notification; wait first while the other side does not read.
+    async def notify(self, method: str, params: RpcParams | None = None) -> int:
+        """Send a notification, and return its bytes; wait first while the other side does not read.
 
         Raises `CarrierEnded` when the connection has ended, `ValueError` for a message that is too long.
         """
         await self._room()
-        self.peer.notify(method, params)
+        size = self.peer.notify(method, params)
         self._news.set()
+        return size
 
     async def _room(self) -> None:
         while self.ended is None and self.peer.unsent > _UNSENT:

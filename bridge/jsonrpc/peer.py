@@ -141,9 +141,9 @@ class RpcPeer:
         self._pending[number] = method
         return number
 
-    def notify(self, method: str, params: RpcParams | None = None) -> None:
-        """Send a notification. Raises `ValueError` for a message that is too long."""
-        self._send(RpcNotification.of(method, params))
+    def notify(self, method: str, params: RpcParams | None = None) -> int:
+        """Send a notification, and return its bytes. Raises `ValueError` for a message that is too long."""
+        return self._send(RpcNotification.of(method, params))
 
     def abandon(self, request_id: RpcId) -> bool:
         """Stop waiting for a response, which is ignored when it comes. Return False if none is pending."""
@@ -265,11 +265,12 @@ class RpcPeer:
 
     # ------------------------------------------------------------------ sending
 
-    def _send(self, message: RpcMessage) -> None:
+    def _send(self, message: RpcMessage) -> int:
         frame = message.encode()
         if len(frame) > self._max_frame:
             raise ValueError(f"the message has {len(frame)} bytes, more than the limit of {self._max_frame}")
         self._queue(frame)
+        return len(frame)
 
     def _queue(self, frame: bytes) -> None:
         self._frames.append(frame)

@@ -7,6 +7,7 @@ except where the deltas were cut.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,6 +25,10 @@ class Ending:
     choice: int = 0
     status: MessageStatus = MessageStatus.COMPLETED
     reason: FinishReason | None = None
+    results: list[tuple[int, Message]] = field(default_factory=list, compare=False)
+    """Messages with a tool's result that came while this one was open and the last one, each with the number of parts
+    before it.
+    """
 
 
 @dataclass(slots=True)
@@ -110,6 +115,7 @@ class Folder:
         self.answer = Answer()
         self._messages: dict[str, Message] = {}
         self._parts: dict[str, _Part] = {}
+        self._latest: Message | None = None  # the last message, while it is open
 
     def feed(self, events: Iterable[Event]) -> None:
         parts = self._parts
@@ -138,7 +144,7 @@ class Folder:
 
     def _message_started(self, event: ev.MessageStarted) -> None:
         message = Message(event.role, [], event.message_id, event.name, {}, event.extras)
-        self._messages[event.message_id] = message
+        self._messages[event.message_id] = self._latest = message
         self.answer.messages.append(message)
         self.answer.endings[event.message_id] = Ending(event.choice)
 
@@ -156,11 +162,16 @@ class Folder:
 
     def _result(self, event: ev.ToolResulted) -> None:
         result = ToolResult(event.call_id, event.parts, event.name, event.is_error, event.extras)
-        self.answer.messages.append(Message("tool", [result], event.message_id, event.name))
+        message = Message("tool", [result], event.message_id, event.name)
+        self.answer.messages.append(message)
+        if self._latest is not None:
+            self.answer.endings[self._latest.id or ""].results.append((len(self._latest.parts), message))
 
     def _message_ended(self, event: ev.MessageEnded) -> None:
         ending = self.answer.endings[event.message_id]
         ending.status, ending.reason = event.status, event.reason
+        if self._latest is not None and self._latest.id == event.message_id:
+            self._latest = None
         if event.extras:
             message = self._messages[event.message_id]
             message.extras = {**(message.extras or {}), **event.extras}
@@ -257,15 +268,18 @@ def unfold(answer: Answer) -> list[Event]:
     out: list[Event] = [
         ev.RunStarted(answer.run_id, answer.thread_id, answer.model, answer.created_at, answer.metadata, answer.extras)
     ]
+    told: set[int] = set()  # the messages with results inside others
     for number, message in enumerate(answer.messages):
-        results = [p for p in message.parts if isinstance(p, ToolResult)]
-        if message.role == "tool" and 0 < len(results) == len(message.parts):
-            out += (ev.ToolResulted(r.call_id, r.parts, r.name, r.is_error, message.id, r.extras) for r in results)
+        if _is_result(message):
+            out += _results_of(message, told)
             continue
         message_id = message.id or f"{answer.run_id}-{number}"
         ending = answer.endings.get(message.id or "") or Ending()
         out.append(ev.MessageStarted(message_id, message.role, message.name, ending.choice, message.extras))
+        inside = deque(ending.results)
         for index, part in enumerate(message.parts):
+            while inside and inside[0][0] <= index:
+                out += _results_of(inside.popleft()[1], told)
             out.extend(_part_events(f"{message_id}-{index}", message_id, part, ending.choice))
         out.append(ev.MessageEnded(message_id, ending.status, ending.reason, choice=ending.choice))
     out.extend(answer.events)
@@ -277,6 +291,19 @@ def unfold(answer: Answer) -> list[Event]:
     else:
         out.append(ev.RunFinished(answer.reason or FinishReason.STOP, answer.ended_at, answer.end_extras))
     return out
+
+
+def _is_result(message: Message) -> bool:
+    return message.role == "tool" and bool(message.parts) and all(isinstance(p, ToolResult) for p in message.parts)
+
+
+def _results_of(message: Message, told: set[int]) -> list[Event]:
+    """Return the results of a message, once."""
+    if id(message) in told:
+        return []
+    told.add(id(message))
+    results = [p for p in message.parts if isinstance(p, ToolResult)]
+    return [ev.ToolResulted(r.call_id, r.parts, r.name, r.is_error, message.id, r.extras) for r in results]
 
 
 def _part_events(part_id: str, message_id: str, part: Part, choice: int) -> list[Event]:

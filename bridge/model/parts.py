@@ -195,6 +195,11 @@ class Message:
         self.extras = extras
         self.places = places
 
+    @property
+    def text(self) -> str:
+        """Its texts, joined; empty if it has none."""
+        return "".join([part.text for part in self.parts if isinstance(part, Text)])
+
 
 def plain_text(message: Message) -> str | None:
     """Return the text of a message that is one text and nothing else, as most are; None for any other.

@@ -24,6 +24,7 @@ from bridge.model import (
     mime_of,
 )
 from bridge.stores import Attachments
+from bridge.stores.attachments import NoteFile
 from bridge.stores.memory_budget import base64_size, charging
 
 log = logging.getLogger("bridge.run")
@@ -77,15 +78,24 @@ class Attached:
 class LinkedMedia:
     """Stores the media of one answer that `front` carries only as text, and puts URLs in their place.
 
-    `base`: the public URL that serves them.
+    `base`: the public URL that serves them. `note` is called before the first one is stored.
     """
 
-    def __init__(self, store: Attachments, owner: str, thread: str, base: str, front: Capabilities) -> None:
+    def __init__(
+        self,
+        store: Attachments,
+        owner: str,
+        thread: str,
+        base: str,
+        front: Capabilities,
+        note: NoteFile | None = None,
+    ) -> None:
         self._store = store
         self._owner = owner
         self._thread = thread
         self._base = base
         self._front = front
+        self._note = note
 
     async def events(self, events: list[Event]) -> list[Event]:
         """The events with URLs. What cannot be stored stays as it came."""
@@ -103,6 +113,9 @@ class LinkedMedia:
             return part
         try:
             data, mime = part.source.bytes, mime_of(part) or "application/octet-stream"
+            if self._note is not None:
+                await self._note(self._owner, self._thread)
+                self._note = None
             kept = await self._store.put(self._owner, self._thread, _whole(data), limit=len(data), mime=mime)
             return replace(part, source=Url(await self._store.sign(kept, self._base, LIFE)), mime=mime)
         except ValueError:

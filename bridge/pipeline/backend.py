@@ -7,7 +7,18 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from bridge.codec import Capabilities, Context, Dialect, FrameLike, Losses, ModelInfo, WireRequest, WireResponse
+from bridge.codec import (
+    Capabilities,
+    Context,
+    Dialect,
+    Embeddings,
+    EmbeddingsRequest,
+    FrameLike,
+    Losses,
+    ModelInfo,
+    WireRequest,
+    WireResponse,
+)
 from bridge.codec.demands import Demands
 from bridge.codec.naming import ModelNames
 from bridge.errors import ErrorCode, Failure
@@ -49,9 +60,10 @@ class CallInfo:
 
     `raw_body` is the client's own body if it must arrive unchanged (passthrough). `owner` is the owner of the
     conversations that may be continued. `shown_thread` is the client's name of the thread, where the backend knows it
-    by another. `names_thread`: the client named the thread itself. `caches`: it cannot say what is to be cached.
-    `amendments` are the changes of the body that the model is known to need; the backend notes in `amended` which of
-    them changed it.
+    by another. `names_thread`: the client named the thread itself. `thread_of_backend`: the thread has the name that
+    the backend gave it. `may_ask`: the client can be asked, and answers with its next request. `caches`: it cannot say
+    what is to be cached. `amendments` are the changes of the body that the model is known to need; the backend notes in
+    `amended` which of them changed it.
     """
 
     run_id: str
@@ -63,6 +75,8 @@ class CallInfo:
     owner: str = ""
     shown_thread: str | None = None
     names_thread: bool = True
+    thread_of_backend: bool = False
+    may_ask: bool = True
     caches: bool = False
     amendments: tuple[Amendment, ...] = ()
     amended: list[Amendment] = field(default_factory=list)
@@ -202,6 +216,9 @@ class Backend(Protocol):
 
         Raises `BackendError`, and `Unsupported` if the dialect cannot express the request.
         """
+
+    async def embed(self, asked: EmbeddingsRequest, info: CallInfo) -> Embeddings | None:
+        """Return the vectors of texts; None if the backend has no embeddings. Raises `BackendError`."""
 
     async def check(self) -> None:
         """Check cheaply whether the backend can be called. Raises `BackendError`."""

@@ -64,12 +64,12 @@ def settle(open_interrupts: Sequence[Interrupted], request: Request, new: list[M
         answers = _checked(open_interrupts, request.resume, repeats=len(new) < len(request.messages))
         if not answers and not new:
             raise _not_open(request.resume[-1])
-        return Settled(_formed(open_interrupts, answers), new)
+        return Settled(formed(open_interrupts, answers), new)
     if not open_interrupts:
         return Settled(messages=new)
     if not native:
         settled = _read_out(open_interrupts, new)
-        return replace(settled, resume=_formed(open_interrupts, settled.resume))
+        return replace(settled, resume=formed(open_interrupts, settled.resume))
     # A result is passed on unchanged, unless the backend's dialect recorded what it needs to ask its question again.
     resulted = _by_results([i for i in open_interrupts if _notes(i)], new)
     new, answered = resulted.messages, {r.call_id for m in new for r in results_in(m)}
@@ -80,7 +80,7 @@ def settle(open_interrupts: Sequence[Interrupted], request: Request, new: list[M
         # A client that goes on without the result of its call will not send it any more.
         settled.resume += [Resume(i.interrupt_id, "resolved", NO_RESULT) for i in unanswered if _awaits_result(i)]
         unanswered = [i for i in unanswered if not _awaits_result(i)]
-    resume = _formed(open_interrupts, [*resulted.resume, *settled.resume])
+    resume = formed(open_interrupts, [*resulted.resume, *settled.resume])
     return replace(settled, resume=resume, unanswered=unanswered)
 
 
@@ -90,7 +90,7 @@ def answer_open_interrupts(request: Request) -> Request:
     if not told.resume:
         return request
     request = request.copy()
-    request.messages, request.resume = request.messages[:-1], _formed(request.open_interrupts, told.resume)
+    request.messages, request.resume = request.messages[:-1], formed(request.open_interrupts, told.resume)
     return request
 
 
@@ -182,7 +182,7 @@ def _is_free(asked: Interrupted) -> bool:
     )
 
 
-def _formed(open_interrupts: Sequence[Interrupted], answers: list[Resume]) -> list[Resume]:
+def formed(open_interrupts: Sequence[Interrupted], answers: list[Resume]) -> list[Resume]:
     """Return the answers, each in the form of its question's `responseSchema` (docs/dialects/ag-ui.md), or as the
     decisions on its `action_requests`, with the notes on the question.
     """

@@ -52,11 +52,13 @@ from bridge.pipeline.conversation import (
     up_to_last_answer,
 )
 from bridge.pipeline.interrupts import Settled, settle
+from bridge.stores import Attachments
 from bridge.stores.base import Conversation, ConversationStore, HeldConversation
+from bridge.stores.joint import Joint
 
 log = logging.getLogger("bridge.memory")
 
-_PRUNE_FIRST = 60.0
+_PRUNE_FIRST = 3.0
 _PRUNE_EVERY = 3600.0
 """Seconds."""
 
@@ -117,6 +119,8 @@ class Turn:
         self._named: str | None = None
         self._turn: AbstractAsyncContextManager[HeldConversation] | None = None
         self._held: HeldConversation | None = None
+        self.joint: Joint | None = None
+        """A transaction that is to store the conversation, if it can."""
         self._conversation: Conversation  # known when it has begun
 
     async def begin(self, run_id: str) -> None:
@@ -194,9 +198,11 @@ class Turn:
     async def _commit(self, new: list[Message], *, keep: int | None = None, name: str | None = None) -> None:
         """Store the conversation. The next request of it may go on from now."""
         if self._held is not None:
-            await self._held.commit(new, keep=keep, digest=name)
+            await self._held.commit(new, keep=keep, digest=name, joint=self.joint)
         else:
-            await self._history.commit(self._owner, self._scope, self._conversation, new, keep=keep, digest=name)
+            await self._history.commit(
+                self._owner, self._scope, self._conversation, new, keep=keep, digest=name, joint=self.joint
+            )
 
     def _settle(self, new: list[Message]) -> Settled:
         """Return the client's new messages, without its answers to interrupts."""
@@ -519,19 +525,21 @@ class Memory:
         self.history = history
         self._pruning: asyncio.Task[None] | None = None
 
-    def start(self, retention: float) -> None:
-        """From now on conversations that were silent for `retention` seconds are forgotten."""
-        self._pruning = asyncio.get_running_loop().create_task(self._prune(retention))
+    def start(self, retention: float, files: Attachments | None = None) -> None:
+        """From now on conversations that were silent for `retention` seconds are forgotten, with their files."""
+        self._pruning = asyncio.get_running_loop().create_task(self._prune(retention, files))
 
-    async def _prune(self, retention: float) -> None:
+    async def _prune(self, retention: float, files: Attachments | None) -> None:
         pause = _PRUNE_FIRST  # not at once: a start opens no store, and is not kept waiting by one
         while True:
             await asyncio.sleep(pause)
             pause = _PRUNE_EVERY
             try:
                 await self.history.prune(retention)
+                if files is not None:
+                    await self.history.prune_files(retention, files.delete)
             except BridgeError as error:
-                log.warning("old conversations were not deleted: %s", error.message)
+                log.warning("old conversations and files were not deleted: %s", error.message)
 
     async def begin(
         self,

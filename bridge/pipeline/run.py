@@ -14,7 +14,7 @@ from functools import partial
 
 from bridge.codec.redact import explained
 from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
-from bridge.model import Event, FinishReason, RunFailed, RunFinished
+from bridge.model import Answer, Event, FinishReason, RunFailed, RunFinished
 from bridge.model.events import CONTENT, TERMINAL
 from bridge.pipeline.attempt import BackendAttempt, NextAttempt
 from bridge.pipeline.backend import Backend, Call
@@ -24,6 +24,7 @@ from bridge.pipeline.continuation import StreamContinuation
 from bridge.pipeline.memory import Turn
 from bridge.pipeline.pace import Pace
 from bridge.pipeline.retries import failed_at_once, may_ask_elsewhere, may_repeat
+from bridge.stores.joint import Joint
 from bridge.translation import Reader, Stage
 
 log = logging.getLogger("bridge.run")
@@ -45,6 +46,7 @@ class Run:
         pace: How regularly the stream came.
         started: The monotonic time of the start.
         first: The monotonic time of the first content.
+        joint: A transaction that is to store the conversation at the end of the run, if it can.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Run:
         self.continued_at: list[int] = []
         self.started = time.monotonic()
         self.first: float | None = None
+        self.joint: Joint | None = None
         self._clock = Clock(attempt.backend.timeouts, self.started, lambda: self._attempt.call.awaits_whole)
 
     @property
@@ -199,8 +202,9 @@ class Run:
         """The run has ended. The conversation is kept before the client sees that."""
         self._clock.stop()
         self._report(self.reader.failure)
-        if self._attempt.turn is not None:
-            await self._keep(self._attempt.turn, self.reader.failure)
+        if (turn := self._attempt.turn) is not None:
+            turn.joint = self.joint
+            await self._keep(turn, self.reader.failure)
 
     # ------------------------------------------------------------------ the tries
 
@@ -409,10 +413,17 @@ class Run:
             return
         answer, shown = recorded
         answer.failure = answer.failure or failure
+        if self.joint is not None:
+            self.joint.otherwise = partial(self._store, turn, answer, shown)
+        await self._store(turn, answer, shown)
+
+    async def _store(self, turn: Turn, answer: Answer, shown: Answer) -> None:
         try:
             await turn.keep(answer, shown)
         except BridgeError as error:
             log.error("run %s: the conversation was not stored: %s", self._attempt.info.run_id, error.message)
+        finally:
+            turn.joint = None  # what comes later is stored at once
 
 
 def _ends(events: list[Event]) -> bool:

@@ -117,16 +117,19 @@ class WithholdServerTools:
         *,
         holds_offered: bool = False,
         runs_others: bool = False,
+        passes_results: bool = False,
     ) -> None:
         """`offered` are the client's tools. If `holds_offered`, the backend may run even calls of those itself; if
         `runs_others`, it runs all others, or asks, also where it does not tell results: such a call is dropped, and an
-        answer that ends with it is a failure.
+        answer that ends with it is a failure. `passes_results`: the client's dialect shows no results; they only
+        divide the texts around them.
         """
         self._lost = lost
         self._offered = offered
         self._passed = frozenset() if holds_offered else offered
         self._show = show
         self._runs_others = runs_others
+        self._passes_results = passes_results
         self._ends_in_own = False  # nothing followed the backend's own calls
         self._awaits_client = False  # a call of the client's was passed on
         self._asked: list[Interrupted] = []
@@ -188,6 +191,8 @@ class WithholdServerTools:
         if not isinstance(held[-1], PartEnded):
             self._unfinished.add(part_id)
         self._hide(start, held, result_text(event.parts), out)
+        if self._passes_results:
+            out.append(event)
         if not self._held_of[start.message_id] and start.message_id in self._ends:
             out.append(self._ends.pop(start.message_id))
 
@@ -263,7 +268,14 @@ def withhold_server_tools(context: StageContext) -> Stage | None:
     # Without its request, as in `translate`, an answer does not show which tools were offered.
     runs_others = runs in (RunsTools.UNLISTED, RunsTools.BOTH) and asks and bool(context.request.messages)
     holds_offered = runs in (RunsTools.ANY, RunsTools.BOTH)
-    return WithholdServerTools(context.lost, offered, show, holds_offered=holds_offered, runs_others=runs_others)
+    return WithholdServerTools(
+        context.lost,
+        offered,
+        show,
+        holds_offered=holds_offered,
+        runs_others=runs_others,
+        passes_results=context.front.answer(Feature.TOOL_RESULT) is Support.DROP,
+    )
 
 
 def _context_as_system(request: Request) -> Request:

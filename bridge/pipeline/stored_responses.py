@@ -1,16 +1,18 @@
 """Answers that clients read again, or continue, by id: each is a conversation of its own in the conversation store.
 
-Each answer is stored with the whole conversation up to it, so that none depends on another that may be deleted or
-expire.
+An answer that continues another one begins with its conversation, so that the messages of a chain of answers are stored
+once, and those of branches as far as they differ. The messages stay when the earlier answer is deleted or expires.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from operator import eq
 from typing import Any
 
 from bridge.codec import StoredAnswer, StoredResponses
-from bridge.stores.base import Conversation, ConversationStore, StoreConflict, derived_id
+from bridge.model import Message
+from bridge.stores.base import BaseGone, Conversation, ConversationStore, StoreConflict, derived_id
 
 _BODY, _RUN, _ENDED = "body", "run", "ended"
 
@@ -28,7 +30,9 @@ class Answers:
     def __init__(self, history: ConversationStore, owner: str, scope: str, look: Look | None = None) -> None:
         self._history = history
         self._poll = look
-        self._owner = derived_id(owner, after="\0answers")
+        self._owner = derived_id(owner, after="\0responses")
+        # Older versions keep each with all messages, and would read ours without those of earlier answers.
+        self._before = derived_id(owner, after="\0answers")
         self._scope = scope
 
     async def stored_responses(self, ids: Iterable[str]) -> StoredResponses:
@@ -42,10 +46,20 @@ class Answers:
         stored = await self.load(answer_id)
         return None if stored is None else await self.now(stored)
 
-    async def load(self, answer_id: str) -> StoredAnswer | None:
-        """Return what the store has of the answer; of one that had not ended, the request."""
-        conversation = await self._history.load(self._owner, self._scope, answer_id)
-        return None if conversation is None else _answer(conversation)
+    async def load(self, answer_id: str, *, messages: bool = True) -> StoredAnswer | None:
+        """Return what the store has of the answer; of one that had not ended, the request. Without `messages`, it has
+        none: they are as long as the conversation.
+        """
+        found = await self._load(answer_id, messages)
+        return None if found is None else _answer(found[1])
+
+    async def _load(self, answer_id: str, messages: bool = True) -> tuple[str, Conversation] | None:
+        """Return the answer with the owner that it is stored under."""
+        for owner in (self._owner, self._before):
+            found = await self._history.load(owner, self._scope, answer_id, messages=messages)
+            if found is not None:
+                return owner, found
+        return None
 
     async def now(self, stored: StoredAnswer) -> StoredAnswer:
         """Return the current state of a stored answer."""
@@ -56,28 +70,50 @@ class Answers:
             await self.settle(found)
         return found
 
-    async def keep(self, answer: StoredAnswer) -> None:
-        """Its id must be a new one: raises `StoreConflict` otherwise."""
+    async def keep(self, answer: StoredAnswer, previous: StoredAnswer | None = None) -> None:
+        """Its id must be a new one: raises `StoreConflict` otherwise. `previous` is the answer that it continues."""
+        if previous is not None and _continues(answer.messages, previous.messages):
+            new = answer.messages[len(previous.messages) :]
+            try:
+                await self._commit(answer, new, after=previous.id)
+                return
+            except BaseGone:
+                pass  # deleted meanwhile, remembered by a connection only, of an older version, or too long
+        await self._commit(answer, answer.messages)
+
+    async def _commit(self, answer: StoredAnswer, new: list[Message], *, after: str | None = None) -> None:
         conversation = Conversation(answer.id, extra=_fields(answer))
-        await self._history.commit(self._owner, self._scope, conversation, answer.messages)
+        headroom = after is None  # for the answers that continue this one
+        await self._history.commit(self._owner, self._scope, conversation, new, after=after, headroom=headroom)
 
     async def settle(self, answer: StoredAnswer) -> bool:
         """Store the final state of an answer that was stored before its end. Return False if it was deleted."""
-        conversation = await self._history.load(self._owner, self._scope, answer.id)
-        if conversation is None:
+        found = await self._load(answer.id)
+        if found is None:
             return False
+        owner, conversation = found
         if not _answer(conversation).ended:
             conversation.extra = _fields(answer)
+            begun = conversation.messages
+            keep = len(begun) if _continues(answer.messages, begun) else 0
             try:
-                await self._history.commit(self._owner, self._scope, conversation, answer.messages, keep=0)
+                await self._history.commit(owner, self._scope, conversation, answer.messages[keep:], keep=keep)
             except StoreConflict:
                 # Another process has just stored the same state, or deleted it.
-                return await self.load(answer.id) is not None
+                return await self.load(answer.id, messages=False) is not None
         return True
 
     async def delete(self, answer_id: str) -> bool:
         """Delete the answer. Return whether there was one."""
-        return await self._history.delete(self._owner, self._scope, answer_id)
+        for owner in (self._owner, self._before):
+            if await self._history.delete(owner, self._scope, answer_id):
+                return True
+        return False
+
+
+def _continues(messages: list[Message], before: list[Message]) -> bool:
+    """Return whether these messages begin with those before."""
+    return len(messages) >= len(before) and all(map(eq, before, messages))
 
 
 def _fields(answer: StoredAnswer) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from bridge.model import Event, Heartbeat
 from bridge.model.dump import dump
 from bridge.model.events import TERMINAL
 from bridge.runs.log import to_body
-from bridge.stores import RunKey, RunStore
+from bridge.stores import LeaseLost, RunKey, RunStore, StoreConflict
+from bridge.stores.joint import Joint
 from bridge.stores.rows import write
 
 log = logging.getLogger("bridge.runs")
@@ -66,6 +67,7 @@ class Recorder:
         self._waiting = 0
         self._waiting_bytes = 0
         self._lost: set[str] = set()
+        self._joint: Joint | None = None
         self._has_space = asyncio.Event()
         self._writing: asyncio.Task[None] | None = None
         self.size = 0
@@ -73,12 +75,14 @@ class Recorder:
         self.ended = False
         """True after the terminal event, or when it can never be written: further events are ignored."""
 
-    def put(self, events: Sequence[Event], lost: Sequence[str] = ()) -> None:
-        """Add a batch. Heartbeats are dropped, as readers make their own."""
+    def put(self, events: Sequence[Event], lost: Sequence[str] = (), joint: Joint | None = None) -> None:
+        """Add a batch. Heartbeats are dropped, as readers make their own. The end is stored with `joint`."""
         stored = [event for event in events if type(event) is not Heartbeat]
         if not stored or self.ended:
             return
         self.ended = type(stored[-1]) in TERMINAL
+        if self.ended:
+            self._joint = joint
         new = [name for name in lost if name not in self._lost]
         self._lost.update(new)
         now = asyncio.get_running_loop().time()
@@ -130,11 +134,17 @@ class Recorder:
     async def _append(self, bodies: list[str], end: bool) -> None:
         clock = asyncio.get_running_loop().time
         until, pause = clock() + self._patience, 0.05
+        joint = self._joint if end else None
         while True:
             try:
-                await self._store.append(self._key, self._token, self._position, bodies, end=end)
+                await self._store.append(self._key, self._token, self._position, bodies, end=end, joint=joint)
                 return
             except BridgeError as error:
+                if joint is not None and isinstance(error, StoreConflict) and not isinstance(error, LeaseLost):
+                    # The conversation was changed by another request.
+                    await joint.give_up()
+                    joint = None
+                    continue
                 if error.code is not ErrorCode.STORE_UNAVAILABLE or clock() > until:
                     raise
             await asyncio.sleep(pause)

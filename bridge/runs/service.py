@@ -318,8 +318,11 @@ class Runs:
         """End a canceled run that waits, instead of when its turn comes.
 
         While a process holds it that has no slot for it, this has no effect: the next look finds it in the queue again.
+        A run whose plan is of a newer version is left to a process that can read it.
         """
-        leased = await self._store.acquire(key, self._token, self._lease, grace=self._life.grace, queued=True)
+        leased = await self._store.acquire(
+            key, self._token, self._lease, grace=self._life.grace, queued=True, format=FORMAT
+        )
         if leased is not None:
             self._drive_run(leased, lambda: None)
 

@@ -17,6 +17,7 @@ from bridge.runs.log import UNREADABLE, from_body
 from bridge.runs.plan import RunPlan
 from bridge.runs.recorder import PATIENCE, Recorder
 from bridge.stores import RunKey, RunRecord, RunStore
+from bridge.stores.joint import Joint
 from bridge.stores.memory_budget import MemorySpent
 
 log = logging.getLogger("bridge.runs")
@@ -125,12 +126,17 @@ class RunWorker:
     async def _drive(self) -> None:
         try:
             run = self._run = await self._made()
+            joint = run.joint = self._store.joint()
             if self.plan.eager:
                 self._put(run.head())
             while not run.ended and self._end is None:
-                self._put(await run.read())
+                events = await run.read()
+                self._put(events, joint)
                 # Only the store can slow the backend down here, not a reader.
                 await self._recorder.wait_for_space()
+            if joint.work is not None:
+                # Until then, the next request of this conversation waits.
+                await self._recorder.close()
         except BridgeError as error:
             self._put(self._failed(error.failure))
         except Exception as error:
@@ -148,8 +154,8 @@ class RunWorker:
                     raise
             await asyncio.sleep(_ROOM_POLL)
 
-    def _put(self, events: list[Event]) -> None:
-        self._recorder.put(events, self._lost.names)
+    def _put(self, events: list[Event], joint: Joint | None = None) -> None:
+        self._recorder.put(events, self._lost.names, joint)
         if events and isinstance(events[-1], RunFinished | RunFailed) and self.outcome is None:
             self.outcome = events[-1]
         if self._limit is not None and self._recorder.size > self._limit:

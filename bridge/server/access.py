@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import fnmatchcase
 
 from bridge.codec import Scope
 from bridge.errors import ErrorCode, Failure, RequestError
@@ -35,6 +36,8 @@ class Reason(StrEnum):
     """The key or token does not open the route."""
     OPERATION = "operation"
     """The key or token does not allow the operation."""
+    MODEL = "model"
+    """The key does not allow the model."""
     FORBIDDEN = "forbidden"
     """Any other refusal: data of another user, an invalid signed URL, a page of another site."""
 
@@ -97,11 +100,25 @@ def check(grants: Sequence[Grant], mounts: Sequence[str], scope: Scope | None, b
 
 
 @dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a user may use; None = as `server.limits.per_key` says, or any model."""
+
+    requests_per_minute: int | None = None
+    requests_per_day: int | None = None
+    tokens_per_day: int | None = None
+    models: tuple[str, ...] | None = None
+
+    def allows(self, model: str) -> bool:
+        """Whether requests may name this model."""
+        return self.models is None or any(fnmatchcase(model, pattern) for pattern in self.models)
+
+
+@dataclass(frozen=True, slots=True)
 class Key:
     """One API key.
 
     `digest`: its SHA-256; `routes`: the mount paths of the routes that it opens ("*" = all); `not_before`, `expires`:
-    seconds since 1970, None = no limit.
+    seconds since 1970, None = no limit. `allowance` is that of its user, however the user is identified.
     """
 
     name: str
@@ -110,6 +127,7 @@ class Key:
     scopes: frozenset[Scope] = ALL_SCOPES
     not_before: float | None = None
     expires: float | None = None
+    allowance: Allowance | None = None
 
     def check_time(self, now: float) -> None:
         """Check that the key is valid at `now` (seconds since 1970). Raises `RequestError` (unauthorized)."""
@@ -129,6 +147,8 @@ class Keys:
     def __init__(self, keys: Sequence[Key]) -> None:
         self._secret = secrets.token_bytes(32)
         self._keys = {self._place(key.digest): key for key in keys}
+        self.allowances = {key.name: key.allowance for key in keys if key.allowance is not None}
+        """By the names of the keys that have one."""
 
     def __bool__(self) -> bool:
         return bool(self._keys)

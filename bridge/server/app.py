@@ -15,7 +15,7 @@ from typing import cast
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from bridge.codec import SCOPES, Dialect, Endpoint, Operation
+from bridge.codec import SCOPES, Dialect, Endpoint, Operation, Scope
 from bridge.engine import Bridge, Route
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, RequestError, shortened, unexpected_failure
 from bridge.server.bodies import BODIES
@@ -61,7 +61,7 @@ class State:
         server = bridge.config.server
         self.bridge: Bridge = bridge
         self.identity = Identity.of(server.auth, key_of(bridge), KeyFile.of(bridge.config))
-        self.limits: Limits = Limits(bridge.config, bridge.memory_budget)
+        self.limits: Limits = Limits(bridge.config, bridge.memory_budget, self.identity)
         self.browsers = Browsers(server)
         self.page = Page(bridge, self.identity) if server.has_page else None
         self.refusals = RefusalLog(
@@ -117,8 +117,10 @@ class State:
 
 
 STATE = web.AppKey("state", State)
-STREAMED = frozenset({Operation.SUBSCRIBE, Operation.RETRIEVE, Operation.SOCKET, Operation.TASKS})
+STREAMED = frozenset({Operation.SUBSCRIBE, Operation.RETRIEVE, Operation.SOCKET, Operation.CONNECT, Operation.TASKS})
 """Operations behind GET whose answer may be a stream, which a HEAD would wait for."""
+_CONNECTED = frozenset({Operation.SOCKET, Operation.CONNECT})
+"""Operations of connections, whose requests count, and not they themselves."""
 UNKNOWN_PATH = "unknown_url"
 """The code of a 404 for a path, which is none for a model."""
 
@@ -132,6 +134,7 @@ def make_app(bridge: Bridge) -> web.Application:
     app[CANCELS] = False
     app[BODIES] = state.limits.bodies
     bridge.slots = state.limits
+    bridge.spent = state.limits.spent
     app.on_response_prepare.append(_adding_headers(state))
     app.cleanup_ctx.append(_bridge_life)
     if state.page is not None:
@@ -173,7 +176,7 @@ def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
     """One aiohttp route per method and path; where several endpoints share it, headers decide.
 
     A dialect's health endpoint that falls on the server's own path (one mounted at "/") is answered by that, and so is
-    its description where the page is.
+    its description where the page is. A health endpoint at the page's path answers programs, the page browsers.
     """
     health = bridge.config.server.health
     own = {("GET", health.live, Operation.HEALTH), ("GET", health.ready, Operation.HEALTH)}
@@ -196,6 +199,9 @@ def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
     for (method, path), choices in table.items():
         handler = _chosen(choices)
         # Clients write paths with and without a slash at the end.
+        if (method, path) == ("GET", "/") and state.page is not None:
+            state.page.beside = handler
+            continue
         for known in (path, f"{path}/") if path != "/" else (path,):
             app.router.add_route(method, known, handler)
             if method == "GET" and not any(endpoint.operation in STREAMED for endpoint, _ in choices):
@@ -235,8 +241,8 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
                 user = await state.identity.user(visit_of(http, query_key), route.path, scope=scope)
         http[USER] = user
         # Of a connection each request counts, not the connection itself.
-        if is_counted and (endpoint.operation is not Operation.SOCKET or was_admitted):
-            await state.limits.check_rate(user)
+        if is_counted and (endpoint.operation not in _CONNECTED or was_admitted):
+            await state.limits.check_rate(user, runs=scope is Scope.RUN)
 
     async def admit_again(http: web.Request) -> None:
         try:

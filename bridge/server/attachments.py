@@ -9,7 +9,7 @@ from aiohttp import web
 
 from bridge.server.writing import StreamedResponse
 from bridge.stores import Attachment, Attachments
-from bridge.stores.attachments import LIMIT
+from bridge.stores.attachments import LIMIT, NoteFile
 
 LIFE = 3600.0
 """Seconds for which a signed URL is good."""
@@ -18,7 +18,8 @@ CONTENT = "/attachments/content/{bucket}/{path:.+}"
 
 
 class AttachmentService:
-    """The images of one route. `limit` in bytes; `life` and `slow_reader` (None = no limit) in seconds.
+    """The images of one route. `limit` in bytes; `life` and `slow_reader` (None = no limit) in seconds. `note` is
+    called before a thread gets a file.
 
     `public_url` is how clients reach the server, without the mount path; empty = as each request reached it.
     """
@@ -32,6 +33,7 @@ class AttachmentService:
         limit: int = LIMIT,
         life: float = LIFE,
         slow_reader: float | None = 60.0,
+        note: NoteFile | None = None,
     ) -> None:
         self._store = store
         self._mount = mount.rstrip("/")
@@ -39,6 +41,7 @@ class AttachmentService:
         self.limit = limit
         self._life = life
         self._slow_reader = slow_reader
+        self._note = note
 
     def base(self, http: web.Request) -> str:
         """The public URL of the mount path."""
@@ -50,6 +53,8 @@ class AttachmentService:
         Raises `RequestError`: too_large, invalid_request (`details["reason"]`: `bridge.stores.attachments.EMPTY`,
         `UNSUPPORTED_TYPE`); `BridgeError`: store_unavailable.
         """
+        if self._note is not None:
+            await self._note(owner, thread)
         return await self._signed(await self._store.put(owner, thread, data, limit=self.limit), base)
 
     async def sign(self, owner: str, bucket: str, path: str, base: str) -> Attachment:

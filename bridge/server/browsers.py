@@ -25,6 +25,7 @@ KEPT = frozenset(
     {
         Operation.ATTACH,
         Operation.CANCEL,
+        Operation.CONNECT,
         Operation.DELETE,
         Operation.HISTORY,
         Operation.ITEMS,

@@ -12,6 +12,7 @@ from bridge.codec import WireRequest
 from bridge.codec.ratelimits import OPENAI, passed_on
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.pipeline.redirects import redirects
+from bridge.server.access import Reason, refused
 from bridge.server.bodies import BODIES
 from bridge.server.browsers import check_kept, is_json
 from bridge.server.handler import RequestScope
@@ -33,6 +34,9 @@ async def serve_forward(scope: RequestScope) -> web.StreamResponse:
     assert backend is not None, "the surface has such endpoints only where there is a backend for them"
     if not is_json(http):
         check_kept(http)  # sent without a preflight
+    if scope.limiter.is_limited_to_models(scope.user):
+        text = "This API key allows some models only, and the bridge does not read which one this request names."
+        raise refused(text, Reason.MODEL, user=scope.user)
     scope.report.back = backend.name
     path = http.path.removesuffix("/").removeprefix(scope.route.path.rstrip("/"))
     wire = WireRequest(http.method, path, _headers(scope, backend), _query(http))

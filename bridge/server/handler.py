@@ -83,6 +83,7 @@ class RequestScope:
             context.stored_responses = self.known(context.stored_responses)
         request = await decoded(route.dialect.decode_request, wire, context)
         note_places(request)
+        self.limiter.check_model(self.user, request.model or route.default_model)
         context.request, context.thread_id, context.model = request, request.thread_id, request.model
         return request, Caller(self.user, self.report.request_id, wire.headers, wire.body)
 

@@ -17,7 +17,7 @@ from multidict import MultiMapping
 
 from bridge.codec import Scope
 from bridge.config.kinds import UNIX
-from bridge.server.access import Grant, Key, Keys, Reason, check, checked_user, unauthorized
+from bridge.server.access import Allowance, Grant, Key, Keys, Reason, check, checked_user, unauthorized
 
 if TYPE_CHECKING:
     from bridge.config import ApiKey, Auth, FileKey, Jwt
@@ -136,6 +136,18 @@ class Identity:
         reserved = page_key.name if page_key is not None else None
         return cls(keys, tokens=tokens, proxy=proxy, reserved=reserved, key_file=key_file)
 
+    @property
+    def may_have_allowances(self) -> bool:
+        """True if users may have allowances of their own; a file of keys may get some."""
+        return self._key_file is not None or bool(self._keys.allowances)
+
+    def allowance(self, user: str) -> Allowance | None:
+        """Return what this user may use, if a key says so."""
+        own = self._keys.allowances.get(user)
+        if own is None and self._key_file is not None:
+            own = self._key_file.current.allowances.get(user)
+        return own
+
     async def user(self, visit: Visit, *mounts: str, scope: Scope | None = None) -> str:
         """Return the user who requests `scope` on the route at `mounts`, or on any of several; "" without users.
 
@@ -216,7 +228,15 @@ def key_of(section: ApiKey | FileKey) -> Key:
         section.scopes,
         section.not_before,
         section.expires,
+        _allowance(section),
     )
+
+
+def _allowance(section: ApiKey | FileKey) -> Allowance | None:
+    if section.limits is None and section.models is None:
+        return None
+    limits = {} if section.limits is None else section.limits.model_dump()
+    return Allowance(**limits, models=section.models)
 
 
 def _tokens(section: Jwt) -> Tokens:

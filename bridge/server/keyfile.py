@@ -51,6 +51,11 @@ class KeyFile:
             return None
         return cls(path, lambda text: [key_of(section) for section in parse_keys(text, path, config)])
 
+    @property
+    def current(self) -> Keys:
+        """The keys of the file as they were read last."""
+        return self._keys
+
     async def keys(self) -> Keys:
         """Return the keys of the file as it was at most `PAUSE` seconds ago."""
         if self._looking is None and self._clock() - self._looked >= PAUSE:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from bridge.config.schema.server import PerKey
 from bridge.errors import BackendError, ErrorCode
+from bridge.model import UsageReported
+from bridge.server.access import Allowance, Reason, refused
 from bridge.server.bodies import Bodies
 from bridge.stores import open_rates
 from bridge.stores.memory_budget import MemoryBudget
@@ -23,6 +25,9 @@ from bridge.stores.runs import Blocked, QueueLimits, RunKey, base_scope
 if TYPE_CHECKING:
     from bridge.config import Config
     from bridge.engine import Route
+    from bridge.server.identity import Identity
+
+_NONE = Allowance()
 
 
 class SlotPool:
@@ -181,13 +186,13 @@ class Limits:
     `runs`, `readers` (of stored runs) and `sockets` (open connections) are slots.
     """
 
-    def __init__(self, config: Config, memory: MemoryBudget) -> None:
-        """`memory`: what requests may hold in memory.
+    def __init__(self, config: Config, memory: MemoryBudget, identity: Identity) -> None:
+        """`memory`: what requests may hold in memory. `identity` knows what single users may use.
 
         Raises `ConfigError` if PostgreSQL is to count and its package is missing.
         """
         limits, per_key = config.server.limits, config.server.limits.per_key or PerKey()
-        each, queue, per_minute = per_key.concurrent, per_key.queue, per_key.requests_per_minute
+        each, queue = per_key.concurrent, per_key.queue
         self.runs = Slots(SlotPool(limits.concurrent, limits.queue), each, queue)
         self.readers = Slots(SlotPool(limits.concurrent, limits.queue), each, queue)
         self.sockets = Slots(SlotPool(limits.sockets, 0, of="WebSocket connections"), each)
@@ -196,7 +201,11 @@ class Limits:
         self.bodies = Bodies(server.max_body, server.body_time, memory, None if each is None else each + queue)
         self.freed = self.runs.freed
         self._workers = server.workers
-        self._rates = open_rates(config.stores.runs, per_minute) if per_minute else None
+        self._identity = identity
+        self._usual = per_key
+        has_rates = per_key.requests_per_minute or per_key.requests_per_day or per_key.tokens_per_day
+        self._rates = open_rates(config.stores.runs) if has_rates or identity.may_have_allowances else None
+        self._spending: set[asyncio.Task[float]] = set()
 
     @property
     def waiting(self) -> int:
@@ -208,16 +217,55 @@ class Limits:
         """True if there are rate limits."""
         return self._rates is not None
 
-    async def check_rate(self, user: str) -> None:
-        """Counts a request of this user. Raises `BackendError` (rate_limited) when it came too soon."""
+    async def check_rate(self, user: str, *, runs: bool = True) -> None:
+        """Counts a request of this user. Raises `BackendError` (rate_limited) when it came too soon, or today no more.
+
+        Without `runs` the request needs no tokens.
+        """
         if self._rates is None:
             return
-        wait = await self._rates.acquire(user)
-        if wait:
+        own, usual = self._identity.allowance(user) or _NONE, self._usual
+        per_minute = own.requests_per_minute or usual.requests_per_minute
+        if per_minute and (wait := await self._rates.acquire(user, per_minute)):
             raise _limited("This key has sent too many requests within a minute.", wait)
+        tokens = own.tokens_per_day or usual.tokens_per_day
+        if runs and tokens and (wait := await self._rates.spend(f"tokens\t{user}", 0, tokens)):
+            raise _limited(f"This key has used its {tokens} tokens of today (UTC).", wait)
+        per_day = own.requests_per_day or usual.requests_per_day
+        if per_day and (wait := await self._rates.spend(f"requests\t{user}", 1, per_day)):
+            raise _limited(f"This key has sent its {per_day} requests of today (UTC).", wait)
+
+    def check_model(self, user: str, model: str | None) -> None:
+        """Check that this user may name this model. Raises `RequestError` (forbidden)."""
+        if model is not None and not self.allows(user, model):
+            raise refused(f"This API key does not allow the model {model[:80]!r}.", Reason.MODEL, user=user)
+
+    def allows(self, user: str, model: str) -> bool:
+        """Whether this user may name this model."""
+        own = self._identity.allowance(user)
+        return own is None or own.allows(model)
+
+    def is_limited_to_models(self, user: str) -> bool:
+        """Whether this user may name some models only."""
+        own = self._identity.allowance(user)
+        return own is not None and own.models is not None
+
+    def spent(self, user: str, usage: UsageReported | None) -> None:
+        """Counts the tokens of a run of this user that has ended."""
+        if self._rates is None or usage is None:
+            return
+        per_day = (self._identity.allowance(user) or _NONE).tokens_per_day or self._usual.tokens_per_day
+        tokens = (usage.input or 0) + (usage.output or 0)
+        if per_day is None or not tokens:
+            return
+        task = asyncio.get_running_loop().create_task(self._rates.spend(f"tokens\t{user}", tokens, per_day))
+        self._spending.add(task)
+        task.add_done_callback(self._spending.discard)
 
     async def close(self) -> None:
         if self._rates is not None:
+            if self._spending:
+                await asyncio.wait(self._spending, timeout=1)
             await self._rates.close()
 
     def at(self, route: Route) -> RouteLimiter:
@@ -271,6 +319,18 @@ class RouteLimiter:
     def __init__(self, limits: Limits, route: Route) -> None:
         self._limits = limits
         self._route = route
+
+    def check_model(self, user: str, model: str | None) -> None:
+        """See `Limits.check_model`."""
+        self._limits.check_model(user, model)
+
+    def is_limited_to_models(self, user: str) -> bool:
+        """See `Limits.is_limited_to_models`."""
+        return self._limits.is_limited_to_models(user)
+
+    def allows(self, user: str, model: str) -> bool:
+        """See `Limits.allows`."""
+        return self._limits.allows(user, model)
 
     def slot(self, user: str) -> AbstractAsyncContextManager[None]:
         """A slot for one run of this user; see `Slots.slot`."""

@@ -72,7 +72,7 @@ def describe(bridge: Bridge, version: str) -> Json:
         if route.dialect.over_grpc:
             continue
         for endpoint in route.surface:
-            if endpoint.operation is Operation.SOCKET:
+            if endpoint.operation in (Operation.SOCKET, Operation.CONNECT):
                 continue  # not expressible in OpenAPI
             path = shown_path(route.path.rstrip("/") + endpoint.path) or "/"
             method = endpoint.method.lower()

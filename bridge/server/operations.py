@@ -11,15 +11,19 @@ from aiohttp import web
 
 from bridge.codec import (
     AgentTasksDialect,
+    AnsweringDialect,
     Context,
     CountingDialect,
     DescribedDialect,
     Dialect,
+    EmbeddingsDialect,
     ModelInfo,
     ModelsDialect,
     Operation,
     QueuedRunsDialect,
     ResumableDialect,
+    RouteFacts,
+    WireRequest,
     require,
 )
 from bridge.engine import Caller, Route
@@ -40,7 +44,8 @@ from bridge.runs.server.tasks import serve_status, serve_task
 from bridge.server.descriptions import described
 from bridge.server.forwarding import serve_forward
 from bridge.server.handler import RouteHandler, Serve
-from bridge.server.runs import serve_run
+from bridge.server.rpc import RpcHandler
+from bridge.server.runs import serve_answer_or_run, serve_run
 from bridge.server.socket import SocketHandler
 from bridge.server.tool_calls import ToolServer
 from bridge.server.uploads import UploadHandlers, files_of
@@ -91,6 +96,8 @@ class RouteOperations:
             return serve_single_durable if route.durable else single_run(self._locks)
         if route.durable:
             return serve_durable
+        if isinstance(route.dialect, AnsweringDialect):
+            return serve_answer_or_run
         return serve_run_or_background if route.in_background else serve_run
 
     def _tool_server(self) -> Serve:
@@ -101,10 +108,21 @@ class RouteOperations:
     def _uploads(self) -> UploadHandlers:
         return UploadHandlers(self._bridge, self._route, files_of(self._bridge, self._route), self._limiter)
 
+    async def _answer(self, http: web.Request) -> web.StreamResponse:
+        route = self._route
+        path = http.path.removeprefix(route.path.rstrip("/"))
+        wire = WireRequest(http.method, path, http.headers, http.query, http.match_info)
+        return response_of(require(route.dialect, AnsweringDialect).answer(wire, RouteFacts(route.options)))
+
     async def _models(self, http: web.Request) -> web.StreamResponse:
-        dialect = require(self._route.dialect, ModelsDialect)
+        route = self._route
+        dialect = require(route.dialect, ModelsDialect)
+        if isinstance(dialect, AnsweringDialect):
+            wire = await read_request(http, route.path)
+            await hold(http, self._limiter.slot(http[USER]))
+            return response_of(dialect.answer(wire, RouteFacts(route.options, await route.served_models())))
         await hold(http, self._limiter.slot(http[USER]))
-        listed = await self._list_models()
+        listed = [info for info in await self._list_models() if self._limiter.allows(http[USER], info.id)]
         requested = http.match_info.get("id")
         if requested is None:
             return response_of(dialect.encode_models(listed))
@@ -147,6 +165,7 @@ class RouteOperations:
         context = Context(request_id(http), None, time.time(), route.options, route.default_model)
         context.stored_responses = await self._bridge.stored_responses(route, user, wire)
         request = await decoded(dialect.decode_count_request, wire, context)
+        self._limiter.check_model(user, request.model or route.default_model)
         await hold(http, self._limiter.slot(user))
         caller = Caller(user, request_id(http), wire.headers, wire.body)
         tokens, estimated = await self._bridge.count(route, request, caller)
@@ -154,6 +173,17 @@ class RouteOperations:
         if estimated:
             response.headers["x-bridge-estimated"] = "tokens"
         return response
+
+    async def _embed(self, http: web.Request) -> web.StreamResponse:
+        route, user = self._route, http[USER]
+        dialect = require(route.dialect, EmbeddingsDialect)
+        wire, begin = await read_request(http, route.path), time.time()
+        context = Context(request_id(http), None, begin, route.options, route.default_model)
+        asked = dialect.decode_embeddings_request(wire, context)
+        await hold(http, self._limiter.slot(user))
+        caller = Caller(user, request_id(http), wire.headers, wire.body)
+        found = await self._bridge.embed(route, asked, caller)
+        return response_of(dialect.encode_embeddings(asked, found, time.time() - begin))
 
     async def _describe(self, http: web.Request) -> web.StreamResponse:
         secured = not self._state.identity.is_open
@@ -174,6 +204,7 @@ _MAKERS: dict[Operation, Callable[[RouteOperations], Handler]] = {
     Operation.RUN: lambda of: of._serves(of._run()),
     Operation.TASKS: lambda of: of._serves(serve_task_call),
     Operation.TOOLS: lambda of: of._serves(of._tool_server()),
+    Operation.CONNECT: lambda of: of._made(RpcHandler(of._bridge, of._route, of._limiter)),
     Operation.SOCKET: lambda of: of._made(SocketHandler(of._bridge, of._route, of._limiter)),
     Operation.STOP: lambda of: partial(serve_stop, of._bridge, of._route, of._locks),
     Operation.START: lambda of: of._serves(serve_task if of._route.serves(Operation.STATUS) else serve_start),
@@ -188,6 +219,8 @@ _MAKERS: dict[Operation, Callable[[RouteOperations], Handler]] = {
     Operation.DESCRIBE: lambda of: of._describe,
     Operation.FORWARD: lambda of: of._serves(serve_forward),
     Operation.MODELS: lambda of: of._models,
+    Operation.ANSWER: lambda of: of._answer,
+    Operation.EMBED: lambda of: of._embed,
     Operation.COUNT: lambda of: of._count,
     Operation.RETRIEVE: lambda of: of._serves(serve_retrieve),
     Operation.DELETE: lambda of: of._serves(serve_delete),

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from aiohttp import web
 
-from bridge.codec import Context, EncoderLike, FrameLike, WireResponse
+from bridge.codec import AnsweringDialect, Context, EncoderLike, FrameLike, WireResponse, require
 from bridge.engine import Caller
 from bridge.errors import BridgeError, unexpected_failure
 from bridge.framing import sse
@@ -32,6 +33,14 @@ async def serve_run(scope: RequestScope) -> web.StreamResponse:
     """Answer a request with a run that lives as long as its client waits."""
     # The body is read before a slot is taken: a client that sends slowly holds up nobody.
     return await attend(scope, *await scope.decode())
+
+
+async def serve_answer_or_run(scope: RequestScope) -> web.StreamResponse:
+    """Answer a request with a run, unless its dialect answers it itself."""
+    request, caller = await scope.decode()
+    scope.route.group_for(request)
+    answer = require(scope.route.dialect, AnsweringDialect).answer_run(request, scope.context)
+    return await attend(scope, request, caller) if answer is None else response_of(answer)
 
 
 async def attend(scope: RequestScope, request: Request, caller: Caller) -> web.StreamResponse:
@@ -57,6 +66,8 @@ async def attend(scope: RequestScope, request: Request, caller: Caller) -> web.S
         return await (_stream if request.stream else _whole)(scope, run, caller.owner)
     finally:
         scope.report.of(run)
+        if scope.bridge.spent is not None:
+            scope.bridge.spent(scope.user, run.reader.usage)
         await run.close()
 
 
@@ -69,7 +80,7 @@ async def _keep(scope: RequestScope, owner: str) -> None:
     if answers is None:
         return
     try:
-        await answers.keep(stored.answer)
+        await answers.keep(stored.answer, stored.found.get(stored.previous or ""))
     except BridgeError as error:
         log.error("run %s: the answer was not stored: %s", scope.context.run_id, error.message)
 
@@ -91,6 +102,7 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
             events = run.head()
         else:
             events = await run.read()
+            context.answered_at = time.time()
             await keepalive.settle()
             failure = failed_at_once(events)
             if failure is not None and not keepalive.has_begun:

@@ -53,7 +53,7 @@ class _Message:
             self._held.release()
 
 
-class _Arriving:
+class Arriving:
     """The message that a client is sending: within the budget of all bodies, and `seconds` for all of its fragments.
 
     `refused` gets the reason for which the connection is to be closed.
@@ -160,7 +160,7 @@ class SocketHandler(RouteHandler):
             await socket.prepare(http)
             http[CONNECTION] = connection = _Connection(socket, server.max_body)
             frames = getattr(http.protocol, "frames", None)  # other servers than ours have none
-            arriving = _Arriving(frames, http.app[BODIES]) if frames is not None else None
+            arriving = Arriving(frames, http.app[BODIES]) if frames is not None else None
             try:
                 await self._converse(http, connection, arriving.refused if arriving is not None else None)
             except BridgeError as error:

@@ -25,6 +25,7 @@ def files_of(bridge: Bridge, route: Route) -> AttachmentService:
         public_url=server.public_url,
         limit=queue_options(route).max_attachment,
         slow_reader=server.slow_reader,
+        note=bridge.notes_file(route),
     )
 
 

@@ -93,7 +93,7 @@ def open_runs(url: str) -> RunStore:
     return SQLRuns(open_database(url, "stores.runs", schema.RUNS))
 
 
-def open_rates(url: str, per_minute: int) -> Rates:
+def open_rates(url: str) -> Rates:
     """Return the request counter for the run store at this URL: in PostgreSQL for all processes that share it, else in
     this process.
 
@@ -103,8 +103,8 @@ def open_rates(url: str, per_minute: int) -> Rates:
         from bridge.stores import schema
         from bridge.stores.rates import SharedRates
 
-        return SharedRates(open_database(url, "stores.runs", schema.RATES), per_minute)
-    return LocalRates(per_minute)
+        return SharedRates(open_database(url, "stores.runs", schema.RATES))
+    return LocalRates()
 
 
 def open_attachments(url: str, *, secret: str | None = None) -> Attachments:

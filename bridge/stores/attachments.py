@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from bridge.errors import ErrorCode, RequestError
@@ -20,6 +20,9 @@ from bridge.model.media_types import EXTENSIONS, type_of_bytes
 
 LIMIT = 10 * 2**20
 """The default maximum size of an image in bytes."""
+
+NoteFile: TypeAlias = Callable[[str, str], Awaitable[None]]
+"""Notes that an owner's thread is about to get a file, so that it is deleted with the thread."""
 
 EMPTY = "empty"
 UNSUPPORTED_TYPE = "unsupported_type"
@@ -77,6 +80,9 @@ class Attachments(Protocol):
         Exceptions of `data` are propagated.
         """
 
+    async def delete(self, owner: str, thread: str, older_than: float = 0.0) -> int:
+        """Delete the files of a thread that were stored at least `older_than` seconds ago. Return how many are left."""
+
     async def stat(self, owner: str, bucket: str, path: str) -> Attachment:
         """Return a file of this owner. Raises `RequestError`: forbidden for another owner's file, not_found."""
 
@@ -132,8 +138,13 @@ def path_in(url: str, bucket: str) -> str | None:
     return None
 
 
+def folder_of(owner: str, thread: str) -> str:
+    """Return the beginning of the paths of a thread's files."""
+    return f"{_piece(owner)}/{_piece(thread)}"
+
+
 def new_path(owner: str, thread: str, extension: str) -> str:
-    return f"{_piece(owner)}/{_piece(thread)}/{uuid.uuid4()}.{extension}"
+    return f"{folder_of(owner, thread)}/{uuid.uuid4()}.{extension}"
 
 
 def check_owner(owner: str, path: str) -> None:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from bridge.errors import BridgeError, ErrorCode, RequestError
 from bridge.model.events import Interrupted
 from bridge.model.parts import Message
 from bridge.model.request import Tool
+from bridge.stores.joint import Joint
 
 _REFUSED = re.compile("[%\x00\ud800-\udfff]")
 
@@ -70,6 +72,11 @@ class Bounds:
     every hundredth part of the maximum, as a count reads all of them. None is no limit.
     """
 
+    @property
+    def halved(self) -> Bounds:
+        """The bounds with half as much in a conversation."""
+        return Bounds(self.messages // 2, self.size // 2, self.conversations)
+
 
 class StoreConflict(BridgeError):
     """Another writer has changed the conversation since it was loaded: load it again."""
@@ -81,6 +88,16 @@ class StoreConflict(BridgeError):
         super().__init__(self.text)
 
 
+class BaseGone(StoreConflict):
+    """A conversation cannot begin with another one: that was deleted, or both together are beyond the bounds."""
+
+    text = "the conversation to begin with was deleted, or is too long"
+
+
+RemoveFiles: TypeAlias = Callable[[str, str, float], Awaitable[int]]
+"""Deletes the files of an owner's thread that are so many seconds old, and returns how many younger ones are left."""
+
+
 class HeldConversation(Protocol):
     """A locked conversation."""
 
@@ -88,10 +105,18 @@ class HeldConversation(Protocol):
     def conversation(self) -> Conversation:
         """The conversation as it was when it was locked; a new one if there was none."""
 
-    async def commit(self, new: list[Message], *, keep: int | None = None, digest: str | None = None) -> None:
+    async def commit(
+        self,
+        new: list[Message],
+        *,
+        keep: int | None = None,
+        digest: str | None = None,
+        joint: Joint | None = None,
+    ) -> None:
         """Commit `conversation` like `ConversationStore.commit` and release the lock, in one transaction.
 
-        If it raises, the lock is held until the context manager exits. A further commit is made without a lock.
+        If the `joint` transaction takes the commit, or if it raises, the lock is held until the context manager exits. A
+        further commit is made without a lock.
         """
 
 
@@ -116,8 +141,8 @@ class ConversationStore(Protocol):
     async def close(self) -> None:
         """Release all locks and disconnect. May be called twice; `open` opens again."""
 
-    async def load(self, owner: str, scope: str, thread_id: str) -> Conversation | None:
-        """Return the conversation as of the last commit; None if there is none."""
+    async def load(self, owner: str, scope: str, thread_id: str, *, messages: bool = True) -> Conversation | None:
+        """Return the conversation as of the last commit; None if there is none. Without `messages`, it has none."""
 
     async def commit(
         self,
@@ -128,19 +153,29 @@ class ConversationStore(Protocol):
         *,
         keep: int | None = None,
         digest: str | None = None,
+        after: str | None = None,
+        headroom: bool = False,
+        joint: Joint | None = None,
     ) -> None:
         """Append `new` and store the conversation's other fields, in one transaction.
 
         With `keep`, only that many of `conversation.messages` stay: an edited or regenerated conversation replaces the
         old one. `find` finds the conversation by `digest`.
 
+        With `after`, a new conversation begins with the messages of that one of this owner and scope, which must not
+        change any more, and which are not stored again: `new` follows them. They stay when that conversation is
+        deleted, and do not become those of `conversation`. Raises `BaseGone`, and stores nothing, if that one does not
+        exist, or if both together exceed the bounds.
+
         Raises `StoreConflict`, and stores nothing, unless the stored version is `conversation.version`. Afterwards
         `conversation` is what `load` would return, so that it may be committed again.
 
-        If the conversation exceeds the bounds, its oldest turns are dropped as a whole (`bridge.stores.bounds`). If
+        If the conversation exceeds the bounds, its oldest turns are dropped as a whole (`bridge.stores.bounds`); with
+        `headroom`, until it has half of what they allow, so that others may begin with it. If
         this is its first commit and the owner has too many, those unused for longest are deleted.
 
-        A canceled commit has happened completely or not at all.
+        A canceled commit has happened completely or not at all. With a `joint` transaction of a store in the same
+        database, the commit is a part of that.
         """
 
     async def find(self, owner: str, scope: str, digest: str) -> str | None:
@@ -156,7 +191,7 @@ class ConversationStore(Protocol):
         """Return the owner of the conversation with this id; of several, the oldest. None if there is none."""
 
     async def delete(self, owner: str, scope: str, thread_id: str) -> bool:
-        """Delete a conversation. Return False if there is none."""
+        """Delete a conversation. Return False if there is none. The next `prune_files` deletes its files."""
 
     def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[HeldConversation]:
         """Lock a conversation, which need not exist, for one run: `async with history.turn(...) as held`.
@@ -178,6 +213,12 @@ class ConversationStore(Protocol):
 
         Locked ones stay. It uses small transactions, so that other calls do not wait for it.
         """
+
+    async def note_file(self, owner: str, scope: str, thread_id: str) -> None:
+        """A thread, which need not have a conversation, is about to get a file in the store of attachments."""
+
+    async def prune_files(self, older_than: float, remove: RemoveFiles) -> None:
+        """Call `remove` for each thread that got no file for `older_than` seconds and has no conversation any more."""
 
 
 class StoreUnavailable(BridgeError):

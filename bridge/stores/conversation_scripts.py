@@ -1,4 +1,9 @@
-"""The scripts of conversations: transactions on their tables, for every engine (`bridge.stores.scripts`)."""
+"""The scripts of conversations: transactions on their tables, for every engine (`bridge.stores.scripts`).
+
+A conversation may begin with another one, its `base`: it then has the messages of the base, which are stored once,
+before its own. Chains of conversations, each the base of the next, are read with one statement. A base that is deleted
+while others begin with it loses its name and all that stands beside its messages, and is deleted with the last of them.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +13,9 @@ from typing import Any, TypeAlias
 
 from bridge.liveness import Grace, no_grace
 from bridge.stores import rows
-from bridge.stores.base import Bounds, Conversation, StoreConflict, plain_id
+from bridge.stores.base import BaseGone, Bounds, StoreConflict, plain_id
 from bridge.stores.memory_budget import FREE, Charge
-from bridge.stores.scripts import Script
+from bridge.stores.scripts import Rows, Script
 
 Key: TypeAlias = tuple[str, str, str]
 """Owner, scope and thread id as they are stored."""
@@ -30,28 +35,36 @@ _LIVE = """EXISTS (SELECT 1 FROM history_turns t WHERE t.owner = c.owner AND t.s
     AND t.thread_id = c.thread_id AND t.expires > {now} - :grace)"""
 
 # `beside` is null where both are too large to be read before they are charged.
-_HEAD = f"""SELECT id, {_SIZE}, thread_id, version, dropped, digest, updated_at,
+_HEAD = f"""SELECT id, base, size, {_SIZE}, thread_id, version, dropped, digest, updated_at,
     CASE WHEN {_SIZE} <= :free THEN tools END, CASE WHEN {_SIZE} <= :free THEN beside END
     FROM history_conversations WHERE {KEY}"""
 _BESIDE = "SELECT tools, beside FROM history_conversations WHERE id = :id"
 _BODIES = "SELECT body FROM history_messages WHERE conversation = :id ORDER BY seq"
+_CHAIN = """WITH RECURSIVE chain (id, base, depth, messages, size) AS (
+    SELECT id, base, 0, messages, size FROM history_conversations WHERE id = :id
+    UNION ALL SELECT c.id, c.base, chain.depth + 1, c.messages, c.size
+    FROM chain JOIN history_conversations c ON c.id = chain.base)"""
+_TOTALS = f"""{_CHAIN} SELECT CAST(coalesce(sum(messages), 0) AS bigint), CAST(coalesce(sum(size), 0) AS bigint),
+    count(CASE WHEN base IS NULL THEN 1 END) FROM chain"""
+_CHAIN_BODIES = f"""{_CHAIN} SELECT -chain.depth, m.seq, m.body FROM chain
+    JOIN history_messages m ON m.conversation = chain.id"""
 FIND = """SELECT thread_id FROM history_conversations WHERE owner = :owner AND scope = :scope AND digest = :digest
     ORDER BY updated_at DESC, id DESC LIMIT 1"""
 LATEST = """SELECT thread_id FROM history_conversations WHERE owner = :owner AND scope = :scope
     ORDER BY updated_at DESC, id DESC LIMIT 1"""
 OWNER = "SELECT owner FROM history_conversations WHERE scope = :scope AND thread_id = :thread ORDER BY id LIMIT 1"
-DELETE = f"DELETE FROM history_conversations WHERE {KEY} RETURNING id"
+_OF_KEY = f"SELECT id FROM history_conversations WHERE {KEY} {{lock}}"
 _NAMES = "SELECT thread_id FROM history_conversations WHERE owner = :owner AND scope = :scope ORDER BY id"
 
-_STATE = f"""SELECT version, id, dropped, next_seq, messages, size FROM history_conversations
+_STATE = f"""SELECT version, id, dropped, next_seq, messages, size, base FROM history_conversations
     WHERE {KEY} {{lock}}"""
 _CREATE = """INSERT INTO history_conversations (version, digest, dropped, next_seq, messages, size, tools, beside,
-    owner, scope, thread_id, updated_at)
-    VALUES (:version, :digest, :dropped, :next_seq, :messages, :size, :tools, :beside, :owner, :scope, :thread, {wall})
+    owner, scope, thread_id, updated_at, base) VALUES (:version, :digest, :dropped, :next_seq, :messages, :size, :tools,
+    :beside, :owner, :scope, :thread, {wall}, CAST(:base AS bigint))
     ON CONFLICT DO NOTHING RETURNING id, updated_at"""
 _UPDATE = """UPDATE history_conversations SET version = :version, digest = :digest, dropped = :dropped,
-    next_seq = :next_seq, messages = :messages, size = :size, tools = :tools, beside = :beside, updated_at = {wall}
-    WHERE id = :id RETURNING id, updated_at"""
+    next_seq = :next_seq, messages = :messages, size = :size, tools = :tools, beside = :beside, updated_at = {wall},
+    base = CAST(:base AS bigint) WHERE id = :id RETURNING id, updated_at"""
 _APPEND = """INSERT INTO history_messages (conversation, commit_version, seq, role, size, links, body) {values added
     (conversation bigint, commit_version bigint, seq bigint, role text, size bigint, links text, body text)}"""
 _FIRST_CUT = "SELECT seq FROM history_messages WHERE conversation = :id ORDER BY seq LIMIT 1 OFFSET :keep"
@@ -61,14 +74,29 @@ _SIZES = """SELECT seq, role, size, commit_version, links FROM history_messages
 _DROP = """DELETE FROM history_messages WHERE conversation = :id
     AND seq IN (SELECT seq FROM {rows gone (seq bigint)})"""
 _SHRINK = "UPDATE history_conversations SET dropped = :dropped, messages = :messages, size = :size WHERE id = :id"
-_EVICT = f"""DELETE FROM history_conversations WHERE id IN (SELECT id FROM history_conversations c
-    WHERE id IN (SELECT id FROM history_conversations WHERE owner = :owner
-    ORDER BY updated_at DESC, id DESC LIMIT {2**62} OFFSET :most) AND NOT {_LIVE} {{skip}})"""
+_SURPLUS = f"""SELECT id FROM history_conversations c WHERE id IN (SELECT id FROM history_conversations
+    WHERE owner = :owner ORDER BY updated_at DESC, id DESC LIMIT {2**62} OFFSET :most) AND NOT {_LIVE} {{skip}}"""
 
 _OLD = f"""SELECT id, messages FROM history_conversations c
     WHERE updated_at <= {{wall}} - CAST(:age AS double precision) AND NOT {_LIVE}
     ORDER BY updated_at LIMIT {_BATCH} {{skip}}"""
-_FORGET = "DELETE FROM history_conversations WHERE id IN (SELECT id FROM {rows old (id bigint)})"
+
+_GONE = "%gone"
+"""Owner and scope of bases without a name: no stored id is written like this."""
+_IS_BASE = "EXISTS (SELECT 1 FROM history_conversations n WHERE n.base = history_conversations.id)"
+_UNNAME = f"""UPDATE history_conversations SET owner = '{_GONE}', scope = '{_GONE}', thread_id = CAST(id AS text),
+    digest = NULL, tools = NULL, beside = '[null,[],{{}}]', updated_at = 1e18
+    WHERE id IN (SELECT id FROM {{rows old (id bigint)}}) AND {_IS_BASE}"""
+_FORGET = f"""DELETE FROM history_conversations WHERE id IN (SELECT id FROM {{rows old (id bigint)}}) AND NOT {_IS_BASE}
+    RETURNING base"""
+# Up each chain from a nameless conversation that nothing begins with any more, as long as nothing else begins with one.
+_UNUSED = f"""WITH RECURSIVE up (id, base) AS (
+    SELECT id, base FROM history_conversations WHERE id IN (SELECT id FROM {{rows ends (id bigint)}})
+    AND owner = '{_GONE}' AND NOT {_IS_BASE}
+    UNION ALL SELECT c.id, c.base FROM up JOIN history_conversations c ON c.id = up.base WHERE c.owner = '{_GONE}'
+    AND NOT EXISTS (SELECT 1 FROM history_conversations n WHERE n.base = c.id AND n.id <> up.id))
+    SELECT id, base FROM up"""
+_FORGET_UNUSED = "DELETE FROM history_conversations WHERE id IN (SELECT id FROM {rows old (id bigint)})"
 
 
 def named(where: Key) -> dict[str, str]:
@@ -85,18 +113,32 @@ def fetch(where: Key, charge: Charge, *, lock: bool = False) -> Script[Stored | 
     found = yield f"{_HEAD} {'{lock}' if lock else ''}", {**named(where), "free": FREE}
     if not found:
         return None
-    row_id, size, *head, tools, beside = found[0]
+    row_id, base, _, size, *head, tools, beside = found[0]
+    if base is not None:
+        ((_, more, roots),) = yield _TOTALS, {"id": base}
+        if not roots:
+            return None  # an older version of the bridge has deleted a part of it
+        size += more
     charge(("conversation", where), size)
     if beside is None:
         ((tools, beside),) = yield _BESIDE, {"id": row_id}
-    bodies = yield _BODIES, {"id": row_id}
-    return (*head, tools, beside), [body for (body,) in bodies]
+    if base is None:
+        bodies = yield _BODIES, {"id": row_id}
+    else:
+        bodies = sorted((yield _CHAIN_BODIES, {"id": row_id}))
+    return (*head, tools, beside), [row[-1] for row in bodies]
 
 
-def head(where: Key) -> Script[Conversation | None]:
-    """Return the conversation without its messages; None if there is none."""
-    found = yield _HEAD, {**named(where), "free": 2**62}
-    return rows.to_conversation(found[0][2:], ()) if found else None
+def head(where: Key, charge: Charge) -> Script[Stored | None]:
+    """Return what is stored of the conversation beside its messages; None if there is none."""
+    found = yield _HEAD, {**named(where), "free": FREE}
+    if not found:
+        return None
+    row_id, _, own, size, *head, tools, beside = found[0]
+    charge(("conversation", where), size - own)
+    if beside is None:
+        ((tools, beside),) = yield _BESIDE, {"id": row_id}
+    return (*head, tools, beside), []
 
 
 def names(owner: str, scope: str) -> Script[list[str]]:
@@ -105,19 +147,32 @@ def names(owner: str, scope: str) -> Script[list[str]]:
     return [plain_id(name) for (name,) in found]
 
 
-def commit(where: Key, change: rows.Change, bounds: Bounds, grace: Grace = no_grace) -> Script[rows.Outcome]:
+def commit(
+    where: Key,
+    change: rows.Change,
+    bounds: Bounds,
+    grace: Grace = no_grace,
+    after: Key | None = None,
+    headroom: bool = False,
+) -> Script[rows.Outcome]:
     """See `ConversationStore.commit`; pass the outcome to `change.settle`. Raises `StoreConflict`."""
     found = yield _STATE, named(where)
-    version, row_id, dropped, seq, count, size = found[0] if found else (0, None, 0, 0, 0, 0)
+    version, row_id, dropped, seq, count, size, base = found[0] if found else (0, None, 0, 0, 0, 0, None)
     if version != change.conversation.version:
         raise StoreConflict
+    if after is not None:
+        base = yield from _base(after, change, bounds)
+    left = None
     if row_id is not None and change.keep is not None:
-        cut = yield from _cut(row_id, change.keep)
+        keep = change.keep
+        if base is not None:
+            keep, left, base = yield from _kept_of_own(base, keep)
+        cut = yield from _cut(row_id, keep)
         count, size, dropped = count - len(cut), size - sum(cut), dropped if change.keep else 0
     added = change.rows
     count, size = count + len(added), size + change.size
     state = {"version": version + 1, "digest": change.name, "dropped": dropped, "next_seq": seq + len(added)}
-    state |= {"messages": count, "size": size, "tools": change.tools, "beside": change.beside}
+    state |= {"messages": count, "size": size, "tools": change.tools, "beside": change.beside, "base": base}
     written = yield (_CREATE, {**state, **named(where)}) if row_id is None else (_UPDATE, {**state, "id": row_id})
     if not written:
         raise StoreConflict  # another process has just created it
@@ -125,17 +180,67 @@ def commit(where: Key, change: rows.Change, bounds: Bounds, grace: Grace = no_gr
     if added:
         values = [(row_id, version + 1, seq + n, r.role, r.size, r.links, r.body) for n, r in enumerate(added)]
         yield _APPEND, {"added": values}
+    if left is not None:
+        yield from _forget_unused([(left,)])
     gone: list[int] = []
-    if rows.over(count, size, bounds):
+    if base is None and rows.over(count, size, bounds):
         sizes = yield _SIZES, {"id": row_id}
-        gone, seqs = rows.too_many(sizes, bounds)
+        gone, seqs = rows.too_many(sizes, bounds.halved if headroom else bounds)
         dropped += len(gone)
         yield _DROP, {"id": row_id, "gone": [(each,) for each in seqs]}
         size -= sum(sizes[n][2] for n in gone)
         yield _SHRINK, {"id": row_id, "dropped": dropped, "messages": count - len(gone), "size": size}
     if version == 0 and bounds.conversations is not None and _is_sampled(bounds.conversations):
-        yield _EVICT, {"owner": where[0], "most": bounds.conversations, "grace": grace()}
+        surplus = yield _SURPLUS, {"owner": where[0], "most": bounds.conversations, "grace": grace()}
+        yield from _forget(surplus)
     return rows.Outcome(version + 1, dropped, now, gone)
+
+
+def _base(where: Key, change: rows.Change, bounds: Bounds) -> Script[int]:
+    """Return the row of a base, locked. Raises `BaseGone`, also if the whole would be beyond the bounds."""
+    found = yield _OF_KEY, named(where)
+    if not found:
+        raise BaseGone
+    base: int = found[0][0]
+    ((count, size, roots),) = yield _TOTALS, {"id": base}
+    if not roots or rows.over(count + len(change.rows), size + change.size, bounds):
+        raise BaseGone
+    return base
+
+
+def _kept_of_own(base: int, keep: int) -> Script[tuple[int, int | None, int | None]]:
+    """Return how many own messages stay of the first `keep`, the base that is left, and the one that stays."""
+    if keep == 0:
+        return 0, base, None
+    ((count, _, _),) = yield _TOTALS, {"id": base}
+    if keep < count:
+        raise ValueError("expected to keep all messages of the conversation that this one begins with, or none")
+    return keep - count, None, base
+
+
+def delete(where: Key) -> Script[bool]:
+    """Delete a conversation. Return whether there was one."""
+    found = yield _OF_KEY, named(where)
+    yield from _forget(found)
+    return bool(found)
+
+
+def _forget(old: Rows) -> Script[None]:
+    """Delete these conversations; of those that others begin with, the messages stay."""
+    if old:
+        yield _UNNAME, {"old": old}
+        bases = yield _FORGET, {"old": old}
+        yield from _forget_unused(bases)
+
+
+def _forget_unused(ends: Rows) -> Script[None]:
+    """Delete those of these conversations, and of their bases, that are nameless and that nothing begins with."""
+    while ends := [row for row in ends if row[0] is not None]:
+        found = yield _UNUSED, {"ends": ends}
+        if found:
+            yield _FORGET_UNUSED, {"old": [(row_id,) for row_id, _ in found]}
+        gone = {row_id for row_id, _ in found}
+        ends = [(base,) for _, base in found if base not in gone]
 
 
 def _cut(row_id: int, keep: int) -> Script[list[int]]:
@@ -162,6 +267,5 @@ def prune(age: float, grace: Grace) -> Script[tuple[int, bool]]:
         left -= messages
         if left <= 0:
             break
-    if old:
-        yield _FORGET, {"old": old}
+    yield from _forget(old)
     return len(old), len(old) == _BATCH or left <= 0

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 
 from bridge.liveness import Liveness
 from bridge.model.parts import Message
 from bridge.stores import rows
-from bridge.stores.base import LEASE, Bounds, Conversation, HeldConversation, key, plain_id, stored_id
-from bridge.stores.conversation_scripts import DELETE, FIND, LATEST, OWNER, commit, fetch, named, prune
+from bridge.stores.base import LEASE, Bounds, Conversation, HeldConversation, RemoveFiles, key, plain_id, stored_id
+from bridge.stores.conversation_scripts import FIND, LATEST, OWNER, commit, delete, fetch, head, prune
+from bridge.stores.file_scripts import drop, idle, mark, note, plain
+from bridge.stores.joint import Joint
 from bridge.stores.locks import ConversationLocks
 from bridge.stores.memory_budget import charging
-from bridge.stores.scripts import Database, execute
+from bridge.stores.scripts import Database, Script, execute
 from bridge.stores.tickets import PRUNE_TURNS, Tickets, probe
 
 
@@ -36,9 +39,9 @@ class Conversations:
             await turns.close()
         await self._database.close()
 
-    async def load(self, owner: str, scope: str, thread_id: str) -> Conversation | None:
+    async def load(self, owner: str, scope: str, thread_id: str, *, messages: bool = True) -> Conversation | None:
         where, charge = key(owner, scope, thread_id), charging()
-        found = await self._database.read(lambda: fetch(where, charge))
+        found = await self._database.read(lambda: (fetch if messages else head)(where, charge))
         return await rows.loaded(*found) if found is not None else None
 
     async def commit(
@@ -50,11 +53,22 @@ class Conversations:
         *,
         keep: int | None = None,
         digest: str | None = None,
+        after: str | None = None,
+        headroom: bool = False,
+        joint: Joint | None = None,
     ) -> None:
         where = key(owner, scope, conversation.thread_id)
+        base = None if after is None else key(owner, scope, after)
         change = await rows.change(conversation, new, keep, digest)
         grace = self._life.grace
-        change.settle(await self._database.write(lambda: commit(where, change, self._bounds, grace)))
+
+        def work() -> Script[rows.Outcome]:
+            return commit(where, change, self._bounds, grace, base, headroom)
+
+        if joint is not None:
+            await self._database.open()  # the other store does not know these tables
+        if joint is None or not joint.takes(self._database.place, work, change.settle):
+            change.settle(await self._database.write(work))
 
     async def find(self, owner: str, scope: str, digest: str) -> str | None:
         owner, scope, digest = key(owner, scope, digest)
@@ -73,8 +87,31 @@ class Conversations:
         return plain_id(found[0][0]) if found else None
 
     async def delete(self, owner: str, scope: str, thread_id: str) -> bool:
-        values = named(key(owner, scope, thread_id))
-        return bool(await self._database.write(lambda: execute(DELETE, **values)))
+        where = key(owner, scope, thread_id)
+
+        def work() -> Script[bool]:
+            was_there = yield from delete(where)
+            yield from mark(where)
+            return was_there
+
+        return await self._database.write(work)
+
+    async def note_file(self, owner: str, scope: str, thread_id: str) -> None:
+        where = key(owner, scope, thread_id)
+        await self._database.write(lambda: note(where))
+
+    async def prune_files(self, older_than: float, remove: RemoveFiles) -> None:
+        more = True
+        while more:
+            began = time.monotonic()
+            found, more = await self._database.write(lambda: idle(older_than))
+            for where, age in found:
+                left = await remove(*plain(where), age or 0.0)
+                more = more and not left
+                if not left:
+                    await self._database.write(partial(drop, where, older_than))
+            if more:
+                await asyncio.sleep(time.monotonic() - began)
 
     async def probe(self) -> None:
         await self._database.write(probe)

@@ -7,6 +7,7 @@ import os
 import time
 import uuid
 from collections.abc import AsyncIterable, AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ from bridge.stores.attachments import (
     check_owner,
     content_of,
     content_path,
+    folder_of,
     mime_of,
     new_path,
     not_found,
@@ -70,6 +72,9 @@ class FolderAttachments:
             await _thread(part.unlink, True)
             raise
         return Attachment(BUCKET, path, mime_of(path), incoming.size)
+
+    async def delete(self, owner: str, thread: str, older_than: float = 0.0) -> int:
+        return await _thread(_delete, self._root / folder_of(owner, thread), self._clock() - older_than)
 
     async def stat(self, owner: str, bucket: str, path: str) -> Attachment:
         check_owner(owner, path)
@@ -147,8 +152,31 @@ def _append(part: Path, data: bytes, path: Path | None = None) -> None:
             file.flush()
             os.fsync(file.fileno())
     if path is not None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        part.rename(path)
+        try:
+            _rename(part, path)
+        except FileNotFoundError:  # its folder was empty, and has just been deleted
+            _rename(part, path)
+
+
+def _rename(part: Path, path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    part.rename(path)
+
+
+def _delete(folder: Path, before: float) -> int:
+    """Delete the files that are as old, and the folder and its parent if they are empty then."""
+    left = 0
+    with suppress(FileNotFoundError):
+        for file in folder.iterdir():
+            with suppress(FileNotFoundError):
+                if file.stat().st_mtime <= before:
+                    file.unlink()
+                else:
+                    left += 1
+        with suppress(OSError):
+            folder.rmdir()
+            folder.parent.rmdir()
+    return left
 
 
 def _size(path: Path) -> int | None:

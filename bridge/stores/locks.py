@@ -32,6 +32,7 @@ from bridge.model.parts import Message
 from bridge.stores import rows
 from bridge.stores.base import Conversation, HeldConversation, StoreFull, unavailable
 from bridge.stores.conversation_scripts import Key
+from bridge.stores.joint import Joint
 from bridge.stores.tickets import Read, Tickets
 
 _log = logging.getLogger(__name__)
@@ -158,8 +159,13 @@ class ConversationLocks:
         if self._idle or read is None:
             self._wake.set()
 
-    async def commit(self, waiter: _Waiter, change: rows.Change) -> None:
-        """Store the change and delete the ticket. After a cancellation or an error, `leave` is still needed."""
+    async def commit(self, waiter: _Waiter, change: rows.Change, joint: Joint | None = None) -> None:
+        """Store the change and delete the ticket. After a cancellation or an error, `leave` is still needed, and where
+        the `joint` transaction is to store the change.
+        """
+        work = partial(self._tickets.deferred, waiter.key, waiter.ticket or 0, change)
+        if joint is not None and joint.takes(self._tickets.place, work, change.settle):
+            return
         async with self._queue(waiter.key) as queue:
             ticket, waiter.leaving = waiter.ticket or 0, True
             try:
@@ -313,5 +319,12 @@ class _Held:
     async def __aexit__(self, *_: object) -> None:
         await self._locks.leave(self._waiter)
 
-    async def commit(self, new: list[Message], *, keep: int | None = None, digest: str | None = None) -> None:
-        await self._locks.commit(self._waiter, await rows.change(self.conversation, new, keep, digest))
+    async def commit(
+        self,
+        new: list[Message],
+        *,
+        keep: int | None = None,
+        digest: str | None = None,
+        joint: Joint | None = None,
+    ) -> None:
+        await self._locks.commit(self._waiter, await rows.change(self.conversation, new, keep, digest), joint)

@@ -76,6 +76,7 @@ class Postgres:
         connections: int = CONNECTIONS,
     ) -> None:
         self._url = url
+        self.place: str | None = url
         self._prepared = 100 if prepared is None else prepared
         self._schemas = schemas
         self._connections = connections

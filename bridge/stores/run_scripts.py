@@ -20,6 +20,7 @@ from bridge.stores.memory_budget import Charge
 from bridge.stores.runs import (
     CANCEL_QUEUED,
     Blocked,
+    LeaseLost,
     LogEntry,
     Ownership,
     QueueLimits,
@@ -33,7 +34,7 @@ from bridge.stores.runs import (
     queue_full,
     stored_key,
 )
-from bridge.stores.scripts import ALONE, UNSYNCED, VERSION, Rows, Script
+from bridge.stores.scripts import ALONE, UNSYNCED, VERSION, Rows, Script, T, Work
 
 Stored: TypeAlias = tuple[str, str, str, str]
 """Owner, scope, thread id and run id as they are stored."""
@@ -387,6 +388,18 @@ def append(appends: Sequence[Append], token: str) -> Script[set[int]]:
     return set(missing)
 
 
+def finish(append_: Append, token: str, work: Work[T]) -> Script[T | None]:
+    """Append the end of a run, and do `work`, all or nothing. Return None for a repeat: it was done then, too.
+
+    Raises `LeaseLost`.
+    """
+    rows = yield "SELECT ended_at FROM runs WHERE id = :run {lock}", {"run": append_.run}
+    has_ended = bool(rows) and rows[0][0] is not None
+    if (yield from append([append_], token)):
+        raise LeaseLost
+    return None if has_ended else (yield from work())
+
+
 def read(where: Stored, after: int, limit: int) -> Script[tuple[int | None, list[LogEntry]]]:
     """Return the id of the run's row, None if there is no run, and entries after number `after`."""
     run = yield from number(where)
@@ -486,13 +499,20 @@ def _behind(routes: Collection[str], owners: Collection[str], format: int) -> Sc
 
 
 def acquire(
-    where: Stored, token: str, lease: float, grace: Grace = no_grace, queued: bool = False
+    where: Stored,
+    token: str,
+    lease: float,
+    grace: Grace = no_grace,
+    queued: bool = False,
+    format: int | None = None,
 ) -> Script[RunRecord | None]:
     run = yield from number(where)
-    rows = yield "SELECT holder, ended_at FROM runs WHERE id = :id {lock}", {"id": run}
+    rows = yield "SELECT holder, ended_at, format FROM runs WHERE id = :id {lock}", {"id": run}
     if run is None or not rows or rows[0][1] is not None:
         return None
     holder = rows[0][0]
+    if format is not None and rows[0][2] > format:
+        return None
     if queued and holder is not None:
         return None
     if holder not in (None, token):

@@ -19,6 +19,7 @@ from typing import Protocol
 from bridge.errors import BackendError, ErrorCode
 from bridge.liveness import Grace, no_grace
 from bridge.stores.base import LEASE, StoreConflict, stored_id
+from bridge.stores.joint import Joint
 
 FIRST_NUMBER = 2**24 + 1
 """The least number of an entry. Smaller ones are from tables that were migrated, and name no entry any more."""
@@ -229,11 +230,26 @@ class RunStore(Protocol):
 
     # ------------------------------------------------------------------ the log
 
-    async def append(self, key: RunKey, token: str, position: int, bodies: Sequence[str], *, end: bool = False) -> int:
+    def joint(self) -> Joint:
+        """Return a transaction for `append`, with a change of another store in the same database."""
+
+    async def append(
+        self,
+        key: RunKey,
+        token: str,
+        position: int,
+        bodies: Sequence[str],
+        *,
+        end: bool = False,
+        joint: Joint | None = None,
+    ) -> int:
         """Append entries, the first of which is the run's entry at `position` (from 0). Return the last one's number.
 
         With `end`, the last entry holds the terminal event, and the lease ends. Entries that exist already from that
         position on, after an interrupted attempt, are not written again.
+
+        What the `joint` transaction has taken is stored with the end of the run, or neither is. It raises what that
+        raises.
 
         Raises `LeaseLost` unless `token` holds the run, and where an entry before `position` is missing. An expired
         lease is valid until another process acquires one.
@@ -258,11 +274,19 @@ class RunStore(Protocol):
         """
 
     async def acquire(
-        self, key: RunKey, token: str, lease: float, *, grace: Grace = no_grace, queued: bool = False
+        self,
+        key: RunKey,
+        token: str,
+        lease: float,
+        *,
+        grace: Grace = no_grace,
+        queued: bool = False,
+        format: int | None = None,
     ) -> RunRecord | None:
         """Lease this run if it has not ended, and any other process that held it expired `grace()` seconds ago.
 
-        With `queued`, only if nobody holds it, this process neither: a claim may be about to release it.
+        With `queued`, only if nobody holds it, this process neither: a claim may be about to release it. With a
+        `format`, only if the plan is of at most this.
         """
 
     async def renew(self, token: str, lease: float) -> set[RunKey]:

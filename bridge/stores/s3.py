@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -18,6 +18,7 @@ from bridge.stores.attachments import (
     Attachment,
     Incoming,
     check_owner,
+    folder_of,
     forbidden,
     mime_of,
     new_path,
@@ -89,6 +90,19 @@ class S3Attachments:
                 raise incoming.error from None
             raise _failed(error) from None
         return Attachment(self._bucket, path, kind, incoming.size)
+
+    async def delete(self, owner: str, thread: str, older_than: float = 0.0) -> int:
+        before = datetime.now(UTC) - timedelta(seconds=older_than)
+        left = 0
+        try:
+            async for found in self._api.list(self._store, folder_of(owner, thread)):
+                old = [each["path"] for each in found if each["last_modified"] <= before]
+                left += len(found) - len(old)
+                if old:
+                    await self._api.delete_async(self._store, old)
+        except Exception as error:
+            raise _failed(error) from None
+        return left
 
     async def stat(self, owner: str, bucket: str, path: str) -> Attachment:
         check_owner(owner, path)

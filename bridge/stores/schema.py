@@ -108,6 +108,20 @@ _HISTORY: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX history_by_line ON history_turns (owner, scope, thread_id, ticket)",
     ),
     ("CREATE INDEX history_by_thread ON history_conversations (scope, thread_id)",),
+    # `base` is the conversation whose messages come before those of this one.
+    ("ALTER TABLE history_conversations ADD COLUMN base bigint",),
+    ("CREATE INDEX{concurrently} history_by_base ON history_conversations (base) WHERE base IS NOT NULL",),
+    # Threads with files (`bridge.stores.attachments`), which need not have a conversation yet.
+    (
+        """CREATE TABLE history_files (
+            owner text NOT NULL,
+            thread_id text NOT NULL,
+            scope text NOT NULL,
+            updated_at double precision NOT NULL,
+            PRIMARY KEY (owner, thread_id, scope)
+        )""",
+        "CREATE INDEX history_files_by_age ON history_files (updated_at)",
+    ),
 )
 
 # `plan` is JSON, deleted with the entries of the run. `whole`: all entries exist.

@@ -69,6 +69,8 @@ class Database(Protocol):
 
     engine: str
     """Its name in messages: `sqlite` or `postgresql`."""
+    place: str | None
+    """The same for databases whose scripts may share a transaction; None if no other one has the same tables."""
 
     async def open(self) -> None:
         """Connect, and create or migrate the tables, however long that takes. Without it, the first call does so.

@@ -19,6 +19,7 @@ from bridge.errors import BridgeError, log_unexpected
 from bridge.liveness import Grace, no_grace
 from bridge.stores import run_scripts as scripts
 from bridge.stores.base import LEASE, stored_id
+from bridge.stores.joint import Joint
 from bridge.stores.memory_budget import charging
 from bridge.stores.notifier import Notifier
 from bridge.stores.run_scripts import Append, Stored
@@ -172,7 +173,19 @@ class SQLRuns:
 
     # ------------------------------------------------------------------ the log
 
-    async def append(self, key: RunKey, token: str, position: int, bodies: Sequence[str], *, end: bool = False) -> int:
+    def joint(self) -> Joint:
+        return Joint(self._database.place)
+
+    async def append(
+        self,
+        key: RunKey,
+        token: str,
+        position: int,
+        bodies: Sequence[str],
+        *,
+        end: bool = False,
+        joint: Joint | None = None,
+    ) -> int:
         where = stored_key(key)
         run = self._numbers.get(key)
         if run is None:
@@ -181,11 +194,15 @@ class SQLRuns:
         try:
             if run is None:
                 raise LeaseLost
-            job = _Job(Append(run, position, bodies, end), token, asyncio.get_running_loop().create_future())
-            self._waiting.append(job)
-            if self._writing is None:
-                self._writing = asyncio.create_task(self._write_all(), name="run-appends")
-            await job.done
+            append = Append(run, position, bodies, end)
+            if end and joint is not None and (work := joint.work) is not None:
+                joint.done(await self._write(lambda: scripts.finish(append, token, work)))
+            else:
+                job = _Job(append, token, asyncio.get_running_loop().create_future())
+                self._waiting.append(job)
+                if self._writing is None:
+                    self._writing = asyncio.create_task(self._write_all(), name="run-appends")
+                await job.done
         except LeaseLost:
             self._release(key)
             raise
@@ -363,10 +380,17 @@ class SQLRuns:
                 await listener.wait(until - clock())
 
     async def acquire(
-        self, key: RunKey, token: str, lease: float, *, grace: Grace = no_grace, queued: bool = False
+        self,
+        key: RunKey,
+        token: str,
+        lease: float,
+        *,
+        grace: Grace = no_grace,
+        queued: bool = False,
+        format: int | None = None,
     ) -> RunRecord | None:
         where = stored_key(key)
-        record = await self._write(lambda: scripts.acquire(where, token, lease, grace, queued))
+        record = await self._write(lambda: scripts.acquire(where, token, lease, grace, queued, format))
         if record is not None:
             self._hold(record)
         return record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import partial
 
@@ -21,6 +22,7 @@ class SQLite:
 
     def __init__(self, path: str, schemas: Sequence[Schema], *, busy: float = 5.0) -> None:
         self.file = SQLiteFile(path, schemas, busy)
+        self.place = None if path == ":memory:" else os.path.realpath(path)
 
     async def open(self) -> None:
         await self.file.open()

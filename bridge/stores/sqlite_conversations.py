@@ -66,7 +66,8 @@ class SQLiteConversations:
         where = key(self._owner, self._scope, thread_id)
 
         def work() -> Script[bool]:
-            found = yield from head(where)
+            stored = yield from head(where, charging())
+            found = rows.to_conversation(*stored) if stored is not None else None
             new = wanted(found)
             if new is not None:
                 yield from commit(where, rows.Change(found or Conversation(thread_id), new, keep), _ALL)

@@ -101,6 +101,17 @@ class Tickets:
         change.settle(outcome)
         return first
 
+    @property
+    def place(self) -> str | None:
+        return self._database.place
+
+    def deferred(self, key: Key, ticket: int, change: rows.Change) -> Script[rows.Outcome]:
+        """Return the script of a commit alone: the ticket is still to be left."""
+        yield from self._alone(key, lasting=True)
+        if ticket and not (yield _HAS, {"ticket": ticket}):
+            raise StoreConflict
+        return (yield from commit(key, change, self._bounds, self._grace))
+
     async def first(self, key: Key, own: Sequence[int]) -> int | None:
         """Delete expired tickets. Return the first ticket of the queue."""
         return await self.leave(key, 0, own)

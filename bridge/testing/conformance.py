@@ -310,6 +310,8 @@ class DialectConformance:
         "said", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
     )
     def test_a_body_that_says_it_is_something_else_is_refused(self, dialect: Dialect, said: str) -> None:
+        if not dialect.checks_content_type:
+            return
         wire = dialect.example_request("Hello")
         others = {name: value for name, value in wire.headers.items() if name != "content-type"}
         wire.headers = {**others, "content-type": said}

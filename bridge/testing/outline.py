@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec.capabilities import Capabilities, Feature, Support
-from bridge.codec.jsontext import arguments_of, input_of, loads
+from bridge.codec.jsontext import arguments_of, input_of, is_object, loads
 from bridge.codec.media import answer_feature
 from bridge.model.events import AWAITS_RESULT, Custom, FinishReason, Raw, StateChanged, StepEnded, StepStarted
 from bridge.model.fold import Answer
@@ -122,6 +122,11 @@ def project(answer: Answer, capabilities: Capabilities, choice: int = 0) -> Outl
     """Return the outline that a client of this dialect must decode from the encoding of this answer."""
     out = outline(answer, choice)
     items, sounds = _project_items(answer, capabilities, choice)
+    if capabilities.drops_invalid_calls:
+        whole = [item for item in items if item[0] != "tool_call" or is_object(item[3])]
+        if len(whole) < len(items) and out.reason in (FinishReason.STOP, FinishReason.TOOL_CALLS):
+            out.reason = str(FinishReason.LENGTH)
+        items = whole
     if capabilities.answer(Feature.INTERRUPT) is not Support.EXACT:
         out.interrupts = []
         if choice == 0 and answer.reason not in (None, FinishReason.CANCELED):
@@ -159,10 +164,17 @@ def _project_items(answer: Answer, capabilities: Capabilities, choice: int) -> t
     items: list[Item] = []
     last: list[Item] = []
     shown: Message | None = None
+    inside: set[int] = set()  # results within messages
+    is_shown = capabilities.answer(Feature.TOOL_RESULT) is Support.EXACT
     for message in answer.messages:
         if message.role != "tool" and answer.choice_of(message) != choice:
             continue
-        for part in message.parts:
+        ending = answer.endings.get(message.id or "")
+        results = dict(ending.results) if ending is not None else {}
+        inside.update(map(id, results.values()))
+        for index, part in enumerate(message.parts):
+            if index in results and shown is not None:
+                shown = None if is_shown else results[index]
             support = _support(part, capabilities)
             audio = capabilities.audio_last and support is Support.EXACT and _feature(part) is Feature.AUDIO
             if audio and last:
@@ -179,7 +191,7 @@ def _project_items(answer: Answer, capabilities: Capabilities, choice: int) -> t
                 if shown is not None and shown is not message:
                     item = ("text", capabilities.separator + item[1])
                 shown = message
-            elif item[0] == "tool_result":
+            elif item[0] == "tool_result" and id(message) not in inside:
                 shown = None  # what comes after it is a text of its own
             _append(last if audio and support is Support.EXACT else items, item)
     return items, last
@@ -207,9 +219,10 @@ def _without(item: Item, capabilities: Capabilities) -> Item:
     if item[0] == "reasoning" and capabilities.answer(Feature.REASONING_SIGNATURE) is not Support.EXACT:
         return (item[0], item[1], None)
     if item[0] == "tool_call":
-        arguments = item[3] if capabilities.exact_arguments else arguments_of(input_of(item[3]))
-        exact = capabilities.answer(Feature.TOOL_ORIGIN) is Support.EXACT
-        return (*item[:3], arguments, item[4] if exact else "function")
+        exact = capabilities.exact_arguments or (capabilities.drops_invalid_calls and not is_object(item[3]))
+        arguments = item[3] if exact else arguments_of(input_of(item[3]))
+        has_origin = capabilities.answer(Feature.TOOL_ORIGIN) is Support.EXACT
+        return (*item[:3], arguments, item[4] if has_origin else "function")
     if item[0] == "tool_result" and not capabilities.exact_results:
         return (*item[:2], _respelled(item[2]))
     return item

@@ -15,6 +15,8 @@ from bridge.codec.jsontext import dict_of
 Json = dict[str, Any]
 
 _DEEPEST = 100
+_MOST = 5000
+"""Schemas in one schema, with those in place of references, whose number can grow with a power of its size."""
 _CHOICES = ("anyOf", "oneOf", "allOf")
 _ROOT = frozenset({"$ref", *_CHOICES})
 _MAPS = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
@@ -29,7 +31,7 @@ def is_taken(schema: Json, demands: SchemaDemands) -> bool:
         schema.get("type") == "object"
         and isinstance(schema.get("properties"), dict)
         and _ROOT.isdisjoint(schema)
-        and not (demands.closed or demands.forbidden or demands.most_min_items is not None)
+        and not (demands.closed or demands.forbidden or demands.inlined or demands.most_min_items is not None)
     )
 
 
@@ -47,6 +49,8 @@ class SchemaWriter:
     def write(self, schema: Json) -> Json:
         """Return the schema as it is taken; the same object if that is so already."""
         demands = self._demands
+        if demands.inlined:
+            schema = self._inlined(schema, schema, frozenset(), 0)
         if (demands.object_root or demands.plain_root) and "$ref" in schema:
             schema = self._followed(schema, schema)
         if demands.plain_root and not schema.keys().isdisjoint(_CHOICES):
@@ -121,15 +125,37 @@ class SchemaWriter:
         while "$ref" in schema:
             reference = schema["$ref"]
             rest = {name: value for name, value in schema.items() if name != "$ref"}
-            target: Any = root
             if not isinstance(reference, str) or not reference.startswith("#/") or reference in self._known:
                 return rest
             self._known.add(reference)
-            for step in reference.removeprefix("#/").split("/"):
-                step = step.replace("~1", "/").replace("~0", "~")
-                target = target.get(step) if isinstance(target, dict) else None
-            schema = {**dict_of(target), **rest}
+            schema = {**_target(root, reference), **rest}
         return schema
+
+    def _inlined(self, root: Json, schema: Any, within: frozenset[str], depth: int) -> Any:
+        """Return a schema without references: each is replaced by what it leads to, unless it leads to itself."""
+        self.looks += 1
+        if not isinstance(schema, dict) or depth > _DEEPEST or self.looks > _MOST:
+            return schema
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            rest = {name: value for name, value in schema.items() if name != "$ref"}
+            target = _target(root, reference) if reference not in within else {}
+            if not target:
+                self.dropped["$ref"] = None
+            return self._inlined(root, {**target, **rest}, within | {reference}, depth + 1)
+        out: Json = {}
+        for name, value in schema.items():
+            if name in ("$defs", "definitions") and schema is root:
+                continue
+            if name in _MAPS and isinstance(value, dict):
+                out[name] = {key: self._inlined(root, each, within, depth + 1) for key, each in value.items()}
+            elif name in _LISTS and isinstance(value, list):
+                out[name] = [self._inlined(root, each, within, depth + 1) for each in value]
+            elif name in _SINGLE:
+                out[name] = self._inlined(root, value, within, depth + 1)
+            else:
+                out[name] = value
+        return out
 
     # ------------------------------------------------------------------ every schema in it
 
@@ -160,6 +186,17 @@ class SchemaWriter:
         if name == "minItems" and most is not None:
             return not isinstance(value, int) or value > most
         return name in self._demands.forbidden
+
+
+def _target(root: Json, reference: str) -> Json:
+    """Return what a reference within the root leads to; an empty schema if that is nothing."""
+    target: Any = root
+    if not reference.startswith("#/"):
+        return {}
+    for step in reference.removeprefix("#/").split("/"):
+        step = step.replace("~1", "/").replace("~0", "~")
+        target = target.get(step) if isinstance(target, dict) else None
+    return dict_of(target)
 
 
 def _as_object(schema: Json, has_properties: bool) -> Json:

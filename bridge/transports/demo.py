@@ -263,7 +263,8 @@ async def run(request: Request) -> AsyncIterator[Yielded]:
         yield _USAGE
         return
     if request.resume:
-        decision = request.resume[0].decision
+        answer = request.resume[0]
+        decision = "refused" if answer.decision == "resolved" and not answer.agrees else answer.decision
         yield _in_language(request, f"You decided: {decision}.", f"你的决定：{decision}。")
         return
     written = _question(request).strip().lower()

@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import aiohttp
 from aiohappyeyeballs import start_connection
@@ -23,6 +23,9 @@ from bridge.codec import (
     Context,
     CountingDialect,
     Dialect,
+    Embeddings,
+    EmbeddingsDialect,
+    EmbeddingsRequest,
     FrameLike,
     Losses,
     ModelInfo,
@@ -58,6 +61,7 @@ from bridge.transports.answers import (
     unread,
 )
 from bridge.transports.connections import Connector, LargeBody, Sending, current
+from bridge.transports.credentials import Credentials
 from bridge.transports.lookups import CONFIGURED
 from bridge.transports.proxies import credentials_in, proxy_for
 
@@ -75,7 +79,7 @@ _LAST_WORDS = 1.0
 _STOP_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
 """Seconds between two checks of the answers that are being read."""
-_VERSION = re.compile(r"(/v\d+)(?:(?:alpha|beta)\d*)?(?=/|$)")
+_VERSION = re.compile(r"(/v\d+|/api)(?:(?:alpha|beta)\d*)?(?=/|$)")
 _NOT_THERE = frozenset({404, 405, 501})
 """Statuses of a server that has no such endpoint: many speak a dialect without its side routes."""
 _SHUT = frozenset({401, 403, 407})
@@ -101,6 +105,15 @@ ADVICE: Mapping[int, str] = {
 _FEW = 64  # paths of a dialect; those with ids in them are not worth remembering
 
 
+class _Head(Protocol):
+    status: int
+
+    def release(self) -> object: ...
+
+
+A = TypeVar("A", bound=_Head)
+
+
 class HttpBackend(ConfiguredBackend):
     """A configured backend that speaks a dialect over HTTP."""
 
@@ -121,10 +134,12 @@ class HttpBackend(ConfiguredBackend):
         options: Options | None = None,
         httptools: bool = False,
         proxy: str | None = None,
+        credentials: Callable[[URL, Callable[[str], None]], Credentials] | None = None,
     ) -> None:
         """`httptools`: answers of runs are read by `bridge.transports.http1` instead of aiohttp, if no proxy is used.
 
-        `proxy`: the URL of a proxy, or `none`; without, that of the environment.
+        `proxy`: the URL of a proxy, or `none`; without, that of the environment. `credentials` makes what authenticates
+        each request, given the URL and what is to be called with each secret.
         """
         super().__init__(name, dialect.capabilities, names, timeouts, retry, breaker)
         self.dialect = dialect
@@ -142,6 +157,7 @@ class HttpBackend(ConfiguredBackend):
         }
         address = self.url.authority.rpartition("@")[2]
         self.secrets = Secrets.sent(api_key, self._headers, address, *credentials_in(self.proxy))
+        self._credentials = credentials(self.url, self.secrets.learn) if credentials is not None else None
         self._forward = frozenset(h.lower() for h in forward_headers)
         self._addresses: dict[str, URL] = {}
         self._reading: set[aiohttp.ClientResponse] = set()
@@ -179,6 +195,8 @@ class HttpBackend(ConfiguredBackend):
         client, self._client = self._client, None
         if client is not None:
             client.close()
+        if self._credentials is not None:
+            await self._credentials.close()
         if session is not None:
             await session.close()
 
@@ -276,7 +294,7 @@ class HttpBackend(ConfiguredBackend):
         """Base URL and the dialect's path, with the base's query; a base that ends in the path is taken as it is.
 
         A version with which the path begins is not written twice: people give such bases with it and without, and a
-        base that ends in `/v1` means that version where the path says `/v1beta`.
+        base that ends in `/v1` means that version where the path says `/v1beta`. So is `/api` at the same place.
         """
         known = self._addresses.get(path)
         if known is None:
@@ -343,6 +361,15 @@ class HttpBackend(ConfiguredBackend):
             raise BackendError.of(self.refusal(answer, wire))
         return self.dialect.decode_count(answer)
 
+    async def embed(self, asked: EmbeddingsRequest, info: CallInfo) -> Embeddings | None:
+        if not isinstance(self.dialect, EmbeddingsDialect):
+            return None
+        wire = self.dialect.embeddings_request(asked, self.model_for(asked.model) or asked.model)
+        answer = await self.whole_answer(self.addressed(wire, info), self.timeouts.of_question)
+        if answer.status >= 300:
+            raise BackendError.of(self.refusal(answer, wire))
+        return self.dialect.decode_embeddings(answer)
+
     async def whole_answer(self, wire: WireRequest, seconds: float | None) -> WireResponse:
         """The answer to a short question. Raises `BackendError`."""
         try:
@@ -373,16 +400,45 @@ class HttpBackend(ConfiguredBackend):
         """Send the request of a run, and return the answer once its head is there. Raises what the client raises."""
         if self._client is None:
             return AiohttpAnswer(self, await self.ask(wire))
+        return await self._authorized(wire, self._request)
+
+    async def _request(self, wire: WireRequest) -> Answer:
+        assert self._client is not None
+        return await self._client.request(wire.method, self._target(wire), wire.headers, wire.body)
+
+    def _target(self, wire: WireRequest) -> URL:
+        """Return where a request goes, with its query."""
         address = self.address_of(wire)
-        if wire.query:
-            address = address.extend_query(wire.query)
-        return await self._client.request(wire.method, address, wire.headers, wire.body)
+        return address.extend_query(wire.query) if wire.query else address
 
     async def ask(self, wire: WireRequest) -> aiohttp.ClientResponse:
-        """The head of the answer. Raises what aiohttp raises.
+        """The head of the answer. Raises what aiohttp raises, and `BackendError` if there are no credentials.
 
         Sent again, once, where `Sending` says so (openai-chat, "Cancellation, limits").
         """
+        return await self._authorized(wire, self._ask)
+
+    async def _authorized(self, wire: WireRequest, send: Callable[[WireRequest], Awaitable[A]]) -> A:
+        """Send a request with the backend's credentials; once more with new ones, if they are refused."""
+        if self._credentials is None:
+            return await send(wire)
+        await self._authorize(wire)
+        answer = await send(wire)
+        if answer.status == 401 and await self._credentials.renew(wire):
+            answer.release()
+            await self._authorize(wire)
+            answer = await send(wire)
+        return answer
+
+    async def _authorize(self, wire: WireRequest) -> None:
+        assert self._credentials is not None
+        try:
+            wire.headers = {**wire.headers, **await self._credentials.headers(wire, self._target(wire))}
+        except BackendError as error:
+            log.warning("backend %s: %s", self.name, error.failure.cause)
+            raise
+
+    async def _ask(self, wire: WireRequest) -> aiohttp.ClientResponse:
         session, address, body, sending = self.session, self.address_of(wire), wire.body, Sending()
         token = current.set(sending)
         try:
@@ -405,12 +461,18 @@ class HttpBackend(ConfiguredBackend):
 
     async def forward(self, wire: WireRequest, body: AsyncIterator[bytes]) -> aiohttp.ClientResponse:
         """The head of the answer to a request whose body cannot be sent twice. Raises what aiohttp raises."""
+        wire.headers = {**wire.headers, **self._headers}
+        if self._credentials is not None:
+            if self._credentials.signs_bodies:
+                text = "A body that is forwarded cannot be signed."
+                raise BackendError(text, code=ErrorCode.UNSUPPORTED)
+            await self._authorize(wire)
         return await self.session.request(
             wire.method,
             self.address(wire.path),
             params=wire.query or None,
             data=body,
-            headers={**wire.headers, **self._headers},
+            headers=wire.headers,
             allow_redirects=False,
             proxy=self.proxy,
         )

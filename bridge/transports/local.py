@@ -23,6 +23,8 @@ from bridge.codec import (
     Capabilities,
     Context,
     Dialect,
+    Embeddings,
+    EmbeddingsRequest,
     FrameLike,
     Losses,
     ModelInfo,
@@ -94,6 +96,9 @@ class LocalBackend(ConfiguredBackend):
         """It is in this process."""
 
     async def count(self, request: Request, info: CallInfo) -> int | None:
+        return None
+
+    async def embed(self, asked: EmbeddingsRequest, info: CallInfo) -> Embeddings | None:
         return None
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> LocalCall:

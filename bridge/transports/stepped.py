@@ -222,6 +222,7 @@ class SteppedCall:
     def _stream(self, answer: Answer) -> None:
         """A stream opened."""
         self._answer, self.awaits_whole = answer, False
+        self._run.opened(answer.headers)
         self._splitter = sse.Splitter(self._backend.max_event)
         if self._take is not None:
             answer.pass_on(self._taken)

@@ -26,7 +26,9 @@ from bridge.model import (
     ReasoningDelta,
     RunFinished,
     RunStarted,
+    Text,
     TextDelta,
+    ToolResulted,
     fold,
     verify,
 )
@@ -114,6 +116,22 @@ def test_texts_are_whole_and_in_the_order_in_which_they_began(dialect: Dialect, 
             (f"call{n}", json.dumps({"n": int(n)}, separators=(",", ":"))) for n in begun(events, PartKind.TOOL_CALL)
         ]
         assert [(c.call_id, c.arguments) for c in answer.calls] == calls
+
+
+@pytest.mark.parametrize("dialect", FRONTS, ids=lambda d: d.name)
+def test_texts_around_a_result_that_clients_do_not_see_are_two_texts(dialect: Dialect) -> None:
+    card = dialect.capabilities
+    events: list[Event] = [RunStarted("run", "thread", "m", 1.0), MessageStarted("m")]
+    for name, text in (("1", "Let me look."), ("2", "It is 21.")):
+        events += [PartStarted(name, "m", PartKind.TEXT), TextDelta(name, text), PartEnded(name)]
+        if name == "1":
+            call = PartStarted("c", "m", PartKind.TOOL_CALL, "c", "f"), ArgsDelta("c", "{}"), PartEnded("c")
+            events += [*call, ToolResulted("c", [Text("21")])]
+    events += [MessageEnded("m"), RunFinished()]
+    hides = card.answer(Feature.TOOL_RESULT) is Support.DROP and card.answer(Feature.PART_BORDERS) is not Support.EXACT
+    between = card.separator if hides else ""
+    for answer in (streamed(dialect, events), *([whole(dialect, events)] if dialect in WHOLE else [])):
+        assert answer.text == f"Let me look.{between}It is 21."
 
 
 @pytest.mark.parametrize("dialect", WHOLE, ids=lambda d: d.name)

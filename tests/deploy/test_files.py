@@ -5,6 +5,7 @@ None of it is run here: there is no container engine, no cluster and no systemd 
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -108,6 +109,17 @@ def test_the_unit_is_one_and_starts_what_there_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.interop
+def test_the_entry_for_editors_is_of_this_version_and_starts_what_there_is() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    entry = json.loads((DEPLOY / "acp-registry" / "agent.json").read_text())
+    assert (entry["id"], entry["version"], entry["license"]) == (
+        project["name"], project["version"], project["license"],
+    )  # fmt: skip
+    started = entry["distribution"]["uvx"]
+    assert started["package"] == f"{project['name']}@{project['version']}"
+    assert _arguments(started["args"]).run
+
+
 def test_the_image_passes_hadolint() -> None:
     assert lint("hadolint", "Dockerfile") == ""
 

@@ -6,6 +6,7 @@ from functools import partial
 
 from bridge.codec import registry
 from bridge.connect import CLIENTS, SERVERS, Client, Place
+from bridge.connect.programs import AGENTS
 from tests.docs.tables import ROOT
 
 FOLDER = ROOT / "docs" / "connect"
@@ -34,6 +35,8 @@ def index_page() -> str:
             "`dialect-bridge init --from PROGRAM --to SERVER` writes a configuration, asks the URL of the server what",
             "it is, and prints the lines to paste into the program. The page of a bridge shows the same lines for its",
             "own routes. Any program that speaks one of the dialects works, also one that is not listed here.",
+            "The suite runs the lines of Claude Code, Codex, Gemini CLI, Qwen Code, opencode, the AI SDK, LangChain,",
+            "and the packages openai, anthropic, google-genai and a2a-sdk with the programs themselves.",
             "",
             "```bash",
             "dialect-bridge init --from claude-code --to ollama --model qwen3:8b",
@@ -61,6 +64,7 @@ def program_page(name: str, client: Client) -> str:
     lines = [
         f"# Connect {client.title}",
         "",
+        *_in_one_command(name),
         f"Dialect: {', '.join(map(_linked, client.dialects))}. "
         f"For a bridge at `{ORIGIN}` with a route at `{where.path}`:",
         "",
@@ -81,6 +85,25 @@ def program_page(name: str, client: Client) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _in_one_command(name: str) -> list[str]:
+    """How `dialect-bridge run` starts a coding agent, if it is one."""
+    for command, each in AGENTS.items():
+        if each is CLIENTS[name]:
+            command = f"dialect-bridge run {command} --to ollama --model qwen3:8b"
+            return [
+                "In one command, over any server or agent; arguments for the program itself stand after `--`:",
+                "",
+                "```bash",
+                command,
+                "```",
+                "",
+                "The bridge listens on a free local port, with a key for this program alone, and ends with it. Without",
+                "`--to`, it is the one of `config.yaml`. To connect the program to a bridge that runs already:",
+                "",
+            ]
+    return []
 
 
 def _linked(dialect: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.codec import Dialect, registry
+from bridge.codec.dialect import Framing
 from bridge.errors import RULES, ErrorCode, Failure
 from bridge.model import Event, RunFailed, RunStarted
 from bridge.server.page import errors
@@ -104,15 +105,16 @@ def _seen(dialect: Dialect, code: ErrorCode) -> _Seen:
     headers = {name: value for name, value in reply.headers.items() if name not in ("content-type", "grpc-status")}
     if dialect.over_grpc:
         return _Seen(reply.headers["grpc-status"], headers, {})
-    told = _frames(dialect, failure)[-1].partition("data: ")[2]
+    told = _frames(dialect, failure)[-1].rpartition("data: ")[2]
     said = {**dict(_flat(json.loads(reply.body))), **headers}
     said.pop("status", None)  # A body that repeats the status tells nothing new.
     return _Seen(str(reply.status), said, dict(_flat(json.loads(told))))
 
 
 def _frames(dialect: Dialect, failure: Failure) -> list[str]:
-    """The frames of a stream of server-sent events that tell the failure; the last one is taken for the table."""
-    frames = encode(dialect, _run(failure)).decode().split("\n\n")
+    """The frames of a stream that tell the failure; the last one is taken for the table."""
+    between = "\n\n" if dialect.framing is not Framing.JSON_LINES else "\n"
+    frames = encode(dialect, _run(failure)).decode().split(between)
     return [frame for frame in frames if _WORDS in frame]
 
 

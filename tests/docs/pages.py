@@ -10,7 +10,9 @@ from pathlib import Path
 from tests.docs import chinese, configuration, connect, errors, links, promises, tables
 from tests.docs.tables import ROOT, spanned
 
+HOME = ROOT / "docs" / "index.md"
 AIP = ROOT / "docs" / "dialects" / "aip.md"
+WITH_FILES = ("cookbook", "extending", "your-agent")
 _COPY = re.compile(r"^<!-- file: (\S+) -->\n(```\w+)\n.*?^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -25,6 +27,13 @@ def with_files(path: Path) -> str:
     return _COPY.sub(copy, path.read_text(encoding="utf-8"))
 
 
+def home() -> str:
+    """The home of the site, with the table of the README that says where to go."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = [line for line in readme.partition("## You have, you want")[2].partition("\n## ")[0].splitlines() if line]
+    return spanned(HOME.read_text(encoding="utf-8"), "you-have", "\n".join(rows).replace("](docs/", "]("))
+
+
 # In the order in which they are written: translated pages hold what is copied into the English ones.
 PAGES: dict[Path, Callable[[], str]] = {
     errors.PAGE: errors.page,
@@ -34,8 +43,9 @@ PAGES: dict[Path, Callable[[], str]] = {
     tables.PAGE: tables.page,
     AIP: lambda: spanned(AIP.read_text(encoding="utf-8"), "options", configuration.options("aip")),
     promises.PAGE: promises.page,
+    HOME: home,
     links.INDEX_PAGE: links.index_page,
-    **{path: partial(with_files, path) for path in (ROOT / "docs" / f"{n}.md" for n in ("cookbook", "extending"))},
+    **{path: partial(with_files, path) for path in (ROOT / "docs" / f"{name}.md" for name in WITH_FILES)},
     **{path: partial(chinese.page, path) for path in chinese.ENGLISH},
 }
 

@@ -1,4 +1,4 @@
-"""The exercise of docs/extending.md: Ollama's chat API, in front of and behind chat completions."""
+"""The exercise of docs/extending.md: an in-house protocol, in front of and behind chat completions."""
 
 from __future__ import annotations
 
@@ -16,28 +16,25 @@ from bridge.testing import DialectConformance, Exchange, PairConformance, fake_b
 from tests.docs.helpers import EXAMPLES
 from tests.server.harness import Reply, ask, post, serving
 
-sys.path.insert(0, str(EXAMPLES / "ollama_dialect"))
+sys.path.insert(0, str(EXAMPLES / "inhouse_dialect"))
 
-from dialect_ollama import dialect
+from dialect_inhouse import dialect
 
 PNG = "iVBORw0KGgo="
 SAID = (Reasoning("Hmm."), "It is ", "sunny.", ToolCall("call_1", "look", '{"at": "sky"}'), UsageReported(3, 4))
-CALL = {"function": {"name": "look", "arguments": {"at": "sky"}}}
-TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+CALL = {"name": "look", "input": {"at": "sky"}}
+FUNCTION = {"name": "look", "parameters": {"type": "object", "properties": {}}}
 ASKED: dict[str, Any] = {
     "model": "m",
-    "messages": [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "What is this?", "images": [PNG]},
-        {"role": "assistant", "content": "", "thinking": "Look twice.", "tool_calls": [CALL, CALL]},
-        {"role": "tool", "content": "blue", "tool_name": "look"},
-        {"role": "tool", "content": "grey", "tool_name": "look"},
-        {"role": "user", "content": "And now?"},
+    "turns": [
+        {"from": "system", "text": "Be brief."},
+        {"from": "user", "text": "What is this?", "pictures": [PNG]},
+        {"from": "assistant", "text": "", "thought": "Look twice.", "calls": [CALL, CALL]},
+        {"from": "tool", "text": "blue", "of": "look"},
+        {"from": "tool", "text": "grey", "of": "look"},
+        {"from": "user", "text": "And now?"},
     ],
-    "tools": [TOOL],
-    "format": {"type": "object"},
-    "think": "low",
-    "options": {"temperature": 0.5, "num_predict": 9},
+    "tools": [FUNCTION],
 }
 
 
@@ -52,16 +49,15 @@ class TestBesideOthers(PairConformance):
 
 
 @pytest.fixture(autouse=True)
-def ollama() -> Iterator[None]:
+def inhouse() -> Iterator[None]:
     registry.register(dialect)
     yield
-    registry.unregister("ollama")
+    registry.unregister("inhouse")
 
 
 def between(front: str, back: str, url: str) -> dict[str, Any]:
-    path = {"ollama": "/api", "openai-chat": "/v1"}[front]
     backend = {"dialect": back, "url": url}
-    return {"backends": {"it": backend}, "routes": [{"dialect": front, "path": path, "backend": "it"}]}
+    return {"backends": {"it": backend}, "routes": [{"dialect": front, "path": "/v1", "backend": "it"}]}
 
 
 def lines(reply: Reply) -> list[dict[str, Any]]:
@@ -73,27 +69,22 @@ def lines(reply: Reply) -> list[dict[str, Any]]:
 async def test_in_front_of_chat_completions(stream: bool) -> None:
     async with fake_backend("openai-chat") as backend:
         backend.says(*SAID)
-        async with serving(between("ollama", "openai-chat", backend.url)) as base:
-            reply = await post(f"{base}/api/chat", {**ASKED, "stream": stream})
+        async with serving(between("inhouse", "openai-chat", backend.url)) as base:
+            reply = await post(f"{base}/v1/talk", {**ASKED, "stream": stream})
         read = lines(reply) if stream else [reply.json]
         asked = backend.requests[0]
-    messages = [each["message"] for each in read]
-    assert "".join(m["content"] for m in messages) == "It is sunny."
-    assert "".join(m.get("thinking", "") for m in messages) == "Hmm."
-    assert [call for m in messages for call in m.get("tool_calls", ())] == [CALL]
-    assert [each["done"] for each in read] == [False] * (len(read) - 1) + [True]
+    assert "".join(each.get("text", "") for each in read) == "It is sunny."
+    assert "".join(each.get("thought", "") for each in read) == "Hmm."
+    assert [call for each in read for call in (each.get("calls") or [each.get("call")]) if call] == [CALL]
     assert (len(read) > 3) == stream
-    end = {"model": "m", "done_reason": "stop", "prompt_eval_count": 3, "eval_count": 4}
-    assert end.items() <= read[-1].items()
+    assert read[0]["model"] == "m"
+    assert {"end": "stop", "tokens": {"in": 3, "out": 4}}.items() <= read[-1].items()
     assert asked.messages[1].parts == [Text("What is this?"), Media(MediaKind.IMAGE, Inline(PNG), "image/png")]
     calls = [part for part in asked.messages[2].parts if isinstance(part, ToolCall)]
     results = [part for m in asked.messages for part in m.parts if isinstance(part, ToolResult)]
     assert [call.call_id for call in calls] == [result.call_id for result in results]
     assert len({call.call_id for call in calls}) == 2
     assert [tool.name for tool in asked.tools or ()] == ["look"]
-    assert (asked.reasoning_effort, asked.sampling.temperature, asked.sampling.max_tokens) == ("low", 0.5, 9)
-    assert asked.response_format is not None
-    assert asked.response_format.schema == {"type": "object"}
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -108,14 +99,13 @@ async def test_behind_chat_completions(stream: bool) -> None:
             {"role": "tool", "tool_call_id": "c2", "content": "grey"},
             {"role": "tool", "tool_call_id": "c1", "content": "blue"},
         ],
-        "tools": [TOOL],
-        "reasoning_effort": "none",
+        "tools": [{"type": "function", "function": FUNCTION}],
         "max_completion_tokens": 9,
         "stream": stream,
     }
     async with fake_backend(dialect) as backend:
         backend.says(*SAID)
-        async with serving(between("openai-chat", "ollama", backend.url)) as base:
+        async with serving(between("openai-chat", "inhouse", backend.url)) as base:
             reply = await post(f"{base}/v1/chat/completions", {**asked, "stream_options": {"include_usage": True}})
         sent = backend.seen[0]
     if stream:
@@ -130,29 +120,35 @@ async def test_behind_chat_completions(stream: bool) -> None:
     assert "".join(c.get("name") or "" for c in called) == "look"
     assert "".join(c.get("arguments") or "" for c in called) == '{"at":"sky"}'
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == (3, 4)
-    assert (sent.path, sent.json["stream"], sent.json["think"]) == ("/chat", stream, False)
-    assert sent.json["options"] == {"num_predict": 9}
-    assert sent.json["tools"] == [TOOL]
-    assert sent.json["messages"] == [
-        {"role": "user", "content": "What is this?", "images": [PNG]},
-        {"role": "assistant", "content": "", "tool_calls": [CALL, CALL]},
-        {"role": "tool", "content": "blue", "tool_name": "look"},
-        {"role": "tool", "content": "grey", "tool_name": "look"},
-    ]
+    assert reply.headers["x-bridge-lost"] == "sampling"
+    assert (sent.path, sent.json) == (
+        "/talk",
+        {
+            "model": "m",
+            "turns": [
+                {"from": "user", "text": "What is this?", "pictures": [PNG]},
+                {"from": "assistant", "text": "", "calls": [CALL, CALL]},
+                {"from": "tool", "text": "blue", "of": "look"},
+                {"from": "tool", "text": "grey", "of": "look"},
+            ],
+            "tools": [FUNCTION],
+            "stream": stream,
+        },
+    )
 
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_errors_for_its_clients(stream: bool) -> None:
     async with fake_backend("openai-chat") as backend:
         backend.fails(Failure(ErrorCode.RATE_LIMITED, "slow down", headers={"retry-after": "7"}))
-        async with serving(between("ollama", "openai-chat", backend.url)) as base:
-            reply = await post(f"{base}/api/chat", {**ASKED, "stream": stream})
+        async with serving(between("inhouse", "openai-chat", backend.url)) as base:
+            reply = await post(f"{base}/v1/talk", {**ASKED, "stream": stream})
             assert (reply.status, reply.headers["retry-after"], reply.json) == (429, "7", {"error": "slow down"})
-            reply = await post(f"{base}/api/chat", {**ASKED, "messages": [{"role": "nobody"}]})
-            wrong = "messages[0].role: expected one of assistant, system, tool, user, got 'nobody'."
+            reply = await post(f"{base}/v1/talk", {**ASKED, "turns": [{"from": "nobody"}]})
+            wrong = "turns[0].from: expected one of assistant, system, tool, user, got 'nobody'."
             assert (reply.status, reply.json) == (400, {"error": wrong})
             backend.breaks_off("half")
-            reply = await post(f"{base}/api/chat", {**ASKED, "stream": stream})
+            reply = await post(f"{base}/v1/talk", {**ASKED, "stream": stream})
     if stream:
         *_, last = lines(reply)
         assert last.keys() == {"error"}
@@ -164,26 +160,26 @@ async def test_errors_for_its_clients(stream: bool) -> None:
 async def test_errors_of_its_backends(stream: bool) -> None:
     asked = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": stream}
     async with fake_backend() as backend:
-        backend.answers(404, b'{"error":"model \'m\' not found, key sk-secret0123456789"}')
-        async with serving(between("openai-chat", "ollama", backend.url)) as base:
+        backend.answers(404, b'{"error":"no model m, key sk-secret0123456789"}')
+        async with serving(between("openai-chat", "inhouse", backend.url)) as base:
             reply = await post(f"{base}/v1/chat/completions", asked)
-            assert (reply.status, reply.json["error"]["message"]) == (404, "model 'm' not found, key ***")
+            assert (reply.status, reply.json["error"]["message"]) == (404, "no model m, key ***")
 
             async def breaks(exchange: Exchange) -> None:
                 await exchange.head(200, "application/x-ndjson")
-                await exchange.send(b'{"message":{"role":"assistant","content":"half"},"done":false}\n')
-                await exchange.send(b'{"error":"an error was encountered while running the model"}\n')
+                await exchange.send(b'{"text":"half"}\n')
+                await exchange.send(b'{"error":"the model stopped"}\n')
                 await exchange.end()
 
             backend.plays(breaks)
             reply = await post(f"{base}/v1/chat/completions", asked)
-    assert b"encountered while running" in reply.body
+    assert b"the model stopped" in reply.body
     assert (reply.status, b"[DONE]" in reply.body) == (200 if stream else 502, False)
 
 
 async def test_models_both_ways() -> None:
     async with fake_backend() as backend:
-        backend.answers(200, b'{"models":[{"name":"a:latest","model":"a:latest","size":1}]}')
-        async with serving(between("ollama", "ollama", backend.url)) as base:
-            reply = await ask("GET", f"{base}/api/tags")
-    assert [model["model"] for model in reply.json["models"]] == ["a:latest"]
+        backend.answers(200, b'{"models":["a","b"]}')
+        async with serving(between("inhouse", "inhouse", backend.url)) as base:
+            reply = await ask("GET", f"{base}/v1/models")
+    assert reply.json == {"models": ["a", "b"]}

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 DOCS = ROOT / "docs"
 GUIDES = [DOCS / f"{name}.md" for name in ("quickstart", "concepts", "cookbook", "cli", "faq", "extending")]
 PAGES = [*GUIDES, *sorted((DOCS / "dialects").glob("*.md"))]
-SECRETS = {"WEB_KEY": "key-of-web", "FRIDAY_KEY": "key-of-friday"}
+SECRETS = {"WEB_KEY": "key-of-web", "FRIDAY_KEY": "key-of-friday", "METRICS_KEY": "key-of-prometheus"}
 
 
 def _blocks(*languages: str) -> list[object]:
@@ -108,7 +108,7 @@ def test_what_curl_asks_of_queued_runs(runs: Process) -> None:
 
 def test_every_configuration_of_the_examples_is_shown_once() -> None:
     cookbook = (DOCS / "cookbook.md").read_text(encoding="utf-8")
-    shown = [ROOT / name for name in re.findall(r"<!-- file: (examples/configs/\S+) -->\n```yaml", cookbook)]
+    shown = [ROOT / name for name in re.findall(r"<!-- file: (examples/configs/[^\s/]+) -->\n```yaml", cookbook)]
     assert sorted(shown) == CONFIGS
 
 

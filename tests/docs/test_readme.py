@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bridge import translate
+from bridge.cli.serve import curls
 from bridge.config import json_schema, load
 from bridge.engine.assembly import assemble
 from bridge.testing import free_port
@@ -97,9 +98,19 @@ def _ends_well(told: str) -> bool:
     return (response["object"], response["status"]) == ("response", "completed")
 
 
-def _all_lines_work(served: Server) -> None:
-    lines = _curl_lines(served)
+def _every_line(served: Server, config: Path, **variables: str) -> list[str]:
+    """Those of all routes; a server prints those of its first two."""
+    loaded = load(config, env=variables)
+    routes = assemble(loaded)
+    lines = [line for route in routes for line in curls(served.url, route, keyed=not loaded.server.is_open)]
+    assert _curl_lines(served) == lines[: len(_curl_lines(served))]
+    return lines
+
+
+def _all_lines_work(served: Server, **variables: str) -> None:
+    lines = _every_line(served, ROOT / "config.yaml", **variables)
     assert len(lines) == ROUTES
+    assert len(_curl_lines(served)) == 2
     for line in lines:
         told = _paste(line)
         assert _ends_well(told), told
@@ -113,7 +124,7 @@ def test_every_printed_curl_line_works(demo: Server) -> None:
 def test_in_front_of_a_chat_model(demo: Server, tmp_path: Path) -> None:
     variables = {"BRIDGE_BACKEND": "llm", "OPENAI_BASE_URL": f"{demo.url}/v1", "OPENAI_MODEL": "some-model"}
     with serve(tmp_path, "config.yaml", **variables) as served:
-        _all_lines_work(served)
+        _all_lines_work(served, **variables)
         assert served.out.count("->  llm\n") == ROUTES
         assert '"model": "some-model"' in served.out
         assert served.stop() == 0
@@ -123,14 +134,16 @@ def test_in_front_of_a_chat_model(demo: Server, tmp_path: Path) -> None:
 def test_in_front_of_an_agentscope_agent(demo: Server, tmp_path: Path) -> None:
     variables = {"BRIDGE_BACKEND": "agent", "AGENTSCOPE_URL": f"{demo.url}/agentscope"}
     with serve(tmp_path, "config.yaml", **variables) as served:
-        _all_lines_work(served)
+        _all_lines_work(served, **variables)
         assert served.out.count("->  agent\n") == ROUTES
         assert served.stop() == 0
 
 
-# The demo is no agent service; `test_recipes.py` has one.
+# The demo is neither of these services; `test_recipes.py` has them.
 @pytest.mark.parametrize(
-    "config", [path for path in CONFIGS if path.stem != "agentscope-service"], ids=lambda path: path.stem
+    "config",
+    [path for path in CONFIGS if path.stem not in ("agentscope-service", "langgraph")],
+    ids=lambda path: path.stem,
 )
 def test_the_curl_lines_of_the_recipes_work(
     config: Path, demo: Server, messages: Server, runs: Server, tmp_path: Path
@@ -149,7 +162,7 @@ def test_the_curl_lines_of_the_recipes_work(
         **SECRETS,
     }
     with serve(tmp_path, config, "--host", "127.0.0.1", **variables) as served:
-        lines = _curl_lines(served)
+        lines = _every_line(served, config, **variables)
         assert lines
         for line in lines:
             told = _paste(line.replace("YOUR_KEY", SECRETS["WEB_KEY"]))
@@ -266,7 +279,7 @@ async def test_a_configuration_of_the_readme_serves(number: int, demo: Server, t
     config.write_text(told[number], encoding="utf-8")
     variables = {"OPENAI_BASE_URL": f"{demo.url}/v1", "AGENTSCOPE_URL": f"{demo.url}/agentscope"}
     with serve(tmp_path, config, **variables) as served:
-        lines = _curl_lines(served)
+        lines = _every_line(served, config, **variables)
         assert len(lines) == told[number].count("- {dialect:")
         for line in lines:
             assert _ends_well(_paste(line)), line
@@ -287,7 +300,7 @@ def test_the_lines_that_start_make_name_real_things() -> None:
 
 
 def test_the_readme_is_read_in_minutes() -> None:
-    assert len(README.splitlines()) <= 220
+    assert len(README.splitlines()) <= 230
     assert [line for line in README.splitlines() if re.match(r"    make (run|test) ", line)] != []
     assert (ROOT / "docs" / "page.png").stat().st_size < 200_000
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,11 @@ from bridge.config import load
 from bridge.dialects.mcp import dialect as mcp
 from bridge.engine import Bridge
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Text, ToolCall
+from bridge.model import Interrupted, Text, ToolCall
 from bridge.server import running
+from tests.dialects.acp.test_socket import connected
 from tests.dialects.agentscope_service.service import Service
+from tests.dialects.langgraph.service import Server as LangGraphServer
 from tests.docs.helpers import COMMAND, EXAMPLES, ROOT, USUAL, run
 from tests.pairs.agents import AGENTS, Say
 from tests.pairs.agents.runs import Runs
@@ -136,6 +140,21 @@ async def test_chat_and_ag_ui_over_an_agent_service() -> None:
         assert done.stdout == b"Hello, world.\n", done.stderr
         done = await asyncio.to_thread(run, COMMAND, "chat", service.url, "Hi", "--dialect", "agentscope-service")
         assert done.stdout == b"Hello, world.\n", done.stderr
+
+
+async def test_chat_and_ag_ui_over_a_langgraph_server() -> None:
+    async with LangGraphServer().listening() as server, _recipe("langgraph", LANGGRAPH_URL=server.url) as url:
+        assert _said(await post(f"{url}/v1/chat/completions", _conversation("Hi"))) == "Hello, world!"
+        assert server.bodies[0]["assistant_id"] == "agent"
+        message = {"id": "u1", "role": "user", "content": "Hi"}
+        whole = {"threadId": "t", "runId": "r", "state": {}, "tools": [], "context": [], "forwardedProps": {}}
+        reply = await post(f"{url}/agui", {**whole, "messages": [message]})
+        assert b"TEXT_MESSAGE_CONTENT" in reply.body
+        assert b"RUN_FINISHED" in reply.body
+        done = await asyncio.to_thread(run, "bash", "-c", _chat_in("langgraph").replace(USUAL, url))
+        assert done.stdout == b"Hello, world!\n", done.stderr
+        done = await asyncio.to_thread(run, COMMAND, "chat", server.url, "Hi", "--dialect", "langgraph")
+        assert done.stdout == b"Hello, world!\n", done.stderr
 
 
 async def test_agentscope_over_a_chat_model() -> None:
@@ -288,6 +307,18 @@ async def test_gemini_clients_over_any_model_and_gemini_for_chat_clients() -> No
             assert google.seen[0].path == "/v1beta/models/gemini-x:generateContent"
 
 
+async def test_programs_that_speak_only_ollama_over_any_model() -> None:
+    listed = {"data": [{"id": "m", "supported_parameters": ["tools"]}]}
+    async with fake_backend() as model, _recipe("ollama", OPENAI_BASE_URL=f"{model.url}/v1") as url:
+        model.streams(CHAT)
+        reply = await post(f"{url}/api/chat", _conversation("Hi", "m"))
+        assert b'"content":"Hello"' in reply.body
+        model.answers(200, orjson.dumps(listed))
+        shown = (await post(f"{url}/api/show", {"model": "m"})).json
+        assert shown["capabilities"] == ["completion", "tools"]
+        assert shown["model_info"]["bridge.context_length"] == 128000
+
+
 async def test_a2a_agents_and_clients() -> None:
     said = {
         "jsonrpc": "2.0",
@@ -343,6 +374,55 @@ async def test_the_result_of_a_call_for_a_client_of_a2a() -> None:
         }
 
 
+@pytest.fixture
+def npx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scripted agent in place of each package of npm."""
+    script = tmp_path / "bin" / "npx"
+    script.parent.mkdir()
+    agent = ROOT / "tests" / "dialects" / "acp" / "scripted_agent.py"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{agent}"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+
+
+@pytest.mark.usefixtures("npx")
+async def test_a_coding_agent_in_a_chat(tmp_path: Path) -> None:
+    variables = {
+        "BRIDGE_KEY": "key-of-team-123456",
+        "WORK": str(tmp_path / "work"),
+        "ANTHROPIC_API_KEY": "sk-ant-1234567",
+    }
+    headers = {"authorization": "Bearer key-of-team-123456"}
+    async with _recipe("claude-in-chat", **variables) as url:
+        chat = f"{url}/v1/chat/completions"
+        assert (await post(chat, _conversation("env"))).status == 401
+        assert "ANTHROPIC_API_KEY" in _said(await post(chat, _conversation("env"), **headers))
+        assert f"{tmp_path}/work/team " in _said(await post(chat, _conversation("where"), **headers))
+        talk = _conversation("ask")
+        asked = _said(await post(chat, talk, **headers))
+        assert "rm -r build" in asked
+        talk["messages"] += [{"role": "assistant", "content": asked}, {"role": "user", "content": "yes"}]
+        assert _said(await post(chat, talk, **headers)) == "Chosen: id-allow_once"
+
+
+@pytest.mark.usefixtures("npx")
+async def test_a_coding_agent_for_a2a(tmp_path: Path) -> None:
+    variables = {"BRIDGE_KEY": "key-of-planner-123456", "WORK": str(tmp_path / "work"), "CODEX_API_KEY": "sk-1234567"}
+    headers = {"authorization": "Bearer key-of-planner-123456"}
+
+    async def send(url: str, text: str, **more: Any) -> dict[str, Any]:
+        message = {"messageId": text, "role": "ROLE_USER", "parts": [{"text": text}], **more}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+        return (await post(f"{url}/codex", body, **headers, a2a_version="1.0")).json["result"]["task"]
+
+    async with _recipe("codex-a2a", **variables) as url:
+        task = await send(url, "ask")
+        assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        done = await send(url, "yes", taskId=task["id"], contextId=task["contextId"])
+        assert done["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert "Chosen: id-allow_once" in str(done)
+
+
 async def test_a_page_with_use_chat() -> None:
     go_on = asyncio.Event()
 
@@ -369,6 +449,16 @@ async def test_a_page_with_use_chat() -> None:
         assert b'"delta":"lo"' in reply.body
         assert resumed == reply.body
         assert (await ask("GET", f"{url}/api/chat/c1/stream")).status == 204
+
+
+async def test_an_agent_in_an_editor() -> None:
+    async with fake_backend("agentscope") as agent, _recipe("acp", AGENTSCOPE_URL=agent.url) as url:
+        agent.turns([Interrupted("q1", "approval", {"message": "Write?"}, "q1")], ["Written."])
+        async with connected(url) as editor:
+            assert (await editor.prompt(await editor.new(), "Write it."))["stopReason"] == "end_turn"
+            assert [method for method, _ in editor.asked] == ["session/request_permission"]
+            assert editor.said() == "Written."
+            assert len((await editor.call("session/list"))["sessions"]) == 1
 
 
 async def test_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:

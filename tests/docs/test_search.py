@@ -24,7 +24,7 @@ FIRST = 3  # pages among which the right one is
 WANTED = {
     "proxy": "cookbook",
     "nginx buffering": "cookbook",
-    "LangGraph": "dialects/ag-ui",
+    "LangGraph": "dialects/langgraph",
     "Open WebUI": "faq",
     "API key": "cookbook",
     "base URL": "quickstart",

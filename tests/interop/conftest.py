@@ -92,6 +92,22 @@ def a2a_js() -> list[str]:
 
 
 @pytest.fixture(scope="session")
+def acp_python() -> list[str]:
+    """The same with the official Python client of ACP, which has a virtual environment of its own."""
+    python = Path(sys.prefix) / "acp" / "bin" / "python"
+    assert python.exists(), "agent-client-protocol is not installed: make interop"
+    return [str(python), str(Path(__file__).parent / "acp" / "session.py")]
+
+
+@pytest.fixture(scope="session")
+def acp_js() -> list[str]:
+    """The same with the official TypeScript client of ACP."""
+    folder = Path(__file__).parent / "acp-js"
+    node_client(folder, "the TypeScript client of ACP")
+    return ["node", str(folder / "session.mjs")]
+
+
+@pytest.fixture(scope="session")
 def genai() -> list[str]:
     """The same with Google's Python SDK, which has a virtual environment of its own."""
     python = Path(sys.prefix) / "genai" / "bin" / "python"

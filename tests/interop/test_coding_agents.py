@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
+from tests.docs.helpers import COMMAND as BRIDGE
 from tests.docs.helpers import environment
 from tests.interop.conftest import node_client
 from tests.pairs.agents import AGENTS, Heard, Say, Step, Use
@@ -188,6 +191,31 @@ async def test_a_turn_with_a_tool(name: str, back: str, tmp_path: Path) -> None:
         assert ANSWER in out
         assert len(backend.seen) <= MOST_REQUESTS
         assert backend.problems == []
+
+
+PRINTS = {
+    "claude": ["-p", "Hi"],
+    "codex": ["exec", "--skip-git-repo-check", "Hi"],
+    "gemini": ["--skip-trust", "--prompt", "Hi"],
+    "opencode": ["run", "Hi"],
+    "qwen": ["-p", "Hi"],
+}
+
+
+# Gemini CLI needs most: settings of its own, which it reads from a safe folder only.
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.interop if n == "gemini" else pytest.mark.interop_all) for n in PRINTS],
+)
+async def test_an_agent_that_run_starts(name: str, tmp_path: Path) -> None:
+    node_client(FOLDER, name)
+    # In the home of the user, as agents read no settings below /tmp.
+    with TemporaryDirectory(dir=Path(__file__).parents[2] / "build") as home:
+        bin_folder = f"{FOLDER / 'node_modules' / '.bin'}{os.pathsep}{environment()['PATH']}"
+        command = [BRIDGE, "run", name, "--to", "demo", "--model", "demo", "--", *PRINTS[name]]
+        out = await said_by(command, tmp_path, HOME=home, PATH=bin_folder)
+    assert "You said: " in out
+    assert "Hi Write help to see what else I can show." in out
 
 
 async def said_by(command: list[str], folder: Path, **variables: str) -> str:

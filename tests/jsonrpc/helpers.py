@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from bridge.jsonrpc.stdio import ClaimedStdio, StdioCarrier
 
-CAPTURES = Path(__file__).parent / "captures"
+CAPTURES = Path(__file__).parents[1] / "captures" / "acp"
 
 
 @contextmanager

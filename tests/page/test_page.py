@@ -15,12 +15,38 @@ from playwright.async_api import Browser, Page
 
 from bridge.cli.explain import Explanation
 from bridge.codec import Feature, Support, registry
+from bridge.config import load
+from bridge.engine import Bridge
+from bridge.server import running
 from tests.page.conftest import DIALECTS, SCREENSHOTS, Tab
-from tests.server.harness import serving
+from tests.server.harness import free_port, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 ROOT = Path(__file__).parents[2]
+ASKS = """
+import json
+
+from bridge import Interrupted, Request
+
+SCHEMA = {
+    "type": "object",
+    "required": ["seats"],
+    "properties": {
+        "seats": {"type": "integer"},
+        "where": {"enum": ["outside", "inside"]},
+        "window": {"type": "boolean"},
+        "name": {"type": "string"},
+    },
+}
+
+
+async def run(request: Request):
+    if request.resume:
+        yield json.dumps(request.resume[0].payload)
+    else:
+        yield Interrupted("one", "input_required", {"message": "Which table?", "responseSchema": SCHEMA})
+"""
 THOUGHT = "The user wants to see me think."
 
 
@@ -292,6 +318,68 @@ async def test_a_backend_that_is_not_there(tab: Tab) -> None:
     assert await link.inner_text() == "More about backend_unavailable"
     address = await link.get_attribute("href") or ""
     assert address == "/_page/errors/backend_unavailable"
+
+
+QUESTIONS = (("/ag-ui", None), ("/a2a", None), ("/ag-kit", "generation 1"), ("/ag-kit", "generation 2"))
+
+
+@pytest.mark.parametrize(("path", "form"), QUESTIONS)
+@pytest.mark.parametrize(("button", "decided"), [("Yes", "resolved"), ("No", "cancelled")])
+async def test_a_question_is_answered_with_a_button(
+    tab: Tab, path: str, form: str | None, button: str, decided: str
+) -> None:
+    await tab.choose(path)
+    if form:
+        await tab.page.get_by_label("Version").select_option(form)
+    answer = await tab.ask("interrupt")
+    shown = await answer.locator(".question").inner_text()
+    assert "delete_file\npath: a.txt" in shown
+    assert "{" not in shown, "no JSON"
+    await answer.get_by_role("button", name=button, exact=True).click()
+    told = tab.page.locator(".answer[data-state]").nth(1)
+    await told.wait_for()
+    assert f"You decided: {decided}." in await told.inner_text()
+    assert await tab.page.locator(".you").last.inner_text() == button
+    assert await answer.get_by_role("button", name=button, exact=True).is_disabled()
+
+
+async def test_a_question_shows_the_fields_of_its_schema(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "asks.py").write_text(ASKS, encoding="utf-8")
+    (tmp_path / "config.yaml").write_text(
+        "backends: {it: {dialect: python, target: 'asks:run'}}\n"
+        "routes: [{dialect: ag-ui, path: /ag-ui, backend: it}]\n"
+        f"stores: {{history: 'sqlite:///{tmp_path}/h.db', runs: 'sqlite:///{tmp_path}/r.db'}}\n",
+        encoding="utf-8",
+    )
+    config = load(tmp_path / "config.yaml", server={"host": "127.0.0.1", "port": free_port()})
+    async with running(Bridge.of(config)) as port:
+        page = await browser.new_page(locale="en-US")
+        tab = Tab(page, f"http://127.0.0.1:{port}")
+        await tab.open()
+        answer = await tab.ask("Book it")
+        assert (await answer.locator(".question").inner_text()).startswith("Waiting for you\n\nWhich table?")
+        await answer.get_by_label("seats").fill("4")
+        await answer.get_by_label("where").select_option("inside")
+        await answer.get_by_label("window").check()
+        await answer.get_by_role("button", name="Send the answer").click()
+        told = page.locator(".answer[data-state]").nth(1)
+        await told.wait_for()
+        assert json.loads(await told.locator(".text").inner_text()) == {"seats": 4, "where": "inside", "window": True}
+        assert tab.problems == []
+        await page.close()
+
+
+async def test_what_only_the_way_of_the_page_loses_is_not_told(tab: Tab) -> None:
+    await tab.choose("/ag-ui")
+    await tab.ask("reasoning")
+    assert await tab.page.locator("#lost").inner_text() == "Nothing was lost."
+
+
+async def test_a_backend_that_answered_has_the_right_address(tab: Tab) -> None:
+    await tab.choose("/openai-chat")
+    answer = await tab.ask("error late", "failed")
+    assert "The log has its status" in await answer.locator(".steps").inner_text()
+    assert "is wrong" not in await answer.locator(".steps").inner_text()
 
 
 async def test_a_refused_request(tab: Tab) -> None:

@@ -73,13 +73,15 @@ def message_whole(*content: Json, stop: str = "end_turn", **fields: Any) -> Json
 
 
 def message_stream(*content: Json, stop: str = "end_turn", **fields: Any) -> bytes:
+    """Each block comes in one piece, or in `pieces`."""
     head = message_whole(stop="")
     events: list[Json] = [{"type": "message_start", "message": {**head, "stop_reason": None}}]
     for index, block in enumerate(content):
         start = {"type": "text", "text": "", "citations": []}
         events.append({"type": "content_block_start", "index": index, "content_block": start})
-        delta: Json = {"type": "text_delta", "text": block["text"]}
-        events.append({"type": "content_block_delta", "index": index, "delta": delta})
+        for piece in block.get("pieces") or [block["text"]]:
+            delta: Json = {"type": "text_delta", "text": piece}
+            events.append({"type": "content_block_delta", "index": index, "delta": delta})
         for citation in block.get("citations", ()):
             delta = {"type": "citations_delta", "citation": citation}
             events.append({"type": "content_block_delta", "index": index, "delta": delta})
@@ -265,7 +267,7 @@ def test_an_answer_in_the_history_has_no_citations_for_a_chat_backend() -> None:
     from bridge.model import Message, Text
 
     extras = {"shared": {"annotations": [{"type": "url_citation", "url_citation": PAGE}], "logprobs": {"content": []}}}
-    (sent,) = MessageWriter(Context("run1"), BackOptions()).write([Message("assistant", [Text("Hi", extras)])])
+    (sent,) = MessageWriter(Context("run1"), BackOptions(), [Message("assistant", [Text("Hi", extras)])]).write()
     assert sent == {"role": "assistant", "content": "Hi"}
 
 
@@ -386,6 +388,57 @@ def test_a_refusal_after_a_text_that_was_cut() -> None:
     events, _ = streamed(MESSAGES, CHAT, message_stream({"text": "I will"}, stop="refusal", stop_details=details))
     message = joined(CHAT, events)["choices"][0]["message"]
     assert (message["content"], message["refusal"]) == ("I will", WHY)
+
+
+HELD = {
+    "whole": [WHY],
+    "letters": list(WHY),
+    "beside others": ["Well. ", *WHY.partition(" because ")[:2], WHY.partition(" because ")[2], " Bye."],
+}
+
+
+@pytest.mark.parametrize("back", [MESSAGES, GEMINI])
+@pytest.mark.parametrize("pieces", HELD.values(), ids=HELD)
+def test_an_explanation_that_the_text_holds_is_not_repeated(back: str, pieces: list[str]) -> None:
+    """As bridges write it, for clients that do not know the field."""
+    text = "".join(pieces)
+    assert WHY in text
+    if back == MESSAGES:
+        fields: Json = {"stop": "refusal", "stop_details": {"type": "refusal", "category": None, "explanation": WHY}}
+        answer, stream = (
+            message_whole({"type": "text", "text": text}, **fields),
+            message_stream({"pieces": pieces}, **fields),
+        )
+    else:
+        answer = candidate(text, "SAFETY", finishMessage=WHY)
+        chunks = [candidate(piece, None) for piece in pieces[:-1]]
+        stream = sse(*chunks, candidate(pieces[-1], "SAFETY", finishMessage=WHY))
+    body, _ = whole(back, CHAT, answer)
+    events, _ = streamed(back, CHAT, stream)
+    for message in (body["choices"][0]["message"], joined(CHAT, events)["choices"][0]["message"]):
+        assert (message["content"], message.get("refusal") or None) == (text, None)
+
+
+def test_an_explanation_of_a_long_answer_is_found_at_its_end() -> None:
+    pieces = [f"{n} " for n in range(20_000)]
+    held, other = "".join(pieces[-100:]), "".join(pieces[:100])
+    for why, refusal in ((held, None), (other, other)):
+        chunks = [candidate(piece, None) for piece in pieces]
+        events, _ = streamed(GEMINI, CHAT, sse(*chunks, candidate("", "SAFETY", finishMessage=why)))
+        message = joined(CHAT, events)["choices"][0]["message"]
+        assert (message["content"], message.get("refusal") or None) == ("".join(pieces), refusal)
+
+
+def test_of_two_refusals_the_last_one_is_the_explanation() -> None:
+    between = {"type": "output_text", "text": " But: ", "annotations": []}
+    content: list[Json] = [{"type": "refusal", "refusal": "No."}, between, {"type": "refusal", "refusal": WHY}]
+    cut = {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}
+    for front in (MESSAGES, GEMINI):
+        body, _ = whole(RESPONSES, front, response_whole(*content, **cut))
+        assert explained_at(front, body) == (WORDS[front], WHY)
+        again, _ = whole(front, CHAT, body)
+        message = again["choices"][0]["message"]
+        assert (message["content"], message["refusal"]) == (f"No. But: {WHY}", None)
 
 
 def test_no_explanation_is_made_up() -> None:

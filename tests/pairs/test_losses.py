@@ -87,7 +87,7 @@ async def test_a_refusal_has_one_status_for_every_client(back: str, status: int)
 def config_of(front: str, **backend: Any) -> list[str]:
     data = {
         "backends": {"it": {"dialect": "openai-chat", "url": "http://127.0.0.1:1", **backend}},
-        "routes": [{"dialect": front, "path": "/", "backend": "it"}],
+        "routes": [{"dialect": front, "path": "/r", "backend": "it"}],
     }
     return warnings(parse(data))
 

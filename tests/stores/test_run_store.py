@@ -466,6 +466,8 @@ async def test_a_plan_of_a_newer_version_waits_for_it(run_store: RunStore) -> No
     assert record is not None
     assert record.key == key("old")
     assert await run_store.claim("old process", 30, format=1) is None
+    # Nor is it taken to be ended there when it is canceled.
+    assert await run_store.acquire(key("new"), "old process", 30, queued=True, format=1) is None
     record = await run_store.claim("new process", 30, format=2)
     assert record is not None
     assert record.key == key("new")

@@ -121,6 +121,7 @@ OPTIONS = {
     "aip": ({"reasoning": "text"}, Feature.REASONING, Support.TEXT),
     "anthropic-messages": ({"reasoning": "drop"}, Feature.REASONING, Support.DROP),
     "gemini": ({"media": "drop"}, Feature.IMAGE, Support.DROP),
+    "openai-chat": ({"media": "images"}, Feature.IMAGE, Support.EXACT),
     "openai-responses": ({"media": "drop"}, Feature.IMAGE, Support.DROP),
 }
 

@@ -58,6 +58,21 @@ def test_unfolding_and_folding_again_changes_nothing(events: list[Event]) -> Non
     assert fold(verify(unfold(answer))) == answer
 
 
+def test_a_result_inside_a_message_keeps_its_place() -> None:
+    def text(name: str) -> list[Event]:
+        return [PartStarted(name, "m", PartKind.TEXT), TextDelta(name, name), PartEnded(name)]
+
+    first, second, third = (ToolResulted(name, []) for name in ("1", "2", "3"))
+    inside = [first, *text("a"), second, third, *text("b"), *text("c")]
+    events = unfold(fold([RunStarted("r"), MessageStarted("m"), *inside, MessageEnded("m"), RunFinished()]))
+    told = [
+        (e.call_id if isinstance(e, ToolResulted) else e.text)
+        for e in events
+        if isinstance(e, (ToolResulted, TextDelta))
+    ]
+    assert told == ["1", "a", "2", "3", "b", "c"]
+
+
 @given(st.data())
 def test_batches_do_not_matter(data: st.DataObject) -> None:
     events = data.draw(answers())

@@ -1,12 +1,31 @@
-"""`ObjectDialect` with a decoder of its own for streams."""
+"""`ObjectDialect`: answers as its card carries them, and a decoder of its own for streams."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import Context, JsonDecoder, Node, ObjectDialect, WireResponse
+from bridge.codec import Capabilities, Context, Feature, JsonDecoder, Node, ObjectDialect, WireResponse
+from bridge.codec.jsontext import loads
 from bridge.errors import ErrorCode
-from bridge.model import Builder, PartKind, fold
+from bridge.model import (
+    Builder,
+    Custom,
+    Event,
+    FinishReason,
+    MessageEnded,
+    MessageStarted,
+    PartEnded,
+    PartKind,
+    PartStarted,
+    Raw,
+    ReasoningDelta,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    fold,
+)
 from bridge.testing.wires import context
 
 
@@ -54,3 +73,47 @@ def test_an_invalid_whole_answer_fails() -> None:
 def test_without_decode_object_a_whole_answer_is_one_frame() -> None:
     answer = answered(OwnDecoder(), b'{"piece": "half"}')
     assert (answer.text, answer.failure.code) == ("half", ErrorCode.TRUNCATED_STREAM)
+
+
+class Told(ObjectDialect):
+    """Writes the name and the text of each event."""
+
+    name = "told"
+    capabilities = Capabilities.only({Feature.TEXT, Feature.FINISH_LENGTH}, "no place", text={Feature.REFUSAL})
+
+    def encode_event(self, event: Event) -> dict[str, Any] | None:
+        failure = event.error.message if isinstance(event, RunFailed) else None
+        return {"is": type(event).__name__, "text": failure or getattr(event, "text", None)}
+
+    def encode_whole(self, events: Sequence[Event]) -> dict[str, Any]:
+        return {"events": [self.encode_event(event) for event in events]}
+
+
+def run(*middle: Event, reason: FinishReason = FinishReason.STOP) -> list[Event]:
+    parts: list[Event] = [PartStarted("t", "m", PartKind.REASONING), ReasoningDelta("t", "hm"), PartEnded("t")]
+    parts += [PartStarted("r", "m", PartKind.REFUSAL), TextDelta("r", "No."), PartEnded("r"), *middle]
+    return [RunStarted("r1"), MessageStarted("m"), *parts, MessageEnded("m"), RunFinished(reason)]
+
+
+def test_events_are_written_as_far_as_the_card_carries_them() -> None:
+    made = context(None)
+    events = run(Custom("mine", 1), Raw("told", {"own": 1}), Raw("other", {}))
+    frames = Told().encoder(made).encode(events)
+    written = [loads(frame) for frame in frames if isinstance(frame, bytes)]
+    content = [PartStarted, TextDelta, PartEnded, Raw]
+    kinds = [RunStarted, MessageStarted, *content, MessageEnded, RunFinished]
+    assert [each["is"] for each in written] == [kind.__name__ for kind in kinds]
+    assert [each["text"] for each in written if each["text"]] == ["No."]
+    assert made.lost.names == ["reasoning", "refusal", "custom", "raw"]
+    whole = Told().assemble(events, context(None))
+    assert (whole.status, loads(whole.body)) == (200, {"events": written})
+
+
+def test_an_end_that_the_card_does_not_name_is_an_error() -> None:
+    for reason in (FinishReason.CANCELED, FinishReason.CONTENT_FILTER):
+        frames = Told().encoder(context(None)).encode(run(reason=reason))
+        last = frames[-1]
+        assert isinstance(last, bytes)
+        assert loads(last)["is"] == "RunFailed"
+        assert Told().assemble(run(reason=reason), context(None)).status >= 400
+    assert Told().assemble(run(reason=FinishReason.LENGTH), context(None)).status == 200

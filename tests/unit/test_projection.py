@@ -130,6 +130,39 @@ def test_texts_of_two_messages_are_separated_and_those_of_one_are_not() -> None:
     assert texts(seen(events, EXACT)[0]) == ["", "a", "b", "c", "d", "e"]
 
 
+def test_a_result_that_is_left_out_separates_the_texts_of_one_message() -> None:
+    given = card(Support.DROP, Feature.PART_BORDERS, Feature.TOOL_RESULT, separator="|")
+    first, result = part(PartKind.TEXT, "a", name="1"), ev.ToolResulted("c", [])
+    second, third = part(PartKind.TEXT, "b", "c", name="2"), part(PartKind.TEXT, "d", name="3")
+    assert texts(seen([result, *first, result, result, *second, *third], given)[0]) == ["a", "|b", "c", "d"]
+    shown = card(Support.DROP, Feature.PART_BORDERS, separator="|")
+    assert texts(seen([*first, result, *second], shown)[0]) == ["a", "b", "c"]
+
+
+def test_refusals_that_become_text_may_stay_marked() -> None:
+    given = card(Support.TEXT, Feature.REFUSAL).changed(drop={Feature.PART_BORDERS: "why"}, separator="|")
+    beside = part(PartKind.REFUSAL, "Why.", name="3", message="n", extras={"here": {"explanation": True}})
+    events = [*part(PartKind.TEXT, "a", name="1"), *part(PartKind.REFUSAL, "No.", name="2", message="n"), *beside]
+    out, lost = seen(events, given, dialect="here", marks_refusals=True)
+    kinds = [event.kind for event in out if isinstance(event, ev.PartStarted)]
+    assert kinds == [PartKind.TEXT, PartKind.REFUSAL, PartKind.REFUSAL]
+    assert (texts(out), lost) == (["a", "|No.", "Why."], {"refusal": "sent as text", "part_borders": ""})
+
+
+def test_media_without_a_form_are_what_the_card_says() -> None:
+    for given, wanted, loss in (
+        (card(Support.TEXT, Feature.IMAGE), ["![image](https://x.test/a.png)"], "sent as text"),
+        (card(Support.DROP, Feature.IMAGE), [], "dropped"),
+        (EXACT, ["![image](https://x.test/a.png)"], "sent as text"),
+        (EXACT.changed(other_media=Support.DROP), [], "dropped"),
+    ):
+        lost = Losses()
+        projection = Projection(given, lost, keeps=(Feature.IMAGE,))
+        event = ev.ContentAdded("m", PICTURE)
+        assert list(projection.feed(event)) == [event]
+        assert (texts(list(projection.without_form(event))), lost.details) == (wanted, {"image": loss})
+
+
 def test_each_choice_has_its_own_separators() -> None:
     given = card(Support.DROP, Feature.PART_BORDERS, separator="|")
     events = [

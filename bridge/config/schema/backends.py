@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator, model_validator
 
-from bridge.codec import Options
+from bridge.codec import AgentDialect, Options
 from bridge.config.kinds import (
     BUILT_IN,
     DEMO,
     PYTHON,
     BackDialect,
+    EnvironmentName,
     HeaderName,
     Headers,
     OptionalBackendUrl,
@@ -64,6 +66,56 @@ class Breaker(Section):
     open_for: Duration = Field(default=30.0, description="time for which it stays open")
 
 
+class GcpAuth(Section):
+    scope: Text = Field(default="https://www.googleapis.com/auth/cloud-platform", description="scope of the tokens")
+
+
+class AzureAuth(Section):
+    scope: Text = Field(default="https://cognitiveservices.azure.com/.default", description="scope of the tokens")
+
+
+class AwsAuth(Section):
+    service: Text = Field(default="bedrock", description="name of the service in signatures")
+    region: OptionalText = Field(
+        default=None, description="region in signatures; absent = that of the url, or of the environment"
+    )
+
+
+class BackendAuth(Section):
+    """Credentials that expire. Exactly one of `command`, `gcp`, `azure` and `aws` is set; `auth: gcp` is short for
+    `auth: {gcp: {}}`.
+    """
+
+    command: tuple[Text, ...] = Field(
+        default=(),
+        description="program with arguments that prints a token, alone or as JSON with its expiry",
+        repr=False,
+    )
+    timeout: Duration = Field(default=30.0, description="maximum duration of the command")
+    lifetime: Duration = Field(default=600.0, description="use of a token that does not say when it expires")
+    header: HeaderName = Field(
+        default="authorization", description="header of the token; in authorization it follows the word Bearer"
+    )
+    gcp: GcpAuth | None = Field(default=None, description="tokens of Google's default credentials (extra gcp)")
+    azure: AzureAuth | None = Field(default=None, description="tokens of Azure's default credentials (extra azure)")
+    aws: AwsAuth | None = Field(default=None, description="signatures with AWS's default credentials (extra aws)")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, data: Any) -> Any:
+        if isinstance(data, str) and data in ("gcp", "azure", "aws"):
+            return {data: {}}
+        if isinstance(data, dict) and isinstance(data.get("command"), str):
+            return {**data, "command": shlex.split(data["command"])}
+        return data
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if sum(map(bool, (self.command, self.gcp is not None, self.azure is not None, self.aws is not None))) != 1:
+            raise wrong("expected exactly one of command, gcp, azure and aws")
+        return self
+
+
 class Backend(Section):
     """A model, an agent, or the demo."""
 
@@ -71,9 +123,23 @@ class Backend(Section):
     url: OptionalBackendUrl = Field(
         default=None, description="base URL; the dialect adds its own endpoint; host:port of a gRPC dialect"
     )
+    command: OptionalText = Field(
+        default=None, description="program of an agent that the bridge starts, in place of a url"
+    )
+    args: tuple[str, ...] = Field(default=(), description="arguments of the program", repr=False)
+    cwd: OptionalText = Field(
+        default=None,
+        description="folder in which an agent works; relative to this file, {owner} = a folder for each owner",
+    )
+    env: dict[EnvironmentName, str] = Field(
+        default_factory=dict,
+        description="environment of the program, beside PATH, HOME, LANG, TERM and USER",
+        repr=False,
+    )
     api_key: OptionalSecret = Field(
         default=None, description="key of the backend, sent as its dialect requires; empty = none"
     )
+    auth: BackendAuth | None = Field(default=None, description="credentials that expire, in place of api_key")
     model: OptionalText = Field(default=None, description="model used when the client names none")
     model_map: dict[str, Text] = Field(
         default_factory=dict,
@@ -116,6 +182,16 @@ class Backend(Section):
         dialect = dialect_of(self.dialect)
         if self.proxy is not None and (self.dialect in BUILT_IN or (dialect is not None and dialect.over_grpc)):
             raise at(("proxy",), wrong(f"dialect {self.dialect} is not called over HTTP and takes no proxy"))
+        if self.auth is not None and (self.dialect in BUILT_IN or (dialect is not None and dialect.over_grpc)):
+            raise at(("auth",), wrong(f"dialect {self.dialect} is not called over HTTP and takes none"))
+        if self.auth is not None and self.api_key is not None:
+            raise at(("auth",), wrong("expected either auth or api_key"))
+        if isinstance(dialect, AgentDialect):
+            self._check_agent()
+            return self
+        for key in ("command", "args", "cwd", "env"):
+            if getattr(self, key):
+                raise at((key,), wrong(f"dialect {self.dialect} starts no program"))
         if self.dialect not in BUILT_IN and self.url is None:
             raise at(("url",), wrong("missing or empty; every dialect but demo and python needs one"))
         if self.dialect == PYTHON and self.target is None:
@@ -123,6 +199,18 @@ class Backend(Section):
         if self.dialect != PYTHON and self.target is not None:
             raise at(("target",), wrong("only dialect python takes a target"))
         return self
+
+    def _check_agent(self) -> None:
+        if (self.command is None) == (self.url is None):
+            raise at(("command",), wrong("expected either the command of a program, or the url of a WebSocket"))
+        if self.cwd is None:
+            raise at(("cwd",), wrong("missing; an agent needs the folder in which it works"))
+        unused = ("args", "env") if self.command is None else ("api_key", "headers", "proxy")
+        for key in (*unused, "auth", "target", "forward_headers"):
+            if getattr(self, key):
+                has = "env" if key == "api_key" else ""
+                advice = f"; write its key under {has}" if has else ""
+                raise at((key,), wrong(f"{'a program' if self.command else 'an agent at a url'} takes none{advice}"))
 
     @model_validator(mode="after")
     def _metadata(self) -> Self:

@@ -61,16 +61,29 @@ def _off_is_empty(value: Any) -> Any:
     return {"origins": ()} if is_off(value) else value
 
 
-class PerKey(Section):
+class Quota(Section):
+    """What one key may use. Counted over all processes if `stores.runs` is in PostgreSQL."""
+
+    requests_per_minute: Positive | None = Field(
+        default=None,
+        description="requests of one key in a minute; counted over all processes if stores.runs is in PostgreSQL",
+    )
+    requests_per_day: Positive | None = Field(
+        default=None, description="requests of one key in a day (UTC), counted likewise"
+    )
+    tokens_per_day: Positive | None = Field(
+        default=None,
+        description="input and output tokens of one key in a day (UTC), counted likewise when a run ends; the run that "
+        "reaches the limit is not cut",
+    )
+
+
+class PerKey(Quota):
     concurrent: Positive | None = Field(
         default=None, description="concurrent requests and stored runs of one key, in each worker"
     )
     queue: Whole = Field(
         default=0, description="queued requests of one key, and as many queued stored runs; further ones are refused"
-    )
-    requests_per_minute: Positive | None = Field(
-        default=None,
-        description="requests of one key in a minute; counted over all processes if stores.runs is in PostgreSQL",
     )
 
 
@@ -122,6 +135,10 @@ class Client(Allowed):
     name: Text = Field(description="user who owns the data created with this key")
     not_before: Moment | None = Field(default=None, description="date or time from which the key is valid")
     expires: Moment | None = Field(default=None, description="date or time at which the key expires")
+    limits: Quota | None = Field(default=None, description="limits of this key, in place of those of per_key")
+    models: tuple[Text, ...] | None = Field(
+        default=None, min_length=1, description="names or patterns of the models that it may name; absent = all"
+    )
 
 
 class FileKey(Client):

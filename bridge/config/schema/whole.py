@@ -24,7 +24,9 @@ DAY = 86400.0
 
 class Retention(Section):
     events: Duration = Field(default=DAY, description="retention of the events of runs")
-    history: Duration = Field(default=90 * DAY, description="retention of threads and messages")
+    history: Duration = Field(
+        default=90 * DAY, description="retention of threads and messages, and of the files of threads"
+    )
 
 
 def _a_second(value: float) -> float:

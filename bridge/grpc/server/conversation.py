@@ -150,6 +150,7 @@ class TurnRunner:
         # Callers choose these names themselves, so that they are separate from users of other routes.
         caller = session.user or f"{route.path}\0{session.owner}"
         await self._limits.check_rate(caller)
+        self._limits.check_model(caller, request.model or route.default_model)
         async with self._limiter(route).slot(caller):
             run = await self._bridge.run(
                 route,
@@ -169,6 +170,7 @@ class TurnRunner:
                         await self._write(encoder.encode(events), rpc, report)
             finally:
                 report.of(run)
+                self._limits.spent(caller, run.reader.usage)
                 await run.close()
 
     def _limiter(self, route: Route) -> RouteLimiter:

@@ -40,11 +40,11 @@ class _Requested(NamedTuple):
     stored: StoredAnswer
 
 
-async def _requested(scope: RequestScope) -> _Requested:
+async def _requested(scope: RequestScope, *, messages: bool = False) -> _Requested:
     """Raise `RequestError` (not_found) for a response that is not stored, or belongs to another owner."""
     wire, answer_id = await scope.read(), scope.http.match_info["id"]
     answers = scope.bridge.answers(scope.route, scope.user)
-    stored = None if answers is None else await answers.load(answer_id)
+    stored = None if answers is None else await answers.load(answer_id, messages=messages)
     if answers is None or stored is None:
         raise _unknown(answer_id)
     return _Requested(wire, answers, stored)
@@ -70,7 +70,7 @@ async def serve_retrieve(scope: RequestScope) -> web.StreamResponse:
 
 async def serve_items(scope: RequestScope) -> web.StreamResponse:
     """Return the input items of a response."""
-    wire, _, stored = await _requested(scope)
+    wire, _, stored = await _requested(scope, messages=True)
     return response_of(_dialect(scope).encode_items(stored, wire))
 
 
@@ -126,7 +126,8 @@ def _plan(scope: RequestScope, request: Request, caller: Caller, context: Contex
 async def _queue(scope: RequestScope, plan: RunPlan, answers: Answers) -> StoredAnswer:
     """Store the request, then queue its run."""
     answer = _dialect(scope).answer_so_far([], plan.context(scope.route.options))
-    await answers.keep(answer)
+    stored = scope.context.stored_responses
+    await answers.keep(answer, stored.found.get(stored.previous or "") if stored is not None else None)
     try:
         await scope.bridge.runs.start(_key(scope, answer), plan, plan.run_id)
     except BridgeError:

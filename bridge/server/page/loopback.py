@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 from bridge.codec import (
     Context,
     Dialect,
+    Feature,
+    FeatureSupport,
     FrameLike,
     Losses,
     Operation,
@@ -35,14 +38,25 @@ def wire_beside(front: str) -> Dialect | None:
     return max(fit, key=lambda dialect: kept[dialect.name], default=None)
 
 
+Entries = Mapping[Feature, FeatureSupport]
+
+
 class LoopbackCall:
     """A call of a backend inside the process whose request and answer go over the wire of a dialect.
+
+    What that wire loses is the page's doing, and no other client of the route loses it, unless the frontend's dialect
+    cannot carry it either: that is told (`lost`), with `front` as what the frontend's dialect carries of answers.
 
     Raises `Unsupported` for a request that the dialect cannot carry.
     """
 
-    def __init__(self, backend: Backend, dialect: Dialect, request: Request, info: CallInfo, lost: Losses) -> None:
+    def __init__(
+        self, backend: Backend, dialect: Dialect, request: Request, info: CallInfo, lost: Losses, front: Entries
+    ) -> None:
         model = backend.model_for(request.model)
+        self._lost = lost
+        self._front = front
+        lost = self._detour = Losses()
         self.context = Context(
             info.run_id, info.thread_id, info.created_at, dialect.back_options(), model, request, lost
         )
@@ -92,4 +106,11 @@ class LoopbackCall:
             shown = self._decoder.frames
             decoded += self._decoder.close()
             self._decoder.frames = shown
+        self._tell()
         return decoded
+
+    def _tell(self) -> None:
+        for feature in map(Feature, self._detour.details):
+            entry = self._front.get(feature)
+            if entry is not None and entry.support is not Support.EXACT and feature is not Feature.EXTRAS:
+                self._lost.add(feature)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -74,10 +74,12 @@ class Page:
         self._identity = identity
         self._key = key_of(bridge)
         self._health = Health()
+        self.beside: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None
+        """Answers requests for the page's address that do not ask for HTML."""
 
     def mount(self, app: web.Application) -> None:
         router = app.router
-        router.add_get(PATH, _own(self._index))
+        router.add_get(PATH, self._root)
         router.add_get(f"{BELOW}/state", _own(self._state))
         router.add_get(f"{BELOW}/health", _own(self._backends))
         router.add_get(f"{BELOW}/connect", _own(self._connect))
@@ -98,6 +100,11 @@ class Page:
 
     async def _index(self, http: web.Request) -> web.StreamResponse:
         return _response("index.html", _files()["index.html"])
+
+    async def _root(self, http: web.Request) -> web.StreamResponse:
+        if self.beside is not None and "text/html" not in http.headers.get("accept", ""):
+            return await self.beside(http)
+        return await _own(self._index)(http)
 
     async def _file(self, http: web.Request) -> web.StreamResponse:
         name = http.match_info["name"]

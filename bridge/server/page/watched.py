@@ -34,7 +34,7 @@ class Watched(WrappedBackend):
     def _call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
         if self._wire is not None:
             try:
-                return LoopbackCall(self.inner, self._wire, request, info, lost)
+                return LoopbackCall(self.inner, self._wire, request, info, lost, self._trace.answers)
             except BridgeError:
                 self._wire = None  # This request does not fit on it.
         return self.inner.call(request, info, lost)

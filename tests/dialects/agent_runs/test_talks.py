@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import json
+import os
 import re
+import sqlite3
 import time
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -148,6 +152,63 @@ async def test_an_image_is_uploaded_shown_and_signed_anew(tmp_path: Path) -> Non
             assert got.headers["x-content-type-options"] == "nosniff"
             problem(await ask("GET", found[:-1] + ("0" if found[-1] != "0" else "1")), 403, "FORBIDDEN")
             problem(await ask("GET", found.partition("?")[0]), 403, "FORBIDDEN")
+
+
+@pytest.mark.parametrize("one", [True, False])
+async def test_who_may_not_write_the_end_of_a_run_stores_no_answer(
+    tmp_path: Path, backend: FakeBackend, one: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    go_on = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.head()
+        await exchange.send(CHUNK % b"half")
+        await go_on.wait()
+        await exchange.send(CHUNK % b" whole" + END)
+        await exchange.end()
+
+    backend.plays(script)
+    async with served(tmp_path, llm(backend), one_run_per_thread=one) as url:
+        alice = Client(url)
+        await alice.start(run_input("a"))
+        async with asyncio.timeout(10):
+            while not backend.seen:
+                await asyncio.sleep(0.02)
+        with contextlib.closing(sqlite3.connect(tmp_path / "bridge.db", isolation_level=None)) as db:
+            db.execute("INSERT INTO run_processes (token, expires) VALUES ('another', 1e9)")
+            db.execute("UPDATE runs SET holder = 'another'")
+        go_on.set()
+        async with asyncio.timeout(10):
+            while "cannot be written" not in caplog.text:
+                await asyncio.sleep(0.02)
+        shown = (await alice.get("/history")).json["messages"]
+        assert [m["content"] for m in shown] == ["a"]
+
+
+async def test_uploads_go_with_their_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a thread that nothing was said in, too."""
+    for name in ("_PRUNE_FIRST", "_PRUNE_EVERY"):
+        monkeypatch.setattr(f"bridge.pipeline.memory.{name}", 0.05)
+    files = tmp_path / "attachments"
+
+    async def uploaded(client: Client, thread: str) -> Path:
+        kept = (await client.send("/attachments", image(thread))).json["attachment"]
+        path: Path = files / kept["path"]
+        os.utime(path, (0, 0))
+        return path
+
+    async with served(tmp_path) as url:
+        alice = Client(url)
+        unsaid, ended, alive = [await uploaded(alice, thread) for thread in ("unsaid", "ended", "alive")]
+        for thread in ("ended", "alive"):
+            await alice.run(run=f"run-{thread}", threadId=thread)
+        with contextlib.closing(sqlite3.connect(tmp_path / "bridge.db", isolation_level=None)) as db:
+            db.execute("UPDATE history_conversations SET updated_at = 0 WHERE thread_id = 'ended'")
+            db.execute("UPDATE history_files SET updated_at = 0")
+        async with asyncio.timeout(10):
+            while unsaid.exists() or ended.exists():
+                await asyncio.sleep(0.02)
+        assert alive.read_bytes() == PNG
 
 
 def asking(url: str) -> dict[str, Any]:

@@ -500,7 +500,7 @@ async def test_a_run_store_that_is_down(serve: Serve, tmp_path: Path, run_engine
         await desk.begun()
     assert (down.value.status_code, down.value.code) == (503, "store_unavailable")
     async with Kept(tmp_path) as answers:
-        assert await answers.history.latest("a\0answers", "/v1") == known.id
+        assert await answers.history.latest("a\0responses", "/v1") == known.id
     assert (await desk.responses.retrieve(known.id)).to_dict() == ended.to_dict()
     await run_engine.up()
     assert (await desk.end((await desk.begun()).id)).status == "completed"

@@ -1,11 +1,13 @@
 // An answer in the chat, shown while a dialect's reader reads it. All content is inserted as text, never as HTML.
 import { el } from "./dom.js";
+import { Question } from "./question.js";
 import { aboutError, stepsOf, t } from "./words.js";
 
 export class Turn {
   constructor(log, run) {
     this.run = run;
     this.said = ""; // the text; stateless dialects send it again as history
+    this._questions = [];
     this._blocks = new Map();
     this._body = el("div", { class: "body" });
     this.node = el("article", { class: "turn answer", "aria-label": t("answer") }, this._body);
@@ -67,6 +69,20 @@ export class Turn {
     this._body.append(el("div", { class: "call" }, el("span", { class: "tag" }, t(name)), el("code", {}, text ?? "")));
   }
 
+  // A question to a person: {id, reason, message, payload, responseSchema}, of which only the id is needed.
+  ask(asked) {
+    this.run.mark("note");
+    const question = new Question(asked, () => this._answered());
+    this._questions.push(question);
+    this._body.append(question.node);
+  }
+
+  // The next run takes the answers to all of them.
+  _answered() {
+    const answers = this._questions.map((question) => question.answer);
+    if (answers.every(Boolean)) this.run.answered?.(answers);
+  }
+
   usage(input, output) {
     if (Number.isFinite(input) || Number.isFinite(output)) this.run.usage = { input, output };
   }
@@ -89,7 +105,7 @@ export class Turn {
   // `errors`: base URL of the pages about error codes.
   end(errors) {
     const { code, state } = this.run;
-    if (code && state === "failed") this._body.append(whatToCheck(code, `${errors}${code}`));
+    if (code && state === "failed") this._body.append(whatToCheck(code, `${errors}${code}`, this.run.heard));
     this.node.dataset.state = this.run.state;
     if (!this._body.childNodes.length && this.run.state === "done")
       this._body.append(el("p", { class: "faint" }, t("nothing")));
@@ -107,9 +123,10 @@ export class Turn {
   }
 }
 
-// What to check after an error, with a link to `page`.
-function whatToCheck(code, page) {
-  const steps = stepsOf(code).map((step) => el("li", {}, ...marked(step)));
+// What to check after an error, with a link to `page`. A backend that was `heard` has the right address.
+function whatToCheck(code, page, heard) {
+  const fitting = stepsOf(code).filter((step) => !heard || !step.includes("`url`"));
+  const steps = fitting.map((step) => el("li", {}, ...marked(step)));
   return el(
     "div",
     { class: "steps" },

@@ -9,8 +9,8 @@ import { aboutError, aboutLoss, filled, lang, putWords, t } from "./words.js";
 
 const TICK = 100; // milliseconds between redraws of a run while nothing arrives
 const SCENES = {
-  en: ["help", "reasoning", "tool", "server tool", "image", "slow", "error late"],
-  zh: ["帮助", "推理", "工具", "服务端工具", "图片", "慢速", "中途错误"],
+  en: ["help", "reasoning", "tool", "server tool", "image", "interrupt", "slow", "error late"],
+  zh: ["帮助", "推理", "工具", "服务端工具", "图片", "确认", "慢速", "中途错误"],
 }[lang];
 const FIRST = SCENES[1]; // the scene that plays by itself
 
@@ -182,16 +182,18 @@ function anew() {
   $("log").replaceChildren(el("p", { class: "faint empty" }, t("empty")));
 }
 
-async function say(text) {
+// `answers`: to the questions of the last run, which a dialect sends in place of a message.
+async function say(text, answers) {
   if (!text || page.busy || !page.route) return;
   const log = $("log");
   log.querySelector(".empty")?.remove();
   const { route, messages, thread } = page;
-  messages.push({ id: token(), role: "user", text });
+  if (!answers) messages.push({ id: token(), role: "user", text });
   const model = $("model").value.trim() || "default";
   const form = $("form-chosen").value;
-  const talk = { dialect: route.dialect, form, model, messages: [...messages], thread, run: token() };
+  const talk = { dialect: route.dialect, form, model, messages: [...messages], thread, run: token(), answers };
   const run = new Run(route, page.state.backends, talk, changed);
+  run.answered = (given) => say(given.map(({ shown }) => shown).join("\n"), given);
   const said = el("div", { class: "body" }, el("p", { class: "text" }, text));
   log.append(el("article", { class: "turn you", "aria-label": t("you") }, said));
   const turn = new Turn(log, run);
@@ -325,6 +327,8 @@ function begin() {
     top = target.scrollTop;
   });
   $("stop").addEventListener("click", () => page.busy?.stop());
+  $("to-run").addEventListener("click", () => $("run").scrollIntoView({ block: "start" }));
+  $("to-chat").addEventListener("click", () => $("chat").scrollIntoView({ block: "start" }));
   $("anew").addEventListener("click", () => (anew(), field.focus()));
   $("copy-curl").addEventListener("click", (event) => copy(event.target, curl(page.run, page.state.keyed)));
   $("copy-capture").addEventListener("click", (event) => copy(event.target, capture(page.run, page.state.version)));

@@ -29,6 +29,11 @@ export class Run {
     return performance.now() - this.began;
   }
 
+  // The backend answered with something, or said why not.
+  get heard() {
+    return this.columns.back.some(({ whole, read }) => whole || read !== undefined) || this.marks.some(({ kind }) => kind !== "error");
+  }
+
   get open() {
     return this.ended === null;
   }

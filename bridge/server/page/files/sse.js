@@ -1,6 +1,7 @@
-// Frames of an event stream with their exact text, grouped by read.
+// Frames of an event stream, or of JSON lines, with their exact text, grouped by read.
 
 export async function* frames(response) {
+  const isLines = response.headers.get("content-type")?.startsWith("application/x-ndjson");
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let begun = []; // the pieces of an incomplete frame, so that each read is scanned once
   let held = ""; // a line end that may continue in the next read
@@ -9,7 +10,7 @@ export async function* frames(response) {
     let text = held + (value ?? "");
     const half = !done && text.endsWith("\r") ? "\r" : "";
     text = text.slice(0, text.length - half.length).replace(/\r\n?/g, "\n");
-    const blocks = text.split("\n\n");
+    const blocks = text.split(isLines ? "\n" : "\n\n");
     const rest = blocks.pop();
     if (blocks.length) {
       blocks[0] = begun.join("") + blocks[0];
@@ -19,9 +20,13 @@ export async function* frames(response) {
     begun.push(open ? rest.slice(0, -1) : rest);
     held = (open ? "\n" : "") + half;
     if (done && begun.join("").trim()) blocks.push(begun.join(""));
-    if (blocks.length) yield blocks.filter((block) => block.trim()).map(frame);
+    if (blocks.length) yield blocks.filter((block) => block.trim()).map(isLines ? line : frame);
     if (done) return;
   }
+}
+
+function line(text) {
+  return { text: `${text}\n`, data: text, event: null };
 }
 
 function frame(text) {

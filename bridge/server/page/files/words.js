@@ -74,6 +74,12 @@ const WORDS = {
     moreAbout: "More about",
     broken: "This frame could not be read",
     interrupt: "Waiting for you",
+    yes: "Yes",
+    no: "No",
+    sendAnswer: "Send the answer",
+    decline: "Do not answer",
+    toRun: "Run ↓",
+    toChat: "Chat ↑",
   },
   zh: {
     key: "密钥",
@@ -148,6 +154,12 @@ const WORDS = {
     moreAbout: "详细说明（英文）",
     broken: "无法读取此帧",
     interrupt: "等待你的答复",
+    yes: "是",
+    no: "否",
+    sendAnswer: "发送答复",
+    decline: "不答复",
+    toRun: "运行过程 ↓",
+    toChat: "对话 ↑",
   },
 };
 

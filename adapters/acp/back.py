@@ -1,0 +1,90 @@
+"""The bridge as a client of agents: options of backends, and the half of the dialect that calls them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from bridge.codec import Context, Options, WireRequest, WireResponse, json_request
+from bridge.codec.agents import AgentDialect, AgentLimits, Permissions
+from bridge.codec.error_table import KEYS, OWN
+from bridge.codec.jsontext import dict_of, dumps, read_json
+from bridge.codec.units import Seconds
+from bridge.dialects.acp.agent import Connection
+from bridge.dialects.acp.back_content import prompt_blocks
+from bridge.dialects.acp.decoder import Decoder, failure_of
+from bridge.dialects.acp.wire import ERRORS
+from bridge.errors import Failure
+from bridge.model import Event, Request
+
+_Seconds = Annotated[Seconds, Field(gt=0)]
+
+
+class BackOptions(Options):
+    """Options of an agent."""
+
+    permissions: Permissions = Field(
+        "ask",
+        description="Who decides what the agent asks permission for: `ask`, the person, with the next request of the "
+        "conversation, and `reject` where nobody can be asked; `reject`; or `allow_once`, everything, each time.",
+    )
+    auth_method: str = Field(
+        "", description="Id of the agent's way to authenticate that needs no person; empty = none is chosen."
+    )
+    sessions_per_process: int = Field(8, ge=1, description="Sessions of one owner that share a process.")
+    processes: int = Field(4, ge=1, description="Processes at a time, or connections to `url`.")
+    idle: _Seconds = Field(600.0, description="Seconds without a run after which a process is ended.")
+    start_timeout: _Seconds = Field(30.0, description="Seconds that an agent has until it takes a prompt.")
+    cancel_timeout: _Seconds = Field(
+        5.0, description="Seconds that a canceled prompt has to end; then the agent's process is ended."
+    )
+    park_for: _Seconds = Field(600.0, description="Seconds that the agent waits for the answer to its question.")
+    restarts: int = Field(3, ge=1, description="Starts of one owner's processes in a minute.")
+
+
+class Back(AgentDialect):
+    """The half of the dialect that calls agents."""
+
+    back_options = BackOptions
+
+    def limits(self, options: Options) -> AgentLimits:
+        own = options if isinstance(options, BackOptions) else BackOptions()
+        return AgentLimits(
+            processes=own.processes,
+            sessions=own.sessions_per_process,
+            idle=own.idle,
+            start=own.start_timeout,
+            grace=own.cancel_timeout,
+            park=own.park_for,
+            restarts=own.restarts,
+        )
+
+    def permissions(self, options: Options) -> Permissions:
+        return options.permissions if isinstance(options, BackOptions) else "ask"
+
+    def connection(self, options: Options, *, asks: bool) -> Connection:
+        own = options if isinstance(options, BackOptions) else BackOptions()
+        return Connection(auth_method=own.auth_method, asks=asks)
+
+    def encode_request(self, request: Request, context: Context) -> WireRequest:
+        """Return the prompt for a session that is new, as a message of JSON-RPC."""
+        params = {
+            "sessionId": request.thread_id or context.thread_id or "",
+            "prompt": prompt_blocks(request, context, fresh=True),
+        }
+        return json_request("", dumps({"jsonrpc": "2.0", "id": 0, "method": "session/prompt", "params": params}))
+
+    def decoder(self, context: Context) -> Decoder:
+        return Decoder(context)
+
+    def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
+        decoder = Decoder(context)
+        return [*decoder.feed([wire.body]), *decoder.close()]
+
+    def decode_error(self, wire: WireResponse) -> Failure:
+        """Return the failure of a response with an error, which may be that of another bridge."""
+        error = dict_of(dict_of(read_json(wire.body)).get("error"))
+        if dict_of(error.get("data")).get("code") in OWN and wire.status not in KEYS:
+            return ERRORS.with_headers(failure_of(error), wire)
+        return ERRORS.decode(wire)

@@ -1,0 +1,19 @@
+"""The options of a route of this dialect."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from bridge.codec import Options
+
+
+class FrontOptions(Options):
+    """Options of an ACP route."""
+
+    mcp_servers: Literal["ignore", "refuse"] = Field(
+        "ignore",
+        description="MCP servers that an editor passes with a session: none is ever started or called. ignore: the "
+        "session begins without them, which is logged; refuse: the session is refused.",
+    )

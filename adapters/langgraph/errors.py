@@ -1,0 +1,55 @@
+"""Failures of the server: of its HTTP answers, of its `error` events, and of runs and threads that failed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.codec.error_table import ErrorTable, members, names
+from bridge.codec.errors import STATUSES, error_in
+from bridge.codec.jsontext import dict_of, read_json
+from bridge.codec.wire import WireResponse
+from bridge.errors import ErrorCode, Failure
+
+_OURS = frozenset({400, 404, 422})
+"""Statuses about an address or a body, both of which the bridge made."""
+
+ERRORS = ErrorTable(
+    statuses={
+        **STATUSES,
+        **dict.fromkeys(_OURS, ErrorCode.BACKEND_ERROR),
+    },
+    codes={"UserInterrupt": ErrorCode.CANCELED, "UserRollback": ErrorCode.CANCELED},
+    words_of=members("error", "code", "type"),
+    told_of=names("error", "code", "type"),
+    inner=True,
+    wordless="The agent failed.",
+)
+
+
+_CRASHES = frozenset({ErrorCode.BACKEND_ERROR, ErrorCode.BACKEND_TIMEOUT, ErrorCode.OVERLOADED})
+"""What statuses from 500 on mean. Where the body has a `detail`, all mean that the server itself has failed."""
+
+
+def refusal(wire: WireResponse) -> Failure:
+    """Return the failure in a response with an error status."""
+    failure = ERRORS.decode(wire)
+    body = read_json(wire.body)
+    if wire.status >= 500 and failure.code in _CRASHES:
+        own, page = "detail" in dict_of(body), not isinstance(body, dict) and failure.code is ErrorCode.BACKEND_ERROR
+        if own or page:
+            failure.code = ErrorCode.BACKEND_UNAVAILABLE
+    return failure
+
+
+def run_failure(error: Any) -> Failure:
+    """Return the failure in an `error` event, or in the `error` of a run or a thread: an object or a text."""
+    if isinstance(error, dict) and isinstance(error.get("message"), str):
+        return ERRORS.failure(error)
+    if isinstance(error, str):
+        return ERRORS.failure({"message": error})
+    return ERRORS.failure(error_in({"error": error}) or {"message": ""})
+
+
+def canceled() -> Failure:
+    """Return the failure of a run that another caller canceled."""
+    return Failure(ErrorCode.CANCELED, "The run was canceled at the backend.")

@@ -1,0 +1,65 @@
+"""The options of a route (front) or a backend (back) of this dialect."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bridge.codec import Options
+from bridge.codec.units import OffWord
+
+Capability = Literal["audio", "embedding", "insert", "thinking", "tools", "vision"]
+
+
+class ModelOptions(BaseModel):
+    """What clients are told of a model."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    context: int | None = Field(None, ge=1, description="Length of the context window in tokens.")
+    capabilities: tuple[Capability, ...] | None = Field(
+        None, description="What it can do beside completion: audio, embedding, insert, thinking, tools, vision."
+    )
+
+
+class FrontOptions(Options):
+    """Options of an Ollama route."""
+
+    models: dict[str, ModelOptions] = Field(
+        default_factory=dict,
+        description="Model name or glob -> what clients are told of it, in place of what the backend says.",
+    )
+    context_length: int = Field(
+        32768, ge=1, description="Context window in tokens of models for which nothing says it; clients cut to it."
+    )
+    version: str = Field(
+        "0.33.0", pattern=r"^\d+\.\d+\.\d+$", description="The version of Ollama that clients are told."
+    )
+    message_separator: str = Field("\n\n", description="Text between the texts of two messages of one answer.")
+    keepalive: OffWord[Literal["text", "off"]] = Field(
+        "text", description="What is sent on a silent stream: an object with an empty text, or nothing."
+    )
+    media: Literal["text", "drop"] = Field(
+        "text", description="Images, files and data in an answer: sent as Markdown or JSON text, or omitted."
+    )
+    server_tools: Literal["drop", "text", "reasoning"] = Field(
+        "drop",
+        description="Tools that a backend of another dialect ran itself: left out, or sent as text or reasoning.",
+    )
+
+
+class BackOptions(Options):
+    """Options of an Ollama backend."""
+
+    truncate: bool = Field(
+        False,
+        description="A conversation longer than the context: true = the server cuts its beginning off without a word, "
+        "false = it answers with an error.",
+    )
+    num_ctx: int | None = Field(
+        None, ge=1, description="Context window in tokens with which models are loaded; absent = the server's default."
+    )
+    keep_alive: str | int | None = Field(
+        None, description="How long a model stays loaded, such as 10m; -1 = for ever; absent = the server's default."
+    )

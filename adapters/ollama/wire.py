@@ -1,0 +1,34 @@
+"""Words that both directions share: names of models, and the objects of calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.codec.jsontext import dumps, escape_line_breaks
+
+Wire = dict[str, Any]
+
+NAME = "ollama"
+NOTES = "notes"
+LATEST = ":latest"
+"""The tag of a model that is named without one."""
+
+
+def line(value: Wire) -> bytes:
+    """Return one object of a stream. The official Python client splits lines at every line break of Unicode."""
+    return escape_line_breaks(dumps(value))
+
+
+def plain_name(name: str) -> str:
+    """Return a model's name without the tag that means nothing."""
+    return name.removesuffix(LATEST) or name
+
+
+def tagged_name(name: str) -> str:
+    """Return a model's name as lists have it: with a tag, if it is neither a path nor has one."""
+    return name if ":" in name or "/" in name else name + LATEST
+
+
+def is_same_model(one: str, other: str) -> bool:
+    """Return whether two names mean one model: the case and the tag `latest` do not count."""
+    return one == other or plain_name(one).lower() == plain_name(other).lower()

@@ -1,0 +1,58 @@
+"""What a connection needs of the place where it is served."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import TYPE_CHECKING, Protocol
+
+from bridge.codec import Losses, Operation, RpcDialect, RpcService
+
+if TYPE_CHECKING:
+    from bridge.engine import Bridge, Route
+    from bridge.pipeline import Run
+
+
+class RunScope(Protocol):
+    """One run of a prompt, for the log."""
+
+    run_id: str
+    request_id: str
+    lost: Losses
+
+    def began(self, run: Run) -> None:
+        """The backends are asked."""
+
+    def wrote(self, size: int) -> None:
+        """So many bytes went to the client."""
+
+
+class RpcHost(Protocol):
+    """The place of a connection: a server, or the command that its client has started."""
+
+    dialect: RpcDialect
+    owner: str
+    """The client's user; empty where anybody may call."""
+    headers: Mapping[str, str]
+    """Those of the request that opened the connection."""
+    busy: set[tuple[str, str]]
+    """The sessions that have a prompt, each with its owner, over all connections of this process."""
+
+    @property
+    def service(self) -> RpcService:
+        """What is offered, which is known before the bridge is open."""
+
+    def greeted(self) -> None:
+        """The client's first call is about to be answered."""
+
+    async def opened(self) -> tuple[Bridge, Route]:
+        """Return the route and its bridge, which is open from now on. Raises `BridgeError`."""
+
+    async def permit(self, operation: Operation) -> None:
+        """Raises `BridgeError` if the client may not do that."""
+
+    def counting(self) -> AbstractContextManager[object]:
+        """Serve one call in this block: what it loads counts against the server's memory."""
+
+    def running(self) -> AbstractAsyncContextManager[RunScope]:
+        """Admit one run, which waits for a slot, and report it at the end. Raises `BridgeError`."""

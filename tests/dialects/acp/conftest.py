@@ -1,0 +1,1 @@
+from tests.dialects.acp.helpers import forgotten as forgotten
