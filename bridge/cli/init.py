@@ -263,7 +263,8 @@ def text(wanted: _Wanted) -> str:
     routes = dict.fromkeys(front.dialect for front in wanted.fronts)
     for front in routes:
         path = mount_of(dialect := registry.get(front))
-        endpoint = next(e for e in dialect.surface if e.operation in (Operation.RUN, Operation.START))
+        starts = (Operation.RUN, Operation.START, Operation.TOOLS)
+        endpoint = next(e for e in dialect.surface if e.operation in starts)
         lines += [
             f"{f'  - dialect: {front}':33}# {endpoint.method} {path}{shown_path(endpoint.path)}",
             f"    path: {path}",

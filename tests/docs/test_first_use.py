@@ -117,7 +117,7 @@ def test_python_m_bridge() -> None:
 # ------------------------------------------------------------------ init
 
 
-@pytest.mark.parametrize("back", ["demo", *registry.names()])
+@pytest.mark.parametrize("back", ["demo", *registry.called()])
 @pytest.mark.parametrize("front", HTTP)
 def test_every_pair_gets_a_valid_file(front: str, back: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from bridge.cli import main
