@@ -45,7 +45,7 @@ def test_each_form_of_an_answer_keeps_the_rules_of_its_wire(front: str) -> None:
                 assert (whole if answer.status < 400 else error)(json.loads(answer.body)) == []
 
 
-@pytest.mark.parametrize("back", [name for name in registry.names() if registry.get(name).served])
+@pytest.mark.parametrize("back", [name for name in registry.called() if registry.get(name).served])
 def test_answers_of_each_backend_keep_the_rules_of_every_wire(back: str) -> None:
     dialect = registry.get(back)
     told = {name: events(scene) for name, scene in SCENES.items()}

@@ -169,17 +169,13 @@ class MCP(ToolServerDialect, ModesDialect):
             first["instructions"] = "\n\n".join(told)
         return first
 
-    def example_request(self, text: str, stream: bool = True) -> WireRequest:
+    def example_call(self, tool: str, text: str, *, stream: bool = True) -> WireRequest:
         meta: Wire = {VERSION_KEY: STATELESS, CAPABILITIES_KEY: {}, **({"progressToken": 1} if stream else {})}
-        params = {"name": "ask_backend", "arguments": {"prompt": text}, "_meta": meta}
-        message = {"jsonrpc": "2.0", "id": 1, "method": Method.CALL, "params": params}
-        headers = {
-            "accept": "application/json, text/event-stream",
-            VERSION_HEADER: STATELESS,
-            METHOD_HEADER: Method.CALL,
-            NAME_HEADER: "ask_backend",
-        }
-        return json_request("", written(message), headers)
+        params = {"name": tool, "arguments": {"prompt": text}, "_meta": meta}
+        return self.carried({"jsonrpc": "2.0", "id": 1, "method": Method.CALL, "params": params}, "")
+
+    def example_request(self, text: str, stream: bool = True) -> WireRequest:
+        return self.example_call("ask_backend", text, stream=stream)
 
 
 dialect = MCP()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bridge.codec import Context, Encoder, Frame, FrameLike, ToolQuestion
+from bridge.codec import Context, Encoder, Feature, Frame, FrameLike, ToolQuestion
 from bridge.dialects.mcp import answer
 from bridge.dialects.mcp.capabilities import card
 from bridge.dialects.mcp.options import FrontOptions
@@ -15,6 +15,7 @@ from bridge.dialects.mcp.request import STATE, STATE_LIFE, conversations, notes_
 from bridge.dialects.mcp.wire import NAME, Head, Wire, result, written
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
+    ArgsDelta,
     ContentAdded,
     Event,
     FinishReason,
@@ -31,6 +32,7 @@ from bridge.model import (
     UsageReported,
 )
 from bridge.model.events import AWAITS_RESULT
+from bridge.model.text import interrupt_text
 
 _MESSAGE = "message"
 _FOREIGN_CALL = Failure(
@@ -54,7 +56,8 @@ class CallEncoder(Encoder):
         site = context.site
         holds = site is not None and (self.notes.stateless or site.holds_questions)
         self._asks = self.notes.elicits and holds
-        super().__init__(context, card(structured=self._options.structured, asks=self._asks))
+        # Questions are written here in any case, since they tell the call that they are about.
+        super().__init__(context, card(structured=self._options.structured, asks=True))
         self.members: Wire | None = None
         self.questions: list[ToolQuestion] = []
         self._head = Head(self.notes.id, self.notes.stateless)
@@ -65,6 +68,8 @@ class CallEncoder(Encoder):
         self._media: list[Media] = [*before._media] if before is not None else []
         self._pieces: list[str] = []
         self._called: list[str] = []
+        self._calls: dict[str, tuple[str, list[str]]] = {}
+        self._arguments: dict[str, list[str]] = {}
         self._asked: list[tuple[Interrupted, Form]] = []
         self._awaits_result = False
         self._usage: UsageReported | None = None
@@ -76,6 +81,10 @@ class CallEncoder(Encoder):
                 self._awaits_result = self._awaits_result or event.reason == AWAITS_RESULT
             elif isinstance(event, PartStarted) and event.kind is PartKind.TOOL_CALL and event.name:
                 self._called.append(event.name)
+                arguments = self._arguments[event.part_id] = []
+                self._calls[event.call_id or ""] = event.name, arguments
+            elif isinstance(event, ArgsDelta) and event.part_id in self._arguments:
+                self._arguments[event.part_id].append(event.text)
         out = super().encode(events)
         self._report()
         return out
@@ -124,7 +133,8 @@ class CallEncoder(Encoder):
         self._usage = event
 
     def interrupted(self, event: Interrupted) -> None:
-        self._asked.append((event, form_of(event)))
+        name, arguments = self._calls.get(event.call_id or "", ("", []))
+        self._asked.append((event, form_of(event, f"{name}({''.join(arguments)})" if name else "")))
 
     # ------------------------------------------------------------------ the end
 
@@ -136,7 +146,7 @@ class CallEncoder(Encoder):
         self._report()
         if event.reason is FinishReason.TOOL_CALLS or self._awaits_result:
             self._finish({**answer.failed(_FOREIGN_CALL), "_meta": self._meta(str(event.reason))})
-        elif event.reason is not FinishReason.INTERRUPTED or not self._asked:
+        elif event.reason is not FinishReason.INTERRUPTED or not (self._asked and self._asks):
             self._finish(self._whole(event.reason))
         elif self.notes.stateless:
             self._finish(self._input_required())
@@ -159,6 +169,8 @@ class CallEncoder(Encoder):
         return lines[-1].strip()[:200] if lines else ""
 
     def _whole(self, reason: FinishReason) -> Wire:
+        if reason is FinishReason.INTERRUPTED:
+            self._tell()
         said, conversation = self._said(), self._conversation()
         content = [answer.text(said)] if said else []
         for number, media in enumerate(self._media):
@@ -196,6 +208,13 @@ class CallEncoder(Encoder):
         return site.sealer.mark(conversations(site.route, self.notes.tool), site.owner, request.thread_id)
 
     # ------------------------------------------------------------------ questions
+
+    def _tell(self) -> None:
+        """Add the questions to the text, for a client without forms; some are in it already."""
+        for event, form in self._asked:
+            self.lost.add(Feature.INTERRUPT, "sent as text")
+            if interrupt_text(event):
+                self._texts.append(f"\n\n{form.message}" if self._texts else form.message)
 
     def input_requests(self) -> Wire:
         """Return the questions, by their keys."""

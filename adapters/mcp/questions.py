@@ -8,7 +8,7 @@ from bridge.codec.jsontext import dict_of
 from bridge.dialects.mcp.wire import Wire
 from bridge.model import Interrupted, Resume
 from bridge.model.events import APPROVALS
-from bridge.model.text import question_of
+from bridge.model.text import question_about, question_of
 
 ANSWER = "answer"
 """The field of a question that is answered in words."""
@@ -29,9 +29,12 @@ class Form(NamedTuple):
     in_words: bool
 
 
-def form_of(asked: Interrupted) -> Form:
-    """Return the form in which a person answers: that of the agent if it is flat, else a text, or a yes or no."""
-    message = question_of(asked)[:_LONGEST]
+def form_of(asked: Interrupted, call: str = "") -> Form:
+    """Return the form in which a person answers: that of the agent if it is flat, else a text, or a yes or no.
+
+    `call` is the call that the question is about, if the agent said which.
+    """
+    message = question_about([call] if call else [], question_of(asked))[:_LONGEST]
     payload = dict_of(asked.payload)
     wanted = next(
         (payload[key] for key in ("responseSchema", "response_schema", "resumeSchema") if key in payload), None

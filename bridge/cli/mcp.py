@@ -7,7 +7,7 @@ import asyncio
 import signal
 
 from bridge.cli import logs
-from bridge.codec import ToolServerDialect
+from bridge.codec import ToolServerDialect, registry
 from bridge.config import Config, load
 from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError
@@ -36,7 +36,8 @@ def _private(config: Config) -> Config:
 def _tool_routes(bridge: Bridge, wanted: list[str]) -> list[Route]:
     offered = [route for route in bridge.routes if isinstance(route.dialect, ToolServerDialect)]
     if not offered:
-        raise ConfigError("no route offers tools: add one with `dialect: mcp`", key="routes")
+        kinds = [name for name in registry.served() if isinstance(registry.get(name), ToolServerDialect)]
+        raise ConfigError(f"no route offers tools: add one with `dialect: {kinds[0]}`", key="routes")
     if not wanted:
         return offered
     paths = {route.path: route for route in offered}

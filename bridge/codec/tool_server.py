@@ -134,6 +134,10 @@ class ToolServerDialect(AgentTasksDialect):
         """Return the names of the tools of a route. Raises `ConfigError` for options that fit no tool of it."""
         raise NotImplementedError
 
+    def example_call(self, tool: str, text: str) -> WireRequest:
+        """Return a call of a tool, as `example_request` returns one of any."""
+        raise NotImplementedError
+
     def undescribed(self, options: Options, modes: Sequence[str]) -> Sequence[str]:
         """Return the options in which descriptions of tools are missing: a model chooses by them."""
         return ()

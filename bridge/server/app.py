@@ -433,7 +433,8 @@ def _meant(path: str, routes: list[Route], own: Iterable[str]) -> tuple[str, Rou
         if endpoint.path and path.endswith(endpoint.path):
             return meant
         above = not endpoint.path and path.startswith(f"{mount}/")
-        if endpoint.operation in (Operation.RUN, Operation.START) and mount and (path == mount or above):
+        starts = endpoint.operation in (Operation.RUN, Operation.START, Operation.TOOLS)
+        if starts and mount and (path == mount or above):
             below.append((f"{endpoint.method} {whole}", route))
     if filled:
         return max(filled, key=lambda each: len(each[0]))

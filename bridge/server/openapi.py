@@ -35,12 +35,13 @@ _WORDS: dict[Operation, str] = {
     Operation.SIGN: "A fresh signed URL of an uploaded image",
     Operation.TRANSCRIBE: "Speech to text",
     Operation.TASKS: "Read, list, watch or cancel tasks",
+    Operation.TOOLS: "A message of a client of tools, or the end of its session",
     Operation.DESCRIBE: "What the agent is able to do",
     Operation.FORWARD: "Passed on to one backend as it is",
     Operation.MODELS: "The models of this route",
     Operation.HEALTH: "Whether the service is alive",
 }
-_BODIES = frozenset({Operation.RUN, Operation.START, Operation.COUNT, Operation.STOP})
+_BODIES = frozenset({Operation.RUN, Operation.START, Operation.COUNT, Operation.STOP, Operation.TOOLS})
 _FILES = frozenset({Operation.ATTACH, Operation.TRANSCRIBE})
 _MISSING = {
     Operation.SUBSCRIBE: "thread",
@@ -132,7 +133,7 @@ def _operation(route: Route, endpoint: Endpoint, name: str, *, keyed: bool) -> J
         parameters.append(text(endpoint.query_key, "query"))
     if parameters:
         out["parameters"] = parameters
-    if operation in _BODIES | _FILES:
+    if operation in _BODIES | _FILES and endpoint.method != "DELETE":
         out["requestBody"] = _body(route, operation)
     if keyed and endpoint.public:
         out["security"] = []
@@ -200,7 +201,7 @@ def _body(route: Route, operation: Operation) -> Json:
         schema: Json = {"type": "object", "properties": fields, "required": needed}
         return {"required": True, "content": {"multipart/form-data": {"schema": schema}}}
     content: Json = {"schema": {"type": "object"}}
-    if operation in (Operation.RUN, Operation.START, Operation.COUNT):
+    if operation in (Operation.RUN, Operation.START, Operation.COUNT, Operation.TOOLS):
         try:
             example = orjson.loads(route.dialect.example_request("Hello").body)
         except Unsupported:

@@ -16,6 +16,7 @@ import orjson
 import pytest
 
 from bridge.config import load
+from bridge.dialects.mcp import dialect as mcp
 from bridge.engine import Bridge
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Interrupted, Text, ToolCall
@@ -343,6 +344,13 @@ async def test_a2a_agents_and_clients() -> None:
 
             agent.plays(answer)
             assert _said(await post(f"{url}/v1/chat/completions", _conversation("Hi"))) == "Hello"
+
+
+async def test_an_agentscope_agent_in_claude_code_as_a_tool() -> None:
+    async with _agent() as agent, _recipe("mcp", AGENTSCOPE_URL=agent) as url:
+        wire = mcp.example_call("ask_agent", "hello", stream=False)
+        reply = await ask("POST", f"{url}/mcp", wire.body, dict(wire.headers))
+        assert reply.json["result"]["content"][0]["text"].startswith("You said: hello")
 
 
 async def test_the_result_of_a_call_for_a_client_of_a2a() -> None:

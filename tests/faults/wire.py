@@ -14,7 +14,8 @@ from bridge.model import Event, RunFailed, fold, verify
 from bridge.translation import AnswerDecoder
 from tests.docs.tables import dialects
 
-SPEAKING = [name for name in dialects() if registry.get(name).served and registry.get(name).framing == "sse"]
+BOTH = [d for d in map(registry.get, dialects()) if d.served and d.called]
+SPEAKING = [d.name for d in BOTH if d.framing == "sse"]
 LIMIT = 30.0
 """Seconds after which an answer that does not end has failed its test."""
 

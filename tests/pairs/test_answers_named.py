@@ -28,7 +28,7 @@ from bridge.model import (
     UsageReported,
 )
 
-FRONTS = [name for name in registry.names() if registry.get(name).served]
+FRONTS = [name for name in registry.called() if registry.get(name).served]
 WHOLE = [name for name in FRONTS if registry.get(name).answers_whole]
 PAGE = "https://pages.example/paris"
 TEXT = "Paris is large."

@@ -19,7 +19,7 @@ from tests.pairs.test_memory import chat_sent
 from tests.server.harness import fake_backend, serving
 
 # One that names its talks itself is sent nothing of a talk that it knows but what is new.
-BACKS = [name for name in registry.names() if not registry.get(name).capabilities.names_threads]
+BACKS = [name for name in registry.called() if not registry.get(name).capabilities.names_threads]
 ASKED = {"id": "a1", "name": "transfer", "arguments": '{"to": "Bo"}', "server_label": "bank"}
 ANSWER = {"approve": True, "id": "a1", "approval_request_id": "a1", "reason": None}
 

@@ -24,7 +24,11 @@ FIELDS: tuple[dict[str, Any], ...] = (
     {"error": {}, "message": "none"},
     {"detail": [{"msg": "cached"}]},
 )
-DIALECTS = [name for name in registry.served() if registry.get(name).framing is not Framing.MESSAGES]
+DIALECTS = [
+    name
+    for name in registry.served()
+    if registry.get(name).called and registry.get(name).framing is not Framing.MESSAGES
+]
 
 
 def answer() -> list[ev.Event]:

@@ -18,7 +18,8 @@ from tests.server.harness import Reply, ask, fake_backend, serving
 
 TALK = "talk-1"
 USERS = ("ann", "bob")
-SPEAKING = [name for name in dialects() if registry.get(name).served and registry.get(name).framing == "sse"]
+BOTH = [d for d in map(registry.get, dialects()) if d.served and d.called]
+SPEAKING = [d.name for d in BOTH if d.framing == "sse"]
 # Agents that name their conversations themselves are told no name of ours: what is kept by owner is theirs.
 NAMING = [name for name in SPEAKING if registry.get(name).capabilities.names_threads]
 REMEMBERING = [name for name in SPEAKING if travels(registry.get(name).capabilities) and name not in NAMING]

@@ -13,7 +13,7 @@ from bridge.library import Translator
 from bridge.model import Answer, FinishReason, fold, verify
 from bridge.testing.wires import decode
 
-FRONTS = registry.served()
+FRONTS = [name for name in registry.called() if registry.get(name).served]
 ERROR = {"code": "ACCESS_DENIED", "message": "not this"}
 HEAD = {"object": "response", "id": "r", "session_id": "s", "created_at": 1_700_000_001}
 CREATED, DONE = ({**HEAD, "status": status} for status in ("created", "completed"))

@@ -29,7 +29,7 @@ JSON = {"content-type": "application/json"}
 LONGEST = 4096
 """The most characters of an error's message, and of any other field of it."""
 MEGABYTE = 1 << 20
-DIALECTS = {name: registry.get(name) for name in registry.names()}
+DIALECTS = {name: registry.get(name) for name in registry.called()}
 FRONTS = {name: dialect for name, dialect in DIALECTS.items() if dialect.served}
 SIZES = (4096, 32768)
 MOST = 2.2 * SIZES[1] / SIZES[0]

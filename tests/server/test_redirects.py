@@ -14,7 +14,8 @@ from bridge.pipeline.redirects import redirects, without_redirects
 from tests.docs.tables import dialects
 from tests.server.harness import Exchange, ask, fake_backend, serving
 
-SPEAKING = [name for name in dialects() if registry.get(name).served and registry.get(name).framing == "sse"]
+BOTH = [d for d in map(registry.get, dialects()) if d.served and d.called]
+SPEAKING = [d.name for d in BOTH if d.framing == "sse"]
 ATTENDED = [name for name in SPEAKING if name != "agent-runs"]  # those whose run is one POST
 PASSED_THROUGH = [name for name in ATTENDED if not isinstance(registry.get(name), SteppedRunDialect)]
 MODES = [*((name, False) for name in ATTENDED), *((name, True) for name in PASSED_THROUGH)]

@@ -30,7 +30,7 @@ from tests.translation.test_histories import calls, result, user
 
 LLM = registry.get("openai-chat").capabilities
 AGENT = registry.get("ag-ui").capabilities
-FRONTS = [n for n in registry.served() if n not in ("openai-chat", "aip") and not registry.get(n).over_grpc]
+FRONTS = [n for n in registry.served() if n not in ("openai-chat", "aip", "mcp") and not registry.get(n).over_grpc]
 
 
 def chunk(delta: dict[str, Any], finish: str | None = None) -> str:

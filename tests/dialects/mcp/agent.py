@@ -8,6 +8,7 @@ from typing import Any
 
 from bridge import Event, Interrupted, Request
 from bridge.model import (
+    ArgsDelta,
     ContentAdded,
     Custom,
     Data,
@@ -63,6 +64,14 @@ async def _scene(said: str, request: Request) -> AsyncIterator[Event | str]:
         case "approve":
             yield "I will send it."
             yield Interrupted("q-1", "approval", {"message": "Send the mail?"})
+        case "call":
+            yield MessageStarted("m")
+            yield PartStarted("c", "m", PartKind.TOOL_CALL, call_id="c-1", name="send_mail")
+            yield ArgsDelta("c", '{"to":')
+            yield ArgsDelta("c", '"Ann"}')
+            yield PartEnded("c")
+            yield MessageEnded("m")
+            yield Interrupted("q-1", "confirmation", call_id="c-1")
         case "ask":
             yield Interrupted("q-1", "input_required", "Which city?")
         case "form":

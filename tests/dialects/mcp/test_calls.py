@@ -361,6 +361,15 @@ async def test_a_question_is_answered_once_by_its_owner_for_its_call(new: New) -
     assert (answer.status, answer.result["isError"]) == (200, True)
 
 
+async def test_the_question_of_an_approval_tells_the_call(new: New) -> None:
+    told = 'send_mail({"to":"Ann"})\n\nThe agent asks for approval.'
+    result = (await new.call("call", capabilities=FORMS)).result
+    asked = result["inputRequests"]["q-1"]["params"]
+    assert (asked["message"], list(asked["requestedSchema"]["properties"])) == (told, ["approved"])
+    answer = await new.call("call")
+    assert (answer.result["isError"], answer.texts[0]) == (False, told)
+
+
 async def test_several_questions_are_several_keys(new: New) -> None:
     result = (await new.call("two", capabilities=FORMS)).result
     assert list(result["inputRequests"]) == ["q-1", "q-2"]
