@@ -181,8 +181,10 @@ async def cutting(url: str, *, within: bytes) -> AsyncIterator[tuple[str, list[s
     port = int(url.rpartition(":")[2])
     seen: list[str] = []
     cut: set[str] = set()
+    open_ones: set[asyncio.Task[None] | None] = set()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_ones.add(mine := asyncio.current_task())
         up_reader, up_writer = await asyncio.open_connection("127.0.0.1", port)
 
         async def up() -> None:
@@ -193,7 +195,7 @@ async def cutting(url: str, *, within: bytes) -> AsyncIterator[tuple[str, list[s
                 await up_writer.drain()
 
         task = asyncio.create_task(up())
-        with suppress(ConnectionError):
+        with suppress(ConnectionError, asyncio.CancelledError):
             while data := await up_reader.read(65536):
                 writer.write(data)
                 await writer.drain()
@@ -201,11 +203,19 @@ async def cutting(url: str, *, within: bytes) -> AsyncIterator[tuple[str, list[s
                     cut.add("once")
                     break
         task.cancel()
-        up_writer.close()
         writer.transport.abort()
+        open_ones.discard(mine)
+        for each in (up_writer, writer):
+            each.close()
+            with suppress(ConnectionError):
+                await each.wait_closed()
 
     async with await asyncio.start_server(connected, "127.0.0.1", 0) as listening:
         yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", seen
+        left = [each for each in open_ones if each is not None]
+        for each in left:
+            each.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
 
 async def test_a_stream_that_breaks_goes_on_where_it_was(url: str) -> None:
@@ -216,7 +226,7 @@ async def test_a_stream_that_breaks_goes_on_where_it_was(url: str) -> None:
     assert [line for line in seen if line.startswith("GET") and line.endswith("/stream")]
 
 
-@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("front", [name for name in FRONTS if name not in ("acp", "mcp")])
 async def test_every_frontend_gets_the_answer_of_a_graph(url: str, front: str, tmp_path: Path) -> None:
     each = registry.get(front)
     key = f"{front}-0123456789abcdef"
