@@ -46,7 +46,7 @@ ROOMS: dict[str, set[str]] = {
     "runs": {*_BASE, "framing", "liveness", "pipeline", "stores", "translation", "transports"},
     "runs.server": {*_BASE, "engine", "framing", "pipeline", "runs", "server", "stores", "translation"},
     "grpc": {*_BASE, "pipeline"},
-    "grpc.server": {*_BASE, "engine", "grpc", "liveness", "pipeline", "server", "telemetry"},
+    "grpc.server": {*_BASE, "engine", "grpc", "liveness", "pipeline", "server", "stores", "telemetry"},
     "transports": {*_BASE, "framing", "pipeline", "translation"},
     "speech": {"errors"},
     "library": {*_BASE, "pipeline", "translation"},

@@ -28,12 +28,15 @@ class Connection:
     questions: Sequence[str] = (PERMISSION, FORM)
     withdrawal = "$/cancel_request"
 
-    def __init__(self, *, auth_method: str = "", asks: bool = True) -> None:
+    def __init__(self, *, auth_method: str = "", mode: str = "", asks: bool = True) -> None:
         self._auth_method = auth_method
         self._asks = asks
         self._can: Wire = {}
         self._methods: list[Wire] = []
+        self._mode = mode
         self._models: dict[str, tuple[str, list[str]]] = {}
+        self._modes: dict[str, list[Ask]] = {}
+        """What sets the mode of sessions whose mode is another one."""
 
     # ------------------------------------------------------------------ the beginning
 
@@ -78,10 +81,13 @@ class Connection:
         if not named:
             raise BackendError("The agent began a session without an id.", code=ErrorCode.BACKEND_PROTOCOL)
         self._learn_options(named, wire.get("configOptions"))
+        if self._mode:
+            self._modes[named] = self._choose_mode(named, wire, restored=session is not None)
         return named
 
     def end(self, session: str) -> Ask | None:
         self._models.pop(session, None)
+        self._modes.pop(session, None)
         return Ask("session/close", {"sessionId": session}) if self._session_can("close") else None
 
     def note(self, message: Wire) -> None:
@@ -112,11 +118,34 @@ class Connection:
                 self._models[session] = option["id"], _values(option)
 
     def settings(self, session: str, context: Context) -> list[Ask]:
-        """Choose the model, if the agent has one of this name; else its own is used."""
+        """Choose the mode, once, and the model, if the agent has one of this name; else its own is used."""
+        mode = self._modes.pop(session, [])
         option, values = self._models.get(session, ("", []))
         if not context.model or context.model not in values:
-            return []
-        return [Ask("session/set_config_option", {"sessionId": session, "configId": option, "value": context.model})]
+            return mode
+        params = {"sessionId": session, "configId": option, "value": context.model}
+        return [*mode, Ask("session/set_config_option", params)]
+
+    def _choose_mode(self, session: str, opened: Wire, *, restored: bool) -> list[Ask]:
+        """Return the request for the mode of a session. Raises `BackendError` if the agent does not have it: it
+        might do without asking what it should ask for.
+        """
+        modes = dict_of(opened.get("modes")).get("availableModes")
+        known = [text_of(dict_of(each).get("id")) for each in modes] if isinstance(modes, list) else []
+        if self._mode in known:
+            return [Ask("session/set_mode", {"sessionId": session, "modeId": self._mode})]
+        options = opened.get("configOptions")
+        for each in options if isinstance(options, list) else ():
+            option = dict_of(each)
+            if option.get("category") == "mode" and isinstance(option.get("id"), str):
+                known += _values(option)
+                if self._mode in known:
+                    params = {"sessionId": session, "configId": option["id"], "value": self._mode}
+                    return [Ask("session/set_config_option", params)]
+        if restored and not known:
+            return []  # it keeps the mode, and need not say so
+        names = ", ".join(map(shortened, known[:20])) or "none"
+        raise BackendError(f"The agent has no mode {self._mode!r} (options.mode); it has: {names}.")
 
     # ------------------------------------------------------------------ prompts
 

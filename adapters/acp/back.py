@@ -29,6 +29,11 @@ class BackOptions(Options):
         description="Who decides what the agent asks permission for: `ask`, the person, with the next request of the "
         "conversation, and `reject` where nobody can be asked; `reject`; or `allow_once`, everything, each time.",
     )
+    mode: str = Field(
+        "",
+        description="Id of the mode of the agent's sessions, such as `default` or `plan`; empty = the agent's own "
+        "choice, in which some agents ask for no permission.",
+    )
     auth_method: str = Field(
         "", description="Id of the agent's way to authenticate that needs no person; empty = none is chosen."
     )
@@ -65,7 +70,7 @@ class Back(AgentDialect):
 
     def connection(self, options: Options, *, asks: bool) -> Connection:
         own = options if isinstance(options, BackOptions) else BackOptions()
-        return Connection(auth_method=own.auth_method, asks=asks)
+        return Connection(auth_method=own.auth_method, mode=own.mode, asks=asks)
 
     def encode_request(self, request: Request, context: Context) -> WireRequest:
         """Return the prompt for a session that is new, as a message of JSON-RPC."""

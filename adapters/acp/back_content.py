@@ -79,7 +79,7 @@ _FIELDS = Fields(NAME, carries={"resume", "thread_id"})
 def prompt_blocks(request: Request, context: Context, *, fresh: bool, takes: Wire = EVERYTHING) -> list[Wire]:
     """Return the content of a prompt: what is new, after a block with what was said before.
 
-    `fresh`: the session is new, so that the agent is told the whole conversation. `takes`: the content that the agent
+    `fresh`: the session is new, so that the agent gets the whole conversation. `takes`: the content that the agent
     promises to take beside texts and links. Raises `Unsupported`, with its place, for a medium that it does not take.
     """
     writer = _Writer(request, context, takes)

@@ -1,7 +1,8 @@
 """What an agent says during a prompt -> events.
 
-A call is known from whatever names it first. Its title, its kind and its input change until it runs, so that it is told
-when it begins to run, or waits for a permission. Its input comes in snapshots, and its content replaces what was there.
+A call is known from whatever names it first. Its title, its kind and its input change until it runs, so that clients
+get it when it begins to run, or waits for a permission. Its input comes in snapshots, and its content replaces what was
+there.
 """
 
 from __future__ import annotations
@@ -138,12 +139,18 @@ class _Call:
     def arguments(self) -> str:
         return arguments_text(self.input) or "{}"
 
-    def result(self) -> list[Part]:
-        """Return what the tool said: its content, else the output of its terminal, else its raw output."""
+    def result(self, *, fresh: bool) -> list[Part]:
+        """Return what the tool said: its content, else the output of its terminal, else its raw output.
+
+        `fresh`: the content came with the result. Else it may only describe the call, and a text of the raw output
+        follows it.
+        """
         parts: list[Part] = parts_of(blocks_in(self.content))
         diffs: list[Part] = [Data(diff) for diff in diffs_in(self.content)]
         if not parts and self.terminal:
             parts = [Text("".join(self.terminal))]
+        elif parts and not fresh and isinstance(self.output, str) and self.output:
+            parts = [*parts, Text("\n" + self.output)]
         if not parts and not diffs and self.output is not None:
             parts = [Text(self.output) if isinstance(self.output, str) else Data(self.output)]
         return parts + diffs
@@ -326,7 +333,7 @@ class Decoder(JsonDecoder):
             self._tell(call)
         if status not in (COMPLETED, FAILED) or call.resulted:
             return
-        parts = call.result()
+        parts = call.result(fresh=isinstance(update.get("content"), list))
         if parts or self._live or not is_new or status == COMPLETED:  # else it was cut off before it ran
             self._result(call, parts, is_error=status == FAILED)
 
@@ -382,7 +389,7 @@ class Decoder(JsonDecoder):
         self.builder.finish(FinishReason.INTERRUPTED)
 
     def _asked_call(self, params: Wire) -> _Call | None:
-        """Return the call that needs a permission, which is told by now."""
+        """Return the call that needs a permission, after clients got it."""
         wire = dict_of(params.get("toolCall"))
         call = self._call(wire)
         if call is not None:

@@ -148,7 +148,7 @@ def _takes(part: Part, role: str) -> bool:
     return isinstance(part, Media) and not (role in _SYSTEM or isinstance(part.source, FileRef))
 
 
-_LOSSES = MessageLosses(CAPABILITIES, takes=_takes, told=_SYSTEM)
+_LOSSES = MessageLosses(CAPABILITIES, takes=_takes, told=_SYSTEM, keeps=(Feature.SYSTEM,))
 
 
 def _text(text: str) -> Wire:

@@ -6,11 +6,13 @@ agents are part of it from the start, never expire and cannot be changed from ou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import base64
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
 from bridge.codec import Endpoint, Feature, Support
+from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.redact import printable
 from bridge.codec.sessions import (
     AgentRegistry,
@@ -24,6 +26,7 @@ from bridge.codec.sessions import (
     Refuse,
     Respond,
     Serve,
+    SharedNode,
     Subscribe,
     Visitor,
 )
@@ -87,6 +90,17 @@ class Node:
     generation: Generation
     beat: float
     owner: str
+    elsewhere: bool = False
+    """It registered at another process of this gateway."""
+
+    def dump(self) -> str:
+        raw = base64.b64encode(self.raw).decode()
+        return dumps([self.is_agent, self.address, self.domain, raw, self.generation, self.owner]).decode()
+
+    @classmethod
+    def load(cls, name: str, value: str, beat: float) -> Self:
+        is_agent, address, domain, raw, generation, owner = read_json(value.encode())
+        return cls(name, is_agent, address, domain, base64.b64decode(raw), generation, beat, owner, elsewhere=True)
 
     @classmethod
     def of(cls, head: NodeHead, raw: bytes, generation: Generation, owner: str, now: float, *, is_agent: bool) -> Self:
@@ -142,7 +156,9 @@ class Gateway(AgentRegistry):
         self.check_every = check_every
         self.dial_timeout = dial_timeout
         self.nodes: dict[str, Node] = {}
-        self._timeout = heartbeat_timeout
+        self.heartbeat_timeout = heartbeat_timeout
+        self._heard_of: set[str] = set()
+        self._gone: set[str] = set()
         self._own = {name: (options_of(agent), info_of(name, address, agent)) for name, agent in agents.items()}
         self._address = address
         # A gateway without agents of its own is one, too.
@@ -219,6 +235,36 @@ class Gateway(AgentRegistry):
             self._changes.append(node.change(event))
             self._tell(UpdateType.REMOVED, node)
         return node is not None
+
+    # ------------------------------------------------------------------ other processes
+
+    def shared(self) -> dict[str, str]:
+        return {name: node.dump() for name, node in self.nodes.items() if not node.elsewhere}
+
+    def news(self) -> tuple[set[str], set[str]]:
+        heard, gone, self._heard_of, self._gone = self._heard_of, self._gone, set(), set()
+        return heard, gone
+
+    def address_of(self, node: str) -> str | None:
+        found = self.nodes.get(node)
+        return found.address if found is not None else None
+
+    def adopt(self, nodes: Collection[SharedNode], now: float, unknown: Collection[str]) -> None:
+        """A node that registered again elsewhere is the other process's from now on."""
+        there = {each.node for each in nodes}
+        for each in nodes:
+            known, beat = self.nodes.get(each.node), now - each.ago
+            if known is not None:
+                known.beat = max(known.beat, beat)
+            if each.is_own or each.node in unknown or each.node in self._gone or each.node in self._own:
+                continue
+            if known is not None and known.dump() == each.value:
+                known.elsewhere = True
+            elif each.node not in self._joining:
+                event = NodeEvent.REGISTERED if known is None else NodeEvent.UPDATED
+                self._place(Node.load(each.node, each.value, beat), event, beat)
+        for name in [name for name in self.nodes if name not in there and name not in unknown]:
+            self._drop(name, NodeEvent.DEREGISTERED)
 
     def changes(self) -> list[NodeChange]:
         changes, self._changes = self._changes, []
@@ -303,6 +349,7 @@ class Gateway(AgentRegistry):
         what = UpdateType.UPDATED if node.node_id in self.nodes else UpdateType.ADDED
         node.beat = now
         self.nodes[node.node_id] = node
+        self._gone.discard(node.node_id)
         self._changes.append(node.change(event))
         self._tell(what, node)
 
@@ -311,7 +358,10 @@ class Gateway(AgentRegistry):
         node = self.nodes.get(name)
         if node is not None and node.owner != by.user:
             return _foreign("Node", name)
-        return Respond(Done(self._drop(name, NodeEvent.DEREGISTERED)).to_bytes())
+        was_there = self._drop(name, NodeEvent.DEREGISTERED)
+        if was_there:
+            self._gone.add(name)
+        return Respond(Done(was_there).to_bytes())
 
     def _list(self, body: bytes, now: float, by: Visitor) -> Decision:
         return Respond(Peers(self._peers(GetNodesRequest.from_bytes(body).domain)).to_bytes())
@@ -337,6 +387,7 @@ class Gateway(AgentRegistry):
         node = self.nodes.get(name)
         if node is not None and node.owner == by.user:
             node.beat = now
+            self._heard_of.add(name)
 
     def _update(self, body: bytes, now: float, by: Visitor) -> Decision:
         """At once, or, for a new address, when the node is reached there."""
@@ -433,10 +484,11 @@ class Gateway(AgentRegistry):
     # ------------------------------------------------------------------ liveness
 
     def lost(self, node: str) -> None:
-        self._drop(node, NodeEvent.UNREACHABLE)
+        if self._drop(node, NodeEvent.UNREACHABLE):
+            self._gone.add(node)
 
     def expire(self, now: float) -> list[str]:
-        silent = [n.node_id for n in self.nodes.values() if now - n.beat > self._timeout]
+        silent = [n.node_id for n in self.nodes.values() if now - n.beat > self.heartbeat_timeout]
         for name in silent:
             self._drop(name, NodeEvent.SILENT)
         return silent

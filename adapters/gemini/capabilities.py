@@ -7,7 +7,6 @@ from functools import lru_cache
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, RunsTools, entries
 from bridge.codec.demands import Demands, SchemaDemands, SystemPlace
-from bridge.dialects.gemini.options import FrontOptions
 from bridge.dialects.gemini.wire import NAME
 from bridge.model import HistoryMode
 
@@ -93,7 +92,7 @@ _MEDIA = (Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE)
 
 
 @lru_cache
-def card(options: FrontOptions) -> Capabilities:
+def card(media: str, separator: str) -> Capabilities:
     """Return the card of a route with these options."""
-    dropped = dict.fromkeys(_MEDIA if options.media == "drop" else (), "dropped by option media")
-    return CAPABILITIES.changed(drop=dropped, separator=options.message_separator)
+    dropped = dict.fromkeys(_MEDIA if media == "drop" else (), "dropped by option media")
+    return CAPABILITIES.changed(drop=dropped, separator=separator)

@@ -66,7 +66,7 @@ class GeminiEncoder(Encoder):
 
     def __init__(self, context: Context) -> None:
         self._options = options = FrontOptions.of(context)
-        super().__init__(context, card(options), _lane)
+        super().__init__(context, card(options.media, options.message_separator), _lane)
         self._cut = False
         self._head: dict[str, Any] = {}
         self._parts: dict[str, _Part] = {}

@@ -12,7 +12,7 @@ from bridge.model import HistoryMode
 _NO_FIELD = "the protocol has no field for it"
 _AS_TEXT = "a link or JSON in the content; option media"
 _BYTES_ONLY = "messages have images only, as bytes"
-_AS_ERROR = "sent as an error, since done_reason has no word for it"
+_AS_ERROR = "sent as an error, never as a finish reason"
 
 DEMANDS = Demands(
     own=NAME,

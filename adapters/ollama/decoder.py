@@ -17,7 +17,7 @@ from bridge.dialects.ollama.errors import ERRORS
 from bridge.errors import ErrorCode, Failure
 from bridge.model import FinishReason, Inline, Media, MediaKind, PartKind, ToolCall, UsageReported, mime_of
 
-_ANSWER = frozenset({"message", "response", "thinking", "done"})
+_ANSWER = frozenset({"response", "thinking", "done"})
 
 
 class OllamaDecoder(JsonDecoder):
@@ -28,7 +28,7 @@ class OllamaDecoder(JsonDecoder):
         self._context = context
 
     def read(self, event: dict[str, Any], name: str | None) -> None:
-        is_answer = not _ANSWER.isdisjoint(event)
+        is_answer = isinstance(event.get("message"), dict) or not _ANSWER.isdisjoint(event)
         if ("error" in event or not is_answer) and (error := error_in(event)) is not None:
             self.fail(ERRORS.failure(error))
             return

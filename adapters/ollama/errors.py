@@ -25,7 +25,7 @@ ERRORS = _Errors()
 
 
 def error_object(failure: Failure) -> Wire:
-    """Return the whole object. An unknown model is told in the words by which clients know it."""
+    """Return the whole object. The text for an unknown model begins with the words that clients look for."""
     text = ERRORS.text(failure)
     model = failure.details.get("model")
     if failure.code is ErrorCode.NOT_FOUND and failure.backend_code == _UNKNOWN_MODEL and model:

@@ -13,7 +13,7 @@ Capability = Literal["audio", "embedding", "insert", "thinking", "tools", "visio
 
 
 class ModelOptions(BaseModel):
-    """What clients are told of a model."""
+    """What clients get to know about a model."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -28,14 +28,12 @@ class FrontOptions(Options):
 
     models: dict[str, ModelOptions] = Field(
         default_factory=dict,
-        description="Model name or glob -> what clients are told of it, in place of what the backend says.",
+        description="Model name or glob -> what clients get to know about it, in place of what the backend says.",
     )
     context_length: int = Field(
         32768, ge=1, description="Context window in tokens of models for which nothing says it; clients cut to it."
     )
-    version: str = Field(
-        "0.33.0", pattern=r"^\d+\.\d+\.\d+$", description="The version of Ollama that clients are told."
-    )
+    version: str = Field("0.33.0", pattern=r"^\d+\.\d+\.\d+$", description="The version of Ollama in /api/version.")
     message_separator: str = Field("\n\n", description="Text between the texts of two messages of one answer.")
     keepalive: OffWord[Literal["text", "off"]] = Field(
         "text", description="What is sent on a silent stream: an object with an empty text, or nothing."
@@ -54,7 +52,7 @@ class BackOptions(Options):
 
     truncate: bool = Field(
         False,
-        description="A conversation longer than the context: true = the server cuts its beginning off without a word, "
+        description="A conversation longer than the context: true = the server cuts its beginning off silently, "
         "false = it answers with an error.",
     )
     num_ctx: int | None = Field(

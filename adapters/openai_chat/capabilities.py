@@ -100,13 +100,16 @@ _MEDIA = (Feature.IMAGE, Feature.VIDEO, Feature.FILE, Feature.DATA)
 
 
 @lru_cache
-def card(options: FrontOptions) -> Capabilities:
-    """Return the card of a route with these options."""
-    found = CAPABILITIES.changed(separator=options.message_separator)
-    if options.media == "drop":
+def card(media: str, separator: str, signs: bool) -> Capabilities:
+    """Return the card of a route with these options; `signs`: reasoning has its signatures."""
+    found = CAPABILITIES.changed(separator=separator)
+    if media == "drop":
         found = found.changed(drop=dict.fromkeys(_MEDIA, "dropped by option media"), other_media=Support.DROP)
-    elif options.media == "images":
-        found = found.changed(exact=(Feature.IMAGE,))
-    if options.reasoning_field == "reasoning_details":
+    if signs:
         found = found.changed(exact=(Feature.REASONING_SIGNATURE,))
     return found
+
+
+def card_of(options: FrontOptions) -> Capabilities:
+    """Return the card of a route with these options."""
+    return card(options.media, options.message_separator, options.reasoning_field == "reasoning_details")

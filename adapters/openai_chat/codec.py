@@ -25,7 +25,7 @@ from bridge.codec.demands import Demands
 from bridge.codec.jsontext import dumps
 from bridge.dialects.openai.api import EXTRAS, MODELS, OpenAIDialect
 from bridge.dialects.openai_chat import answer, body, request
-from bridge.dialects.openai_chat.capabilities import CAPABILITIES, DEMANDS, HOISTED, card
+from bridge.dialects.openai_chat.capabilities import CAPABILITIES, DEMANDS, HOISTED, card_of
 from bridge.dialects.openai_chat.decoder import ChatDecoder
 from bridge.dialects.openai_chat.encoder import ChatEncoder
 from bridge.dialects.openai_chat.options import BackOptions, FrontOptions
@@ -68,7 +68,7 @@ class OpenAIChat(OpenAIDialect):
     # ------------------------------------------------------------- as the front
 
     def capabilities_with(self, options: Options) -> Capabilities:
-        return card(options) if isinstance(options, FrontOptions) else CAPABILITIES
+        return card_of(options) if isinstance(options, FrontOptions) else CAPABILITIES
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         return request.decode_request(wire, context)

@@ -16,7 +16,7 @@ from bridge.codec.jsontext import dumps
 from bridge.codec.template import HOLE, Template, filled
 from bridge.dialects.openai.api import error_object
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
-from bridge.dialects.openai_chat.capabilities import card
+from bridge.dialects.openai_chat.capabilities import card_of
 from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.dialects.openai_chat.shape import (
     audio_of,
@@ -100,7 +100,7 @@ class ChatEncoder(Encoder):
     keeps = (Feature.IMAGE,)
 
     def __init__(self, context: Context, options: FrontOptions) -> None:
-        super().__init__(context, card(options), _lane)
+        super().__init__(context, card_of(options), _lane)
         self._options = options
         self._whole = False
         self._details = False

@@ -67,7 +67,8 @@ class AgentProcess:
                 await self._start(http)
         except TimeoutError:
             text = f"The agent was not ready within {self._limits.start:g} s (options.start_timeout)."
-            failure = self._explained(Failure(ErrorCode.BACKEND_TIMEOUT, text), "did not get ready")
+            failure = Failure(ErrorCode.BACKEND_TIMEOUT, text)
+            failure = self._explained(failure, f"did not get ready{self._last_words()}")
             await self.close()
             raise BackendError.of(failure) from None
         except BackendError:
@@ -186,8 +187,8 @@ class AgentProcess:
         return session
 
     async def restore(self, session_id: str) -> AgentSession:
-        """Go on with a session of an earlier process. Raises `BackendError`, by whose details a thread that the agent
-        does not know is told.
+        """Continue a session of an earlier process. Raises `BridgeError`; `UNKNOWN_THREAD` in its details says that
+        the agent does not have the session.
         """
         ask = self.agent.restore(session_id, self._folder)
         if ask is None:

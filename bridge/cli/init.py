@@ -204,14 +204,13 @@ def _fronts(text: str) -> list[_Front]:
 def _back(name: str) -> _Back:
     if name == DEMO:
         return _Back(DEMO)
-    if registry.known(name):
-        if not registry.get(name).called:
-            raise ConfigError(f"only routes can speak {name}; expected one of {', '.join(registry.called())}")
-        return _Back(name)
-    program = named(SERVERS, name)
-    if program is None:
+    if (program := named(SERVERS, name)) is not None:
+        return _Back(program.dialect, program)
+    if not registry.known(name):
         raise unknown(name, SERVERS, list(registry.called()))
-    return _Back(program.dialect, program)
+    if not registry.get(name).called:
+        raise ConfigError(f"only routes can speak {name}; expected one of {', '.join(registry.called())}")
+    return _Back(name)
 
 
 def _url(text: str) -> str:

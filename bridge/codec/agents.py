@@ -125,7 +125,7 @@ class AgentConnection(Protocol):
 
     @property
     def replays(self) -> bool:
-        """Return whether a session that is restored is told again, also after the answer."""
+        """Return whether a restored session repeats what was said in it, also after the answer."""
 
     def begun(self, result: Any, session: str | None = None) -> str:
         """Read the answer, to `restore` for the session named. Return the session's id. Raises `BackendError`."""

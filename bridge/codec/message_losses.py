@@ -92,7 +92,7 @@ class MessageLosses:
         self._told = frozenset(told)
         self._of_assistants = frozenset(of_assistants)
         self._beside_results = None if beside_results is None else frozenset({ToolResult, *beside_results})
-        self._systems = card.request(Feature.SYSTEM) is Support.TEXT
+        self._systems = card.request(Feature.SYSTEM) is Support.TEXT and Feature.SYSTEM not in keeps
         self._marks_errors = marks_errors
 
     def note(

@@ -6,7 +6,7 @@ return; frames are bare messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from typing import ClassVar, Literal, Protocol
@@ -321,8 +321,24 @@ class Registration(Protocol):
         """Return the method and the message that end the registration; None if the agent is not registered."""
 
 
+@dataclass(frozen=True, slots=True)
+class SharedNode:
+    """A node that is registered at a process of this gateway, at this one if `is_own`.
+
+    `value` is what `AgentRegistry.shared` returned for it. It was last heard `ago` seconds ago.
+    """
+
+    node: str
+    value: str
+    is_own: bool
+    ago: float
+
+
 class AgentRegistry(Protocol):
     """The registry and the routing of one address: which nodes are reachable, and what answers each message."""
+
+    heartbeat_timeout: float
+    """Seconds without a heartbeat after which a node is removed."""
 
     check_every: float
     """Seconds between two calls of `expire`."""
@@ -351,6 +367,18 @@ class AgentRegistry(Protocol):
 
     def changes(self) -> list[NodeChange]:
         """The changes of registered nodes since the last call."""
+
+    def shared(self) -> dict[str, str]:
+        """Return the nodes that registered here, as other processes of this gateway need to know them."""
+
+    def news(self) -> tuple[set[str], set[str]]:
+        """Return the nodes that were heard since the last call, and those that were deregistered or lost."""
+
+    def adopt(self, nodes: Collection[SharedNode], now: float, unknown: Collection[str]) -> None:
+        """These are the nodes of all processes of this gateway. They may know nothing yet of the nodes in `unknown`."""
+
+    def address_of(self, node: str) -> str | None:
+        """Return the address of a node; None for one that is not registered."""
 
     def failed(self, answer: bytes) -> bool:
         """Return whether this response of a tool reports a failure."""

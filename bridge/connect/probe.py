@@ -46,6 +46,7 @@ def probe(url: str, dialect: str, key: str = "") -> Found:
     split = urlsplit(base)
     origin = f"{split.scheme}://{split.netloc}"
     paths = list(dict.fromkeys(answer["path"] for answer in ANSWERS))
+    other: Found | None = None
     for place in dict.fromkeys((base, f"{base}/v1", f"{origin}/v1", f"{origin}/api/v1", f"{origin}/openai/v1", origin)):
         for path in paths:
             status, body = _read(place + path, key)
@@ -54,8 +55,11 @@ def probe(url: str, dialect: str, key: str = "") -> Found:
             if status in (401, 403) and place == base:
                 return Found(base, problem=f"{place}{path} answers {status}: it wants a key")
             if found := _recognized(path, body):
-                return _told(place, *found, dialect, base)
-    return Found(base)
+                if dialect in found[0]:
+                    return _told(place, *found, dialect, base)
+                # A server may speak several: the expected one may be found elsewhere.
+                other = other or _told(place, *found, dialect, base)
+    return other or Found(base)
 
 
 def _told(url: str, dialects: list[str], models: list[str], dialect: str, base: str) -> Found:

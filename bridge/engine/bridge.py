@@ -44,11 +44,12 @@ from bridge.pipeline.retries import may_ask_elsewhere
 from bridge.pipeline.stored_responses import Answers
 from bridge.pipeline.task_index import TaskIndex
 from bridge.pipeline.tools import with_tools
-from bridge.stores import describe
+from bridge.stores import describe, open_places
 from bridge.stores.memory_budget import LoadedBytes, MemoryBudget, counted
 
 if TYPE_CHECKING:
     from bridge.config import Config, HttpClient
+    from bridge.engine.breaker_advice import BreakerAdvice
     from bridge.runs import RunKey, RunPlan, Runs, RunSlots
     from bridge.runs.push import Pusher
     from bridge.runs.waiting import WaitingTasks
@@ -174,6 +175,9 @@ class Bridge:
             if self._store is not None:
                 self._runs = self._make_runs(self._store)
                 stack.push_async_callback(self._runs.close)
+            if (advice := self._make_advice()) is not None:
+                stack.push_async_callback(advice.close)
+                advice.start()
             self.store_watch = self._make_watch()
             stack.push_async_callback(self.store_watch.close)
             self.store_watch.start()
@@ -186,6 +190,18 @@ class Bridge:
             self._open = stack.pop_all()
         if self._runs is not None:
             await self._runs.open()
+
+    def _make_advice(self) -> BreakerAdvice | None:
+        """Return what shares the breakers of backends with alternatives; None where there are none, or no database."""
+        groups = [group for route in self.routes for group in route.groups if len(group.members) > 1]
+        backends = {b.name: b.breaker for group in groups for b in group.members if b.breaker is not None}
+        places = open_places(self.config.stores.runs, "breakers") if backends else None
+        if places is None:
+            return None
+        from bridge.engine.breaker_advice import BreakerAdvice
+
+        urls = {name: section.url for name, section in self.config.backends.items()}
+        return BreakerAdvice(places, {f"{name} {urls.get(name) or ''}": each for name, each in backends.items()})
 
     def _make_watch(self) -> StoreWatch:
         urls = self.config.stores
@@ -647,7 +663,7 @@ class _Asked:
         if len(group.members) == 1:
             return group.members
         backends = _ordered(group, self.request, self.caller.owner, self.run_id)
-        return sorted(backends, key=lambda backend: backend.breaker is not None and backend.breaker.refuses)
+        return sorted(backends, key=lambda backend: backend.breaker is not None and backend.breaker.is_last_choice)
 
     def info(self, backend: Backend, request: Request) -> CallInfo:
         """Return the call's facts about the caller; its raw body only where it must arrive unchanged."""

@@ -45,7 +45,8 @@ class Breaker:
     """Opens after `failures` in a row, for `open_for` seconds. Then it is half open: one call at a time, until one of
     them is answered.
 
-    It lives in one process: others find out for themselves.
+    It lives in one process. Others may be told that it is open (`bridge.engine.breaker_advice`), and then ask other
+    backends first, if there are any.
     """
 
     def __init__(
@@ -60,6 +61,13 @@ class Breaker:
         self.turn = 0
         """Number of changes of state: calls that were admitted before one reveal nothing about the time after it."""
         self.probe: Pass | None = None
+        self.is_open_elsewhere = False
+        """Another process has opened its breaker for the same backend."""
+
+    @property
+    def is_last_choice(self) -> bool:
+        """Return whether other backends are to be asked first."""
+        return self.refuses or (self.is_open_elsewhere and not self.is_open)
 
     @property
     def is_open(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -122,6 +123,37 @@ async def store_request(
     return await _append(history, owner, scope, conversation, new)
 
 
+def is_first(conversation: Conversation, run: str) -> bool:
+    """Return whether the conversation has no messages of other runs."""
+    return all(MessageInfo.of(message).run == run for message in conversation.messages)
+
+
+async def forget_request(history: ConversationStore, owner: str, scope: str, thread: str, run: str) -> None:
+    """Remove what `store_request` has stored for a run that was not queued."""
+    while (conversation := await history.load(owner, scope, thread)) is not None:
+        left = _without(conversation.messages, run)
+        if left is None:
+            return
+        first, others = left
+        if not first and not others:
+            # Uploads of the thread stay: the client will ask again.
+            await history.delete(owner, scope, thread, files=False)
+            return
+        with suppress(StoreConflict):
+            await history.commit(owner, scope, conversation, others, keep=first)
+            return
+
+
+def _without(stored: list[Message], run: str) -> tuple[int, list[Message]] | None:
+    """Return how many messages come before those of a run, and those of others behind, as other runs may have spoken
+    since; None if there are none of this run.
+    """
+    first = next((n for n, m in enumerate(stored) if MessageInfo.of(m).run == run), None)
+    if first is None:
+        return None
+    return first, [message for message in stored[first:] if MessageInfo.of(message).run != run]
+
+
 async def _append(
     history: ConversationStore,
     owner: str,
@@ -201,13 +233,9 @@ class QueuedRunTurn(Expand):
         ]
 
     async def forget(self) -> None:
-        """Remove the messages of this run, which `begin` or the server has stored; other runs may have spoken since."""
-        while True:
-            stored = self._conversation.messages
-            first = next((n for n, m in enumerate(stored) if MessageInfo.of(m).run == self._run), None)
-            if first is None:
-                return
-            others = [message for message in stored[first:] if MessageInfo.of(message).run != self._run]
+        """Remove the messages of this run, which `begin` or the server has stored."""
+        while (left := _without(self._conversation.messages, self._run)) is not None:
+            first, others = left
             try:
                 await self._commit(others, keep=first)
                 return

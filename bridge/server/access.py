@@ -109,7 +109,7 @@ class Allowance:
     models: tuple[str, ...] | None = None
 
     def allows(self, model: str) -> bool:
-        """Whether requests may name this model."""
+        """Return whether requests may name this model."""
         return self.models is None or any(fnmatchcase(model, pattern) for pattern in self.models)
 
 

@@ -241,12 +241,12 @@ class Limits:
             raise refused(f"This API key does not allow the model {model[:80]!r}.", Reason.MODEL, user=user)
 
     def allows(self, user: str, model: str) -> bool:
-        """Whether this user may name this model."""
+        """Return whether this user may name this model."""
         own = self._identity.allowance(user)
         return own is None or own.allows(model)
 
     def is_limited_to_models(self, user: str) -> bool:
-        """Whether this user may name some models only."""
+        """Return whether this user may name some models only."""
         own = self._identity.allowance(user)
         return own is not None and own.models is not None
 

@@ -8,6 +8,7 @@ with the contract in `bridge.stores.runs`. Both are on SQLite or PostgreSQL. Upl
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from bridge.errors import ConfigError
 from bridge.stores.attachments import Attachment, Attachments
@@ -17,6 +18,9 @@ from bridge.stores.runs import LeaseLost, Ownership, RunKey, RunRecord, RunState
 from bridge.stores.schema import Schema
 from bridge.stores.scripts import Database
 from bridge.stores.urls import check_postgres, describe
+
+if TYPE_CHECKING:
+    from bridge.stores.places import Places
 
 __all__ = [
     "LEASE",
@@ -41,6 +45,7 @@ __all__ = [
     "open_attachments",
     "open_database",
     "open_history",
+    "open_places",
     "open_rates",
     "open_runs",
 ]
@@ -105,6 +110,18 @@ def open_rates(url: str) -> Rates:
 
         return SharedRates(open_database(url, "stores.runs", schema.RATES))
     return LocalRates()
+
+
+def open_places(url: str, line: str) -> Places | None:
+    """Return the places of a line for the run store at this URL, which all processes that share it see; None if it is
+    not in PostgreSQL.
+    """
+    if url.partition(":")[0] not in ("postgresql", "postgres"):
+        return None
+    from bridge.stores import schema
+    from bridge.stores.places import Places
+
+    return Places(open_database(url, "stores.runs", schema.PLACES), line)
 
 
 def open_attachments(url: str, *, secret: str | None = None) -> Attachments:

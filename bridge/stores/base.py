@@ -115,8 +115,8 @@ class HeldConversation(Protocol):
     ) -> None:
         """Commit `conversation` like `ConversationStore.commit` and release the lock, in one transaction.
 
-        If the `joint` transaction takes the commit, or if it raises, the lock is held until the context manager exits. A
-        further commit is made without a lock.
+        If the `joint` transaction takes the commit, or if it raises, the lock is held until the context manager exits.
+        A further commit is made without a lock.
         """
 
 
@@ -190,8 +190,8 @@ class ConversationStore(Protocol):
     async def owner(self, scope: str, thread_id: str) -> str | None:
         """Return the owner of the conversation with this id; of several, the oldest. None if there is none."""
 
-    async def delete(self, owner: str, scope: str, thread_id: str) -> bool:
-        """Delete a conversation. Return False if there is none. The next `prune_files` deletes its files."""
+    async def delete(self, owner: str, scope: str, thread_id: str, *, files: bool = True) -> bool:
+        """Delete a conversation. Return False if there is none. With `files`, the next `prune_files` deletes these."""
 
     def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[HeldConversation]:
         """Lock a conversation, which need not exist, for one run: `async with history.turn(...) as held`.

@@ -86,12 +86,13 @@ class Conversations:
         found = await self._database.read(lambda: execute(statement, **values))
         return plain_id(found[0][0]) if found else None
 
-    async def delete(self, owner: str, scope: str, thread_id: str) -> bool:
+    async def delete(self, owner: str, scope: str, thread_id: str, *, files: bool = True) -> bool:
         where = key(owner, scope, thread_id)
 
         def work() -> Script[bool]:
             was_there = yield from delete(where)
-            yield from mark(where)
+            if files:
+                yield from mark(where)
             return was_there
 
         return await self._database.write(work)

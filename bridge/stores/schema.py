@@ -271,6 +271,23 @@ _RATES: tuple[tuple[str, ...], ...] = (
 )
 
 
+# Such as the nodes of a gateway. `holder` is the process that put a place there; `stamp` changes with `value`.
+_PLACES: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE places (
+            line text NOT NULL,
+            name text NOT NULL,
+            holder text NOT NULL,
+            stamp text NOT NULL,
+            expires double precision NOT NULL,
+            value text NOT NULL,
+            PRIMARY KEY (line, name)
+        )""",
+        "CREATE INDEX places_by_age ON places (expires)",
+    ),
+)
+
+
 def names(schemas: Sequence[Schema]) -> str:
     """Return the names of these stores for a message."""
     return " and ".join(each.name for each in schemas)
@@ -280,3 +297,4 @@ HISTORY = Schema("history", _HISTORY, ("DELETE FROM history_turns",), needs=2)
 # Clients know what is appended: entries that vanish would be missing for a reader that resumes.
 RUNS = Schema("run", _RUNS, _RUNS_REBOOTED, needs=5, synced=True)
 RATES = Schema("rate", _RATES, (), needs=1)
+PLACES = Schema("place", _PLACES, ("DELETE FROM places",), needs=1)

@@ -263,14 +263,14 @@ class _Changes:
         if least is not None and sampling.max_tokens is not None and sampling.max_tokens < least:
             sampling = replace(sampling, max_tokens=least)
             self._tell(f"the limit of an answer is at least {least} tokens")
-        most = self._demands.most_temperature
-        if most is not None and sampling.temperature is not None and sampling.temperature > most:
-            sampling = replace(sampling, temperature=most)
-            self._tell(f"temperatures above {most:g} are sent as {most:g}")
         if self._demands.no_sampling_with_effort and self.request.reasoning_effort not in (None, "none"):
             sampling = self._with_neither(sampling)
         if self._demands.temperature_or_top_p:
             sampling = self._with_one(sampling)
+        most = self._demands.most_temperature
+        if most is not None and sampling.temperature is not None and sampling.temperature > most:
+            sampling = replace(sampling, temperature=most)
+            self._tell(f"temperatures above {most:g} are sent as {most:g}")
         if sampling is not given:
             if self.request is self._given:
                 self.request = self._given.copy()

@@ -27,7 +27,7 @@ MANY = tuple(name for name in sizes.ANSWERS if name not in ("long_delta", "image
 ASKED = tuple(name for name in sizes.REQUESTS if name != "picture")
 """What consists of many things; of a single large one Python does not see the size."""
 
-LACKING = {"ag-kit": ("many_parts", "answers"), "openai-chat": ("answers",)}
+LACKING = {"ag-kit": ("many_parts", "answers"), "ollama": ("answers",), "openai-chat": ("answers",)}
 """What a backend of a dialect cannot be asked."""
 
 
@@ -61,12 +61,12 @@ def steps(work: Callable[[], object]) -> int:
 def check_linear(work: Callable[[int], Callable[[], object]]) -> None:
     """Twice the size is twice the steps, whatever the beginning costs. Warm: caches are filled before.
 
-    An eighth more is let pass.
+    An eighth more is let pass. Where reads end may also make a larger size cheaper.
     """
     work(N)()
     work(4 * N)()
     one, two, four = (steps(work(N * factor)) for factor in (1, 2, 4))
-    assert four - two <= 2.25 * (two - one) + 200, f"{one} steps for {N}, {two} for {2 * N}, {four} for {4 * N}"
+    assert four - two <= 2.25 * max(0, two - one) + 200, f"{one} steps for {N}, {two} for {2 * N}, {four} for {4 * N}"
 
 
 def writing(dialect: Dialect, events: list[Event]) -> Callable[[], object]:

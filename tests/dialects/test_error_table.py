@@ -15,6 +15,9 @@ BACKS = [name for name in registry.called() if not registry.get(name).over_grpc]
 WITH_WORDS = [name for name in BACKS if name != "a2a"]
 """Dialects whose errors have a word of any kind; those of A2A have numbers, and words in their details."""
 
+ONLY_TEXTS = ("ai-sdk-ui", "ollama")
+"""Dialects whose errors have no word."""
+
 
 def refused(dialect: str, status: int, body: Any) -> Failure:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -32,7 +35,9 @@ def test_the_code_of_another_bridge_counts_more_than_its_status(dialect: str, co
 
 
 @pytest.mark.parametrize("code", OWN.values())
-@pytest.mark.parametrize("dialect", [name for name in WITH_WORDS if registry.get(name).served and name != "ai-sdk-ui"])
+@pytest.mark.parametrize(
+    "dialect", [name for name in WITH_WORDS if registry.get(name).served and name not in ONLY_TEXTS]
+)
 def test_what_a_bridge_writes_another_one_reads(dialect: str, code: ErrorCode) -> None:
     each = registry.get(dialect)
     failure = each.decode_error(each.encode_error(Failure(code, "It broke.")))

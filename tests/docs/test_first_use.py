@@ -23,6 +23,7 @@ from bridge import Bridge
 from bridge.cli.serve import _announce, _no_address
 from bridge.codec import registry
 from bridge.config import load
+from bridge.connect import SERVERS
 from tests.docs.helpers import COMMAND, ROOT, bridge, environment, run, serve
 from tests.server.harness import free_port
 from tests.unit.test_connect import CHAT, server
@@ -126,7 +127,8 @@ def test_every_pair_gets_a_valid_file(front: str, back: str, tmp_path: Path, mon
     assert main(["init", "--from", front, "--to", back]) == 0
     config = load("config.yaml", env={})
     assert [(r.dialect, r.backends) for r in config.routes] == [(front, ("demo" if back == "demo" else "main",))]
-    assert next(iter(config.backends.values())).dialect == back
+    meant = SERVERS[back].dialect if back in SERVERS else back  # a program's name comes first
+    assert next(iter(config.backends.values())).dialect == meant
 
 
 def test_what_flags_say(tmp_path: Path) -> None:
@@ -219,7 +221,7 @@ def test_the_end_of_the_input_ends_the_questions(tmp_path: Path) -> None:
 def test_programs_by_name(tmp_path: Path) -> None:
     """A client with names of its own for models gets the model of the server, and its exact lines are printed."""
     with server({"/v1/models": CHAT}) as (base, seen):
-        args = ("--from", "claude-code", "--to", "ollama", "--url", base, "--model", "smal")
+        args = ("--from", "claude-code", "--to", "vllm", "--url", base, "--model", "smal")
         code, out, err = bridge("init", *args, cwd=tmp_path, OPENAI_API_KEY="sk-mine")
     assert code == 0
     assert f"warning: --url: it answers at {base}/v1, not at {base}" in err
@@ -230,6 +232,18 @@ def test_programs_by_name(tmp_path: Path) -> None:
     assert (str(backend.url), backend.model, backend.model_map) == (f"{base}/v1", "smal", {"*": "smal"})
     assert backend.api_key is None
     assert not any("authorization" in headers for headers in seen)
+
+
+def test_a_server_that_speaks_two_dialects_is_asked_for_the_one_of_its_name(tmp_path: Path) -> None:
+    tags = {"models": [{"name": "qwen3:8b"}]}
+    with server({"/v1/models": CHAT, "/api/tags": tags}) as (base, _):
+        for name, dialect, url in (("ollama", "ollama", base), ("openai-chat", "openai-chat", f"{base}/v1")):
+            args = ("--from", "claude-code", "--to", name, "--url", url, "--output", f"{name}.yaml")
+            code, out, err = bridge("init", *args, "--model", "small", cwd=tmp_path)
+            assert (code, "it answers at" in err, "speaks" in err) == (0, False, False), err
+            assert f"{url} lists the models" in out
+            backend = load(tmp_path / f"{name}.yaml", env={}).backends["main"]
+            assert (backend.dialect, str(backend.url)) == (dialect, url)
 
 
 def test_the_only_model_of_a_server_is_taken(tmp_path: Path) -> None:
@@ -248,7 +262,7 @@ def test_init_warns_as_check_does(tmp_path: Path) -> None:
     ("args", "said"),
     [
         (["srve"], "unknown command 'srve'; did you mean 'serve'?"),
-        (["config"], "unknown command 'config' (commands: serve, demo, init, "),
+        (["config"], "unknown command 'config' (commands: serve, demo, "),
         (["serve", "--prt", "9"], "dialect-bridge serve: error: unrecognized arguments: --prt; did you mean '--port'?"),
         (["serve", "--port", "70000"], "argument --port: expected 0 to 65535, got '70000'"),
         (["serve", "--workers", "0"], "argument --workers: expected 1 or more, got '0'"),

@@ -68,6 +68,9 @@ async def test_a_conversation_that_is_deleted_takes_all_its_files_along(
     await history.prune_files(2 * DAY, removed)
     assert removed == [("o", "t", 0.0)]
     assert await noted(engine) == 1
+    assert await history.delete("o", "s", "u", files=False)
+    await history.prune_files(2 * DAY, removed)
+    assert await noted(engine) == 1
 
 
 async def test_one_place_of_two_scopes_goes_with_the_last_of_them(engine: Engine, history: ConversationStore) -> None:

@@ -116,6 +116,7 @@ SCHEMAS = st.none() | st.builds(
 _KINDS: dict[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),
     "int | None": st.none() | st.integers(16, 64),
+    "float | None": st.none() | st.floats(0, 2),
     "str | None": st.none() | st.just(r"[a-zA-Z0-9_-]+"),
     "str": st.sampled_from(["", "openai-chat"]),
     "frozenset[str]": st.just(frozenset()),

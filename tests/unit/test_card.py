@@ -121,7 +121,8 @@ OPTIONS = {
     "aip": ({"reasoning": "text"}, Feature.REASONING, Support.TEXT),
     "anthropic-messages": ({"reasoning": "drop"}, Feature.REASONING, Support.DROP),
     "gemini": ({"media": "drop"}, Feature.IMAGE, Support.DROP),
-    "openai-chat": ({"media": "images"}, Feature.IMAGE, Support.EXACT),
+    "ollama": ({"media": "drop"}, Feature.IMAGE, Support.DROP),
+    "openai-chat": ({"media": "drop"}, Feature.IMAGE, Support.DROP),
     "openai-responses": ({"media": "drop"}, Feature.IMAGE, Support.DROP),
 }
 

@@ -379,7 +379,8 @@ KEYS = (
     "listen, agent_id, limits, mid_stream_fallback, options"
 )
 BACKEND_KEYS = (
-    "dialect, url, api_key, model, model_map, proxy, headers, forward_headers, fetch_urls, max_event, timeouts, "
+    "dialect, url, command, args, cwd, env, api_key, auth, model, model_map, proxy, headers, forward_headers, "
+    "fetch_urls, max_event, timeouts, "
     "retry, breaker, "
     "target, options"
 )
@@ -939,7 +940,7 @@ def models() -> list[type[BaseModel]]:
 
 
 def test_every_key_has_a_line_that_says_what_it_is() -> None:
-    assert len(models()) == 23
+    assert len(models()) == 27
     for model in models():
         for name, field in model.model_fields.items():
             assert field.description, f"{model.__name__}.{name}"

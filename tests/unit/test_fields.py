@@ -131,3 +131,12 @@ def test_the_thread_of_a_protocol_without_threads() -> None:
     assert thread_in({"session_id": "", "thread_id": "t"}, wire) == "t"
     assert thread_in({"session_id": 1}, wire) == "h"
     assert thread_in({}, WireRequest()) is None
+
+
+def test_a_model_is_lost_where_a_request_cannot_name_one() -> None:
+    table = Fields("one", Row("model", STRING, "model"))
+    assert lost_of(Fields("one"), model="m") == {}
+    assert lost_of(Fields("one", has_model=False), model="m") == {"model": ""}
+    lost = Losses()
+    assert table.write(Request([], model="m"), lost, only=()) == {}
+    assert lost.details == {"model": ""}

@@ -116,3 +116,36 @@ def test_a_dialect_says_which_parts_have_a_form() -> None:
     assert lost_of(losses, said(Data(1), bytes_, role="assistant")) == {
         "data": "sent as text", "image_inline": "sent as text"
     }  # fmt: skip
+
+
+def test_what_only_messages_of_assistants_have() -> None:
+    losses = MessageLosses(EXACT, of_assistants=(ToolCall, Reasoning))
+    parts = Text("t"), ToolCall("c", "f", "{}"), Reasoning("hm"), Reasoning("", "signature")
+    assert lost_of(losses, said(*parts, role="assistant")) == {}
+    assert lost_of(losses, said(*parts)) == {
+        "tool_history": "a ToolCall in a message of role user",
+        "reasoning_history": "a Reasoning in a message of role user",
+    }
+
+
+def test_what_stands_beside_results() -> None:
+    losses = MessageLosses(EXACT, takes=lambda part, role: isinstance(part, Data), beside_results=(ToolCall,))
+    rest = ToolResult("c", []), ToolCall("c", "f", "{}"), Data(1)
+    assert lost_of(losses, said(*rest, role="tool"), said(Text("t"))) == {}
+    assert lost_of(losses, said(Text("t"), role="tool")) == {"tool_history": "a Text that is not a tool result"}
+
+
+def test_reasoning_that_an_option_drops() -> None:
+    lost = Losses()
+    messages = [said(Reasoning("old"), role="assistant"), said(Reasoning("new"), role="assistant")]
+    MessageLosses(EXACT).note(messages, lost, sends=lambda index, message, part: index == 1, history="last")
+    assert lost.details == {"reasoning_history": "dropped by option reasoning_history: last"}
+    kept = Losses()
+    MessageLosses(EXACT).note(messages, kept, sends=lambda *_: True, history="all")
+    assert kept.details == {}
+
+
+def test_system_messages_that_become_text() -> None:
+    card = Capabilities(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES, text={Feature.SYSTEM: "x"}))
+    assert lost_of(MessageLosses(card), said(Text("t"), role="system")) == {"system": "sent as text"}
+    assert lost_of(MessageLosses(card), said(Text("t"))) == {}

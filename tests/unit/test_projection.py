@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, Losses, Projection, Support, entries
-from bridge.model import Data, FinishReason, Inline, Media, MediaKind, Origin, PartKind, StateOp, Text, Url
+from bridge.model import Data, FileRef, FinishReason, Inline, Media, MediaKind, Origin, PartKind, StateOp, Text, Url
 from bridge.model import events as ev
 from tests.wire_scenes import SCENES
 from tests.wire_scenes import events as events_of
@@ -77,6 +77,22 @@ def test_a_signature_is_lost_with_its_reasoning_and_without() -> None:
     out, lost = seen(signed, card(Support.DROP, Feature.REASONING_SIGNATURE))
     assert (out[-1], lost) == (ev.PartEnded("p"), {"reasoning_signature": ""})
     assert signed[-1] == ev.PartEnded("p", signature="s"), "events of others are not changed"
+
+
+def test_opaque_values_that_a_wire_with_one_does_not_carry() -> None:
+    both = part(PartKind.REASONING, "hm", signature="s", redacted="r")
+    assert seen(both, EXACT.changed(opaque_values="one")) == (both, {"reasoning_signature": "one of two opaque values"})
+    out, lost = seen(both, EXACT.changed(opaque_values="signature"))
+    assert (out[-1], lost) == (ev.PartEnded("p", signature="s"), {"reasoning_signature": ""})
+    for alone in ({"signature": "s"}, {"redacted": "r"}):
+        events = part(PartKind.REASONING, "hm", **alone)
+        assert seen(events, EXACT.changed(opaque_values="one")) == (events, {})
+
+
+def test_the_id_of_a_file_in_place_of_a_url_is_named() -> None:
+    events = [ev.ContentAdded("m", Media(MediaKind.FILE, FileRef("f1"))), ev.ContentAdded("m", PICTURE)]
+    assert seen(events, EXACT.changed(file_ids=False)) == (events, {"file": "the file id in place of a URL"})
+    assert seen(events, EXACT) == (events, {})
 
 
 def test_refusals_media_and_data_become_text() -> None:

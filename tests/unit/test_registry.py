@@ -212,7 +212,7 @@ def test_what_is_no_dialect_and_no_name_is_a_type_error() -> None:
 @pytest.mark.parametrize(
     ("name", "dialect"),
     [
-        ("claude", "anthropic-messages"), ("Google", "gemini"), ("ollama", "openai-chat"), ("openai", "openai-chat"),
+        ("claude", "anthropic-messages"), ("Google", "gemini"), ("openai", "openai-chat"),
         ("copilotkit", "ag-ui"), ("vercel", "ai-sdk-ui"), ("codex", "openai-responses"),
         ("anthropic", "anthropic-messages"),
     ],

@@ -18,6 +18,7 @@ from bridge.pipeline.tools import Tools, ToolSource
 from bridge.server.identity import Identity
 from bridge.server.limits import Limits
 from bridge.server.refusals import RefusalLog
+from bridge.stores import open_places
 
 if TYPE_CHECKING:
     from bridge.telemetry.tracing import Tracing
@@ -29,7 +30,17 @@ def servers(bridge: Bridge, limits: Limits, identity: Identity, refusals: Refusa
     for route in bridge.routes:
         if route.listen is not None:
             found.setdefault((route.listen, route.dialect), []).append(route)
-    return [_server(bridge, limits, identity, refusals, *at, routes) for at, routes in found.items()]
+    lines = {at: _line(routes) for at, routes in found.items()}
+    # Gateways of one process are different ones.
+    repeated = {line for line in lines.values() if list(lines.values()).count(line) > 1}
+    for at, line in lines.items():
+        lines[at] = f"{line} at {at[0]}" if line in repeated else line
+    return [_server(bridge, limits, identity, refusals, *at, lines[at], routes) for at, routes in found.items()]
+
+
+def _line(routes: Sequence[Route]) -> str:
+    """Return the name of a gateway, the same in all of its processes: that of its agents."""
+    return f"nodes of {' '.join(sorted(route.agent_id or '' for route in routes))}"
 
 
 def _server(
@@ -39,6 +50,7 @@ def _server(
     refusals: RefusalLog,
     address: str,
     dialect: Dialect,
+    line: str,
     routes: Sequence[Route],
 ) -> GrpcServer:
     dialect = require(dialect, SessionDialect)
@@ -58,6 +70,7 @@ def _server(
     server = GrpcServer(
         address, dialect, dialect.agent_registry(address, agents), settings[0], host, registrations, guard,
         Activity(address, lambda: bridge.metrics), bridge.config.server.keepalive,
+        open_places(bridge.config.stores.runs, line) if len(registrations) < len(agents) else None,
     )  # fmt: skip
     for name, route in by_agent.items():
         _give_tools(route, found[name], server, bridge.tracing)

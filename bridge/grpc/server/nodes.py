@@ -28,6 +28,8 @@ class Nodes:
     def __init__(self, settings: Channel) -> None:
         self._settings = settings
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self.targets: dict[str, str] = {}
+        """The gRPC target of each address: what was admitted when the node was dialed, here or by another process."""
         self._replaced: list[tuple[str, grpc.aio.Channel]] = []
         self._resolver = ThreadPoolExecutor(_LOOKUPS, "node-names")
 
@@ -52,16 +54,27 @@ class Nodes:
             # Sessions may still run over it.
             self._replaced.append((dial.address, before))
         self._channels[dial.address] = channel
+        self.targets[dial.address] = target
         return Dialed.CONNECTED
 
+    def learn(self, address: str, target: str) -> None:
+        """Another process has dialed this address, and may do so again."""
+        if self.targets.get(address) != target and (channel := self._channels.pop(address, None)) is not None:
+            self._replaced.append((address, channel))
+        self.targets[address] = target
+
     def at(self, address: str) -> grpc.aio.Channel:
-        """The connection to a node that was dialed."""
-        return self._channels[address]
+        """The connection to a node that was dialed, or whose target another process has told."""
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = self._open(self.targets[address], address)
+        return channel
 
     async def tidy(self, known: Collection[str], busy: Collection[str]) -> None:
         """Closes what leads to no known node and has no session."""
         for address in [each for each in self._channels if each not in known and each not in busy]:
             await self._channels.pop(address).close()
+        self.targets = {address: target for address, target in self.targets.items() if address in known}
         unused = [pair for pair in self._replaced if pair[0] not in busy]
         self._replaced = [pair for pair in self._replaced if pair[0] in busy]
         for _, channel in unused:

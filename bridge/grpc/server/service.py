@@ -48,8 +48,10 @@ from bridge.grpc.server.activity import TOOL_ERROR, Activity, CallRecord
 from bridge.grpc.server.guard import Guard, peer_address
 from bridge.grpc.server.nodes import Nodes
 from bridge.grpc.server.relay import Relays, trace_of
+from bridge.grpc.server.sharing import Sharing
 from bridge.liveness import Liveness
 from bridge.pipeline.tools import Ask
+from bridge.stores.places import Places
 
 log = logging.getLogger("bridge.grpc")
 
@@ -87,8 +89,10 @@ class GrpcServer:
         guard: Guard | None = None,
         activity: Activity | None = None,
         keepalive: float | None = None,
+        places: Places | None = None,
     ) -> None:
         """`guard` authenticates callers, if there is one. `activity` counts calls; they are logged in any case.
+        `places` shares the nodes with other processes.
 
         `keepalive`: seconds of silence after which the connection of a session is sent a ping.
         """
@@ -104,6 +108,7 @@ class GrpcServer:
         self._endpoints = {endpoint.path: endpoint for endpoint in dialect.surface}
         self._handlers = _Handlers(self._endpoints, self)
         self._nodes = Nodes(settings)
+        self._sharing = Sharing(places, agent_registry, self._nodes) if places is not None else None
         self._gateways: dict[str, grpc.aio.Channel] = {}
         self._server: grpc.aio.Server | None = None
         self._chores: list[asyncio.Task[None]] = []
@@ -126,9 +131,16 @@ class GrpcServer:
             raise OSError(f"cannot listen on the agents' address {self.address}") from None
         await server.start()
         self._server = server
-        self._chores = [asyncio.get_running_loop().create_task(self._clean())]
+        self._chores = self._begun()
         for registration in self._registrations:
             self.join(registration)
+
+    def _begun(self) -> list[asyncio.Task[None]]:
+        """Start to look after the nodes."""
+        chores = [self._clean()]
+        if self._sharing is not None:
+            chores.append(self._sharing.run(self._tell))
+        return [asyncio.get_running_loop().create_task(chore) for chore in chores]
 
     def check(self, before: GrpcServer) -> None:
         """Raises `ConfigError` when this one cannot `follow` the other one at their address."""
@@ -147,11 +159,12 @@ class GrpcServer:
         before._registry.replace(self._registry)
         self._registry, self._relays, self._nodes = before._registry, before._relays, before._nodes
         self._watchers, self._handlers = before._watchers, before._handlers
+        self._sharing, before._sharing = before._sharing, self._sharing
         self._server, before._server = before._server, None
         self._handlers.server = self
         for chore in before._chores:
             chore.cancel()
-        self._chores, before._chores = [asyncio.get_running_loop().create_task(self._clean())], []
+        self._chores, before._chores = self._begun(), []
         self._followed, before._followed = [*before._followed, before], []
         before._follower = self
         if not before._open:
@@ -166,6 +179,8 @@ class GrpcServer:
 
         Where another one took its place, it has sessions left at most, which have so long to end by themselves.
         """
+        if self._sharing is not None and self._server is None:
+            await self._sharing.close()
         if self._follower is not None:
             await self._part(grace)
             return
@@ -183,6 +198,8 @@ class GrpcServer:
         await asyncio.gather(*stopping, *chores, return_exceptions=True)
         await self._relays.stop(grace)
         await self._nodes.close()
+        if self._sharing is not None:
+            await self._sharing.close()
         while self._gateways:
             await self._gateways.popitem()[1].close()
 

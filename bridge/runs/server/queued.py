@@ -6,14 +6,15 @@ Reading a run does not influence it. A request is checked first, then the owner 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from aiohttp import web
 
 from bridge.codec import QueuedRunsDialect, QueuedRunsOptions, RunRef, SubscribeRequest, require
 from bridge.engine import Bridge, Route
-from bridge.errors import ErrorCode, RequestError
+from bridge.errors import BackendError, BridgeError, ErrorCode, RequestError
 from bridge.framing import sse
-from bridge.pipeline.queued_runs import store_request
+from bridge.pipeline.queued_runs import forget_request, is_first, store_request
 from bridge.runs import Ownership, RunKey, Subscription, fingerprint
 from bridge.runs.server.durable import cursor_of, reporting, written
 from bridge.server.handler import RequestScope
@@ -62,9 +63,17 @@ async def serve_start(scope: RequestScope) -> web.StreamResponse:
     report.back = route.group_for(request).names
     await check_owner(bridge, route, key.owner, key.thread_id, make=True)
     first = True
-    if await bridge.runs.status(key) is None:
-        first = (await store_request(bridge.history, key.owner, key.scope, request, key.run_id)).version == 1
-    made = await bridge.runs.start(key, plan, fingerprint(caller.raw_body or b""))
+    is_new = await bridge.runs.status(key) is None
+    if is_new:
+        stored = await store_request(bridge.history, key.owner, key.scope, request, key.run_id)
+        first = is_first(stored, key.run_id)
+    try:
+        made = await bridge.runs.start(key, plan, fingerprint(caller.raw_body or b""))
+    except BackendError:
+        if is_new:  # no run will answer these messages
+            with suppress(BridgeError):
+                await forget_request(bridge.history, key.owner, key.scope, key.thread_id, key.run_id)
+        raise
     report.status = "queued"
     run = RunRef(key.thread_id, key.run_id)
     return response_of(dialect.encode_started(run, made.record.task_id, first and made.new and made.first))

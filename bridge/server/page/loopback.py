@@ -44,8 +44,8 @@ Entries = Mapping[Feature, FeatureSupport]
 class LoopbackCall:
     """A call of a backend inside the process whose request and answer go over the wire of a dialect.
 
-    What that wire loses is the page's doing, and no other client of the route loses it, unless the frontend's dialect
-    cannot carry it either: that is told (`lost`), with `front` as what the frontend's dialect carries of answers.
+    A loss of that wire counts (`lost`) only if the frontend's dialect cannot carry the feature either, as `front` says:
+    no other client of the route takes this way.
 
     Raises `Unsupported` for a request that the dialect cannot carry.
     """

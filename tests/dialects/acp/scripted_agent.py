@@ -184,6 +184,8 @@ class Turn:
                 return reason
             case ["model"]:
                 self.text(str(MODELS.get(self.session)))
+            case ["mode"]:
+                self.text(MODES.get(self.session, "auto"))
             case ["plan"]:
                 self.update("plan", entries=[{"content": "look", "priority": "low", "status": "pending"}])
             case ["odd"]:
@@ -212,6 +214,7 @@ class Turn:
 
 
 MODELS: dict[str, str] = {}
+MODES: dict[str, str] = {}
 STATE = Path(SETTINGS["state"]) if "state" in SETTINGS else None
 
 
@@ -251,7 +254,12 @@ def answer(message: dict[str, Any]) -> dict[str, Any]:
             session = uuid.uuid4().hex
             SESSIONS[session] = []
             keep(session)
-            return {"result": {"sessionId": session, "configOptions": options_of(session)}}
+            modes = [{"id": each, "name": each} for each in ("auto", "default")]
+            known = {"currentModeId": "auto", "availableModes": modes}
+            return {"result": {"sessionId": session, "modes": known, "configOptions": options_of(session)}}
+        case "session/set_mode":
+            MODES[session] = params["modeId"]
+            return {"result": {}}
         case "session/load" | "session/resume":
             if STATE is None or not (STATE / session).exists():
                 return {"error": {"code": -32002, "message": "Resource not found", "data": {"sessionId": session}}}

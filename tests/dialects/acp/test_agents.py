@@ -251,6 +251,17 @@ async def test_the_model_is_an_option_of_the_session() -> None:
         assert await it.says("model", model="unheard-of") == "big"
 
 
+async def test_the_mode_of_sessions_is_an_option() -> None:
+    async with talk() as it:
+        assert await it.says("mode") == "auto"
+    async with talk(mode="default") as it:
+        assert await it.says("mode") == "default"
+    async with talk(mode="yolo") as it:
+        failure = (await it.run("mode")).failure
+        assert failure is not None
+        assert failure.message == "The agent has no mode 'yolo' (options.mode); it has: auto, default."
+
+
 async def test_updates_that_are_no_answer_are_not_told() -> None:
     async with talk() as it:
         assert await it.says("odd") == "odd"
@@ -438,7 +449,7 @@ async def test_an_agent_that_dies_says_its_last_words_to_the_log(caplog: pytest.
 async def test_an_agent_that_dies_while_a_person_is_asked() -> None:
     async with talk() as it:
         asked = await it.run("diemid")
-        await until(lambda: processes() == [])
+        await until(lambda: backend(it.bridge).pool.processes == [])
         failure = (await it.answers("yes", asked)).failure
         assert failure is not None
         assert failure.code is ErrorCode.CONFLICT

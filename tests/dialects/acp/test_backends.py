@@ -103,6 +103,23 @@ async def test_an_approval_that_is_refused(back: str, tmp_path: Path) -> None:
         assert not answer.agrees
 
 
+@pytest.mark.parametrize("back", ASKING)
+async def test_a_question_in_words(back: str, tmp_path: Path) -> None:
+    async with before(back, tmp_path) as (editor, backend):
+        asked = Interrupted("q1", "input_required", {"message": "Which colour?"})
+        backend.turns([asked], [Text("Painted.")], [Text("Again.")])
+        session = await editor.new()
+        assert (await editor.prompt(session, "Paint"))["stopReason"] == "end_turn"
+        assert (editor.said(), editor.asked) == ("Which colour?", [])
+        await editor.prompt(session, "red")
+        assert editor.said() == "Painted."
+        request = backend.requests[-1]
+        said = [result_text([p for p in m.parts if isinstance(p, Text)]) for m in request.messages[-1:]]
+        assert "red" in str([*(answer.payload for answer in request.resume), *said])  # or as the reason of a no
+        await editor.prompt(session, "more")
+        assert editor.said() == "Again."
+
+
 @pytest.mark.parametrize("back", ["ag-ui", "agentscope"])
 async def test_a_tool_that_the_backend_runs(back: str, tmp_path: Path) -> None:
     async with before(back, tmp_path) as (editor, backend):

@@ -350,6 +350,16 @@ def test_content_replaces_what_was_there_and_null_does_not() -> None:
     assert result.parts == [Data({"path": "/a", "oldText": None, "newText": "x"})]
 
 
+def test_content_from_before_the_result_may_only_describe_the_call() -> None:
+    described = [{"type": "content", "content": {"type": "text", "text": "make a file"}}]
+    said = run(
+        update("tool_call", toolCallId="c", title="t", content=described),
+        update("tool_call_update", toolCallId="c", status="completed", rawOutput="made.txt"),
+    )
+    (result,) = [e for e in said if isinstance(e, ToolResulted)]
+    assert result_text(result.parts) == "make a file\nmade.txt"
+
+
 def test_output_of_a_terminal_is_joined() -> None:
     shown = [{"type": "terminal", "terminalId": "t"}]
     said = run(

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from bridge.dialects.acp import dialect
 from bridge.errors import ErrorCode
 from bridge.jsonrpc import RpcError
-from bridge.model import Data, Inline, Media, MediaKind, Text
+from bridge.model import Data, Inline, Media, MediaKind, MessageStarted, PartKind, PartStarted, Text, TextDelta
+from bridge.testing.wires import context
 from tests.dialects.acp import agents
 from tests.dialects.acp.helpers import ALL, chosen, configuration, editing, prompt_of, raw, reject
 
@@ -253,6 +255,14 @@ async def test_text_and_thoughts(tmp_path: Path) -> None:
             "cachedReadTokens": 2,
             "thoughtTokens": 1,
         }
+
+
+def test_empty_pieces_are_left_out() -> None:
+    turn = dialect.turn("s", None)
+    turn.begin(context(None))
+    begun = [MessageStarted("m"), PartStarted("p", "m", PartKind.TEXT)]
+    notes = turn.encode([*begun, TextDelta("p", ""), TextDelta("p", "Hello"), TextDelta("p", "")])
+    assert [params["update"]["content"]["text"] for _, params in notes] == ["Hello"]
 
 
 @pytest.mark.parametrize(("word", "state"), [("tool", "completed"), ("toolfail", "failed")])
@@ -633,6 +643,16 @@ async def test_an_editor_that_answers_with_cancelled(tmp_path: Path) -> None:
         editor.answers = lambda method, params: {"outcome": {"outcome": "cancelled"}}
         assert await editor.prompt(await editor.new(), "ask approve") == {"stopReason": "cancelled"}
         assert editor.calls()[-1]["status"] == "failed"
+
+
+async def test_an_editor_that_cancels_the_question(tmp_path: Path) -> None:
+    def cancel(method: str, params: Any) -> Any:
+        raise RpcError(-32800, "Request cancelled")
+
+    async with editing(tmp_path) as editor:
+        editor.answers = cancel
+        assert await editor.prompt(await editor.new(), "ask approve") == {"stopReason": "cancelled"}
+        assert len(agents.SEEN) == 1
 
 
 async def test_a_question_is_open_after_the_editor_has_left(tmp_path: Path) -> None:

@@ -121,6 +121,18 @@ async def test_keys_may_be_limited_to_runs(tmp_path: Path) -> None:
         assert (await editor.error("session/delete", {"sessionId": session})).code == -32000
 
 
+async def test_keys_may_be_limited_to_reading(tmp_path: Path) -> None:
+    key = {"name": "ann", "key": "key-of-ann-0123456789", "operations": ["read"]}
+    async with (
+        serving({**configuration(tmp_path), "server": {"auth": {"keys": [key]}}}) as base,
+        connected(base, **ANN) as editor,
+    ):
+        session = await editor.new()
+        assert [row["sessionId"] for row in (await editor.call("session/list"))["sessions"]] == [session]
+        assert (await editor.error("session/prompt", prompt_of(session, "hello"))).code == -32000
+        assert agents.SEEN == []
+
+
 async def test_each_run_counts(tmp_path: Path) -> None:
     server = {**KEYS, "limits": {"per_key": {"requests_per_minute": 2}}}
     async with serving({**configuration(tmp_path), "server": server}) as base, connected(base, **ANN) as editor:

@@ -274,7 +274,7 @@ def test_one_message_of_many_parts_becomes_several() -> None:
     ]
     context = back({"reasoning_history": False})
     dialect.encode_request(Request([message]), context)
-    assert context.lost.names == ["refusal_history", "reasoning_history"]
+    assert context.lost.names == ["reasoning_history", "refusal_history"]
 
 
 def test_parts_by_style() -> None:

@@ -154,6 +154,30 @@ async def test_an_image_is_uploaded_shown_and_signed_anew(tmp_path: Path) -> Non
             problem(await ask("GET", found.partition("?")[0]), 403, "FORBIDDEN")
 
 
+async def test_a_run_that_finds_the_queue_full_leaves_no_question(tmp_path: Path, backend: FakeBackend) -> None:
+    go_on = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        await go_on.wait()
+        await exchange.stream(CHUNK % b"ok" + END)
+
+    backend.plays(script)
+    limits = {"limits": {"concurrent": 1, "queue": 0}}
+    async with served(tmp_path, llm(backend), server=limits) as url:
+        alice = Client(url)
+        await alice.start(run_input("a"))
+        for thread in (THREAD, "another"):
+            refused = await alice.start(run_input("b", "run-2", threadId=thread))
+            assert refused.status == 429
+        shown = (await alice.get("/history")).json["messages"]
+        assert [m["content"] for m in shown] == ["a"]
+        go_on.set()
+        await alice.events()
+        again = await alice.start(run_input("b", "run-2", threadId="another"))
+        assert (again.status, again.json["created"]) == (202, True)
+        await alice.events("run-2", thread="another")
+
+
 @pytest.mark.parametrize("one", [True, False])
 async def test_who_may_not_write_the_end_of_a_run_stores_no_answer(
     tmp_path: Path, backend: FakeBackend, one: bool, caplog: pytest.LogCaptureFixture

@@ -128,7 +128,9 @@ def test_a_whole_answer_that_is_not_done_failed() -> None:
     assert answer.failure.code is ErrorCode.TRUNCATED_STREAM
 
 
-@pytest.mark.parametrize("body", [b"<html>", b"{}", b"[]", b'{"id": "x"}', b'"text"', b"", b'{"error":"late"}'])
+@pytest.mark.parametrize(
+    "body", [b"<html>", b"{}", b"[]", b'{"id": "x"}', b'"text"', b"", b'{"error":"late"}', b'{"message":"x","code":5}']
+)
 def test_what_is_no_answer(body: bytes) -> None:
     assert fold(verify(dialect.parse_response(WireResponse(200, {}, body), back()))).failure is not None
 
