@@ -1,9 +1,9 @@
 """The dialect `mcp`: clients list tools and call them, over HTTP or standard input; each tool is an agent.
 
 Why a route is a server, and its backends are the tools: a client connects to one server at a time and shows its tools
-together, while a route is what has a path, keys, limits and options. So whoever configures one decides which backends
-are offered, under which names and to whom; no other route is offered by itself. The run of a call is that of any other
-frontend, with the same history, limits and fallback.
+together, while a route is what has a path, keys, limits and options. So the configuration says which backends are
+offered, under which names and with which keys; no other route is offered by itself. The run of a call is that of any
+other frontend, with the same history, limits and fallback.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from bridge.dialects.mcp.wire import Wire
 from bridge.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
+_OTHER = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST = 48
 _URLS = "URLs; data: URLs hold the bytes."
 
@@ -57,7 +58,7 @@ def tools_of(options: FrontOptions, site: ToolSite) -> dict[str, Wire]:
     else:
         if texts:
             raise ConfigError("options.tools is for a route whose backend names a backend for each tool")
-        names = [options.tool or re.sub(r"[^A-Za-z0-9_-]", "_", f"ask_{site.backend}")[:_LONGEST]]
+        names = [options.tool or _OTHER.sub("_", f"ask_{site.backend}")[:_LONGEST]]
         texts[names[0]] = ToolText(title=options.title, description=options.description)
     return {name: _tool(name, texts.get(name, ToolText()), options, site) for name in names}
 

@@ -1,4 +1,4 @@
-"""Where clients of tools find the issuer of their tokens: the metadata of a protected resource (RFC 9728).
+"""The metadata of a protected resource (RFC 9728), in which clients of tools find the issuer of their tokens.
 
 Without an issuer there is none, and every address below `/.well-known/` is unknown: clients that find anything there
 begin to register.
