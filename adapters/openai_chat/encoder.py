@@ -126,7 +126,8 @@ class ChatEncoder(Encoder):
         if text:
             if part.start is not None and not part.length:
                 separator = self.separator_before(event.part_id)
-                part.start, part.length = part.start + separator, -separator
+                part.start += separator
+                part.length = -separator
             part.length += len(text)
             if part.bare:
                 part.bare = text.isspace()
