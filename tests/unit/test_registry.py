@@ -184,14 +184,10 @@ def test_a_dialect_may_have_one_side() -> None:
 def test_the_other_side_is_refused_by_name() -> None:
     route = {"dialect": "only-called", "path": "/", "backend": "b"}
     demo = {"backends": {"b": {"dialect": "demo"}}, "routes": [route]}
-    with pytest.raises(
-        ConfigError, match=r"only-called can be used by backends only; a route can use one of a2a, ag-kit"
-    ):
+    with pytest.raises(ConfigError, match=r"only-called can be used by backends only; a route can use one of a2a, "):
         parse(demo)
     back = {"b": {"dialect": "only-served", "url": "http://h"}}
-    with pytest.raises(
-        ConfigError, match=r"only-served can be used by routes only; a backend can use one of a2a, ag-kit"
-    ):
+    with pytest.raises(ConfigError, match=r"only-served can be used by routes only; a backend can use one of a2a, "):
         parse({"backends": back, "routes": [{"dialect": "openai-chat", "path": "/", "backend": "b"}]})
 
 
