@@ -50,7 +50,8 @@ class SchemaWriter:
         """Return the schema as it is taken; the same object if that is so already."""
         demands = self._demands
         if demands.inlined:
-            schema = self._inlined(schema, schema, frozenset(), 0)
+            inlined = self._inlined(schema, schema, frozenset(), 0)
+            schema = schema if inlined == schema else inlined
         if (demands.object_root or demands.plain_root) and "$ref" in schema:
             schema = self._followed(schema, schema)
         if demands.plain_root and not schema.keys().isdisjoint(_CHOICES):

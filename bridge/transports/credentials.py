@@ -35,7 +35,10 @@ _PAUSE = 1.0
 """Seconds after a failure in which nothing is fetched."""
 _LONGEST = 64 * 1024
 """Bytes that a command may print."""
-_TOKEN = re.compile(r"[\x21-\x7e]{1,16384}")
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+_MOST = 16_384
+"""Characters of a token."""
+_SECONDS = re.compile(r"\d{1,15}(?:\.\d{1,9})?", re.ASCII)
 _REFUSED = "The bridge has no valid credentials for the backend."
 
 
@@ -230,7 +233,7 @@ def token_in(printed: bytes, lifetime: float = LIFETIME) -> Token:
     if not text:
         raise CredentialsError("printed nothing")
     if not text.startswith("{"):
-        if _TOKEN.fullmatch(text) is None:
+        if not _is_token(text):
             raise CredentialsError("printed something that is no token")
         return Token(text, time.time() + lifetime)
     found = read_json(text.encode())
@@ -238,9 +241,13 @@ def token_in(printed: bytes, lifetime: float = LIFETIME) -> Token:
         raise CredentialsError("printed something that is no JSON object")
     inner = next((found[name] for name in _INNER if isinstance(found.get(name), dict)), found)
     value = next((inner[name] for name in _VALUES if isinstance(inner.get(name), str)), "")
-    if _TOKEN.fullmatch(value) is None:
+    if not _is_token(value):
         raise CredentialsError("printed a JSON object without a token")
     return Token(value, _expiry(inner, lifetime))
+
+
+def _is_token(text: str) -> bool:
+    return len(text) <= _MOST and _TOKEN.fullmatch(text) is not None
 
 
 def _expiry(found: Mapping[str, Any], lifetime: float) -> float:
@@ -261,7 +268,7 @@ def _expiry(found: Mapping[str, Any], lifetime: float) -> float:
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, str) and re.fullmatch(r"\d{1,15}(?:\.\d{1,9})?", value, re.ASCII):
+    if isinstance(value, str) and _SECONDS.fullmatch(value):
         return float(value)
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 

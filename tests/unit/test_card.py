@@ -121,6 +121,7 @@ OPTIONS = {
     "aip": ({"reasoning": "text"}, Feature.REASONING, Support.TEXT),
     "anthropic-messages": ({"reasoning": "drop"}, Feature.REASONING, Support.DROP),
     "gemini": ({"media": "drop"}, Feature.IMAGE, Support.DROP),
+    "mcp": ({"structured": True}, Feature.IMAGE, Support.TEXT),
     "ollama": ({"media": "drop"}, Feature.IMAGE, Support.DROP),
     "openai-chat": ({"media": "drop"}, Feature.IMAGE, Support.DROP),
     "openai-responses": ({"media": "drop"}, Feature.IMAGE, Support.DROP),
