@@ -217,7 +217,7 @@ def _secret(config: Config) -> bytes:
         return secret.encode()
     urls = [url for url in (config.stores.history, config.stores.runs) if url]
     for url in urls:
-        if url.startswith("sqlite:///"):
+        if url.startswith("sqlite:///") and not url.startswith("sqlite:///:memory:"):
             folder = Path(url.removeprefix("sqlite:///").partition("?")[0]).parent
             with suppress(OSError):
                 folder.mkdir(parents=True, exist_ok=True)

@@ -234,6 +234,14 @@ async def test_a_session_outlives_the_process(tmp_path: Path) -> None:
         assert (await again.ask("ping")).result == {}
 
 
+async def test_stores_in_memory_leave_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    stores = {"history": "sqlite:///:memory:", "runs": "sqlite:///:memory:"}
+    async with served({**config(tmp_path), "stores": stores}) as (_, old):
+        await old.start()
+    assert [*tmp_path.iterdir()] == []
+
+
 async def test_a_session_is_of_its_user(tmp_path: Path) -> None:
     keys = {"keys": [{"name": "me", "key": "key-of-me"}, {"name": "you", "key": "key-of-you"}]}
     async with served(config(tmp_path, auth=keys), authorization="Bearer key-of-me") as (_, old):
