@@ -38,7 +38,7 @@ from bridge.translation import AnswerDecoder
 
 _EXAMPLES = Path(__file__).parents[2] / "examples"
 toy: Dialect = run_path(str(_EXAMPLES / "dialect_toy.py"))["dialect"]
-FRONTS = [*(registry.get(name) for name in registry.served()), toy]
+FRONTS = [*(registry.get(name) for name in registry.served() if registry.get(name).called), toy]
 WHOLE = [d for d in FRONTS if d.answers_whole]
 _MAKERS: dict[PartKind, Callable[[str, str], Event]] = {
     PartKind.TEXT: TextDelta,

@@ -28,7 +28,9 @@ from bridge.testing import Exchange, ScriptedAgent, ScriptedBackend, bridge_of, 
 from tests.server.harness import post
 
 BUSY = Failure(ErrorCode.RATE_LIMITED, "busy", headers={"retry-after": "7"})
-every_dialect = pytest.mark.parametrize("name", [n for n in registry.over_http() if registry.get(n).called])
+every_dialect = pytest.mark.parametrize(
+    "name", [n for n in registry.over_http() if registry.get(n).called and registry.get(n).called_over_http]
+)
 AT_ONCE = [name for name in registry.names() if offers(registry.get(name).surface, Operation.RUN)]
 
 
