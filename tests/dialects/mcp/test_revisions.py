@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from pathlib import Path
 from typing import Any
 
@@ -239,7 +240,7 @@ async def test_stores_in_memory_leave_no_file(tmp_path: Path, monkeypatch: pytes
     stores = {"history": "sqlite:///:memory:", "runs": "sqlite:///:memory:"}
     async with served({**config(tmp_path), "stores": stores}) as (_, old):
         await old.start()
-    assert [*tmp_path.iterdir()] == []
+    assert os.listdir(tmp_path) == []
 
 
 async def test_a_session_is_of_its_user(tmp_path: Path) -> None:
