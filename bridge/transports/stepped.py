@@ -216,7 +216,8 @@ class SteppedCall:
             if isinstance(events[-1], RunFailed):
                 failure = self._backend.secrets.hide(events[-1].error)
                 if not failure.cause and self.sent is not None:
-                    self._backend.explained(failure, self.sent, "answered")
+                    advice = "the url and the dialect" if failure.code is ErrorCode.BACKEND_PROTOCOL else ""
+                    self._backend.explained(failure, self.sent, "answered", advice)
         return events
 
     def _stream(self, answer: Answer) -> None:

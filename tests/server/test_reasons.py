@@ -142,8 +142,8 @@ async def test_a_broken_backend_is_explained(name: str, caplog: pytest.LogCaptur
 
 ALIKE = {("agentscope", "agentscope-java"), ("agentscope-java", "agentscope"), ("ag-kit", "ag-ui")}
 """Pairs of which the first reads what the second writes."""
-STREAMED = [name for name in registry.over_http() if name != "agent-runs"]
-BACKS = [name for name in registry.called() if not registry.get(name).over_grpc and name != "agent-runs"]
+STREAMED = [name for name in registry.over_http() if name not in ("agent-runs", "acp")]
+BACKS = [name for name in registry.called() if registry.get(name).called_over_http and name != "agent-runs"]
 
 
 @pytest.mark.parametrize("back", BACKS)
