@@ -519,7 +519,8 @@ _UNDERSTOOD = CONTENT - {MessageStarted, Raw}
 """Events that only an answer in the backend's dialect can cause."""
 
 
-def _has_content(events: list[Event]) -> bool:
+def has_content(events: list[Event]) -> bool:
+    """Return whether one of the events can only come of an answer in the backend's dialect."""
     return not _UNDERSTOOD.isdisjoint(map(type, events))
 
 
@@ -626,7 +627,7 @@ class HttpCall:
             self.frames = decoder.frames if rest else []
             if not decoder.ended:
                 events += decoder.close(broken_off(error))
-            self._understood = self._understood or _has_content(events)
+            self._understood = self._understood or has_content(events)
             if events and isinstance(events[-1], RunFailed):
                 self._explain(events[-1].error, answer)
             return events
@@ -641,7 +642,7 @@ class HttpCall:
             self._running = False
         self.frames = decoder.frames
         if not self._understood:
-            self._understood = _has_content(events)
+            self._understood = has_content(events)
         end = events[-1] if events else None
         if isinstance(end, RunFailed):
             self._explain(end.error, answer)

@@ -18,7 +18,7 @@ from bridge.model.closing import PIECES
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import Call, CallInfo
 from bridge.transports.answers import AT_ONCE, Answer, bounded, broken_off
-from bridge.transports.http import HttpBackend
+from bridge.transports.http import HttpBackend, has_content
 
 log = logging.getLogger("bridge.http")
 
@@ -64,6 +64,7 @@ class SteppedCall:
         self._take: Callable[[list[Event]], bool] | None = None
         self._decoded: list[Event] | None = None  # what waits for `read`
         self._over = False
+        self._understood = False
 
     # ------------------------------------------------------------------ asking
 
@@ -206,17 +207,21 @@ class SteppedCall:
             events = self._run.close(error.failure)
         self._due = self._due or self._run.next()
         if self._due is None and PIECES.issuperset(map(type, events)) and (self._take(events) or not events):
+            self._understood = self._understood or bool(events)
             return True
         self._decoded = events
         return False
 
     def _passed_on(self, events: list[Event]) -> list[Event]:
+        self._understood = self._understood or has_content(events)
         if _ends(events):
             self._over = True
             if isinstance(events[-1], RunFailed):
                 failure = self._backend.secrets.hide(events[-1].error)
                 if not failure.cause and self.sent is not None:
-                    advice = "the url and the dialect" if failure.code is ErrorCode.BACKEND_PROTOCOL else ""
+                    unread = failure.code is ErrorCode.TRUNCATED_STREAM and not self._understood
+                    is_foreign = unread or failure.code is ErrorCode.BACKEND_PROTOCOL
+                    advice = "the url and the dialect" if is_foreign else ""
                     self._backend.explained(failure, self.sent, "answered", advice)
         return events
 
