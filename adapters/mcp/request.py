@@ -102,9 +102,10 @@ def _read_arguments(call: Call, context: Context, sent: Any) -> tuple[list[Messa
     if not prompt.strip() and len(parts) == 1:
         raise _invalid("arguments.prompt: expected a text, got an empty one.")
     places = ("arguments", "arguments.prompt", *(f"arguments[{n}]" for n in range(1, len(parts))))
-    messages = [Message("user", parts, places=places)]
+    asked = Message("user", parts, places=places)
+    messages = [asked]
     if system := arguments.string("system"):
-        messages.insert(0, Message("system", [Text(system)], places=("arguments.system",)))
+        messages = [Message("system", [Text(system)], places=("arguments.system",)), asked]
     return messages, _thread(call, arguments.string("conversation"))
 
 

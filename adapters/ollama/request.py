@@ -178,9 +178,9 @@ class _Talk:
         if role not in _ROLES:
             role = "user"  # the templates of models decide what becomes of other roles
         if role == "assistant":
-            if thinking := node.string("thinking"):
-                parts.insert(0, Reasoning(thinking))
-            parts = [*parts, *images, *self._calls(node)]
+            thinking = node.string("thinking")
+            thought: list[Part] = [Reasoning(thinking)] if thinking else []
+            parts = [*thought, *parts, *images, *self._calls(node)]
         else:
             parts += images
         return Message(role, parts or [Text("")])

@@ -23,7 +23,12 @@ def configuration() -> str:
     # Those that need neither gRPC nor a queue of runs.
     served = [d for d in dialects if not d.over_grpc and offers(d.surface, Operation.RUN)]
     served.sort(key=lambda dialect: dialect.name != FIRST)
-    return _HEAD + "".join(f"  - {{dialect: {d.name}, path: {mount_of(d)}, backend: demo}}\n" for d in served)
+    return _HEAD + "".join(f"  - {{dialect: {d.name}, path: {_path_of(d)}, backend: demo}}\n" for d in served)
+
+
+def _path_of(dialect: Dialect) -> str:
+    """Return the path of a route beside those of all other dialects: none of them has the root for itself."""
+    return mount_of(dialect) if mount_of(dialect) != "/" else f"/{dialect.name}"
 
 
 def mount_of(dialect: Dialect) -> str:

@@ -32,6 +32,8 @@ _WITHOUT_SCHEME = re.compile(r"[\w.-]+(:\d+)?(/\S*)?")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
+_ENTRIES = (Operation.RUN, Operation.START, Operation.TOOLS, Operation.CONNECT)
+"""Where a client of a route begins."""
 _SHOWN = 8
 """Models that are listed before the rest is counted."""
 
@@ -263,8 +265,7 @@ def text(wanted: _Wanted) -> str:
     routes = dict.fromkeys(front.dialect for front in wanted.fronts)
     for front in routes:
         path = mount_of(dialect := registry.get(front))
-        starts = (Operation.RUN, Operation.START, Operation.TOOLS)
-        endpoint = next(e for e in dialect.surface if e.operation in starts)
+        endpoint = next(e for e in dialect.surface if e.operation in _ENTRIES)
         lines += [
             f"{f'  - dialect: {front}':33}# {endpoint.method} {path}{shown_path(endpoint.path)}",
             f"    path: {path}",

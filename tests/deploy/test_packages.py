@@ -34,6 +34,12 @@ NEEDS: dict[str, dict[str, Any]] = {
         "stores": {"history": "postgresql://127.0.0.1:1/none"},
     },
     "s3": {"routes": [{**CHAT, "dialect": "agent-runs"}], "stores": {"attachments": "s3://bucket"}},
+    **{
+        cloud: {
+            "backends": {"it": {"dialect": "openai-chat", "url": "https://h.us-east-1.amazonaws.com", "auth": cloud}}
+        }
+        for cloud in ("aws", "azure", "gcp")
+    },
     "jwt": {"server": {"auth": {"jwt": {"jwks_url": "https://issuer.example/keys"}}}},
     "httptools": {"server": {"http_client": "httptools"}},
     "otel": {"server": {"traces": {"endpoint": "http://127.0.0.1:4318"}}},
@@ -47,6 +53,9 @@ MODULES = {
     "aip": "bridge.grpc.backend, bridge.dialects.aip.codec",
     "postgres": "bridge.stores.postgres",
     "s3": "obstore",
+    "aws": "botocore.auth",
+    "azure": "azure.identity",
+    "gcp": "google.auth.transport.requests",
     "jwt": "cryptography",
     "httptools": "bridge.transports.http1",
     "otel": "bridge.telemetry.tracing, opentelemetry.exporter.otlp.proto.http",

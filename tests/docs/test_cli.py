@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 CAPTURES = ROOT / "tests" / "captures"
 COMMANDS = (
-    "serve", "demo", "acp", "mcp", "init", "run", "explain", "check", "dialects", "translate", "chat", "nodes", "key",
+    "serve", "demo", "mcp", "acp", "init", "run", "explain", "check", "dialects", "translate", "chat", "nodes", "key",
     "openapi",
     "schema", "completion",
 )  # fmt: skip
@@ -146,7 +146,7 @@ def test_dialects_prints_the_cards() -> None:
     code, out, err = bridge("dialects")
     assert (code, err) == (0, "")
     lines = [line.split() for line in out.splitlines()]
-    assert max(map(len, out.splitlines())) <= 200
+    assert max(map(len, out.splitlines())) <= 240
     assert ["text", *["exact"] * len(registry.served())] in lines
     takes = [str(registry.get(name).capabilities.requests[Feature.IMAGE_URL].support) for name in registry.called()]
     assert ["image_url", *" ".join(takes).split()] in lines

@@ -22,7 +22,12 @@ pytestmark = pytest.mark.slow
 DOCS = ROOT / "docs"
 GUIDES = [DOCS / f"{name}.md" for name in ("quickstart", "concepts", "cookbook", "cli", "faq", "extending")]
 PAGES = [*GUIDES, *sorted((DOCS / "dialects").glob("*.md"))]
-SECRETS = {"WEB_KEY": "key-of-web", "FRIDAY_KEY": "key-of-friday", "METRICS_KEY": "key-of-prometheus"}
+SECRETS = {
+    "WEB_KEY": "key-of-web",
+    "FRIDAY_KEY": "key-of-friday",
+    "METRICS_KEY": "key-of-prometheus",
+    "BRIDGE_KEY": "key-of-bridge-1234",
+}
 
 
 def _blocks(*languages: str) -> list[object]:
@@ -67,7 +72,7 @@ def _command(line: str) -> list[str]:
 @pytest.mark.parametrize("line", _lines())
 def test_a_command_names_what_there_is(line: str) -> None:
     program, *arguments = _command(line)
-    assert program in ("dialect-bridge", "python", "pip", "curl", "make", "echo"), line
+    assert program in ("dialect-bridge", "python", "pip", "curl", "make", "echo", "claude"), line
     if program == "dialect-bridge":
         _arguments(arguments)
     for path in re.findall(r"(?:examples|tests)/[\w./-]+", line):

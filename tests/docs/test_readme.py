@@ -42,7 +42,7 @@ pytestmark = pytest.mark.slow
 ROUTES = len(load(ROOT / "config.yaml").routes)
 CALLED = ROUTES - 1
 """Those that `curl` can call: all but the one over a WebSocket."""
-SECRETS = {"WEB_KEY": "key-of-web", "FRIDAY_KEY": "key-of-friday"}
+SECRETS = {"WEB_KEY": "key-of-web", "FRIDAY_KEY": "key-of-friday", "BRIDGE_KEY": "key-of-bridge-1234"}
 
 
 def _ids(block: Block) -> str:
@@ -86,6 +86,8 @@ def _ends_well(told: str) -> bool:
     last = frame.rpartition("data: ")[2]
     if frame.startswith("event: response."):
         return frame.startswith("event: response.completed\n")
+    if frame.startswith("event: message\n") and '"jsonrpc"' in last:
+        return '"isError":false' in last and 'finish_reason":"stop"' in last
     if frame.startswith("event: "):
         return frame.startswith("event: message_stop\n") and '"stop_reason":"end_turn"' in told
     if last == "[DONE]":
@@ -384,7 +386,7 @@ def test_java_agents_are_read_as_readme_says() -> None:
 
 
 PLACES = {
-    "127.0.0.1", "api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com", "semver.org",
+    "127.0.0.1", "www.googleapis.com", "cognitiveservices.azure.com", "api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com", "semver.org",
     "europe-west4-aiplatform.googleapis.com",
     # Servers that `docs/connect` names, each with its base URL.
     "api.deepseek.com", "api.groq.com", "api.mistral.ai", "dashscope.aliyuncs.com", "openrouter.ai",

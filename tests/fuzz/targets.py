@@ -37,7 +37,7 @@ def targets() -> list[Target]:
         Target(name, kind)
         for name in registry.names()
         for kind in _KINDS
-        if kind != "request" or registry.get(name).served
+        if (registry.get(name).served if kind == "request" else registry.get(name).called)
     ]
 
 
@@ -88,8 +88,8 @@ def _request(dialect: Dialect, data: bytes) -> None:
 
 @cache
 def _installed() -> list[Dialect]:
-    """Every dialect; finding them reads the metadata of every package."""
-    return [registry.get(name) for name in registry.names()]
+    """Every dialect with backends; finding them reads the metadata of every package."""
+    return [registry.get(name) for name in registry.called()]
 
 
 def _asked(dialect: Dialect, data: bytes) -> tuple[Request | None, Failure | None]:

@@ -77,8 +77,13 @@ def said(events: list[dict[str, Any]]) -> str:
     return "".join(each["delta"] for each in events if each["type"] == "TEXT_MESSAGE_CONTENT")
 
 
+_OTHERS = {each.pid for each in psutil.Process().children(recursive=True)}
+"""Processes of other files of tests, which this process ran before."""
+
+
 def children() -> int:
-    return len(psutil.Process().children(recursive=True))
+    """Count the processes that began since this module was read."""
+    return len({each.pid for each in psutil.Process().children(recursive=True)} - _OTHERS)
 
 
 async def test_a_talk_of_a_chat_client(config: dict[str, Any]) -> None:

@@ -43,7 +43,7 @@ from tests.server.harness import ask, free_port, post, serving
 PYTHON = Path(sys.prefix) / "agentscope2" / "bin" / "python"
 SCRIPT = ROOT / "tests" / "interop" / "agentscope2_service.py"
 USER = "ann"
-FRONTS = [name for name in registry.over_http() if name != "agent-runs"]
+FRONTS = [name for name in registry.over_http() if name not in ("agent-runs", "acp", "mcp")]
 """Dialects whose clients ask and are answered by one request."""
 fronts = pytest.mark.parametrize("front", FRONTS)
 with_tools = pytest.mark.parametrize(

@@ -210,7 +210,9 @@ PRINTS = {
 async def test_an_agent_that_run_starts(name: str, tmp_path: Path) -> None:
     node_client(FOLDER, name)
     # In the home of the user, as agents read no settings below /tmp.
-    with TemporaryDirectory(dir=Path(__file__).parents[2] / "build") as home:
+    parent = Path(__file__).parents[2] / "build"
+    parent.mkdir(exist_ok=True)
+    with TemporaryDirectory(dir=parent) as home:
         bin_folder = f"{FOLDER / 'node_modules' / '.bin'}{os.pathsep}{environment()['PATH']}"
         command = [BRIDGE, "run", name, "--to", "demo", "--model", "demo", "--", *PRINTS[name]]
         out = await said_by(command, tmp_path, HOME=home, PATH=bin_folder)

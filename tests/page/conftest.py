@@ -19,7 +19,7 @@ __all__ = ["browser"]
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 _DRAWN = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 # A dialect whose clients are programs has no client on the page.
-DIALECTS = [name for name in registry.over_http() if registry.get(name).called]
+DIALECTS = [name for name in registry.over_http() if registry.get(name).called and name != "acp"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -92,6 +92,8 @@ class Asking:
     def next(self) -> Step | None:
         step, self._first = self._first, None
         return step or (Step(WireRequest("GET", "/state"), 0.01) if self._words > 1 else None)
+
+    def opened(self, headers: Mapping[str, str]) -> None: ...
 
     def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
         events = self._decoder.feed(frames)
