@@ -132,7 +132,7 @@ def test_a_chain_is_served_in_every_dialect(tmp_path: Path) -> None:
     command = (sys.executable, "-W", "error", "examples/chain.py", "serve")
     with server(tmp_path, *command, port=port, PORT=str(port)) as served:
         for name in AT_ONCE:
-            code, out, err = bridge("chat", f"{served.url}/{name}/v1", "Rain?", "--dialect", name)
+            code, out, err = bridge("chat", f"{served.url}/{name}/v1", "Rain?", "--dialect", name, "--model", "m")
             assert (code, out) == (0, "You asked: Rain? It is sunny.\n"), err
         assert served.stop() == 0
         assert "Traceback" not in served.err

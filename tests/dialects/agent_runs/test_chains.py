@@ -49,6 +49,7 @@ OFFERS: dict[str, Any] = {
     "openai-chat": {"type": "function", "function": {"name": "get_weather", "parameters": _SCHEMA}},
     "openai-responses": {"type": "function", "name": "get_weather", "parameters": _SCHEMA, "strict": False},
     "anthropic-messages": {"name": "get_weather", "input_schema": _SCHEMA},
+    "ollama": {"type": "function", "function": {"name": "get_weather", "parameters": _SCHEMA}},
     "gemini": {"functionDeclarations": [{"name": "get_weather"}]},
 }
 """The tool that the demo calls, for clients that must offer what they run."""
