@@ -33,7 +33,7 @@ _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 _ENTRIES = (Operation.RUN, Operation.START, Operation.TOOLS, Operation.CONNECT)
-"""Where a client of a route begins."""
+"""The operations with which a client of a route begins."""
 _SHOWN = 8
 """Models that are listed before the rest is counted."""
 

@@ -12,12 +12,20 @@ from bridge.errors import ConfigError
 
 def check_extras(config: cfg.Config) -> None:
     """Raise `ConfigError` if two or more extras are missing; of a single one, the part that needs it says more."""
-    missing = {extra: place for place, extra, module in _needed(config) if find_spec(module) is None}
+    missing = {extra: place for place, extra, module in _needed(config) if not _is_installed(module)}
     if len(missing) > 1:
         places = ", ".join(f"{place} ({extra})" for extra, place in missing.items())
         first = next(iter(missing.values()))
         install = f"pip install 'dialect-bridge[{','.join(missing)}]'"
         raise ConfigError(f"{len(missing)} extras are not installed: {install}; needed by {places}", key=first)
+
+
+def _is_installed(module: str) -> bool:
+    """Return whether the module can be found; the package that a dotted one is in may be missing as well."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def _needed(config: cfg.Config) -> Iterator[tuple[str, str, str]]:
@@ -39,7 +47,7 @@ def _needed(config: cfg.Config) -> Iterator[tuple[str, str, str]]:
     if config.speech is not None:
         yield "speech", "speech", "openai"
     for name, backend in config.backends.items():
-        for extra, module in (("gcp", "google"), ("azure", "azure"), ("aws", "botocore")):
+        for extra, module in (("gcp", "google.auth"), ("azure", "azure.identity"), ("aws", "botocore")):
             if backend.auth is not None and getattr(backend.auth, extra) is not None:
                 yield f"backends.{name}.auth.{extra}", extra, module
     for place, name in (

@@ -202,11 +202,8 @@ PRINTS = {
 }
 
 
-# Gemini CLI needs most: settings of its own, which it reads from a safe folder only.
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=pytest.mark.interop if n == "gemini" else pytest.mark.interop_all) for n in PRINTS],
-)
+@pytest.mark.interop_all
+@pytest.mark.parametrize("name", PRINTS)
 async def test_an_agent_that_run_starts(name: str, tmp_path: Path) -> None:
     node_client(FOLDER, name)
     # In the home of the user, as agents read no settings below /tmp.
