@@ -389,7 +389,7 @@ def npx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_coding_agent_in_a_chat(tmp_path: Path) -> None:
     variables = {
         "BRIDGE_KEY": "key-of-team-123456",
-        "WORK": str(tmp_path / "work"),
+        "WORK": str(tmp_path / "folder"),
         "ANTHROPIC_API_KEY": "sk-ant-1234567",
     }
     headers = {"authorization": "Bearer key-of-team-123456"}
@@ -397,7 +397,7 @@ async def test_a_coding_agent_in_a_chat(tmp_path: Path) -> None:
         chat = f"{url}/v1/chat/completions"
         assert (await post(chat, _conversation("env"))).status == 401
         assert "ANTHROPIC_API_KEY" in _said(await post(chat, _conversation("env"), **headers))
-        assert f"{tmp_path}/work/team " in _said(await post(chat, _conversation("where"), **headers))
+        assert f"{tmp_path}/folder/team " in _said(await post(chat, _conversation("where"), **headers))
         talk = _conversation("ask")
         asked = _said(await post(chat, talk, **headers))
         assert "rm -r build" in asked
@@ -407,7 +407,7 @@ async def test_a_coding_agent_in_a_chat(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("npx")
 async def test_a_coding_agent_for_a2a(tmp_path: Path) -> None:
-    variables = {"BRIDGE_KEY": "key-of-planner-123456", "WORK": str(tmp_path / "work"), "CODEX_API_KEY": "sk-1234567"}
+    variables = {"BRIDGE_KEY": "key-of-planner-123456", "WORK": str(tmp_path / "folder"), "CODEX_API_KEY": "sk-1234567"}
     headers = {"authorization": "Bearer key-of-planner-123456"}
 
     async def send(url: str, text: str, **more: Any) -> dict[str, Any]:
