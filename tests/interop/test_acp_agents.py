@@ -6,6 +6,7 @@ process.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -77,16 +78,16 @@ def said(events: list[dict[str, Any]]) -> str:
     return "".join(each["delta"] for each in events if each["type"] == "TEXT_MESSAGE_CONTENT")
 
 
-_OTHERS = {each.pid for each in psutil.Process().children(recursive=True)}
-"""Processes of other files of tests, which this process ran before."""
+def agents(folder: Path) -> int:
+    """Count the running agents that were started with this folder."""
+    running = 0
+    for each in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess, psutil.AccessDenied):
+            running += str(folder) in each.cmdline()
+    return running
 
 
-def children() -> int:
-    """Count the processes that began since this module was read."""
-    return len({each.pid for each in psutil.Process().children(recursive=True)} - _OTHERS)
-
-
-async def test_a_talk_of_a_chat_client(config: dict[str, Any]) -> None:
+async def test_a_talk_of_a_chat_client(config: dict[str, Any], tmp_path: Path) -> None:
     talk: list[dict[str, str]] = []
     async with serving(config) as base:
         assert await chat(base, talk, "think") == "42"
@@ -99,10 +100,10 @@ async def test_a_talk_of_a_chat_client(config: dict[str, Any]) -> None:
         assert await chat(base, talk, "no") == "Chosen: stop"
     async with serving(config) as base:
         assert await chat(base, talk, "remember") == "5: think / read / delete / delete / remember"
-    assert children() == 0
+    assert agents(tmp_path) == 0
 
 
-async def test_a_talk_of_an_ag_ui_client(config: dict[str, Any]) -> None:
+async def test_a_talk_of_an_ag_ui_client(config: dict[str, Any], tmp_path: Path) -> None:
     async with serving(config) as base:
         client = AgUi(base)
         client.say("user", "read")
@@ -115,11 +116,11 @@ async def test_a_talk_of_an_ag_ui_client(config: dict[str, Any]) -> None:
         assert said(await client.run(resume=[answer])) == "Chosen: always"
         client.say("user", "remember")
         assert said(await client.run()) == "3: read / delete / remember"
-        assert children() == 1
-    assert children() == 0
+        assert agents(tmp_path) == 1
+    assert agents(tmp_path) == 0
 
 
-async def test_a_client_that_leaves(config: dict[str, Any]) -> None:
+async def test_a_client_that_leaves(config: dict[str, Any], tmp_path: Path) -> None:
     async with serving(config) as base:
         client = AgUi(base)
         client.say("user", "wait")
@@ -129,5 +130,5 @@ async def test_a_client_that_leaves(config: dict[str, Any]) -> None:
                     break
         client.say("user", "think")
         assert said(await client.run()) == "42"
-        assert children() == 1
-    assert children() == 0
+        assert agents(tmp_path) == 1
+    assert agents(tmp_path) == 0
