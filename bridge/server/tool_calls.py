@@ -117,13 +117,18 @@ class ToolServer:
         return await _Exchange(scope, [call], streams=message.streams, outlives=message.outlives).serve()
 
     async def _serve_batch(self, scope: RequestScope, wires: Sequence[WireRequest]) -> web.StreamResponse:
-        """Serve each message by itself; their answers are one list, or on one stream."""
+        """Serve each message by itself; their answers are one list, or on one stream.
+
+        Each counts as if it had been sent alone, or a batch would pass the limits of its key.
+        """
         site, ready, calls, streams = scope.context.site, list[FrameLike](), list[_Call](), True
-        for wire in wires:
+        for number, wire in enumerate(wires):
             context = Context(token_hex(16), None, time.time(), scope.route.options, scope.route.default_model)
             context.site = site
             own = RequestScope(scope.http, scope.handler, context, scope.report)
             try:
+                if number:
+                    await scope.http[SERVED_BY].admit(scope.http)
                 message = await self._decoded(own, wire)
                 streams = message.streams
                 answer = self._at_once(own, message) or await self._forgotten(own, wire, message)
