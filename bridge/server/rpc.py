@@ -25,12 +25,13 @@ from bridge.jsonrpc.websocket import WebSocketCarrier
 from bridge.pipeline import Run
 from bridge.rpc import SessionConnection
 from bridge.server.bodies import BODIES
+from bridge.server.guard import GUARD
 from bridge.server.handler import RouteHandler
 from bridge.server.limits import RouteLimiter
 from bridge.server.report import Report
 from bridge.server.socket import Arriving
 from bridge.server.spans import spanned
-from bridge.server.wire import REPORTED, SERVED_BY, USER, request_id
+from bridge.server.wire import REPORTED, USER, request_id
 from bridge.server.writing import abort, in_time
 
 log = logging.getLogger("bridge.server")
@@ -84,7 +85,7 @@ class _Client:
         return self._handler.bridge, self._handler.route
 
     async def permit(self, operation: Operation) -> None:
-        await self._http[SERVED_BY].permit(self._http, operation)
+        await self._http[GUARD].permit(self._http, operation)
 
     def counting(self) -> AbstractContextManager[object]:
         return self._handler.bridge.counting()
@@ -96,7 +97,7 @@ class _Client:
         error: BaseException | None = None
         try:
             with spanned(handler.bridge.tracing, self._http, scope.report):
-                await self._http[SERVED_BY].admit(self._http)
+                await self._http[GUARD].admit(self._http)
                 await self.permit(Operation.RUN)
                 async with handler.limiter.slot(self.owner):
                     yield scope

@@ -47,9 +47,10 @@ from bridge.framing import sse
 from bridge.model import Heartbeat, Request, RunFailed, RunStarted
 from bridge.pipeline import Run
 from bridge.runs.server.agent_tasks import serve_stored_task
+from bridge.server.guard import GUARD
 from bridge.server.handler import RequestScope
 from bridge.server.runs import shown_model
-from bridge.server.wire import SERVED_BY, decoded, response_of, stream_headers
+from bridge.server.wire import decoded, response_of, stream_headers
 from bridge.server.writing import StreamedResponse
 from bridge.stores.signing import kept_secret
 
@@ -128,7 +129,7 @@ class ToolServer:
             own = RequestScope(scope.http, scope.handler, context, scope.report)
             try:
                 if number:
-                    await scope.http[SERVED_BY].admit(scope.http)
+                    await scope.http[GUARD].admit(scope.http)
                 message = await self._decoded(own, wire)
                 streams = message.streams
                 answer = self._at_once(own, message) or await self._forgotten(own, wire, message)
@@ -147,7 +148,7 @@ class ToolServer:
 
     async def _decoded(self, scope: RequestScope, wire: WireRequest) -> ToolMessage:
         message = await decoded(self._dialect.decode_message, wire, scope.context)
-        await scope.http[SERVED_BY].permit(scope.http, message.operation)
+        await scope.http[GUARD].permit(scope.http, message.operation)
         return message
 
     def _at_once(self, scope: RequestScope, message: ToolMessage) -> WireResponse | None:
