@@ -27,6 +27,7 @@ from bridge.codec.rpc import (
 from bridge.errors import BridgeError, ErrorCode, RequestError, shortened
 from bridge.jsonrpc import Carrier, CarrierEnded, RpcConnection, RpcError, RpcId, RpcNotification, RpcRequest
 from bridge.model import Message, Text
+from bridge.rpc.finishing import to_the_end
 from bridge.rpc.host import RpcHost
 from bridge.rpc.prompts import PromptRun
 from bridge.rpc.sessions import SessionStore, Stored, Waiting, waiting_in
@@ -214,12 +215,16 @@ class SessionConnection:
         try:
             return await prompt.run()
         finally:
-            try:
-                await self._keep(known, prompt)
-            finally:
-                known.prompt, known.call_id = None, None
-                self._host.busy.discard(key)
-                prompt.ended.set()
+            # A client that leaves cancels this call, perhaps here; what it saw is stored all the same.
+            await to_the_end(self._finish(known, prompt, key))
+
+    async def _finish(self, known: _Open, prompt: PromptRun, key: tuple[str, str]) -> None:
+        try:
+            await self._keep(known, prompt)
+        finally:
+            known.prompt, known.call_id = None, None
+            self._host.busy.discard(key)
+            prompt.ended.set()
 
     async def _keep(self, known: _Open, prompt: PromptRun) -> None:
         """Store what the client saw; a store that fails now is logged, since the client has its answer already."""
