@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from secrets import token_hex
@@ -62,6 +63,7 @@ class SessionConnection:
         self._client: Any = None
         self._sessions: dict[str, _Open] = {}
         self._connection: RpcConnection | None = None
+        self._idle_since = time.monotonic()
 
     async def serve(self, carrier: Carrier, **settings: Any) -> CarrierEnded:
         """Answer calls until the carrier ends, and return why it ended. All prompts are canceled then."""
@@ -76,9 +78,9 @@ class SessionConnection:
             return await self._connection.wait()
 
     @property
-    def is_idle(self) -> bool:
-        """True if no session has a prompt."""
-        return all(each.prompt is None for each in self._sessions.values())
+    def idle_since(self) -> float | None:
+        """Since when no session has a prompt, by the monotonic clock; None while one has."""
+        return self._idle_since if all(each.prompt is None for each in self._sessions.values()) else None
 
     async def finish(self) -> None:
         """End the connection when its prompts have ended."""
@@ -223,6 +225,7 @@ class SessionConnection:
             await self._keep(known, prompt)
         finally:
             known.prompt, known.call_id = None, None
+            self._idle_since = time.monotonic()
             self._host.busy.discard(key)
             prompt.ended.set()
 

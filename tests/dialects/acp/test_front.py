@@ -689,9 +689,7 @@ async def test_what_an_editor_saw_is_stored_though_it_leaves(tmp_path: Path) -> 
         assert (editor.said("user_message_chunk"), editor.said()) == ("slow", "first")
 
 
-async def test_an_editor_that_leaves_does_not_stop_the_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_editor_that_leaves_does_not_stop_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It leaves after the answer, while that is being stored."""
     storing, append = asyncio.Event(), SessionStore.append
 
