@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from secrets import token_hex
@@ -27,6 +28,7 @@ from bridge.codec.rpc import (
 from bridge.errors import BridgeError, ErrorCode, RequestError, shortened
 from bridge.jsonrpc import Carrier, CarrierEnded, RpcConnection, RpcError, RpcId, RpcNotification, RpcRequest
 from bridge.model import Message, Text
+from bridge.rpc.finishing import to_the_end
 from bridge.rpc.host import RpcHost
 from bridge.rpc.prompts import PromptRun
 from bridge.rpc.sessions import SessionStore, Stored, Waiting, waiting_in
@@ -61,6 +63,7 @@ class SessionConnection:
         self._client: Any = None
         self._sessions: dict[str, _Open] = {}
         self._connection: RpcConnection | None = None
+        self._idle_since = time.monotonic()
 
     async def serve(self, carrier: Carrier, **settings: Any) -> CarrierEnded:
         """Answer calls until the carrier ends, and return why it ended. All prompts are canceled then."""
@@ -75,9 +78,9 @@ class SessionConnection:
             return await self._connection.wait()
 
     @property
-    def is_idle(self) -> bool:
-        """True if no session has a prompt."""
-        return all(each.prompt is None for each in self._sessions.values())
+    def idle_since(self) -> float | None:
+        """Since when no session has a prompt, by the monotonic clock; None while one has."""
+        return self._idle_since if all(each.prompt is None for each in self._sessions.values()) else None
 
     async def finish(self) -> None:
         """End the connection when its prompts have ended."""
@@ -214,12 +217,17 @@ class SessionConnection:
         try:
             return await prompt.run()
         finally:
-            try:
-                await self._keep(known, prompt)
-            finally:
-                known.prompt, known.call_id = None, None
-                self._host.busy.discard(key)
-                prompt.ended.set()
+            # A client that leaves cancels this call, perhaps here; what it saw is stored all the same.
+            await to_the_end(self._finish(known, prompt, key))
+
+    async def _finish(self, known: _Open, prompt: PromptRun, key: tuple[str, str]) -> None:
+        try:
+            await self._keep(known, prompt)
+        finally:
+            known.prompt, known.call_id = None, None
+            self._idle_since = time.monotonic()
+            self._host.busy.discard(key)
+            prompt.ended.set()
 
     async def _keep(self, known: _Open, prompt: PromptRun) -> None:
         """Store what the client saw; a store that fails now is logged, since the client has its answer already."""

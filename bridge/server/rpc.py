@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from importlib.metadata import version
@@ -184,9 +185,13 @@ class _Watched:
 
     async def receive(self) -> list[bytes]:
         receiving = self._receiving = self._receiving or asyncio.create_task(self._carrier.receive())
+        began = time.monotonic()
         while not receiving.done():
-            done, _ = await asyncio.wait({receiving}, timeout=self._seconds)
-            if not done and self._connection.is_idle:
+            left, idle_since = self._seconds, self._connection.idle_since
+            if idle_since is not None:
+                left += max(began, idle_since) - time.monotonic()
+            done, _ = await asyncio.wait({receiving}, timeout=max(0.0, left))
+            if not done and left <= 0:
                 raise CarrierEnded(f"nothing came for {self._seconds:g} s (limits.socket_idle)")
         self._receiving = None
         return receiving.result()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -187,7 +188,7 @@ async def test_large_messages_end_the_connection(tmp_path: Path) -> None:
 
 
 async def test_a_silent_connection_is_closed(tmp_path: Path) -> None:
-    server = {"limits": {"socket_idle": "100ms"}}
+    server = {"limits": {"socket_idle": "200ms"}}
     async with serving({**configuration(tmp_path), "server": server}) as base, connected(base) as editor:
         session = await editor.new()
         prompt = asyncio.create_task(editor.prompt(session, "slow"))
@@ -195,7 +196,9 @@ async def test_a_silent_connection_is_closed(tmp_path: Path) -> None:
         await asyncio.sleep(0.3)  # a prompt is no silence
         agents.GATE["go"].set()
         assert (await prompt)["stopReason"] == "end_turn"
+        ended = time.monotonic()
         await asyncio.wait_for(editor.connection.wait(), 20)
+        assert time.monotonic() - ended > 0.19  # the silence began with the answer
 
 
 async def test_a_server_that_stops_lets_prompts_end(tmp_path: Path) -> None:
