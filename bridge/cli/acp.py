@@ -158,7 +158,7 @@ class Command:
         if self._open is not None:
             await self._open[0].close()
 
-    async def permit(self, operation: Operation) -> None:
+    async def admit(self, operation: Operation | None) -> None:
         """The client is the user who started this program."""
 
     def counting(self) -> AbstractContextManager[object]:
