@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from bridge.codec import (
     Capabilities,
@@ -13,7 +12,6 @@ from bridge.codec import (
     Decoder,
     EncoderLike,
     Endpoint,
-    FrameLike,
     ModelInfo,
     ModelsDialect,
     Operation,
@@ -66,9 +64,6 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
 
     def encoder(self, context: Context) -> EncoderLike:
         return MessagesEncoder(context)
-
-    def accumulate(self, frames: Sequence[FrameLike], context: Context) -> dict[str, Any]:
-        return answer.message_of(frames)
 
     def encode_error(self, failure: Failure) -> WireResponse:
         return errors.encode_error(failure)

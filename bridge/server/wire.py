@@ -92,7 +92,7 @@ async def decoded(decode: Callable[[WireRequest, Context], T], wire: WireRequest
 
 async def assembled(dialect: Dialect, events: list[Event], context: Context) -> WireResponse:
     """Return a whole answer. One of many events or much text is put together in a thread, like large requests."""
-    if len(events) < _MANY and sum(len(event.text) for event in events if isinstance(event, _DELTAS)) < _LARGE:
+    if len(events) < _MANY and sum([len(e.text) for e in events if isinstance(e, _DELTAS)]) < _LARGE:
         return dialect.assemble(events, context)
     return await asyncio.to_thread(dialect.assemble, events, context)
 
