@@ -323,16 +323,23 @@ def delete(where: Stored) -> Script[bool]:
     rows = yield f"SELECT r.id {_FROM} WHERE {_OF_KEY} AND r.ended_at IS NOT NULL", _by_key(where)
     if not rows:
         return False
-    yield from _delete_runs(rows)
+    yield from _delete_runs(_ids(rows))
     return True
 
 
-def _delete_runs(numbers: Rows) -> Script[None]:
-    for table, column in (("run_entries", "run"), ("run_plans", "run"), ("runs", "id")):
-        yield (
-            f"DELETE FROM {table} WHERE {column} IN (SELECT gone.id FROM {{rows gone (id bigint)}})",
-            {"gone": numbers},
-        )
+def _ids(rows: Rows) -> list[int]:
+    return [row[0] for row in rows]
+
+
+def _delete_runs(runs: Sequence[int]) -> Script[None]:
+    yield from _delete_contents(runs)
+    yield "DELETE FROM runs WHERE id {in gone (bigint)}", {"gone": runs}
+
+
+def _delete_contents(runs: Sequence[int]) -> Script[None]:
+    """Delete the entries and plans of these runs."""
+    for table in ("run_entries", "run_plans"):
+        yield f"DELETE FROM {table} WHERE run {{in gone (bigint)}}", {"gone": runs}
 
 
 def thread(where: Stored, make: bool) -> Script[Ownership]:
@@ -457,14 +464,13 @@ def claim(
         f"SELECT id, owner, route FROM runs WHERE {_WAITS} AND format <= :format ORDER BY turn, id LIMIT {_BATCH}",
         {"format": format},
     )
-    free = [(id,) for id, owner, route in rows if owner not in stored_owners and route not in blocked.scopes]
+    free = [id for id, owner, route in rows if owner not in stored_owners and route not in blocked.scopes]
     if not free and len(rows) == _BATCH:
         free = yield from _behind(blocked.scopes, stored_owners, format)
     if not free:
         return None
     taken = yield (
-        "SELECT id FROM runs WHERE id IN (SELECT free.id FROM {rows free (id bigint)})"
-        f" AND {_WAITS} ORDER BY turn, id LIMIT 1 {{skip}}",
+        f"SELECT id FROM runs WHERE id {{in free (bigint)}} AND {_WAITS} ORDER BY turn, id LIMIT 1 {{skip}}",
         {"free": free[:_CANDIDATES]},
     )
     if not taken:
@@ -474,9 +480,9 @@ def claim(
     return (yield from _of_number(taken[0][0]))
 
 
-def _behind(routes: Collection[str], owners: Collection[str], format: int) -> Script[Rows]:
+def _behind(routes: Collection[str], owners: Collection[str], format: int) -> Script[list[int]]:
     """Return runs of other owners, where all of the first that wait have no slot. It looks at each owner once."""
-    free: Rows = []
+    free: list[int] = []
     owner = ""
     first = True
     while len(free) < _BATCH:
@@ -489,12 +495,13 @@ def _behind(routes: Collection[str], owners: Collection[str], format: int) -> Sc
         owner, first = rows[0][0], False
         if owner in owners:
             continue
-        narrowed = "AND route NOT IN (SELECT full_.route FROM {rows full_ (route text)}) " if routes else ""
-        free += yield (
+        narrowed = "AND NOT route {in busy (text)} " if routes else ""
+        found = yield (
             f"SELECT id FROM runs WHERE owner = :owner AND {_WAITS} AND format <= :format {narrowed}"
             "ORDER BY turn, id LIMIT 1",
-            {"owner": owner, "format": format, **({"full_": [(route,) for route in routes]} if routes else {})},
+            {"owner": owner, "format": format, **({"busy": list(routes)} if routes else {})},
         )
+        free += _ids(found)
     return free
 
 
@@ -612,30 +619,37 @@ def leave(owner: str, name: str) -> Script[None]:
 
 
 def forget(seconds: float) -> Script[tuple[int, int]]:
-    """Delete entries of runs that ended so long ago, at most `_ENTRIES`, and the plan of a run with its last one.
+    """Delete the entries and plans of runs that ended so long ago: at most `_ENTRIES`, so of a long run some entries.
 
     Return the number of runs that are forgotten, and of those that were changed.
     """
     rows = yield (
-        f"SELECT id FROM runs WHERE kept > 0 AND ended_at <= {{wall}} - :seconds ORDER BY ended_at LIMIT {_BATCH}"
-        " {skip}",
+        f"SELECT id, entries FROM runs WHERE kept > 0 AND ended_at <= {{wall}} - :seconds ORDER BY ended_at"
+        f" LIMIT {_BATCH} {{skip}}",
         {"seconds": seconds},
     )
-    most, done = _ENTRIES, 0
-    for (run,) in rows:
-        gone = yield (
+    size = 0
+    gone: list[int] = []
+    for run, entries in rows:
+        size += entries
+        if size > _ENTRIES:
+            break
+        gone.append(run)
+    if rows and not gone:  # the first one is too long for one transaction
+        run = rows[0][0]
+        deleted = yield (
             "DELETE FROM run_entries WHERE run = :run AND position IN (SELECT position FROM run_entries"
-            " WHERE run = :run ORDER BY position LIMIT :most) RETURNING position",
-            {"run": run, "most": most},
+            f" WHERE run = :run ORDER BY position LIMIT {_ENTRIES}) RETURNING position",
+            {"run": run},
         )
-        most -= len(gone)
-        if most <= 0:
+        if len(deleted) == _ENTRIES:
             yield "UPDATE runs SET kept = 1 WHERE id = :run", {"run": run}
-            return done, done + 1
-        yield "DELETE FROM run_plans WHERE run = :run", {"run": run}
-        yield "UPDATE runs SET kept = 0 WHERE id = :run", {"run": run}
-        done += 1
-    return done, done
+            return 0, 1
+        gone = [run]
+    if gone:
+        yield from _delete_contents(gone)
+        yield "UPDATE runs SET kept = 0 WHERE id {in gone (bigint)}", {"gone": gone}
+    return len(gone), len(gone)
 
 
 def forget_threads(seconds: float) -> Script[tuple[int, int]]:
@@ -648,10 +662,11 @@ def forget_threads(seconds: float) -> Script[tuple[int, int]]:
     )
     if not rows:
         return 0, 0
-    runs = yield "SELECT id FROM runs WHERE thread IN (SELECT old.id FROM {rows old (id bigint)})", {"old": rows}
-    yield from _delete_runs(runs)
-    yield "DELETE FROM run_threads WHERE id IN (SELECT old.id FROM {rows old (id bigint)})", {"old": rows}
-    return 0, len(rows)
+    old = _ids(rows)
+    runs = yield "SELECT id FROM runs WHERE thread {in old (bigint)}", {"old": old}
+    yield from _delete_runs(_ids(runs))
+    yield "DELETE FROM run_threads WHERE id {in old (bigint)}", {"old": old}
+    return 0, len(old)
 
 
 def forget_processes(grace: Grace) -> Script[None]:

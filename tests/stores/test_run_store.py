@@ -27,6 +27,7 @@ from bridge.stores import (
 )
 from bridge.stores.notifier import Listener
 from bridge.stores.runs import CANCEL_QUEUED, NONE_BLOCKED, Blocked, Pulse, QueueLimits
+from bridge.stores.scripts import Script
 from tests.stores.run_engines import SECRET, RunEngine
 from tests.strategies import AWKWARD
 
@@ -660,6 +661,46 @@ async def test_runs_are_forgotten_after_their_time(run_engine: RunEngine, run_st
     assert await run_store.get(ended) is None
     assert await run_store.thread("o", "s", "t") is Ownership.NONE
     assert (await run_store.create(ended, "f", "plan")).first
+
+
+async def test_many_runs_are_forgotten_with_few_statements(
+    run_engine: RunEngine, run_store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also entries of runs too long for one transaction; what is behind them is forgotten, too."""
+    lengths = [3, 10, 1, *[2] * 40]
+    runs = [key(f"r{n}") for n in range(len(lengths))]
+    await asyncio.gather(*(run_store.create(run, "f", "plan", token="me", lease=30) for run in runs))
+    for run, entries in zip(runs[:3], lengths, strict=False):
+        await run_store.append(run, "me", 0, [str(n) for n in range(entries)], end=True)
+    await asyncio.gather(*(run_store.append(run, "me", 0, ["a", "b"], end=True) for run in runs[3:]))
+    await run_engine.backdate("ended", DAY + 1)
+    monkeypatch.setattr(run_scripts, "_ENTRIES", 5)
+    statements: list[str] = []
+    forget = run_scripts.forget
+
+    def noted(seconds: float) -> Script[tuple[int, int]]:
+        script, rows = forget(seconds), None
+        while True:
+            try:
+                statement = script.send(rows)  # type: ignore[arg-type]
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+            statements.append(statement[0])
+            rows = yield statement
+
+    monkeypatch.setattr(run_scripts, "forget", noted)
+    assert await run_store.sweep(DAY, 90 * DAY) == len(runs)
+    assert await run_engine.execute("SELECT count(*) FROM run_entries") == 0
+    assert await run_engine.execute("SELECT count(*) FROM run_plans") == 0
+    statements.clear()
+    monkeypatch.setattr(run_scripts, "_ENTRIES", 5_000)
+    more = [key(f"m{n}") for n in range(90)]
+    await asyncio.gather(*(run_store.create(run, "f", "plan", token="me", lease=30) for run in more))
+    await asyncio.gather(*(run_store.append(run, "me", 0, ["a", "b"], end=True) for run in more))
+    await run_engine.backdate("ended", DAY + 1)
+    assert await run_store.sweep(DAY, 90 * DAY) == 90
+    assert len(statements) < 8, statements
+    assert await run_engine.execute("SELECT count(*) FROM run_entries") == 0
 
 
 async def test_a_thread_with_a_run_that_goes_on_is_kept(run_engine: RunEngine, run_store: RunStore) -> None:
