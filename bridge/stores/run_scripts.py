@@ -1,7 +1,7 @@
 """The transactions of durable runs, as scripts (`bridge.stores.scripts`).
 
 A run is held by a process, and a process is alive while its row in `run_processes` has not expired: one row is renewed
-for all runs and slots of a process. Entries are numbered within their run from 0 (`position`); the number that readers
+for all runs of a process. Entries are numbered within their run from 0 (`position`); the number that readers
 know is made of the run and the position, so that numbers grow over the runs of a thread.
 
 A run that waits has a turn: one more than the last waiting run of its owner, and at least that of the first run that
@@ -58,7 +58,6 @@ _THREAD = "owner = :owner AND scope = :scope AND thread_id = :thread"
 _KEY = f"{_THREAD} AND run_id = :run"
 _FROM = "FROM runs r JOIN run_threads t ON t.id = r.thread"
 _OF_KEY = "t.owner = :owner AND t.scope = :scope AND t.thread_id = :thread AND r.run_id = :run"
-_LIVES = "EXISTS (SELECT 1 FROM run_processes p WHERE p.token = {holder} AND p.expires > {{now}} - :grace)"
 
 _RECORD = f"""SELECT r.id, t.owner, t.scope, t.thread_id, r.run_id, r.task_id, r.fingerprint, r.created_at, r.ended_at,
     r.holder, r.kept, r.previous, CASE WHEN r.ended_at IS NOT NULL THEN r.entries
@@ -585,36 +584,6 @@ def waiting(runs: Collection[RunKey]) -> Script[list[RunKey]]:
     return [_key(row) for row in rows]
 
 
-# ---------------------------------------------------------------------- reader slots
-
-
-def enter(owner: str, name: str, limit: int, token: str, lease: float, grace: Grace) -> Script[bool]:
-    yield ALONE, {"name": f"bridge slots {owner}"}
-    yield from _lives(token, lease)
-    yield (
-        "DELETE FROM run_slots WHERE owner = :owner AND holder <> :token AND NOT "
-        + _LIVES.format(holder="run_slots.holder"),
-        {"owner": owner, "token": token, "grace": grace()},
-    )
-    others = yield (
-        "SELECT count(*) FROM run_slots WHERE owner = :owner AND name <> :name",
-        {"owner": owner, "name": name},
-    )
-    if others[0][0] >= limit:
-        return False
-    yield (
-        "INSERT INTO run_slots (owner, name, holder) VALUES (:owner, :name, :holder)"
-        " ON CONFLICT (owner, name) DO UPDATE SET holder = excluded.holder",
-        {"owner": owner, "name": name, "holder": token},
-    )
-    return True
-
-
-def leave(owner: str, name: str) -> Script[None]:
-    yield UNSYNCED, {}
-    yield "DELETE FROM run_slots WHERE owner = :owner AND name = :name", {"owner": owner, "name": name}
-
-
 # ---------------------------------------------------------------------- retention
 
 
@@ -670,14 +639,9 @@ def forget_threads(seconds: float) -> Script[tuple[int, int]]:
 
 
 def forget_processes(grace: Grace) -> Script[None]:
-    """Forget processes that have died, with their slots, once nothing is left of them."""
-    values = {"seconds": _KEPT + grace()}
-    yield (
-        "DELETE FROM run_slots WHERE holder IN (SELECT token FROM run_processes WHERE expires <= {now} - :seconds)",
-        values,
-    )
+    """Forget processes that have died, once nothing is left of them."""
     yield (
         "DELETE FROM run_processes WHERE expires <= {now} - :seconds AND NOT EXISTS"
         " (SELECT 1 FROM runs WHERE holder = run_processes.token AND ended_at IS NULL)",
-        values,
+        {"seconds": _KEPT + grace()},
     )

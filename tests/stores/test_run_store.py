@@ -82,7 +82,6 @@ async def test_nothing_is_there_at_first(run_store: RunStore) -> None:
     assert await run_store.sweep(0, 0) == 0
     assert await run_store.thread("o", "s", "t") is Ownership.NONE
     await run_store.release(key(), "me")
-    await run_store.leave("o", "place")
     with pytest.raises(LeaseLost):
         await run_store.append(key(), "me", 0, ["x"])
 
@@ -584,27 +583,6 @@ async def test_cancels(run_store: RunStore, run_engine: RunEngine) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_slots(run_engine: RunEngine) -> None:
-    one, two = run_engine.store(), run_engine.store()
-    assert [await one.enter("o", f"s{n}", 2, "one", 30) for n in range(3)] == [True, True, False]
-    assert await two.enter("o", "s3", 2, "two", 30) is False
-    assert await two.enter("you", "s3", 2, "two", 30)
-    assert await one.enter("o", "s0", 2, "one", 30), "one that is held"
-    await one.leave("o", "s1")
-    assert await two.enter("o", "s4", 2, "two", 30)
-    await run_engine.backdate("leases", 31)
-    await one.renew("one", 30)
-    assert await one.enter("o", "s5", 2, "one", 30, grace=lambda: 10) is False
-    assert await one.enter("o", "s5", 2, "one", 30), "a process that died leaves its slots"
-    assert await one.enter("o", "s6", 2, "one", 30) is False
-
-
-async def test_slots_are_not_given_twice(run_engine: RunEngine) -> None:
-    stores = [run_engine.store() for _ in range(4)]
-    got = await asyncio.gather(*(stores[n % 4].enter("o", f"s{n}", 5, f"p{n % 4}", 30) for n in range(20)))
-    assert sum(got) == 5
-
-
 async def test_whose_a_thread_is(run_store: RunStore) -> None:
     await run_store.create(key(), "f", "p")
     assert await run_store.thread("o", "s", "t") is Ownership.OWN
@@ -749,8 +727,6 @@ def operations(store: RunStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "lost": store.lost,
         "cancel": lambda: store.cancel(key()),
         "canceled": lambda: store.canceled([key()]),
-        "enter": lambda: store.enter("o", "s", 1, "me", 1),
-        "leave": lambda: store.leave("o", "p"),
         "sweep": lambda: store.sweep(1, 1),
     }
 
