@@ -60,7 +60,7 @@ class State:
         server = bridge.config.server
         self.bridge: Bridge = bridge
         self.identity = Identity.of(server.auth, key_of(bridge), KeyFile.of(bridge.config))
-        self.limits: Limits = Limits(bridge.config, bridge.memory_budget, self.identity)
+        self.limits: Limits = Limits(bridge.config, bridge.memory_budget, self.identity, bridge.places)
         self.browsers = Browsers(server)
         self.page = Page(bridge, self.identity) if server.has_page else None
         self.refusals = RefusalLog(

@@ -140,7 +140,7 @@ class RouteOperations:
         if isinstance(route.dialect, AgentTasksDialect):
             return serve_task_call
         if route.serves(Operation.STOP):
-            return serve_single_durable if route.durable else single_run(self._locks)
+            return serve_single_durable if route.durable else single_run(self._locks, self._bridge.places)
         if route.durable:
             return serve_durable
         if isinstance(route.dialect, AnsweringDialect):
