@@ -270,6 +270,7 @@ FULL_CONTEXT: tuple[tuple[str, str], ...] = (
     ("maximum context length", "OpenAI, vLLM, DeepSeek, Mistral"),
     ("context length exceeded", "OpenAI-compatible servers"),
     ("max context length", "Ollama"),
+    ("exceeds the context length", "Ollama"),
     ("context window", "OpenAI Responses, MiniMax, llama-cpp-python"),
     ("prompt is too long", "Anthropic, Fireworks"),
     ("prompt too long", "jundot/omlx#26; Ollama"),
