@@ -278,6 +278,7 @@ class HttpBackend(ConfiguredBackend):
             request,
             lost,
             names_thread=info.names_thread,
+            continues=info.continues,
             caches=info.caches,
             host=self.url.host or "",
         )
