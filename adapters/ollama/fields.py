@@ -54,7 +54,7 @@ def effort_of(think: Any) -> str | None:
     """Return the effort that `think` means; None where it is not said."""
     if isinstance(think, bool):
         return "medium" if think else "none"
-    return _SAME.get(think, think)
+    return _SAME.get(think, think) if isinstance(think, str) else None
 
 
 def write_think(effort: str) -> Any:

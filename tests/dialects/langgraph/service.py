@@ -38,8 +38,8 @@ class Server:
     """`play` is the stream of each run; a run's state is the next of `statuses`, the last again and again.
 
     `cuts` are the numbers of events after which a connection ends: cleanly, or with `reset` with a reset connection.
-    `joins` are the streams for those who come back; without, they get what follows their `Last-Event-ID`. `forgets`: its
-    threads are gone, and only a run that may create one begins. `log` holds the requests, `bodies` what runs were
+    `joins` are the streams for those who come back; without, they get what follows their `Last-Event-ID`. `forgets`:
+    its threads are gone, and only a run that may create one begins. `log` holds the requests, `bodies` what runs were
     started with, `cursors` the ids of joins.
     """
 
