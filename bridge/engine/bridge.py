@@ -381,6 +381,7 @@ class Bridge:
         if turn is None and request.open_interrupts and not route.passthrough:
             request = answer_open_interrupts(request)
         info = order.info(backend, request)
+        info.continues = turn is not None and turn.continues
         if turn is not None and backend.capabilities.names_threads:
             info.shown_thread = order.request.thread_id or info.run_id
             info.thread_of_backend = True

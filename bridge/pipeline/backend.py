@@ -61,9 +61,9 @@ class CallInfo:
     `raw_body` is the client's own body if it must arrive unchanged (passthrough). `owner` is the owner of the
     conversations that may be continued. `shown_thread` is the client's name of the thread, where the backend knows it
     by another. `names_thread`: the client named the thread itself. `thread_of_backend`: the thread has the name that
-    the backend gave it. `may_ask`: the client can be asked, and answers with its next request. `caches`: it cannot say
-    what is to be cached. `amendments` are the changes of the body that the model is known to need; the backend notes in
-    `amended` which of them changed it.
+    the backend gave it. `continues`: the backend has the thread, as far as the bridge knows. `may_ask`: the client can
+    be asked, and answers with its next request. `caches`: it cannot say what is to be cached. `amendments` are the
+    changes of the body that the model is known to need; the backend notes in `amended` which of them changed it.
     """
 
     run_id: str
@@ -76,6 +76,7 @@ class CallInfo:
     shown_thread: str | None = None
     names_thread: bool = True
     thread_of_backend: bool = False
+    continues: bool = False
     may_ask: bool = True
     caches: bool = False
     amendments: tuple[Amendment, ...] = ()

@@ -167,7 +167,8 @@ class RouteOperations:
         if isinstance(dialect, AnsweringDialect):
             wire = await read_request(http, route.path)
             await hold(http, self._limiter.slot(http[USER]))
-            return response_of(dialect.answer(wire, RouteFacts(route.options, await route.served_models())))
+            served = [m for m in await route.served_models() if self._limiter.allows(http[USER], m.info.id)]
+            return response_of(dialect.answer(wire, RouteFacts(route.options, served)))
         await hold(http, self._limiter.slot(http[USER]))
         listed = [info for info in await self._list_models() if self._limiter.allows(http[USER], info.id)]
         requested = http.match_info.get("id")

@@ -278,6 +278,7 @@ class HttpBackend(ConfiguredBackend):
             request,
             lost,
             names_thread=info.names_thread,
+            continues=info.continues,
             caches=info.caches,
             host=self.url.host or "",
         )
@@ -368,7 +369,11 @@ class HttpBackend(ConfiguredBackend):
         answer = await self.whole_answer(self.addressed(wire, info), self.timeouts.of_question)
         if answer.status >= 300:
             raise BackendError.of(self.refusal(answer, wire))
-        return self.dialect.decode_embeddings(answer)
+        found = self.dialect.decode_embeddings(answer)
+        if len(found.vectors) != len(asked.inputs):
+            counts = f"{len(found.vectors)} vectors for {len(asked.inputs)} texts"
+            raise BackendError(f"The backend's answer has {counts}.", code=ErrorCode.BACKEND_PROTOCOL)
+        return found
 
     async def whole_answer(self, wire: WireRequest, seconds: float | None) -> WireResponse:
         """The answer to a short question. Raises `BackendError`."""
