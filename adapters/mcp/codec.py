@@ -165,6 +165,7 @@ class MCP(ToolServerDialect, ModesDialect):
         first: Wire = dict(results[0])
         if message.get("method") == Method.LIST:
             return {**first, "tools": [tool for each in results for tool in each.get("tools", ())]}
+        first["capabilities"] = {key: value for each in results for key, value in each["capabilities"].items()}
         if told := [each["instructions"] for each in results if each.get("instructions")]:
             first["instructions"] = "\n\n".join(told)
         return first

@@ -349,6 +349,7 @@ async def test_a_question_is_answered_once_by_its_owner_for_its_call(new: New) -
         {"requestState": 7, "inputResponses": yes},
         {"requestState": state, "inputResponses": {}},
         {"requestState": state},
+        {"inputResponses": yes},
         {"requestState": state, "inputResponses": {"other": yes["q-1"]}},
     ):
         answer = await new.call("approve", params=wrong, capabilities=FORMS)
