@@ -19,7 +19,7 @@ from bridge.codec import (
     SessionDialect,
     SteppedRunDialect,
     ToolServerDialect,
-    ToolSite,
+    ToolText,
     registry,
 )
 from bridge.codec.naming import ModelNames
@@ -188,10 +188,8 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend], folder:
     dialect = registry.get(section.dialect)
     known = dialect.modes if isinstance(dialect, ModesDialect) else ()
     modes = {mode: group(names) for mode, names in section.by_mode(known).items()}
-    if isinstance(dialect, ToolServerDialect):
-        _check_tools(index, section, dialect, tuple(modes))
-    tools_at = backends[section.tools] if section.tools is not None else None
-    return Route(
+    tools_at = backends[section.tool_host] if section.tool_host is not None else None
+    route = Route(
         dialect,
         section.mount,
         section.options,
@@ -204,6 +202,7 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend], folder:
         passthrough=section.passthrough,
         durable=section.durable,
         modes=modes or None,
+        offered={name: ToolText(tool.title, tool.description) for name, tool in section.offered.items()},
         listen=section.listen,
         agent_id=section.agent_id,
         limits=section.limits,
@@ -214,11 +213,14 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend], folder:
         max_tool_rounds=section.max_tool_rounds,
         mid_stream_fallback=section.mid_stream_fallback,
     )
+    if isinstance(dialect, ToolServerDialect):
+        _check_tools(index, route, dialect)
+    return route
 
 
-def _check_tools(index: int, section: cfg.Route, dialect: ToolServerDialect, modes: tuple[str, ...]) -> None:
+def _check_tools(index: int, route: Route, dialect: ToolServerDialect) -> None:
     try:
-        dialect.tool_names(section.options, ToolSite(section.backends[0], section.mount, modes))
+        dialect.tool_names(route.options, route.site)
     except ConfigError as error:
         raise ConfigError(error.message, key=f"routes[{index}]") from error
 
