@@ -98,7 +98,7 @@ def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient, folde
         try:
             agent = load_object(section.target, "an agent", folder)
         except ConfigError as error:
-            raise ConfigError(error.message, key=f"backends.{name}.target") from error
+            raise ConfigError(error.reason, key=f"backends.{name}.target") from error
         return LocalBackend(name, agent, names=names, timeouts=timeouts, breaker=breaker)
     dialect = registry.get(section.dialect)
     url = section.url or ""
@@ -136,7 +136,7 @@ def _credentials(key: str, auth: cfg.BackendAuth, url: URL, learn: Callable[[str
             fetch = made.azure_tokens(auth.azure.scope)
         return made.Tokens(fetch, auth.header, learn)
     except ConfigError as error:
-        raise ConfigError(error.message, key=key) from error
+        raise ConfigError(error.reason, key=key) from error
 
 
 def _agent(
@@ -148,7 +148,7 @@ def _agent(
     try:
         cwd = absolute(section.cwd or "", folder)
     except ConfigError as error:
-        raise ConfigError(error.message, key=f"backends.{name}.cwd") from error
+        raise ConfigError(error.reason, key=f"backends.{name}.cwd") from error
     headers = settings.pop("headers")
     if settings["api_key"]:
         headers = {**dialect.auth_headers(settings["api_key"]), **headers}
@@ -222,14 +222,14 @@ def _check_tools(index: int, route: Route, dialect: ToolServerDialect) -> None:
     try:
         dialect.tool_names(route.options, route.site)
     except ConfigError as error:
-        raise ConfigError(error.message, key=f"routes[{index}]") from error
+        raise ConfigError(error.reason, key=f"routes[{index}]") from error
 
 
 def _stage(index: int, target: str, folder: str | None) -> StageFactory:
     try:
         return load_stage(target, folder)
     except ConfigError as error:
-        raise ConfigError(error.message, key=f"routes[{index}].stages") from error
+        raise ConfigError(error.reason, key=f"routes[{index}].stages") from error
 
 
 def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
