@@ -226,6 +226,11 @@ def _passthrough(config: Config, path: Path, route: Route, show: Show) -> Iterat
             back = show(("backends", name, "dialect"), config.backends[name].dialect)
             what = f"needs the same dialect on both sides; the route speaks {front}, its backend {back}"
             yield Problem((*path, "passthrough"), what)
+            continue
+        dialect = dialect_of(route.dialect)
+        if dialect is not None and not dialect.takes_bytes(config.backends[name].options):
+            what = f"cannot be used with {show(path, name)}: its options change the body of requests"
+            yield Problem((*path, "passthrough"), what)
 
 
 def _connections(config: Config, path: Path, route: Route, show: Show) -> Iterator[Problem]:
