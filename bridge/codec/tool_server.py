@@ -138,6 +138,6 @@ class ToolServerDialect(AgentTasksDialect):
         """Return a call of a tool, as `example_request` returns one of any."""
         raise NotImplementedError
 
-    def undescribed(self, options: Options, modes: Sequence[str]) -> Sequence[str]:
-        """Return the options in which descriptions of tools are missing: a model chooses by them."""
+    def undescribed(self, options: Options) -> Sequence[str]:
+        """Return the options in which the description of a route's one tool is missing: a model chooses by it."""
         return ()

@@ -200,10 +200,8 @@ class ToolServer:
 def site_of(bridge: Bridge, route: Route, *, ended: EndedSessions | None = None) -> ToolSite:
     """Return what the codec of a route has to know of it."""
     stores = bridge.config.stores
-    return ToolSite(
-        route.backends[0].name,
-        route.path,
-        tuple(route.modes or ()),
+    return replace(
+        route.site,
         sealer=Sealer(_secret(bridge.config)),
         version=_version(),
         durable=route.durable,

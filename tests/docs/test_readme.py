@@ -145,13 +145,17 @@ def test_in_front_of_an_agentscope_agent(demo: Server, tmp_path: Path) -> None:
         assert served.stop() == 0
 
 
-# The demo is none of these services and agents, and an editor starts its bridge by itself; `test_recipes.py` has them.
+CLOUDS = ("azure", "bedrock", "vertex")
+
+
+# The demo is none of these services and agents, and an editor starts its bridge by itself; `test_recipes.py` has them,
+# and `test_clouds.py` those of clouds.
 @pytest.mark.parametrize(
     "config",
     [
         path
         for path in CONFIGS
-        if path.stem not in ("agentscope-service", "langgraph", "claude-in-chat", "codex-a2a", "acp")
+        if path.stem not in ("agentscope-service", "langgraph", "claude-in-chat", "codex-a2a", "acp", *CLOUDS)
     ],
     ids=lambda path: path.stem,
 )

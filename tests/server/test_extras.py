@@ -20,7 +20,7 @@ TOLD = {
     **{
         cloud: (
             module,
-            f"backends.it.auth: auth: {cloud} needs the extra {cloud}: pip install 'dialect-bridge[{cloud}]'",
+            f"backends.it.auth: {cloud} needs the extra {cloud}: pip install 'dialect-bridge[{cloud}]'",
         )
         for cloud, module in (("aws", "botocore"), ("azure", "azure"), ("gcp", "google.auth"))
     },

@@ -159,10 +159,21 @@ async def test_a_body_of_another_type(new: New) -> None:
     assert 400 <= answer.status < 500
 
 
-async def test_a_client_that_takes_no_stream_gets_the_answer_alone(new: New) -> None:
+@pytest.mark.parametrize(
+    ("accept", "streams"),
+    [
+        ("application/json", False),
+        ("application/json, text/event-stream; q=0", False),
+        ("application/json, text/event-stream;q=0.5", True),
+        ("Application/JSON, Text/Event-Stream", True),
+        ("text/*", True),
+        ("*/*", True),
+    ],
+)
+async def test_a_client_that_takes_no_stream_gets_the_answer_alone(new: New, accept: str, streams: bool) -> None:
     body, headers = new.framed("tools/call", {"name": "ask_agent", "arguments": {"prompt": "say a b"}}, token=1)
-    answer = await new.send(body, {**headers, "accept": "application/json"})
-    assert (answer.headers["content-type"], len(answer.messages)) == ("application/json", 1)
+    answer = await new.send(body, {**headers, "accept": accept})
+    assert (answer.is_stream, len(answer.messages) > 1) == (streams, streams)
     assert answer.texts[0] == "a b "
 
 
