@@ -40,15 +40,14 @@ def anchors(path: Path) -> frozenset[str]:
 
 
 def broken(path: Path, text: str) -> list[str]:
-    """The links of a document that lead nowhere in this repository. The reference of names is made by `make docs`."""
+    """The links of a document that lead nowhere in this repository."""
     found = []
     for target in targets(text):
         name, _, anchor = target.partition("#")
         if re.match(r"\w+:", name):
             continue
         file = (path.parent / name).resolve() if name else path
-        made = file.parent == ROOT / "docs" / "reference" and anchor.startswith("bridge.")
-        if not file.exists() or (anchor and not made and anchor not in anchors(file)):
+        if not file.exists() or (anchor and anchor not in anchors(file)):
             found.append(target)
     return found
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.docs import chinese, configuration, connect, errors, links, promises, tables
+from tests.docs import chinese, configuration, connect, errors, links, promises, reference, tables
 from tests.docs.tables import ROOT, spanned
 
 HOME = ROOT / "docs" / "index.md"
@@ -43,6 +43,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     tables.PAGE: tables.page,
     AIP: lambda: spanned(AIP.read_text(encoding="utf-8"), "options", configuration.options("aip")),
     promises.PAGE: promises.page,
+    **{path: partial(reference.page, path) for path in sorted(reference.FOLDER.glob("*.md"))},
     HOME: home,
     links.INDEX_PAGE: links.index_page,
     **{path: partial(with_files, path) for path in (ROOT / "docs" / f"{name}.md" for name in WITH_FILES)},
