@@ -75,7 +75,11 @@ def program_page(name: str, client: Client) -> str:
     for note in client.notes:
         lines += [note, ""]
     if client.browser:
-        lines += ["It calls from a page: add the page's origin to `server.cors.origins`.", ""]
+        lines += [
+            "Any page may call the bridge. To keep others out, and to let yours resume runs and read histories, name",
+            'its origin: `server: {cors: {origins: ["http://localhost:5173"]}}`.',
+            "",
+        ]
     lines += [
         "A configuration, with any server or agent behind it:",
         "",
