@@ -16,10 +16,10 @@ from tests.server.harness import post, serving
 
 RUNNER = str(Path(__file__).parent / "own_agents" / "serve.py")
 FRAMEWORKS = {
-    "agentscope": ("own-agents", pytest.mark.interop),
-    "langgraph": ("own-agents", pytest.mark.interop),
-    "pydantic_ai": ("own-agents", pytest.mark.interop),
-    "openai_agents": ("own-agents", pytest.mark.interop),
+    "agentscope": ("own-agents", pytest.mark.interop_all),
+    "langgraph": ("own-agents", pytest.mark.interop_all),
+    "pydantic_ai": ("own-agents", pytest.mark.interop_all),
+    "openai_agents": ("own-agents", pytest.mark.interop_all),
     "adk": ("a2a-agents", pytest.mark.interop),
     "crewai": ("crewai", pytest.mark.interop_all),
 }
