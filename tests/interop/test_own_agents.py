@@ -30,7 +30,7 @@ FRAMEWORKS = {
 )
 async def test_an_agent_object_is_served(name: str, place: str, tmp_path: Path) -> None:
     python = Path(sys.prefix) / place / "bin" / "python"
-    assert python.exists(), f"{name} is not installed: make interop{'-all' if place == 'crewai' else ''}"
+    assert python.exists(), f"{name} is not installed: make interop{'' if name == 'adk' else '-all'}"
     scripted_model.heard.clear()
     config = {
         "backends": {"llm": {"dialect": "python", "target": "tests.interop.scripted_model:run"}},
