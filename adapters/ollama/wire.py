@@ -13,7 +13,7 @@ NAME = "ollama"
 NOTES = "notes"
 LATEST = ":latest"
 """The tag of a model that is named without one."""
-_NO_TIME = re.compile(r"[+-]?(?:0|(?:(?:0+\.?0*|\.0+)(?:ns|us|µs|μs|ms|s|m|h))+)")
+_NO_TIME = re.compile(r"[+-]?(?:0|(?:(?:0+(?:\.0*)?|\.0+)(?:ns|us|µs|μs|ms|s|m|h))+)")
 """Durations of Go that are zero, such as `0`, `0s`, `0h0m`."""
 _LONGEST = 40
 

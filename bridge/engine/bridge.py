@@ -101,9 +101,9 @@ class Bridge:
         self.metrics: Metrics | None = None
         """Set by a server that serves them."""
         self.slots: RunSlots | None = None
+        """Set by a server whose limits also apply to stored runs."""
         self.spent: Callable[[str, UsageReported | None], None] | None = None
         """Called with the user and the usage of each run of a server that has ended."""
-        """Set by a server whose limits also apply to stored runs."""
         self.memory_budget = MemoryBudget(config.server.limits.bodies)
         """What the bodies of requests, and what they load, may take in memory."""
         self.store_watch = StoreWatch({})
