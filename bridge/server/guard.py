@@ -1,4 +1,4 @@
-"""Who may use an endpoint: the origin of a page, the key or token, and the rate of its user."""
+"""Checks who may use an endpoint: the origin of a page, the key or token, and the rate of its user."""
 
 from __future__ import annotations
 
