@@ -51,6 +51,7 @@ from bridge.errors import Failure, RequestError, shortened
 _SESSION = "session"
 _MOST_IN_BATCH = 100
 _LONGEST_ID = 1000
+_TRACE = ("traceparent", "tracestate")
 _REFUSES = re.compile(r"(?:^|;)q=0(?:\.0{0,3})?(?:;|$)")
 """Parameters of a media type that the client does not take."""
 
@@ -314,6 +315,7 @@ def _run(call: Call, wire: WireRequest, context: Context) -> ToolMessage:
         session=call.session,
         outlives=not call.head.stateless,
         streams=call.streams,
+        trace=_trace(call),
     )
     try:
         request = read_request(call, context)
@@ -328,6 +330,12 @@ def _run(call: Call, wire: WireRequest, context: Context) -> ToolMessage:
     if not request.stream:
         return replace(message, task=TaskCall(Operation.RUN, at_once=True, sent=call))
     return message
+
+
+def _trace(call: Call) -> dict[str, str] | None:
+    """Return the context of the trace that a call belongs to, which clients put into its metadata."""
+    named = {key: value for key in _TRACE if isinstance(value := call.meta.get(key), str)}
+    return named if "traceparent" in named else None
 
 
 def _task(call: Call) -> ToolMessage:

@@ -63,7 +63,7 @@ class Route:
     durable: bool = False
     modes: dict[str, Group] | None = None
     offered: Mapping[str, ToolText] = field(default_factory=dict)
-    """What is told of its tools, where its clients call these: `modes` has the backends of each."""
+    """What people and models read of the tools that clients call; `modes` has the backends of each."""
     listen: str | None = None
     agent_id: str | None = None
     limits: Concurrency | None = None

@@ -50,6 +50,7 @@ from bridge.runs.server.agent_tasks import serve_stored_task
 from bridge.server.guard import GUARD
 from bridge.server.handler import RequestScope
 from bridge.server.runs import shown_model
+from bridge.server.spans import spanned_call
 from bridge.server.wire import decoded, response_of, stream_headers
 from bridge.server.writing import StreamedResponse
 from bridge.stores.signing import kept_secret
@@ -112,10 +113,11 @@ class ToolServer:
         if answer is not None:
             scope.report.status = scope.report.status or "stop"
             return response_of(answer)
-        if message.task is not None:
-            return await serve_stored_task(scope, wire, message.task)
-        call = await self._call(scope, wire, message)
-        return await _Exchange(scope, [call], streams=message.streams, outlives=message.outlives).serve()
+        with spanned_call(self._bridge.tracing, scope.report, message.trace):
+            if message.task is not None:
+                return await serve_stored_task(scope, wire, message.task)
+            call = await self._call(scope, wire, message)
+            return await _Exchange(scope, [call], streams=message.streams, outlives=message.outlives).serve()
 
     async def _serve_batch(self, scope: RequestScope, wires: Sequence[WireRequest]) -> web.StreamResponse:
         """Serve each message by itself; their answers are one list, or on one stream.

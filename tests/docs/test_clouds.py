@@ -337,6 +337,6 @@ def test_the_body_of_a_client_is_none_for_vertex() -> None:
 
 
 def test_a_version_that_is_configured_is_that_of_the_body() -> None:
-    context = Context("r", "claude", options=BackOptions(endpoint="vertex", version="2026-10-21"))
+    context = Context("r", options=BackOptions(endpoint="vertex", version="2026-10-21"), model="m")
     wire = claude.encode_request(Request([Message("user", [Text(HELLO)])]), context)
     assert json.loads(wire.body)["anthropic_version"] == "2026-10-21"

@@ -19,7 +19,7 @@ from bridge.codec import Feature, Support, registry
 from bridge.config import load
 from bridge.engine import Bridge
 from bridge.server import running
-from tests.page.conftest import DIALECTS, SCREENSHOTS, Tab
+from tests.page.conftest import DIALECTS, PROGRAMS, SCREENSHOTS, Tab
 from tests.server.harness import free_port, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
@@ -75,6 +75,23 @@ def ended() -> Iterator[asyncio.Queue[str]]:
 
 
 # ---------------------------------------------------------------------- talks
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_a_route_for_programs_shows_what_to_paste(tab: Tab, name: str) -> None:
+    page = tab.page
+    await tab.choose(f"/{name}")
+    assert "Programs talk on this route" in await page.locator("#log").inner_text()
+    assert [await page.locator(field).is_disabled() for field in ("#say", "#send")] == [True, True]
+    assert await page.locator("#hints").inner_text() == ""
+    await page.locator("#connect-open").click()
+    pasted = "".join(await page.locator("#snippets pre").all_inner_texts())
+    assert (f"{tab.base}/mcp" if name == "mcp" else '"--route", "/acp"') in pasted
+    await page.locator("#connect-dialog").get_by_role("button", name="Close").click()
+    await tab.choose("/openai-chat")
+    assert "Choose a route" in await page.locator("#log").inner_text()
+    assert await page.locator("#say").is_enabled()
+    assert "42" in await (await tab.ask("reasoning")).inner_text()
 
 
 @pytest.mark.parametrize("name", DIALECTS)

@@ -84,7 +84,7 @@ class Route(Section):
     tools: BackendName | dict[str, RouteTool] | None = Field(
         default=None,
         description="backend whose registered tools the bridge offers to the model and runs; or, in place of backend, "
-        "where clients call tools (dialect mcp): the name of each tool -> `{backend, title, description}`",
+        "where the clients of the dialect call tools: name of each tool -> `{backend, title, description}`",
     )
     extras: Extras | None = Field(
         default=None,
