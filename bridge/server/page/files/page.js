@@ -108,6 +108,8 @@ function choose(route) {
   if (page.route !== route) anew();
   page.route = route;
   showBase();
+  const { documented, dialect } = route;
+  Object.assign($("document"), { hidden: !documented, href: `${page.state.documents}${dialect}`, textContent: filled(t("about"), dialect) });
   route.radio.checked = true;
   route.radio.parentElement.scrollIntoView({ block: "nearest", inline: "nearest" });
   $("model").value = route.model ?? "";
