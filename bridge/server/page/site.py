@@ -265,7 +265,7 @@ def _connected(route: Route, place: Place) -> dict[str, Any]:
                 "browser": client.browser,
             }
             for name, client in CLIENTS.items()
-            if route.dialect.name in client.dialects
+            if route.dialect.name == client.dialects[0]  # its lines are for the first
         ],
     }
 

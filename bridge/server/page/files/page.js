@@ -109,7 +109,8 @@ function choose(route) {
   page.route = route;
   showBase();
   const { documented, dialect } = route;
-  Object.assign($("document"), { hidden: !documented, href: `${page.state.documents}${dialect}`, textContent: filled(t("about"), dialect) });
+  Object.assign($("document"), { hidden: !documented, href: `${page.state.documents}${dialect}` });
+  $("document").setAttribute("aria-label", filled(t("aboutDialect"), dialect));
   route.radio.checked = true;
   route.radio.parentElement.scrollIntoView({ block: "nearest", inline: "nearest" });
   $("model").value = route.model ?? "";
