@@ -20,7 +20,7 @@ from bridge.config import load
 from bridge.engine import Bridge
 from bridge.server import running
 from tests.page.conftest import DIALECTS, PROGRAMS, SCREENSHOTS, Tab
-from tests.server.harness import free_port, serving
+from tests.server.harness import ask, free_port, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -437,6 +437,19 @@ async def test_a_backend_that_answered_has_the_right_address(tab: Tab) -> None:
     answer = await tab.ask("error late", "failed")
     assert "The log has its status" in await answer.locator(".steps").inner_text()
     assert "is wrong" not in await answer.locator(".steps").inner_text()
+
+
+async def test_the_documentation_of_the_dialect_is_one_click_away(tab: Tab) -> None:
+    for path, about in (("/ag-ui", "# ag-ui\n"), ("/agentscope-java", "# `agentscope`, `agentscope-java`\n")):
+        await tab.choose(path)
+        link = tab.page.get_by_role("link", name=f"About {path[1:]}")
+        async with tab.page.context.expect_page() as opened:
+            await link.click()
+        text = await (await opened.value).locator("body").inner_text()
+        await (await opened.value).close()
+        assert text.startswith(about)
+        assert "](" not in text.replace("`", "")[:2000]
+    assert (await ask("GET", f"{tab.base}/_page/documents/nothing")).status == 404
 
 
 async def test_a_refused_request(tab: Tab) -> None:

@@ -111,6 +111,9 @@ function choose(route) {
   if (other) anew();
   $("say").disabled = $("send").disabled = !route.speaks;
   showBase();
+  const { documented, dialect } = route;
+  Object.assign($("document"), { hidden: !documented, href: `${page.state.documents}${dialect}` });
+  $("document").setAttribute("aria-label", filled(t("aboutDialect"), dialect));
   route.radio.checked = true;
   route.radio.parentElement.scrollIntoView({ block: "nearest", inline: "nearest" });
   $("model").value = route.model ?? "";
