@@ -190,7 +190,8 @@ _RUNS: tuple[tuple[str, ...], ...] = (
         "DROP INDEX run_entries_by_thread",
         "CREATE INDEX runs_open ON runs (thread) WHERE ended_at IS NULL",
     ),
-    # Processes that know the tables before only have to be stopped (`needs`). `route` is the scope without what follows
+    # Processes that know the tables before only have to be stopped (`needs`): they lease each run, now a process has one
+    # lease, so that neither could fence the other without triggers that translate leases and numbers (docs/backup.md). `route` is the scope without what follows
     # `#`. `kept`: 2 = plan and all entries exist, 1 = some are deleted, 0 = all are. An append changes no index.
     (
         "DROP INDEX runs_waiting",
