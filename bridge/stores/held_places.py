@@ -203,7 +203,7 @@ class HeldPlaces:
         if not heard:
             return
         asked = [(place.line, name) for name, place in heard.items()]
-        found = dict(await self._database.read(lambda: execute(_TOLD, w=asked)))
+        found: dict[str, str] = dict(await self._database.read(lambda: execute(_TOLD, w=asked)))
         for name, place in heard.items():
             word = found.get(name, LOST)
             if word and place.told is not None and name in self._places:

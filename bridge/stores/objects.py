@@ -2,7 +2,7 @@
 
 | URL | service | settings |
 |---|---|---|
-| `s3://bucket?...` | Amazon S3, and what speaks its protocol | `endpoint`, `region`, `access_key_id`, `secret_access_key`, ... |
+| `s3://bucket?...` | Amazon S3, and what speaks its protocol | `endpoint`, `region`, `access_key_id`, ... |
 | `gs://bucket?...` | Google Cloud Storage | `service_account` (a file), `base_url`, ... |
 | `az://container?...` | Azure Blob Storage | `account_name`, `account_key`, `endpoint`, ... |
 
@@ -178,7 +178,6 @@ class ObjectAttachments:
     def verify(self, bucket: str, path: str, expires: str, signature: str) -> None:
         """Not supported: this store's URLs are its own, and no other exists."""
         raise forbidden("This link is invalid or has expired.")
-
 
     async def _shielded(self, asking: Awaitable[_T]) -> _T:
         """Return the result. Raises `BridgeError` for errors of the store."""

@@ -514,7 +514,10 @@ async def test_processes_count_what_a_key_does_at_once_together(run_engine: RunE
     async with busy() as it:
 
         def setup(**per_key: int) -> dict[str, Any]:
-            return {**runs_config(it.backend.url, per_key=per_key), "stores": {"history": run_engine.url, "runs": run_engine.url}}
+            return {
+                **runs_config(it.backend.url, per_key=per_key),
+                "stores": {"history": run_engine.url, "runs": run_engine.url},
+            }
 
         async with serving(setup(concurrent=2)) as one, serving(setup(concurrent=2)) as two:
             first = asyncio.create_task(post(f"{one}/chat/chat/completions", HELLO, **ANN))
@@ -539,7 +542,10 @@ async def test_runs_of_a_key_wait_for_those_of_another_process(run_engine: RunEn
 
         def setup() -> dict[str, Any]:
             limits = {"concurrent": 1, "queue": 2}
-            return {**runs_config(it.backend.url, per_key=limits), "stores": {"history": run_engine.url, "runs": run_engine.url}}
+            return {
+                **runs_config(it.backend.url, per_key=limits),
+                "stores": {"history": run_engine.url, "runs": run_engine.url},
+            }
 
         async with serving(setup()) as one, serving(setup()) as two:
             assert (await queue_run(one, "agent-runs", "a", ANN)).status == 202
