@@ -134,7 +134,7 @@ class HeldPlaces:
         return place
 
     async def tell(self, line: str, what: str) -> bool:
-        """Tell who holds places of a line. Return whether somebody does. Raises `BridgeError` (store_unavailable)."""
+        """Tell the holders of places of a line. Return whether there is one. Raises `BridgeError`."""
         return bool(await self._database.write(lambda: execute(_TELL, line=line, what=what, grace=self._life.grace())))
 
     # ------------------------------------------------------------------ one place
