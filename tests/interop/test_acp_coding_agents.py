@@ -1,4 +1,4 @@
-"""Coding agents over the Agent Client Protocol, unchanged, behind clients of other protocols. Their models are scripted.
+"""Coding agents over the Agent Client Protocol, unchanged, with scripted models, behind clients of other protocols.
 
 Each client plays one talk over HTTP: the agent answers, makes a file after it was allowed and none after it was not, is
 started again and remembers, and is left in the middle of a turn.
