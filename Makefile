@@ -52,7 +52,7 @@ tests/interop/%/node_modules/.stamp: tests/interop/%/package.json tests/interop/
 
 # Coding agents (their platform-specific packages prevent a lock file) and a page with 800 packages; their own versions
 # are exact.
-AGENTS := $(patsubst %,tests/interop/%/node_modules/.stamp,agents agents-all connect-js copilotkit mastra)
+AGENTS := $(patsubst %,tests/interop/%/node_modules/.stamp,acp-agents agents agents-all connect-js copilotkit mastra)
 $(AGENTS): %/node_modules/.stamp: %/package.json %/.npmrc
 	@if command -v npm >/dev/null; then cd $* && npm install --silent && touch node_modules/.stamp; \
 	elif [ -z "$$CI" ]; then echo "NPM IS NOT INSTALLED: tests with the agents of $* will be skipped"; \

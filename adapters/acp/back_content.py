@@ -50,7 +50,7 @@ def prompt_blocks(request: Request, context: Context, *, fresh: bool, takes: Wir
 
 
 def _words_of(answer: Resume, *, alone: bool) -> str:
-    """Return an answer as text. What somebody says instead of an answer stands for itself, if it is not `alone`."""
+    """Return an answer as text; none for a question that is left, unless that is `alone` in the request."""
     payload = answer.payload
     if answer.decision != "resolved":
         return "no" if alone else ""

@@ -36,7 +36,7 @@ NEEDS: dict[str, dict[str, Any]] = {
         "routes": [{**CHAT, "dialect": "openai-responses"}],
         "stores": {"history": "postgresql://127.0.0.1:1/none"},
     },
-    "s3": {"routes": [{**CHAT, "dialect": "agent-runs"}], "stores": {"attachments": "s3://bucket"}},
+    "objects": {"routes": [{**CHAT, "dialect": "agent-runs"}], "stores": {"attachments": "s3://bucket"}},
     **{
         cloud: {
             "backends": {"it": {"dialect": "openai-chat", "url": "https://h.us-east-1.amazonaws.com", "auth": cloud}}
@@ -55,7 +55,7 @@ NEEDS: dict[str, dict[str, Any]] = {
 MODULES = {
     "aip": "bridge.grpc.backend, bridge.dialects.aip.codec",
     "postgres": "bridge.stores.postgres",
-    "s3": "obstore",
+    "objects": "obstore",
     "aws": "botocore.auth",
     "azure": "azure.identity",
     "gcp": "google.auth.transport.requests",

@@ -13,7 +13,7 @@ import pytest
 
 from tests.dialects.acp.clients import PEOPLE
 from tests.dialects.acp.test_agents import configuration
-from tests.pairs.people import Person, leave
+from tests.pairs.people import ChatPerson, Person, leave
 from tests.server.harness import serving
 
 
@@ -50,6 +50,19 @@ async def test_text_permissions_and_a_restart(dialect: str, tmp_path: Path) -> N
         person.base = again.base
         assert (await person.say("remember")).text == "4: say Hello you / ask / ask / remember"
         assert (await person.say("error -32603 overloaded")).error is not None
+
+
+@pytest.mark.parametrize("shows", [True, False])
+@pytest.mark.parametrize("dialect", PEOPLE)
+async def test_an_agent_that_ends_without_a_word_is_the_same_session(dialect: str, shows: bool, tmp_path: Path) -> None:
+    """As opencode and codex do after a no. `shows`: the client sends the empty answer back."""
+    async with at(dialect, tmp_path) as person:
+        await person.say("refused")
+        refused = await person.resume("no")
+        assert (refused.error, refused.text.strip()) == (None, "")
+        if shows and isinstance(person, ChatPerson) and person.messages:
+            person.messages.append({"role": "assistant", "content": ""})
+        assert (await person.say("remember")).text == "2: refused / remember"
 
 
 @pytest.mark.parametrize("dialect", PEOPLE)
