@@ -68,7 +68,7 @@ $(VENV)/.fuzz: $(VENV)/.dev
 
 OTHERS := $(patsubst %,$(VENV)/%/.done,a2a a2a-agents a2a-agents-old a2a-old acp agentscope agentscope2 ag-kit deploy genai \
 	langchain langgraph libraries mcp pydantic-ai schemathesis) \
-	$(patsubst %,tests/interop/%/node_modules/.stamp,a2a-js acp-js agui ai-sdk ai-sdk-ui agents axe genai-js kit-web mcp-js ollama-js react)
+	$(patsubst %,tests/interop/%/node_modules/.stamp,a2a-js acp-js agui ai-sdk ai-sdk-ui agents axe genai-js kit-web langgraph-js mcp-js ollama-js react)
 
 run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080; PORT=9000 changes the port
 	$(BIN)/dialect-bridge serve $(CONFIG)$(if $(PORT), --port $(PORT))

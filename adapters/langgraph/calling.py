@@ -27,6 +27,7 @@ _ON = frozenset({"pending", "running"})
 _FAILED = frozenset({"error", "timeout"})
 _NUMBERED = re.compile(r"(?:.{0,200}_event_)?(\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
 """Ids of events, which grow: `1795694353190-0`, `7`, `<run>_event_7`."""
+_MAYBE_GONE = frozenset({404, 422})
 _FORGOTTEN = "The agent no longer has this conversation. The next message begins a new one."
 _KNOWN = 10_000
 """Threads of which a backend remembers that they began."""
@@ -173,8 +174,8 @@ class Calling:
             case _Stage.STATE:
                 self._stage = _Stage.RUN
                 return True
-            case _Stage.RUN if status == 404 and self._writer.must_exist:
-                # The server does not say what it has not found.
+            case _Stage.RUN if status in _MAYBE_GONE and self._writer.must_exist:
+                # Servers do not say what they have not found; langgraph.js takes a thread that is gone for a busy one.
                 self._failure, self._stage = failure, _Stage.THREAD
                 return True
             case _Stage.THREAD:

@@ -13,8 +13,10 @@ from bridge.errors import ErrorCode, Failure
 
 _OURS = frozenset({400, 404, 422})
 """Statuses about an address or a body, both of which the bridge made."""
+_BUSY = b"already running a task"
+"""What langgraph.js says with status 422, and Python's server with 409."""
 _LONGEST = 300
-"""The most bytes of a refusal in plain text; longer ones are pages."""
+"""The most bytes of a refusal in plain text that are read; longer ones are pages."""
 
 ERRORS = ErrorTable(
     statuses={
@@ -37,6 +39,8 @@ def refusal(wire: WireResponse) -> Failure:
     """Return the failure in a response with an error status."""
     failure = ERRORS.decode(wire)
     body = read_json(wire.body)
+    if wire.status == 422 and _BUSY in wire.body[:_LONGEST]:
+        failure.code = ErrorCode.CONFLICT
     if wire.status in _OURS and wire.headers.get("content-type", "").startswith("text/plain"):
         # langgraph.js refuses some requests in one line of text.
         words = wire.body[: _LONGEST + 1].decode("utf-8", "replace").strip()

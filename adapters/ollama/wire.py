@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from bridge.codec.jsontext import dumps, escape_line_breaks
@@ -13,9 +12,6 @@ NAME = "ollama"
 NOTES = "notes"
 LATEST = ":latest"
 """The tag of a model that is named without one."""
-_NO_TIME = re.compile(r"[+-]?(?:0|(?:(?:0+(?:\.0*)?|\.0+)(?:ns|us|µs|μs|ms|s|m|h))+)")
-"""Durations of Go that are zero, such as `0`, `0s`, `0h0m`."""
-_LONGEST = 40
 
 
 def line(value: Wire) -> bytes:
@@ -34,9 +30,9 @@ def tagged_name(name: str) -> str:
 
 
 def ends_at_once(keep_alive: Any) -> bool:
-    """Return whether a model that is kept for this duration, in seconds or as a text of Go, is unloaded at once."""
+    """Return whether a model that is kept for this duration is unloaded at once: 0 seconds, or `0`, `0s`, `0h0m`."""
     if isinstance(keep_alive, str):
-        return _NO_TIME.fullmatch(keep_alive[:_LONGEST]) is not None
+        return {each for each in keep_alive if each.isdigit()} == {"0"}
     return isinstance(keep_alive, (int, float)) and keep_alive == 0
 
 

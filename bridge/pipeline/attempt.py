@@ -22,7 +22,7 @@ from bridge.translation.survey import Survey
 
 log = logging.getLogger("bridge.run")
 
-_TOLD_ANEW = "the backend had lost the conversation, and was told all messages of it again"
+_TOLD_ANEW = "the backend had lost the conversation, and got all its messages again"
 
 
 class BackendAttempt:

@@ -69,6 +69,7 @@ class Server:
         self.names_run = names_run
         self.stays = stays
         self.forgets = forgets
+        self.missing = 404, dumps({"detail": "Thread or assistant not found."})
         self.log: list[str] = []
         self.bodies: list[Any] = []
         self.headers: list[dict[str, str]] = []
@@ -94,7 +95,7 @@ class Server:
                 self.bodies.append(json.loads(seen.body))
                 self.headers.append(seen.headers)
                 if self.forgets and self.bodies[-1].get("if_not_exists") == "reject":
-                    await exchange.answer(404, dumps({"detail": "Thread or assistant not found."}))
+                    await exchange.answer(*self.missing)
                     return
                 base = "/".join(["", *where, "runs", RUN])
                 names = {"location": f"{base}/stream", "content_location": base} if self.names_run else {}

@@ -158,6 +158,13 @@ async def test_the_words_of_a_refusal_in_plain_text_are_told() -> None:
     ]  # fmt: skip
 
 
+async def test_a_busy_thread_is_a_conflict_on_every_server() -> None:
+    """langgraph.js has another status for it."""
+    for status in (409, 422):
+        failure = await failure_of(Server(refuses=(status, {"detail": "Thread is already running a task."})))
+        assert failure.code is ErrorCode.CONFLICT
+
+
 async def test_an_answer_that_is_no_event_stream_is_none(tmp_path: Path) -> None:
     server = Server(refuses=(200, {"messages": []}))
     async with server.listening(), bridge(server, tmp_path) as base:
@@ -498,14 +505,20 @@ async def test_a_breakpoint_is_a_question_and_a_run_without_input_goes_on() -> N
 # ------------------------------------------------------------------ threads that are gone
 
 
+BUSY = (422, b"Thread is already running a task. Wait for it to finish.")
+"""What langgraph.js says of a thread that it does not have."""
+
+
 @pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("js", [True, False], ids=["langgraph.js", "Python"])
 async def test_a_conversation_that_the_server_lost_is_told_anew(
-    tmp_path: Path, stream: bool, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, stream: bool, js: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A person expects the agent to know what was said: the client has sent it all. It is a loss all the same."""
     async with Server().listening() as server, bridge(server, tmp_path) as base:
         await post(f"{base}/v1/chat/completions", chat("Hi"))
         server.forgets = True
+        server.missing = BUSY if js else server.missing
         later = chat("Hi", "Hello, world!", "And then?")
         reply = await post(f"{base}/v1/chat/completions", {**later, "stream": stream})
         server.forgets = False
