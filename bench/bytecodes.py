@@ -159,7 +159,12 @@ def _pairs(found: dict[tuple[str, str], Profile]) -> str:
         row: list[Any] = [pair]
         for mine, its in ((own.stream, raw.stream), (own.event, raw.event)):
             total, beside = _sum(mine), _sum(its)
-            row += [f"{total:,.0f}", f"{_sum(mine, ours=True):,.0f}", f"{beside:,.0f}", f"{total / beside:.2f}" if beside else "-"]
+            row += [
+                f"{total:,.0f}",
+                f"{_sum(mine, ours=True):,.0f}",
+                f"{beside:,.0f}",
+                f"{total / beside:.2f}" if beside else "-",
+            ]
         rows.append(row)
     head = ["pair", "a stream, once", "of it ours", RAW, "ratio", "an event", "of it ours", RAW, "ratio"]
     return table(head, rows)
