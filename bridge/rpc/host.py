@@ -51,7 +51,7 @@ class RpcHost(Protocol):
     async def admit(self, operation: Operation | None) -> None:
         """Count a call of the client. Raises `BridgeError` if it may not do that, or calls too often.
 
-        With None, whoever may connect may do it.
+        None stands for what everybody who is connected may do.
         """
 
     def counting(self) -> AbstractContextManager[object]:
