@@ -101,9 +101,9 @@ class Bridge:
         self.metrics: Metrics | None = None
         """Set by a server that serves them."""
         self.slots: RunSlots | None = None
+        """Set by a server whose limits also apply to stored runs."""
         self.spent: Callable[[str, UsageReported | None], None] | None = None
         """Called with the user and the usage of each run of a server that has ended."""
-        """Set by a server whose limits also apply to stored runs."""
         self.memory_budget = MemoryBudget(config.server.limits.bodies)
         """What the bodies of requests, and what they load, may take in memory."""
         self.store_watch = StoreWatch({})
@@ -375,6 +375,7 @@ class Bridge:
         if turn is None and request.open_interrupts and not route.passthrough:
             request = answer_open_interrupts(request)
         info = order.info(backend, request)
+        info.continues = turn is not None and turn.continues
         if turn is not None and backend.capabilities.names_threads:
             info.shown_thread = order.request.thread_id or info.run_id
             info.thread_of_backend = True
