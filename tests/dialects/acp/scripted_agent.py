@@ -3,8 +3,8 @@
     python scripted_agent.py [name=value ...]
 
 The settings: `load=yes|late|no`, `resume=yes|promised`, `close=yes`, `same=id` (of all sessions), `version=1`,
-`auth=new|prompt`, `start=seconds`, `state=folder` (where sessions are kept for the next process), `die=start`, `spawn=yes`
-(with a child of its own).
+`auth=new|prompt`, `start=seconds`, `state=folder` (where sessions are kept for the next process), `die=start`,
+`spawn=yes` (with a child of its own).
 """
 
 from __future__ import annotations
