@@ -132,7 +132,7 @@ class Decoder(JsonDecoder):
         return self.builder.take()
 
     def close(self, failure: Failure | None = None) -> list[Event]:
-        if failure is None and self.settled:
+        if failure is None and (self.settled or self.waits):
             self._finish()
         elif failure is None and self.saw_unknown and self.builder.is_empty:
             failure = Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer has no event of its dialect.")
@@ -283,9 +283,21 @@ class Decoder(JsonDecoder):
         elif _is_answer(message):
             if text_of(message.get("id")) in self._answers:
                 self._told_again(message)
+            elif self._is_copy(message):
+                self._known.add(text_of(message.get("id")))
             elif (answer := self._answer(message)) is not None:
                 self._content(answer, message)
                 self._ended(answer, message)
+
+    def _is_copy(self, message: Wire) -> bool:
+        """Return whether a graph has put what its model said into its state as another message."""
+        answer = self._last
+        if answer is None or answer.final:
+            return False
+        calls = [text_of(call.get("id")) for call in _objects(message, "tool_calls")]
+        said, text = "".join(answer.texts), text_in(message.get("content"))
+        ours = set(answer.calls.values())
+        return said == text and bool(text or calls) and all(c in ours and self.builder.is_unanswered(c) for c in calls)
 
     def _told_again(self, message: Wire) -> None:
         """A message in an update or in the state; one that is not known yet is new."""

@@ -9,7 +9,7 @@ from bridge.codec import Context, Feature, MessageLosses, WireRequest, json_requ
 from bridge.codec.jsontext import dumps, input_of
 from bridge.codec.tools import supported
 from bridge.dialects.ollama.capabilities import CAPABILITIES
-from bridge.dialects.ollama.fields import OPTIONS, write_format, write_think
+from bridge.dialects.ollama.fields import OPTIONS, effort_of, write_format, write_think
 from bridge.dialects.ollama.options import BackOptions
 from bridge.dialects.ollama.wire import NAME, NOTES, Wire
 from bridge.dialects.openai.shapes import write_function
@@ -30,10 +30,12 @@ def _body(request: Request, context: Context, options: BackOptions) -> Wire:
     if any(isinstance(p, Reasoning) and (p.signature or p.redacted) for m in request.messages for p in m.parts):
         lost.add(Feature.REASONING_HISTORY, "its signature")
     extras, wanted, effort = dict(request.extra(NAME)), request.response_format, request.reasoning_effort
-    extras.pop(NOTES, None)
+    notes = extras.pop(NOTES, None) or {}
     no_tools = request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE
     tools = [] if no_tools else supported(request, NAME, lost)
     think = None if effort is None else write_think(effort)
+    if "think" in notes and effort_of(notes["think"]) == effort:
+        think = notes["think"]
     if effort is not None and think is None:
         lost.add(Feature.REASONING_EFFORT, effort)
     settings: Wire = {} if options.num_ctx is None else {"num_ctx": options.num_ctx}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from bridge.codec import (
     Capabilities,
@@ -11,7 +10,6 @@ from bridge.codec import (
     Decoder,
     EncoderLike,
     Endpoint,
-    FrameLike,
     Framing,
     ModelInfo,
     Operation,
@@ -27,9 +25,9 @@ from bridge.codec.jsontext import dumps
 from bridge.dialects.ollama import body, embeddings, errors, models, request
 from bridge.dialects.ollama.capabilities import CAPABILITIES, card
 from bridge.dialects.ollama.decoder import OllamaDecoder
-from bridge.dialects.ollama.encoder import OllamaEncoder, moment, whole
+from bridge.dialects.ollama.encoder import OllamaEncoder, moment
 from bridge.dialects.ollama.options import BackOptions, FrontOptions
-from bridge.dialects.ollama.wire import NAME, NOTES, is_same_model
+from bridge.dialects.ollama.wire import NAME, NOTES, ends_at_once, is_same_model
 from bridge.errors import Failure
 from bridge.model import Event, Request
 
@@ -79,9 +77,6 @@ class Ollama(AnsweringDialect, EmbeddingsDialect):
     def encoder(self, context: Context) -> EncoderLike:
         return OllamaEncoder(context)
 
-    def accumulate(self, frames: Sequence[FrameLike], context: Context) -> Any:
-        return whole(frames)
-
     def encode_error(self, failure: Failure) -> WireResponse:
         return errors.encode_error(failure)
 
@@ -105,7 +100,7 @@ class Ollama(AnsweringDialect, EmbeddingsDialect):
         extras = wanted.extra(NAME)
         notes = extras.get(NOTES) or {}
         said = {"response": ""} if "generate" in notes else {"message": {"role": "assistant", "content": ""}}
-        reason = "unload" if extras.get("keep_alive") in _AT_ONCE else "load"
+        reason = "unload" if ends_at_once(extras.get("keep_alive")) else "load"
         model = notes.get("model") or wanted.model or context.model or ""
         head = {"model": model, "created_at": moment(context.created_at)}
         return json_response(dumps({**head, **said, "done": True, "done_reason": reason}))
@@ -150,5 +145,4 @@ class Ollama(AnsweringDialect, EmbeddingsDialect):
         return embeddings.decode(wire)
 
 
-_AT_ONCE = (0, "0", "0s", "0m")
 dialect = Ollama()

@@ -20,13 +20,20 @@ def line(value: Wire) -> bytes:
 
 
 def plain_name(name: str) -> str:
-    """Return a model's name without the tag that means nothing."""
-    return name.removesuffix(LATEST) or name
+    """Return a model's name without the tag that means nothing, in whatever case it is written."""
+    return name[: -len(LATEST)] or name if name.lower().endswith(LATEST) else name
 
 
 def tagged_name(name: str) -> str:
     """Return a model's name as lists have it: with a tag, if it is neither a path nor has one."""
     return name if ":" in name or "/" in name else name + LATEST
+
+
+def ends_at_once(keep_alive: Any) -> bool:
+    """Return whether a model that is kept for this duration is unloaded at once: 0 seconds, or `0`, `0s`, `0h0m`."""
+    if isinstance(keep_alive, str):
+        return {each for each in keep_alive if each.isdigit()} == {"0"}
+    return isinstance(keep_alive, (int, float)) and keep_alive == 0
 
 
 def is_same_model(one: str, other: str) -> bool:

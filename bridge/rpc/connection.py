@@ -133,6 +133,7 @@ class SessionConnection:
     # ------------------------------------------------------------------ sessions
 
     async def _new(self, call: NewSession, request: RpcRequest) -> Params:
+        await self._host.admit(None)
         self._check_room()
         self._note_ignored(call)
         _, route = await self._host.opened()
@@ -145,7 +146,7 @@ class SessionConnection:
 
     async def _open(self, call: OpenSession, request: RpcRequest) -> Params:
         self._note_ignored(call)
-        await self._host.permit(Operation.HISTORY)
+        await self._host.admit(Operation.HISTORY)
         known = self._sessions.get(call.session_id)
         if known is not None and known.prompt is not None:
             raise _busy()
@@ -168,14 +169,13 @@ class SessionConnection:
         return self._dialect.encode_opened(session, call)
 
     async def _list(self, call: ListSessions, request: RpcRequest) -> Params:
-        await self._host.permit(Operation.HISTORY)
+        await self._host.admit(Operation.HISTORY)
         store = await self._store()
         found, following = await store.page(call.about, call.start) if store is not None else ([], None)
         return self._dialect.encode_list(found, following)
 
     async def _end(self, call: EndSession, request: RpcRequest) -> Params:
-        if call.deletes:
-            await self._host.permit(Operation.DELETE)
+        await self._host.admit(Operation.DELETE if call.deletes else None)
         known = self._sessions.get(call.session_id)
         if known is None and not call.deletes:
             raise _unknown(call.session_id)

@@ -226,6 +226,25 @@ async def test_a_stream_that_breaks_goes_on_where_it_was(url: str) -> None:
     assert [line for line in seen if line.startswith("GET") and line.endswith("/stream")]
 
 
+async def test_a_thread_that_the_server_lost_is_told_anew(url: str, tmp_path: Path) -> None:
+    thread, texts = str(uuid4()), ["Hi", "You said: Hi", "And then?"]
+    config = {
+        "backends": {"agent": {"dialect": "langgraph", "url": url}},
+        "routes": [{"dialect": "ag-ui", "path": "/agui", "backend": "agent"}],
+        "stores": {"history": f"sqlite:///{tmp_path}/history.db"},
+    }
+    said = [{"id": f"m{n}", "role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]
+    body = {"threadId": thread, "state": {}, "tools": [], "context": [], "forwardedProps": {}}
+    async with serving(config) as base, aiohttp.ClientSession() as session:
+        await post(f"{base}/agui", {**body, "runId": "one", "messages": said[:1]})
+        async with session.delete(f"{url}/threads/{thread}") as deleted:
+            assert deleted.status == 204
+        reply = await post(f"{base}/agui", {**body, "runId": "two", "messages": said})
+    assert b"RUN_FINISHED" in reply.body
+    state = await asked(url, f"/threads/{thread}/state")
+    assert [message["content"] for message in state["values"]["messages"]] == [*texts, "You said: Hi / And then?"]
+
+
 @pytest.mark.parametrize("front", [name for name in FRONTS if name not in ("acp", "mcp")])
 async def test_every_frontend_gets_the_answer_of_a_graph(url: str, front: str, tmp_path: Path) -> None:
     each = registry.get(front)
