@@ -10,7 +10,7 @@ the dialect, derive a class from `bridge.testing.DialectConformance` with `diale
     python examples/dialect_toy.py
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from bridge import ErrorCode, Event, Failure, decode, pretty, translate
@@ -68,12 +68,6 @@ class Toy(ObjectDialect):
             case RunFailed():
                 return {"wrong": event.error.message}
         return None
-
-    def encode_whole(self, events: Sequence[Event]) -> Mapping[str, Any]:
-        return {
-            "say": "".join(e.text for e in events if isinstance(e, TextDelta)),
-            **(self.encode_event(events[-1]) or {}),
-        }
 
     def decode_object(self, node: Node, builder: Builder) -> None:
         if "wrong" in node.value:

@@ -15,6 +15,7 @@ from bridge.dialects.acp.wire import AUTH_REQUIRED, INTERNAL_ERROR, INVALID_PARA
 from bridge.errors import BackendError, ErrorCode, Failure, shortened
 from bridge.model import Request
 
+_LOAD = "session/load"
 _METHOD_NOT_FOUND = -32601
 _FORGOTTEN = frozenset({NOT_FOUND, INTERNAL_ERROR, INVALID_PARAMS, _METHOD_NOT_FOUND, -32001})
 """What agents answer for a session that they do not have."""
@@ -65,15 +66,16 @@ class Connection:
     def begin(self, cwd: str) -> Ask:
         return Ask("session/new", {"cwd": cwd, "mcpServers": []})
 
-    def restore(self, session: str, cwd: str) -> Ask | None:
+    def restore(self, session: str, cwd: str) -> list[Ask]:
         params = {"sessionId": session, "cwd": cwd, "mcpServers": []}
-        if self._session_can("resume"):
-            return Ask("session/resume", params)
-        return Ask("session/load", params) if self._can.get("loadSession") is True else None
+        ways = [Ask("session/resume", params)] if self._session_can("resume") else []
+        return [*ways, Ask(_LOAD, params)] if self._can.get("loadSession") is True else ways
 
-    @property
-    def replays(self) -> bool:
-        return not self._session_can("resume")
+    def replays(self, ask: Ask) -> bool:
+        return ask.method == _LOAD
+
+    def unknown(self, error: Wire) -> bool:
+        return error.get("code") == _METHOD_NOT_FOUND
 
     def begun(self, result: Any, session: str | None = None) -> str:
         wire = dict_of(result)

@@ -2,12 +2,56 @@
 
 from __future__ import annotations
 
-from bridge.codec import ANSWER_FEATURES, Capabilities, Feature, RunsTools, entries
-from bridge.dialects.acp.back_content import REQUESTS
+from bridge.codec import (
+    ANSWER_FEATURES,
+    REQUEST_FEATURES,
+    Capabilities,
+    Feature,
+    FeatureSupport,
+    RunsTools,
+    entries,
+)
 from bridge.model import HistoryMode
 
 _NO_UPDATE = "the protocol has no event for it"
 _NO_FIELD = "the protocol has no field for it"
+_LINK = "a link"
+_OWN_TOOLS = "agents have their own tools"
+
+_REQUESTS: dict[Feature, FeatureSupport] = entries(
+    REQUEST_FEATURES,
+    text={
+        Feature.SYSTEM: "a line before the message",
+        Feature.IMAGE_URL: _LINK,
+        Feature.AUDIO_URL: _LINK,
+        Feature.VIDEO_URL: _LINK,
+        Feature.FILE_URL: _LINK,
+        Feature.DATA: "JSON in the text",
+        Feature.REFUSAL_HISTORY: "a line before the message",
+        Feature.RESUME: "the answer to the open question, else text",
+    },
+    drop={
+        Feature.MESSAGE_NAME: _NO_FIELD,
+        Feature.TOOLS: _OWN_TOOLS,
+        Feature.TOOL_CHOICE: _OWN_TOOLS,
+        Feature.PARALLEL_TOOL_CALLS: _OWN_TOOLS,
+        Feature.RESPONSE_FORMAT: _NO_FIELD,
+        Feature.SAMPLING: _NO_FIELD,
+        Feature.REASONING_EFFORT: _NO_FIELD,
+        Feature.REASONING_HISTORY: "the agent has its own",
+        Feature.TOOL_HISTORY: "the agent has its own",
+        Feature.TOOL_ORIGIN: "the agent has its own",
+        Feature.USER_ID: _NO_FIELD,
+        Feature.METADATA: _NO_FIELD,
+        Feature.CONTEXT: _NO_FIELD,
+        Feature.STATE: _NO_FIELD,
+        Feature.EXTRAS: _NO_FIELD,
+    },
+    refuse={
+        Feature.VIDEO_INLINE: "content is text, image, audio or a file",
+        Feature.FILE_REF: "an agent cannot fetch by id",
+    },
+)
 
 CAPABILITIES = Capabilities(
     answers=entries(
@@ -24,7 +68,7 @@ CAPABILITIES = Capabilities(
             Feature.MODEL: _NO_FIELD,
         },
     ),
-    requests=REQUESTS,
+    requests=_REQUESTS,
     history=HistoryMode.DELTA,
     # An editor shows what the agent did, and runs nothing of it.
     client_runs_calls=False,

@@ -5,8 +5,6 @@ As a front it satisfies clients from 0.0.35 on; as a back it reads every legal s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from bridge.codec import (
     Capabilities,
     Context,
@@ -23,7 +21,6 @@ from bridge.codec import (
 )
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, read_json
-from bridge.codec.wire import event_stream
 from bridge.dialects.ag_ui import body, errors, request
 from bridge.dialects.ag_ui.capabilities import CAPABILITIES, card
 from bridge.dialects.ag_ui.decoder import AGUIDecoder
@@ -32,7 +29,7 @@ from bridge.dialects.ag_ui.encoder import AGUIEncoder
 from bridge.dialects.ag_ui.options import BackOptions, FrontOptions
 from bridge.dialects.ag_ui.wire import NAME, VERSION
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Event, Request, RunFailed
+from bridge.model import Event, Request
 
 
 class AGUI(DescribedDialect):
@@ -43,6 +40,7 @@ class AGUI(DescribedDialect):
     resumable = True
     url = "http://127.0.0.1:8000"
     capabilities = CAPABILITIES
+    whole_is_stream = True
     surface = (Endpoint("POST", "", Operation.RUN), Endpoint("GET", "", Operation.DESCRIBE))
     front_options = FrontOptions
     back_options = BackOptions
@@ -57,13 +55,6 @@ class AGUI(DescribedDialect):
 
     def encoder(self, context: Context) -> EncoderLike:
         return AGUIEncoder(context)
-
-    def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
-        """The protocol has no answer in one piece: this is the whole stream. A failed run is its error response."""
-        last = events[-1]
-        if isinstance(last, RunFailed):
-            return self.encode_error(last.error)
-        return event_stream(AGUIEncoder(context).encode(events))
 
     def encode_description(self, agent: DescribedAgent) -> WireResponse:
         return json_response(dumps(description(agent.name, agent.backends)))

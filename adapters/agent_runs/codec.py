@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from bridge.codec import (
@@ -25,7 +25,6 @@ from bridge.codec import (
 )
 from bridge.codec.dialect import EncoderLike
 from bridge.codec.jsontext import loads
-from bridge.codec.wire import event_stream
 from bridge.dialects.agent_runs import answers, errors, request
 from bridge.dialects.agent_runs.base import AGUI, CAPABILITIES, MODES, NAME, outer
 from bridge.dialects.agent_runs.calling import Calling
@@ -33,7 +32,7 @@ from bridge.dialects.agent_runs.decoder import RunDecoder
 from bridge.dialects.agent_runs.encoder import RunEncoder
 from bridge.dialects.agent_runs.options import BackOptions, FrontOptions
 from bridge.errors import Failure
-from bridge.model import Event, Request, RunFailed
+from bridge.model import Event, Request
 
 
 class AgentRuns(QueuedRunsDialect, ModesDialect):
@@ -44,6 +43,7 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
     mount = "/api/v1/agent"
     url = "http://127.0.0.1:8000/api/v1/agent"
     capabilities = CAPABILITIES
+    whole_is_stream = True
     surface = (
         Endpoint("POST", "/runs", Operation.START, success=202),
         Endpoint(
@@ -74,13 +74,6 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
 
     def encoder(self, context: Context) -> EncoderLike:
         return RunEncoder(context)
-
-    def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
-        """There is no answer in one piece: this is the whole stream. A failed run is its error response."""
-        last = events[-1]
-        if isinstance(last, RunFailed):
-            return self.encode_error(last.error)
-        return event_stream(RunEncoder(context).encode(events))
 
     def encode_error(self, failure: Failure) -> WireResponse:
         return errors.encode_error(failure)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import MappingProxyType
 
 from bridge.codec import (
@@ -18,7 +17,6 @@ from bridge.codec import (
 )
 from bridge.codec.errors import error_in
 from bridge.codec.jsontext import dumps, read_json
-from bridge.codec.wire import event_stream
 from bridge.dialects.ai_sdk_ui import body, errors, request
 from bridge.dialects.ai_sdk_ui.capabilities import CAPABILITIES
 from bridge.dialects.ai_sdk_ui.decoder import UIMessageDecoder
@@ -26,7 +24,7 @@ from bridge.dialects.ai_sdk_ui.encoder import UIMessageEncoder
 from bridge.dialects.ai_sdk_ui.options import BackOptions, FrontOptions
 from bridge.dialects.ai_sdk_ui.wire import NAME
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Event, Request, RunFailed
+from bridge.model import Event, Request
 
 
 class AISDKUI(ResumableDialect):
@@ -37,6 +35,7 @@ class AISDKUI(ResumableDialect):
     mount = "/api/chat"
     url = "http://127.0.0.1:3000/api/chat"
     capabilities = CAPABILITIES
+    whole_is_stream = True
     surface = (
         Endpoint("POST", "", Operation.RUN),
         Endpoint("GET", "/{id}/stream", Operation.SUBSCRIBE),
@@ -52,13 +51,6 @@ class AISDKUI(ResumableDialect):
 
     def encoder(self, context: Context) -> EncoderLike:
         return UIMessageEncoder(context)
-
-    def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
-        """The protocol has no answer in one piece: this is the whole stream. A failed run is its error response."""
-        last = events[-1]
-        if isinstance(last, RunFailed):
-            return self.encode_error(last.error)
-        return event_stream(UIMessageEncoder(context).encode(events), self.stream_headers)
 
     def encode_error(self, failure: Failure) -> WireResponse:
         return errors.encode_error(failure)

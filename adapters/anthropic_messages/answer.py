@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from bridge.codec import Context, Frame, FrameLike, WireResponse
+from bridge.codec import Context, WireResponse
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import input_of, loads, read_json
+from bridge.codec.jsontext import input_of, read_json
 from bridge.dialects.anthropic_messages.decoder import MessagesDecoder
 from bridge.dialects.anthropic_messages.errors import ERRORS
 from bridge.dialects.anthropic_messages.wire import merged_usage
@@ -17,12 +17,11 @@ from bridge.model import Event
 # ------------------------------------------------------------------ towards clients
 
 
-def message_of(frames: Iterable[FrameLike]) -> dict[str, Any]:
+def message_of(events: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Return the message that a client makes of the events of a whole answer."""
     message = _Message()
-    for frame in frames:
-        if isinstance(frame, Frame) and frame.data:
-            message.feed(loads(frame.data))
+    for event in events:
+        message.feed(event)
     return message.value
 
 
@@ -38,9 +37,9 @@ class _Message:
     def feed(self, event: dict[str, Any]) -> None:
         match event["type"]:
             case "message_start":
-                self.value = event["message"]
+                self.value = {**event["message"], "content": [*event["message"]["content"]]}
             case "content_block_start":
-                self._block, self._pieces, self._citations = event["content_block"], {}, []
+                self._block, self._pieces, self._citations = dict(event["content_block"]), {}, []
                 self.value["content"].append(self._block)
             case "content_block_delta":
                 self._delta(event["delta"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from bridge.codec import (
     Capabilities,
@@ -13,7 +12,6 @@ from bridge.codec import (
     Decoder,
     EncoderLike,
     Endpoint,
-    FrameLike,
     ModelInfo,
     ModelsDialect,
     Operation,
@@ -67,9 +65,6 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
     def encoder(self, context: Context) -> EncoderLike:
         return MessagesEncoder(context)
 
-    def accumulate(self, frames: Sequence[FrameLike], context: Context) -> dict[str, Any]:
-        return answer.message_of(frames)
-
     def encode_error(self, failure: Failure) -> WireResponse:
         return errors.encode_error(failure)
 
@@ -95,6 +90,9 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
 
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
         return body.encode_request(wanted, context)
+
+    def takes_bytes(self, options: Options) -> bool:
+        return not (isinstance(options, BackOptions) and options.endpoint == "vertex")
 
     def demands(self, options: Options) -> Demands:
         if not isinstance(options, BackOptions):

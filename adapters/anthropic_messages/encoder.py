@@ -8,6 +8,7 @@ begins (docs/architecture.md).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Encoder, Feature, Frame
@@ -15,6 +16,7 @@ from bridge.codec.citations import citations_in
 from bridge.codec.jsontext import dumps, input_of
 from bridge.codec.refusals import is_beside
 from bridge.codec.template import HOLE, Template
+from bridge.dialects.anthropic_messages.answer import message_of
 from bridge.dialects.anthropic_messages.capabilities import card
 from bridge.dialects.anthropic_messages.errors import error_object
 from bridge.dialects.anthropic_messages.options import FrontOptions
@@ -92,7 +94,7 @@ class MessagesEncoder(Encoder):
 
     def _write(self, kind: str, fields: dict[str, Any] | None = None) -> None:
         """Write an event: its name is on a line of its own and in its payload, and clients skip those without."""
-        self.out.append(Frame(dumps({"type": kind, **(fields or {})}), kind))
+        self.write({"type": kind, **(fields or {})}, kind)
 
     def _open(self, block: dict[str, Any]) -> int:
         index = self._blocks
@@ -259,3 +261,6 @@ class MessagesEncoder(Encoder):
         delta = {**_NO_END, **known, "stop_reason": word}
         self._write("message_delta", {"delta": delta, "usage": write_usage(self.counted())})
         self._write("message_stop")
+
+    def accumulate(self, frames: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        return message_of(frames)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import Context, FrameLike, WireResponse
+from bridge.codec import Context, WireResponse
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import loads, read_json
+from bridge.codec.jsontext import read_json
 from bridge.dialects.gemini.decoder import GeminiDecoder
 from bridge.dialects.gemini.errors import ERRORS
 from bridge.dialects.gemini.wire import NOTES, SIGNATURE, own
@@ -19,9 +19,9 @@ Wire = dict[str, Any]
 # ------------------------------------------------------------------ towards clients
 
 
-def response_of(frames: Iterable[FrameLike], context: Context) -> Wire | list[Wire]:
+def response_of(chunks: Sequence[Wire], context: Context) -> Wire | list[Wire]:
     """Return the response that a client makes of the chunks of a whole answer, in a list where it wants an array."""
-    response = _joined([loads(frame) for frame in frames if isinstance(frame, bytes)])
+    response = _joined(chunks)
     return [response] if wants_array(context) else response
 
 
@@ -30,17 +30,17 @@ def wants_array(context: Context) -> bool:
     return context.request is not None and own(context.request.extras).get(NOTES, {}).get("array") is True
 
 
-def _joined(chunks: list[Wire]) -> Wire:
+def _joined(chunks: Sequence[Wire]) -> Wire:
     """Merge the chunks: fields of later ones count, parts are appended, consecutive texts are concatenated."""
     response: Wire = {}
     candidates: dict[int, Wire] = {}
     parts: dict[int, list[Wire]] = {}
     for chunk in chunks:
-        for candidate in chunk.pop("candidates", ()):
+        for candidate in chunk.get("candidates", ()):
             index = candidate["index"]
             parts.setdefault(index, []).extend(candidate["content"]["parts"])
             candidates.setdefault(index, {}).update(candidate)
-        response.update(chunk)
+        response.update({name: value for name, value in chunk.items() if name != "candidates"})
     for index, candidate in candidates.items():
         candidate["content"] = {"parts": _runs(parts[index]), "role": "model"}
     return {**({"candidates": [candidates[index] for index in sorted(candidates)]} if candidates else {}), **response}
@@ -58,7 +58,7 @@ def _runs(parts: list[Wire]) -> list[Wire]:
             pieces.append(part["text"])
             continue
         _end(out, pieces)
-        out.append(part)
+        out.append(dict(part))
         pieces = [part["text"]] if goes_on else []
     _end(out, pieces)
     return out or [{"text": ""}]

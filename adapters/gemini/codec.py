@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from bridge.codec import (
     Capabilities,
@@ -12,7 +11,6 @@ from bridge.codec import (
     Decoder,
     EncoderLike,
     Endpoint,
-    FrameLike,
     ModelInfo,
     ModelsDialect,
     Operation,
@@ -80,9 +78,6 @@ class Gemini(CountingDialect, ModelsDialect):
 
     def encoder(self, context: Context) -> EncoderLike:
         return GeminiEncoder(context)
-
-    def accumulate(self, frames: Sequence[FrameLike], context: Context) -> Any:
-        return answer.response_of(frames, context)
 
     def writes_array(self, context: Context) -> bool:
         return answer.wants_array(context)

@@ -19,6 +19,7 @@ from bridge.codec.logprobs import logprobs_in
 from bridge.codec.refusals import is_beside
 from bridge.codec.signed_parts import signature_of
 from bridge.codec.template import HOLE, Template
+from bridge.dialects.gemini.answer import response_of
 from bridge.dialects.gemini.capabilities import card
 from bridge.dialects.gemini.errors import error_object
 from bridge.dialects.gemini.options import FrontOptions
@@ -38,6 +39,7 @@ from bridge.model import events as ev
 from bridge.model.events import Event
 
 # These write nothing in the middle of an answer, or nothing that has a place in it.
+Wire = dict[str, Any]
 _FREE = Encoder.free - {ev.Raw} | {ev.ToolResulted}
 _EMPTY: dict[str, Any] = {"text": ""}
 
@@ -93,7 +95,7 @@ class GeminiEncoder(Encoder):
 
     def _write(self, candidates: list[dict[str, Any]], more: dict[str, Any] | None = None) -> None:
         candidates_field = {"candidates": candidates} if candidates else {}
-        self.out.append(dumps({**candidates_field, **(more or {}), **self._head}))
+        self.write({**candidates_field, **(more or {}), **self._head})
 
     def run_started(self, event: ev.RunStarted) -> None:
         request = self.context.request
@@ -215,6 +217,9 @@ class GeminiEncoder(Encoder):
             for choice, reason in sorted(self._reasons.items())
         ]
         self._write(candidates, more)
+
+    def accumulate(self, frames: Sequence[Wire]) -> Wire | list[Wire]:
+        return response_of(frames, self.context)
 
     def _explanation(self, choice: int, reason: FinishReason | None) -> dict[str, Any]:
         """Why an answer was refused, in the last words of the model about it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from bridge.codec import (
     Capabilities,
@@ -11,7 +10,6 @@ from bridge.codec import (
     Decoder,
     EncoderLike,
     Endpoint,
-    FrameLike,
     Framing,
     ModelInfo,
     Operation,
@@ -27,7 +25,7 @@ from bridge.codec.jsontext import dumps
 from bridge.dialects.ollama import body, embeddings, errors, models, request
 from bridge.dialects.ollama.capabilities import CAPABILITIES, card
 from bridge.dialects.ollama.decoder import OllamaDecoder
-from bridge.dialects.ollama.encoder import OllamaEncoder, moment, whole
+from bridge.dialects.ollama.encoder import OllamaEncoder, moment
 from bridge.dialects.ollama.options import BackOptions, FrontOptions
 from bridge.dialects.ollama.wire import NAME, NOTES, ends_at_once, is_same_model
 from bridge.errors import Failure
@@ -78,9 +76,6 @@ class Ollama(AnsweringDialect, EmbeddingsDialect):
 
     def encoder(self, context: Context) -> EncoderLike:
         return OllamaEncoder(context)
-
-    def accumulate(self, frames: Sequence[FrameLike], context: Context) -> Any:
-        return whole(frames)
 
     def encode_error(self, failure: Failure) -> WireResponse:
         return errors.encode_error(failure)

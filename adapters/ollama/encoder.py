@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from bridge.codec import Context, Encoder, Feature, FrameLike
-from bridge.codec.jsontext import input_of, is_object, loads
+from bridge.codec import Context, Encoder, Feature
+from bridge.codec.jsontext import input_of, is_object
 from bridge.codec.template import HOLE, Template
 from bridge.dialects.ollama.capabilities import card
 from bridge.dialects.ollama.errors import ERRORS
@@ -40,7 +40,6 @@ class OllamaEncoder(Encoder):
         self._arguments: list[str] = []
         self._calls = 0
         self._is_cut = False
-        self._usage: ev.UsageReported | None = None
 
     def run_started(self, event: ev.RunStarted) -> None:
         sent = self._notes.get("model") or self.context.model
@@ -91,9 +90,6 @@ class OllamaEncoder(Encoder):
 
     # ------------------------------------------------------------------ the end
 
-    def usage_reported(self, event: ev.UsageReported) -> None:
-        self._usage = event
-
     def heartbeat(self, event: ev.Heartbeat) -> None:
         if self._options.keepalive == "text" and self._text is not None:
             self.out.append(self._text(""))
@@ -108,10 +104,22 @@ class OllamaEncoder(Encoder):
             last["context"] = []
         self.out.append(line({**last, **self._measures(event.ended_at)}))
 
+    def accumulate(self, frames: Sequence[Wire]) -> Wire:
+        last = frames[-1]
+        is_chat = "message" in last
+        pieces: list[Wire] = [each["message"] if is_chat else each for each in frames]
+        name = "content" if is_chat else "response"
+        said: Wire = {name: "".join([piece[name] for piece in pieces])}
+        if thinking := "".join([piece.get("thinking", "") for piece in pieces]):
+            said["thinking"] = thinking
+        if calls := [call for piece in pieces for call in piece.get("tool_calls", ())]:
+            said["tool_calls"] = calls
+        return {**last, "message": {"role": "assistant", **said}} if is_chat else {**last, **said}
+
     def _measures(self, ended_at: float | None) -> Wire:
         """The durations in nanoseconds, where times are known, and the counts; one of zero is left out."""
         out: Wire = {}
-        usage, context = self._usage or ev.UsageReported(), self.context
+        usage, context = self.usage or ev.UsageReported(), self.context
         if usage.input:
             out["prompt_eval_count"] = usage.input
         if usage.output:
@@ -136,18 +144,3 @@ def moment(at: float) -> str:
 def _nanoseconds(seconds: float) -> int:
     """Return a duration; at least 1, as clients divide by it."""
     return max(1, round(seconds * _SECOND))
-
-
-def whole(frames: Sequence[FrameLike]) -> Wire:
-    """Return the one object of an answer: what a client makes of the objects of a stream."""
-    objects: list[Wire] = [loads(frame) for frame in frames if isinstance(frame, bytes)]
-    out: Wire = objects[-1]
-    is_chat = "message" in out
-    pieces: list[Wire] = [each["message"] if is_chat else each for each in objects]
-    name = "content" if is_chat else "response"
-    said: Wire = {name: "".join(piece[name] for piece in pieces)}
-    if thinking := "".join(piece.get("thinking", "") for piece in pieces):
-        said["thinking"] = thinking
-    if calls := [call for piece in pieces for call in piece.get("tool_calls", ())]:
-        said["tool_calls"] = calls
-    return {**out, "message": {"role": "assistant", **said}} if is_chat else {**out, **said}

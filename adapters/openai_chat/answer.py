@@ -42,10 +42,10 @@ class _Choice:
 
     def plain(self, index: int) -> dict[str, Any]:
         said = self._message.plain()
-        for name in _NUMBERED:
+        content, refusal = said.pop("content", None), said.pop("refusal", None)
+        for name in _NUMBERED if said else ():
             if isinstance(said.get(name), list):
                 said[name] = [_unnumbered(entry) for entry in said[name]]
-        content, refusal = said.pop("content", None), said.pop("refusal", None)
         is_silent = "tool_calls" in said or "audio" in said or refusal
         message = {
             "role": "assistant",
@@ -53,7 +53,7 @@ class _Choice:
             "refusal": refusal,
             "annotations": [],
         }
-        for name in _FIRST:
+        for name in _FIRST if said else ():
             if name in said:
                 message[name] = said.pop(name)
         beside = {} if self._beside is None else self._beside.plain()

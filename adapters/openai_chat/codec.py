@@ -6,16 +6,12 @@ fails with the real SDK, mostly silently.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from bridge.codec import (
     Capabilities,
     Context,
     Decoder,
     EncoderLike,
     Endpoint,
-    FrameLike,
     Operation,
     Options,
     WireRequest,
@@ -75,9 +71,6 @@ class OpenAIChat(OpenAIDialect):
 
     def encoder(self, context: Context) -> EncoderLike:
         return ChatEncoder(context, FrontOptions.of(context))
-
-    def accumulate(self, frames: Sequence[FrameLike], context: Context) -> dict[str, Any]:
-        return answer.completion(frames)
 
     def example_request(self, text: str, stream: bool = True) -> WireRequest:
         message = {"role": "user", "content": text}

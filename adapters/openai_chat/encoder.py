@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.codec import KEEPALIVE, Context, Encoder, Feature, FrameLike
+from bridge.codec import KEEPALIVE, Context, Encoder, Feature
 from bridge.codec.citations import citations_in
 from bridge.codec.jsontext import dumps
 from bridge.codec.template import HOLE, Template, filled
 from bridge.dialects.openai.api import error_object
+from bridge.dialects.openai_chat.answer import completion
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.capabilities import card_of
 from bridge.dialects.openai_chat.options import FrontOptions
@@ -32,7 +33,6 @@ from bridge.dialects.openai_chat.wire import DONE, NAME, fields_of_call, own, wr
 from bridge.model import (
     ArgsDelta,
     ContentAdded,
-    Event,
     Extras,
     FinishReason,
     Heartbeat,
@@ -93,7 +93,7 @@ class _Part:
 
 
 class ChatEncoder(Encoder):
-    """One per run. The frames of `whole` are objects, which `completion` adds up; the first one is their head."""
+    """One per run. For an answer in one piece, the first frame is the head of all chunks."""
 
     dialect = NAME
     free = Encoder.free | {ToolResulted, RunFinished, RunFailed}
@@ -102,7 +102,6 @@ class ChatEncoder(Encoder):
     def __init__(self, context: Context, options: FrontOptions) -> None:
         super().__init__(context, card_of(options), _lane)
         self._options = options
-        self._whole = False
         self._details = False
         self._head: dict[str, Any] = {}
         self._first: dict[str, Any] = {}
@@ -111,10 +110,6 @@ class ChatEncoder(Encoder):
         """All choices below this number are open."""
         self._parts: dict[str, _Part | None] = {}
         """The open parts; None is one that clients have in `audio`."""
-
-    def whole(self, events: Sequence[Event]) -> list[FrameLike]:
-        self._whole = True
-        return self.encode(events)
 
     # -------------------------------------------------------------- per token
 
@@ -145,8 +140,8 @@ class ChatEncoder(Encoder):
     # -------------------------------------------------------------- chunks
 
     def _chunk(self, choices: list[dict[str, Any]], more: dict[str, Any]) -> None:
-        if self._whole:
-            self.out.append({"choices": choices, **more})  # type: ignore[arg-type]
+        if self.in_one_piece:
+            self.out.append({"choices": choices, **more})
         else:
             self.out.append(dumps({**self._head, "choices": choices, **more}))
 
@@ -155,7 +150,7 @@ class ChatEncoder(Encoder):
 
     def _part(self, choice: int, delta: dict[str, Any], **more: Any) -> _Part:
         entry = {"index": choice, "delta": delta, **_BESIDE}
-        template = None if self._whole else Template({**self._head, "choices": [entry]})
+        template = None if self.in_one_piece else Template({**self._head, "choices": [entry]})
         return _Part(choice, delta, template, **more)
 
     def _open(self, choice: int, content: str | None = "") -> _Choice:
@@ -165,7 +160,7 @@ class ChatEncoder(Encoder):
         known = self._choices.get(choice)
         if known is not None:
             return known
-        while not self._whole and self._opened < min(choice, _MOST_CHOICES):
+        while not self.in_one_piece and self._opened < min(choice, _MOST_CHOICES):
             earlier, self._opened = self._opened, self._opened + 1
             self._open(earlier)
         more, self._first = self._first, {}
@@ -174,24 +169,25 @@ class ChatEncoder(Encoder):
         return made
 
     def _addable(self, choice: int, delta: dict[str, Any]) -> dict[str, Any]:
-        return delta if self._whole else _addable(self._choices[choice], "", delta)
+        return delta if self.in_one_piece else _addable(self._choices[choice], "", delta)
 
     # -------------------------------------------------------------- run and messages
 
     def run_started(self, event: RunStarted) -> None:
         extras = own(event.extras)
-        self._details = wants_details(event.extras, self._options)
-        head: dict[str, Any] = {
-            "id": id_of(event),
+        self._details = wants_details(extras, self._options)
+        self._head = {
+            "id": id_of(event, extras),
             "object": "chat.completion.chunk",
             "created": int(event.created_at),
             "model": model_of(event, self.context),
         }
-        constant = () if self._whole else _CONSTANT
-        self._head = {**head, **{name: extras[name] for name in constant if name in extras}}
-        self._first = {k: v for k, v in extras.items() if k not in _OURS and k not in constant}
-        if self._whole:
-            self.out.append(self._head)  # type: ignore[arg-type]
+        if extras:
+            constant = () if self.in_one_piece else _CONSTANT
+            self._head |= {name: extras[name] for name in constant if name in extras}
+            self._first = {k: v for k, v in extras.items() if k not in _OURS and k not in constant}
+        if self.in_one_piece:
+            self.out.append(self._head)
 
     def message_ended(self, event: MessageEnded) -> None:
         choice = self._open(event.choice)
@@ -333,10 +329,13 @@ class ChatEncoder(Encoder):
             known = event.reason if index == 0 else choice.reason
             word = finish_word(known, choice.calls > 0)
             self._say(index, {}, {"logprobs": None, "finish_reason": word})
-        if self._whole or wants_usage(self.context, self.usage):
+        if self.in_one_piece or wants_usage(self.context, self.usage):
             self._chunk([], {"usage": write_usage(self.counted())})
-        if not self._whole:
+        if not self.in_one_piece:
             self.out.append(DONE)
+
+    def accumulate(self, frames: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        return completion(frames)
 
 
 def _lane(event: PartStarted | ContentAdded) -> tuple[int, str]:

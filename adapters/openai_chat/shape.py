@@ -7,7 +7,7 @@ from typing import Any
 from bridge.codec import Context
 from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.dialects.openai_chat.wire import NAME, NOTES, own
-from bridge.model import Answer, Extras, FinishReason, Inline, Media, MediaKind, RunStarted, UsageReported, url_of
+from bridge.model import FinishReason, Inline, Media, MediaKind, RunStarted, UsageReported, url_of
 
 _CUT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
 
@@ -25,15 +25,15 @@ def wants_usage(context: Context, usage: UsageReported | None) -> bool:
     return isinstance(notes, dict) and bool(notes.get("include_usage"))
 
 
-def model_of(started: RunStarted | Answer, context: Context) -> str:
+def model_of(started: RunStarted, context: Context) -> str:
     """Return the model shown to a client: never null, as the SDK's type demands."""
     requested = context.request.model if context.request else None
     return started.model or context.model or requested or ""
 
 
-def id_of(started: RunStarted | Answer) -> str:
+def id_of(started: RunStarted, extras: dict[str, Any]) -> str:
     """The backend's id, so that its operators find the answer again; else one made of the run's."""
-    known = own(started.extras).get("id")
+    known = extras.get("id")
     return known if isinstance(known, str) and known else f"chatcmpl-{started.run_id}"
 
 
@@ -62,6 +62,6 @@ def image_of(part: Any) -> dict[str, Any] | None:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def wants_details(extras: Extras | None, options: FrontOptions) -> bool:
+def wants_details(extras: dict[str, Any], options: FrontOptions) -> bool:
     """Return whether reasoning is written as `reasoning_details`. Those of a chat backend pass unchanged."""
-    return options.reasoning_field == "reasoning_details" and "id" not in own(extras)
+    return options.reasoning_field == "reasoning_details" and "id" not in extras

@@ -114,6 +114,8 @@ def write_usage(usage: UsageReported) -> dict[str, Any]:
         **own(usage.extras),
         **({"estimated": True} if usage.estimated else {}),
     }
+    if usage.cached is None and usage.reasoning is None:
+        return out
     for group, name, count in (
         ("prompt_tokens_details", "cached_tokens", usage.cached),
         ("completion_tokens_details", "reasoning_tokens", usage.reasoning),

@@ -1,34 +1,14 @@
-"""Whole answers: events -> one response object, and one response object -> events."""
+"""Whole answers of backends: one response object -> events."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from bridge.codec import Context, WireResponse, failure_at_end, json_response
+from bridge.codec import Context, WireResponse
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import dumps, read_json
-from bridge.dialects.openai.api import ERRORS, encode_error
-from bridge.dialects.openai_responses import compaction
-from bridge.dialects.openai_responses.capabilities import CAPABILITIES
+from bridge.codec.jsontext import read_json
+from bridge.dialects.openai.api import ERRORS
 from bridge.dialects.openai_responses.decoder import ResponsesDecoder
-from bridge.dialects.openai_responses.encoder import ResponsesEncoder
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Event, coalesced
-
-
-def assemble(events: Sequence[Event], context: Context) -> WireResponse:
-    """The response that the last event of the stream would show; a run that failed or was canceled is its error."""
-    failure = failure_at_end(events, CAPABILITIES, context.lost)
-    if failure is not None:
-        return encode_error(failure)
-    encoder = ResponsesEncoder(context)
-    encoder.encode(coalesced(events))
-    if encoder.failure is not None:  # a compaction that has no summary
-        return encode_error(encoder.failure)
-    final = encoder.final
-    if final is not None and compaction.is_object(context.request):
-        final = {"object": "response.compaction", **{k: final[k] for k in ("id", "created_at", "output", "usage")}}
-    return json_response(dumps(final))
+from bridge.model import Event
 
 
 def parse_response(wire: WireResponse, context: Context) -> list[Event]:

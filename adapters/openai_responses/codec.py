@@ -67,9 +67,6 @@ class OpenAIResponses(CountingDialect, SocketDialect, OpenAIDialect):
     def encoder(self, context: Context) -> EncoderLike:
         return ResponsesEncoder(context)
 
-    def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
-        return answer.assemble(events, context)
-
     def keeps_answers(self, options: Options | None) -> bool:
         return isinstance(options, FrontOptions) and options.stored == "bridge"
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Encoder, Feature, Frame
 from bridge.codec.citations import citations_in
-from bridge.codec.jsontext import dict_of, dumps
+from bridge.codec.jsontext import dict_of
 from bridge.codec.logprobs import logprobs_in
 from bridge.codec.wire import fits_line
 from bridge.dialects.openai_responses import client_tools
 from bridge.dialects.openai_responses.capabilities import card
-from bridge.dialects.openai_responses.compaction import Compaction, is_wanted
+from bridge.dialects.openai_responses.compaction import Compaction, is_object, is_wanted
 from bridge.dialects.openai_responses.declared import declared, input_of
 from bridge.dialects.openai_responses.errors import error_event, stream_error
 from bridge.dialects.openai_responses.options import FrontOptions, reasoning_form
@@ -43,7 +43,7 @@ from bridge.dialects.openai_responses.raw import RawItems
 from bridge.dialects.openai_responses.response import QUEUED, is_background, new_response, overlaid
 from bridge.dialects.openai_responses.stored import facts, keep, ours
 from bridge.dialects.openai_responses.wire import NAME, SUMMARY, own, write_usage
-from bridge.errors import Failure
+from bridge.errors import BridgeError, Failure
 from bridge.model import FinishReason, MessageStatus, PartKind, seal
 from bridge.model import events as ev
 from bridge.model.events import Event
@@ -52,7 +52,7 @@ _CUT = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "
 
 
 class ResponsesEncoder(Encoder):
-    """One per run. `final` is the response object of the last event, None before it; `failure` is why it failed."""
+    """One per run. `final` is the response object of the last event, None before it."""
 
     dialect = NAME
     free = FREE
@@ -63,7 +63,7 @@ class ResponsesEncoder(Encoder):
         self._background = is_background(context)
         super().__init__(context, card(options.media, background=self._background))
         self.final: Wire | None = None
-        self.failure: Failure | None = None
+        self._failure: Failure | None = None
         self._compaction = Compaction(context.make_id) if is_wanted(context.request) else None
         self._number = len(QUEUED) if self._background else 0
         self._response: Wire = {}
@@ -132,7 +132,7 @@ class ResponsesEncoder(Encoder):
         event = {"type": kind, "sequence_number": self._number, **fields}
         self._number += 1
         # A backend may choose the kind of an event: one that no line can hold is in the payload only.
-        self.out.append(Frame(dumps(event), kind if fits_line(kind) else None))
+        self.write(event, kind if fits_line(kind) else None)
 
     def _open(self, value: Wire, owner: str = "") -> Item:
         """Opens an item, after closing the one that was open."""
@@ -408,7 +408,7 @@ class ResponsesEncoder(Encoder):
 
     def _end(self, status: str, more: Wire, failure: Failure | None = None) -> None:
         self._close_item("completed" if status == "completed" else "incomplete")
-        self.failure = failure
+        self._failure = failure
         # Clients that read null take the answer for one that broke off.
         usage = self.counted() if status in ("completed", "incomplete") else self.usage
         self.final = {
@@ -425,3 +425,12 @@ class ResponsesEncoder(Encoder):
         self._write(f"response.{'failed' if status == 'cancelled' else status}", {"response": self.final})
         if failure is None and not self._background:
             keep(self.final, self.context)
+
+    def accumulate(self, frames: Sequence[Wire]) -> Wire | None:
+        """Return the response of the last event. Raises the failure of a compaction that has no summary."""
+        if self._failure is not None:
+            raise BridgeError.of(self._failure)
+        final = self.final
+        if final is not None and is_object(self.context.request):
+            return {"object": "response.compaction", **{k: final[k] for k in ("id", "created_at", "output", "usage")}}
+        return final

@@ -183,6 +183,9 @@ class AgentProcess:
         """Begin a session. Raises `BackendError`."""
         result = await self._timed(self.agent.begin(self._folder))
         session = AgentSession(self, self.agent.begun(result))
+        if session.id in self.sessions:
+            text = "The agent began a session with the id of another one."
+            raise BackendError(text, code=ErrorCode.BACKEND_PROTOCOL)
         self.sessions[session.id] = session
         return session
 
@@ -190,29 +193,36 @@ class AgentProcess:
         """Continue a session of an earlier process. Raises `BridgeError`; `UNKNOWN_THREAD` in its details says that
         the agent does not have the session.
         """
-        ask = self.agent.restore(session_id, self._folder)
-        if ask is None:
+        ways = self.agent.restore(session_id, self._folder)
+        if not ways:
             raise BackendError.of(_unknown_thread("it cannot go on with sessions of an earlier process"))
         session = self.sessions[session_id] = AgentSession(self, session_id)
         try:
-            try:
-                result = await self._connection.call(ask.method, ask.params, timeout=self._limits.start)
-            except RpcError as error:
-                if self.agent.forgot(error.members):
-                    raise BackendError.of(_unknown_thread(f"{ask.method}: {error.code}")) from None
-                raise BackendError.of(self.failed(error, ask.method)) from None
-            except CarrierEnded as error:
-                raise BackendError.of(self.gone(error)) from None
-            except TimeoutError:
-                raise BackendError.of(self._unanswered(ask.method)) from None
+            ask, result = await self._restored(ways)
             self.agent.begun(result, session_id)
-            if self.agent.replays:
+            if self.agent.replays(ask):
                 await self._until_silent(session)
         except BaseException:
             self.sessions.pop(session_id, None)
             raise
         session.fresh = False
         return session
+
+    async def _restored(self, ways: list[Ask]) -> tuple[Ask, Any]:
+        """Return the first request that restores a session, and its result. Some agents promise what they cannot."""
+        ask, *others = ways
+        try:
+            return ask, await self._connection.call(ask.method, ask.params, timeout=self._limits.start)
+        except RpcError as error:
+            if others and self.agent.unknown(error.members):
+                return await self._restored(others)
+            if self.agent.forgot(error.members):
+                raise BackendError.of(_unknown_thread(f"{ask.method}: {error.code}")) from None
+            raise BackendError.of(self.failed(error, ask.method)) from None
+        except CarrierEnded as error:
+            raise BackendError.of(self.gone(error)) from None
+        except TimeoutError:
+            raise BackendError.of(self._unanswered(ask.method)) from None
 
     async def _until_silent(self, session: AgentSession) -> None:
         """Some agents answer first and tell the old conversation afterwards."""

@@ -120,12 +120,16 @@ class AgentConnection(Protocol):
     def begin(self, cwd: str) -> Ask:
         """Return the request for a new session in this folder."""
 
-    def restore(self, session: str, cwd: str) -> Ask | None:
-        """Return the request for a session of an earlier connection; None if the agent offers none."""
+    def restore(self, session: str, cwd: str) -> list[Ask]:
+        """Return the requests for a session of an earlier connection, the best first: the next one is for an agent that
+        does not know the method. Empty if the agent offers none.
+        """
 
-    @property
-    def replays(self) -> bool:
-        """Return whether a restored session repeats what was said in it, also after the answer."""
+    def replays(self, ask: Ask) -> bool:
+        """Return whether a session that was restored by this request repeats what was said, also after the answer."""
+
+    def unknown(self, error: Wire) -> bool:
+        """Return whether an error means that the agent does not know the method."""
 
     def begun(self, result: Any, session: str | None = None) -> str:
         """Read the answer, to `restore` for the session named. Return the session's id. Raises `BackendError`."""
@@ -184,7 +188,7 @@ class AgentDialect(Dialect):
         raise NotImplementedError
 
     def permissions(self, options: Options) -> Permissions:
-        """Return who answers the agent's requests for permission: a person where that is possible, or nobody."""
+        """Return who answers the agent's requests for permission: a person where that is possible, or no one."""
         raise NotImplementedError
 
     def connection(self, options: Options, *, asks: bool) -> AgentConnection:

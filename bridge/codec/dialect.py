@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import ClassVar, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -21,10 +21,9 @@ from bridge.codec.encoder import Encoder
 from bridge.codec.jsontext import dumps
 from bridge.codec.projection import failure_at_end
 from bridge.codec.surface import Surface
-from bridge.codec.wire import FrameLike, WireRequest, WireResponse, json_response
-from bridge.errors import ConfigError, Failure, Unsupported
+from bridge.codec.wire import FrameLike, WireRequest, WireResponse, event_stream, json_response
+from bridge.errors import BridgeError, ConfigError, Failure, Unsupported
 from bridge.model.events import Event
-from bridge.model.fold import coalesced
 from bridge.model.request import HistoryMode, Request
 
 
@@ -115,6 +114,8 @@ class Dialect:
     """False if its servers read bodies whatever media type they are declared as, as `curl -d` sends them."""
     requires_model: ClassVar[bool] = False
     """True if every request of it names a model, where no default is configured."""
+    whole_is_stream: ClassVar[bool] = False
+    """True if the protocol has no answers in one piece, and a client that wants one gets the whole event stream."""
     resumable: ClassVar[bool] = False
     """True if its clients can resume the stream of a durable run, since they name their runs or sessions."""
     needs: ClassVar[tuple[str, ...]] = ()
@@ -187,29 +188,21 @@ class Dialect:
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
         """The whole answer at once, for a client that does not stream; a failed run is its error response.
 
-        By default it is what a client makes of the stream: the frames of `Encoder.whole`, accumulated.
+        By default it is what a client makes of the stream (`Encoder.accumulate`). Raises `Unsupported` if the encoder
+        has no such method.
         """
-        if not self.answers_whole:
-            raise Unsupported(f"{self.name} supports only streamed answers.")
         failure = failure_at_end(events, self.capabilities, context.lost)
         if failure is not None:
             return self.encode_error(failure)
         encoder = self.encoder(context)
-        write = encoder.whole if isinstance(encoder, Encoder) else encoder.encode
-        return json_response(dumps(self.accumulate(write(coalesced(events)), context)))
-
-    def accumulate(self, frames: Sequence[FrameLike], context: Context) -> Any:
-        """Return the body of a whole answer, as JSON: what a client makes of these frames of a run that did not fail.
-
-        Deltas are few, as all pieces of a text are one, and no frame only keeps a connection open.
-        """
-        raise NotImplementedError
-
-    @property
-    def answers_whole(self) -> bool:
-        """Return whether it has answers in one piece: it defines `accumulate` or `assemble`."""
-        kind = type(self)
-        return kind.accumulate is not Dialect.accumulate or kind.assemble is not Dialect.assemble
+        if self.whole_is_stream:
+            return event_stream(encoder.encode(events), self.stream_headers)
+        if not isinstance(encoder, Encoder) or not encoder.accumulates:
+            raise Unsupported(f"{self.name} supports only streamed answers.")
+        try:
+            return json_response(dumps(encoder.whole(events)))
+        except BridgeError as error:
+            return self.encode_error(error.failure)
 
     def encode_error(self, failure: Failure) -> WireResponse:
         """The response for a failure before the stream began."""
@@ -251,6 +244,10 @@ class Dialect:
     def demands(self, options: Options) -> Demands:
         """Return what the API of a backend with these options demands of a request."""
         return self.capabilities.demands
+
+    def takes_bytes(self, options: Options) -> bool:
+        """Return whether a backend with these options takes the body of a client of this dialect as it is."""
+        return True
 
     def auth_headers(self, api_key: str) -> dict[str, str]:
         """Return the headers that authenticate the bridge at a backend."""

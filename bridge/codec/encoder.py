@@ -9,11 +9,13 @@ from bridge.codec.capabilities import Capabilities, Feature, Support
 from bridge.codec.context import Context
 from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.cut_calls import CutCalls
+from bridge.codec.jsontext import dumps, loads
 from bridge.codec.projection import Projection
 from bridge.codec.sequencer import DELTAS, Lane, Sequencer, one_lane
-from bridge.codec.wire import FrameLike
+from bridge.codec.wire import Frame, FrameLike
 from bridge.model import events as ev
 from bridge.model.events import Event, PartKind
+from bridge.model.fold import coalesced
 
 _METHODS: Mapping[type, str] = {
     ev.TextDelta: "text",
@@ -40,6 +42,9 @@ _METHODS: Mapping[type, str] = {
 _PLACED = DELTAS | {ev.PartStarted, ev.PartEnded, ev.ContentAdded, ev.ToolResulted, ev.RunFinished, ev.RunFailed}
 
 
+_MESSAGE = ev.MessageStarted  # one of a further choice may be left out
+
+
 class Encoder:
     """Encodes one run: events -> frames for the client. The events obey the grammar.
 
@@ -55,8 +60,11 @@ class Encoder:
             def finished(self, event: RunFinished) -> None:
                 self.out.append(dumps({"done": True}))
 
+            def accumulate(self, frames: Sequence[Any]) -> dict[str, Any]:
+                return {"text": "".join([frame.get("text", "") for frame in frames])}
+
     The base does first what holds for all dialects: one part is open at a time, in each lane (`Sequencer`); what the
-    card does not carry is dropped, becomes text or fails, and is named as lost (`Projection`).
+    card does not carry is dropped, becomes text or fails, and is reported as lost (`Projection`).
     """
 
     dialect: str = ""
@@ -88,8 +96,10 @@ class Encoder:
         """The run that is encoded."""
         self.lost = context.lost
         """The losses of this run, to which a subclass adds its own."""
-        self.out: list[FrameLike] = []
+        self.out: list[Any] = []
         """The frames of the events that are being encoded."""
+        self.in_one_piece = False
+        """True while `accumulate` gets the frames: payloads are then not made to bytes."""
         self.usage: ev.UsageReported | None = None
         """The token counts that the backend reported."""
         one_choice = card.answer(Feature.CHOICES) is not Support.EXACT
@@ -100,33 +110,62 @@ class Encoder:
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         """Return the frames of these events, possibly none. `Heartbeat` keeps the connection open."""
         out = self.out = []
-        handlers, sequencer, projection = self._handlers, self._sequencer, self._projection
+        handlers, free, sequencer, projection = self._handlers, self.free, self._sequencer, self._projection
         rules, watched = projection.rules, projection.watched
         for event in self.ready(events):
             kind = type(event)
             if kind in DELTAS and not sequencer.busy and not watched:
                 handlers[kind](self, event)
                 continue
-            for placed in (event,) if sequencer.at_once(event) else sequencer.place(event):
-                rule = rules.get(type(placed))
+            # Most events of free types are placed at once, without the call.
+            if (kind in free and not sequencer.busy and kind is not _MESSAGE) or sequencer.at_once(event):
+                rule = rules.get(kind)
                 if rule is None:
-                    handlers[type(placed)](self, placed)
+                    handlers[kind](self, event)
                     continue
-                for ready in rule(projection, placed):
+                for ready in rule(projection, event):
+                    handlers[type(ready)](self, ready)
+                continue
+            for placed in sequencer.place(event):
+                for ready in projection.feed(placed):
                     handlers[type(ready)](self, ready)
         return out
 
-    def whole(self, events: Sequence[Event]) -> list[FrameLike]:
-        """Return the frames of a whole run, for `Dialect.accumulate`; by default those of its stream."""
-        return self.encode(events)
+    @property
+    def accumulates(self) -> bool:
+        """Return whether it has answers in one piece: it defines `accumulate`."""
+        return type(self).accumulate is not Encoder.accumulate
+
+    def whole(self, events: Sequence[Event]) -> Any:
+        """Return the body of a whole answer, as JSON, of a run that did not fail. Raises what `accumulate` raises."""
+        self.in_one_piece = True
+        frames: list[Any] = self.encode(coalesced(events))
+        return self.accumulate([frame if isinstance(frame, dict) else _value_of(frame) for frame in frames])
+
+    def accumulate(self, frames: Sequence[Any]) -> Any:
+        """Return the body of a whole answer, as JSON: what a client makes of these frames of a run that did not fail.
+
+        The payloads of frames come as JSON values; they may share values with events and are not to be changed. Deltas
+        are few, as all pieces of a text are one, and no frame only keeps a connection open. Raises a `BridgeError` for
+        an answer that clients get as an error. Without this method there are no answers in one piece.
+        """
+        raise NotImplementedError
+
+    def write(self, payload: Mapping[str, Any], event: str | None = None) -> None:
+        """Append a frame with this payload, and with the name of its event if it has one."""
+        if self.in_one_piece:
+            self.out.append(payload)
+        else:
+            self.out.append(dumps(payload) if event is None else Frame(dumps(payload), event))
 
     def ready(self, events: Sequence[Event]) -> Sequence[Event]:
         """Return the events that can be written now: all, but those that wait to know whether a call was cut off."""
         return events if self._cut_calls is None else self._cut_calls.feed(events)
 
     def counted(self) -> ev.UsageReported:
-        """Return the token counts of an answer that ended, for a wire whose clients read numbers: zeros, named as lost,
-        if the backend reported none.
+        """Return the token counts of an answer that ended, for a wire whose clients read numbers.
+
+        They are zeros, reported as lost, if the backend reported none.
         """
         if self.usage is None:
             self.lost.add(Feature.USAGE, NOT_REPORTED)
@@ -204,3 +243,8 @@ class Encoder:
 
     def finished(self, event: ev.RunFinished) -> None:
         """Write the end of the run, which is always last."""
+
+
+def _value_of(frame: bytes | Frame) -> Any:
+    """Return the payload of a frame as a JSON value."""
+    return loads(frame.data if isinstance(frame, Frame) else frame)

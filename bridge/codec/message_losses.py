@@ -100,16 +100,17 @@ class MessageLosses:
         messages: Sequence[Message],
         lost: Losses,
         *,
+        of: Sequence[Message] | None = None,
         as_text: bool = False,
         sends: Sends | None = None,
         history: object = None,
     ) -> None:
-        """Record what is lost of these messages.
+        """Record what is lost of these messages, or only `of` those among them.
 
         `as_text`: media without a form become text. Without it they raise `Unsupported`, with their place.
         `sends` tells which reasoning is sent by the option `reasoning_history`, whose value is `history`.
         """
-        for index, message in enumerate(messages):
+        for index, message in enumerate(messages if of is None else of):
             if message.name and self._names and message.role != "tool":
                 lost.add(Feature.MESSAGE_NAME)
             if message.role == "tool" and self._beside_results is not None:
@@ -148,6 +149,8 @@ class MessageLosses:
             self._takes is not None and self._takes(part, role)
         ):
             lost.add(_FEATURES[kind], AS_TEXT if support is Support.TEXT else "")
+            if support is Support.DROP:
+                return
         if isinstance(part, ToolCall):
             if part.origin is not Origin.FUNCTION and self._origins:
                 lost.add(Feature.TOOL_ORIGIN)

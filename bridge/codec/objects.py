@@ -16,7 +16,7 @@ from bridge.codec.dialect import Decoder, Dialect, EncoderLike
 from bridge.codec.encoder import Encoder
 from bridge.codec.error_table import ErrorTable
 from bridge.codec.jsontext import dumps, kind_of
-from bridge.codec.projection import failure_at_end
+from bridge.codec.merging import Added
 from bridge.codec.wire import KEEPALIVE, WireResponse, json_response
 from bridge.errors import ErrorCode, Failure, RequestError
 from bridge.model.builder import Builder
@@ -29,8 +29,8 @@ DecodeObject = Callable[[Node, Builder], None]
 class ObjectDialect(Dialect):
     """Subclasses implement `encode_event` and `decode_object`.
 
-    A whole answer is one such object (`encode_whole`). The body of an error is the object of `RunFailed`. A dialect
-    with its own `decoder` for streams may define `decode_object` for whole answers alone.
+    A whole answer is one such object, to which those of a stream add up. The body of an error is the object of
+    `RunFailed`. A dialect with its own `decoder` for streams may define `decode_object` for whole answers alone.
     """
 
     errors: ClassVar[ErrorTable] = ErrorTable()
@@ -44,30 +44,10 @@ class ObjectDialect(Dialect):
         """Pass the content of an object to the builder. Raises `RequestError` for invalid values, as `Node` does."""
         raise NotImplementedError
 
-    def encode_whole(self, events: Sequence[Event]) -> Mapping[str, Any]:
-        """The object of a run that did not fail."""
-        raise NotImplementedError
-
     def encoder(self, context: Context) -> EncoderLike:
         """Return an encoder that writes each event separately."""
-        return ObjectEncoder(self.encode_event, context, self._card_of(context), self.name)
-
-    def _card_of(self, context: Context) -> Capabilities:
-        return self.capabilities_with(self.front_options.of(context))
-
-    def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
-        """The one object of the whole answer; a failed run is its error response.
-
-        A dialect that defines `accumulate` in place of `encode_whole` gets what `Dialect.assemble` makes of its stream.
-        """
-        if type(self).encode_whole is ObjectDialect.encode_whole:
-            return super().assemble(events, context)
-        card, written = self._card_of(context), list[Event]()
-        failure = failure_at_end(events, card, context.lost)
-        if failure is not None:
-            return self.encode_error(failure)
-        ObjectEncoder(written.append, context, card, self.name).encode(events)
-        return json_response(dumps(self.encode_whole(written)))
+        card = self.capabilities_with(self.front_options.of(context))
+        return ObjectEncoder(self.encode_event, context, card, self.name)
 
     def encode_error(self, failure: Failure) -> WireResponse:
         """Return the body of an error response, with its status."""
@@ -104,7 +84,14 @@ class ObjectEncoder(Encoder):
 
     def _event(self, event: Event) -> None:
         if (value := self._encode(event)) is not None:
-            self.out.append(dumps(value))
+            self.write(value)
+
+    def accumulate(self, frames: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Add objects up: texts and lists of one name grow, other values replace those before them."""
+        whole = Added()
+        for value in frames:
+            whole.add(value)
+        return whole.plain()
 
     def heartbeat(self, event: Heartbeat) -> None:
         self.out.append(KEEPALIVE)

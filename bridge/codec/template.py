@@ -57,11 +57,11 @@ class Template:
 
 def filled(frame: Any, text: str) -> Any:
     """Return a frame, or a piece of one, with a text in place of each `HOLE`."""
-    if frame is HOLE:
-        return text
     if isinstance(frame, dict):
-        return {name: filled(value, text) for name, value in frame.items()}
-    return [filled(value, text) for value in frame] if isinstance(frame, list) else frame
+        return {name: text if value is HOLE else filled(value, text) for name, value in frame.items()}
+    if isinstance(frame, list):
+        return [filled(value, text) for value in frame]
+    return text if frame is HOLE else frame
 
 
 def _writable(value: Any) -> Any:

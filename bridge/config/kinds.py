@@ -16,7 +16,6 @@ from bridge.codec import AgentDialect, Options, Scope, registry
 from bridge.codec.dialect import Dialect
 from bridge.config.invisible import invisible_in
 from bridge.config.problems import Path, at, expected, unknown, wrong
-from bridge.errors import ConfigError
 
 # Backends that are part of the engine: they produce events directly, without a codec in the registry.
 UNIX = "unix"
@@ -81,10 +80,6 @@ def _registered(name: str) -> str:
         registry.get(name)
     except Exception as error:  # A third party's package may fail in any way while it is imported.
         raise wrong(f"this dialect cannot be loaded: {type(error).__name__}: {error}") from None
-    try:
-        registry.check_installed(registry.get(name))
-    except ConfigError as error:
-        raise wrong(error.message) from None
     return name
 
 
@@ -423,7 +418,7 @@ Address = Annotated[str, AfterValidator(_address)]
 OptionalUrl = Annotated[Url | None, BeforeValidator(_empty_is_none)]
 HistoryUrl = Annotated[str, _store_url("sqlite", "postgresql")]
 RunsUrl = Annotated[str, _store_url("sqlite", "postgresql")]
-AttachmentsUrl = Annotated[str, _store_url("file", "s3")]
+AttachmentsUrl = Annotated[str, _store_url("file", "s3", "gs", "az")]
 MountPath = Annotated[str, AfterValidator(_mount)]
 Reference = Annotated[str, _matching(_REFERENCE.fullmatch, '"module:function", as in "mypkg.agent:run"')]
 Origin = Annotated[

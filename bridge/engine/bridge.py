@@ -21,6 +21,7 @@ from bridge.codec import (
     Feature,
     Losses,
     Operation,
+    QueuedRunsDialect,
     QueuedRunsOptions,
     StoredAnswer,
     StoredAnswersDialect,
@@ -44,7 +45,7 @@ from bridge.pipeline.retries import may_ask_elsewhere
 from bridge.pipeline.stored_responses import Answers
 from bridge.pipeline.task_index import TaskIndex
 from bridge.pipeline.tools import with_tools
-from bridge.stores import describe, open_places
+from bridge.stores import open_held_places, open_places
 from bridge.stores.memory_budget import LoadedBytes, MemoryBudget, counted
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from bridge.speech import Speech
     from bridge.stores import Attachments, ConversationStore, RunStore
     from bridge.stores.attachments import NoteFile
+    from bridge.stores.held_places import HeldPlaces
     from bridge.telemetry.metrics import Metrics
     from bridge.telemetry.tracing import Tracing
     from bridge.transports.fetch import Fetcher
@@ -99,14 +101,16 @@ class Bridge:
         self.metrics: Metrics | None = None
         """Set by a server that serves them."""
         self.slots: RunSlots | None = None
+        """Set by a server whose limits also apply to stored runs."""
         self.spent: Callable[[str, UsageReported | None], None] | None = None
         """Called with the user and the usage of each run of a server that has ended."""
-        """Set by a server whose limits also apply to stored runs."""
         self.memory_budget = MemoryBudget(config.server.limits.bodies)
         """What the bodies of requests, and what they load, may take in memory."""
         self.store_watch = StoreWatch({})
         """Which stores cannot be written to, once the bridge is open."""
         self.tracing: Tracing | None = None
+        self.places: HeldPlaces | None = self._make_places()
+        """The slots and sessions of this process that others count, too; None where nothing of the kind is needed."""
         self._runs: Runs | None = None
         self._response_now: Callable[..., Awaitable[StoredAnswer]] | None = None
         """`bridge.runs.response_now` if there are runs: importing it in each request would cost time."""
@@ -172,18 +176,21 @@ class Bridge:
             if self._memory is not None:
                 stack.push_async_callback(self._memory.close)
                 self._memory.start(self.config.stores.retention.history, self._attachments)
+            if self.places is not None:
+                stack.push_async_callback(self.places.close)
+                self.places.start()
             if self._store is not None:
                 self._runs = self._make_runs(self._store)
                 stack.push_async_callback(self._runs.close)
             if (advice := self._make_advice()) is not None:
                 stack.push_async_callback(advice.close)
                 advice.start()
-            self.store_watch = self._make_watch()
-            stack.push_async_callback(self.store_watch.close)
-            self.store_watch.start()
             if self._attachments is not None:
                 stack.push_async_callback(self._attachments.close)
                 await self._attachments.open()
+            self.store_watch = self._make_watch()
+            stack.push_async_callback(self.store_watch.close)
+            self.store_watch.start()
             if self.speech is not None:
                 stack.push_async_callback(self.speech.close)
                 self.speech.open()
@@ -203,6 +210,18 @@ class Bridge:
         urls = {name: section.url for name, section in self.config.backends.items()}
         return BreakerAdvice(places, {f"{name} {urls.get(name) or ''}": each for name, each in backends.items()})
 
+    def _make_places(self) -> HeldPlaces | None:
+        """Return what counts over the processes that share the database of runs: those of one file, if they use it."""
+        url, server = self.config.stores.runs, self.config.server
+        used = self._store is not None or (self._memory is not None and self.config.stores.history == url)
+        if url.startswith("sqlite:") and not (used or server.workers > 1):
+            return None
+        per_key = server.limits.per_key
+        limited = per_key is not None and per_key.concurrent is not None
+        if not limited and not any(_is_counted(route) for route in self.routes):
+            return None
+        return open_held_places(url, self.config.stores.lease)
+
     def _make_watch(self) -> StoreWatch:
         urls = self.config.stores
         watched: dict[str, tuple[str, Callable[[], Awaitable[object]]]] = {}
@@ -210,6 +229,8 @@ class Bridge:
             watched["history"] = urls.history, self._memory.history.probe
         if (runs := self._store) is not None:
             watched["runs"] = urls.runs, lambda: runs.renew("probe", 1.0)
+        if self._attachments is not None:
+            watched["attachments"] = urls.attachments, self._attachments.probe
         return StoreWatch(watched)
 
     async def probe_stores(self) -> list[tuple[str, str, str | None]]:
@@ -217,17 +238,9 @@ class Bridge:
         of each.
         """
         found = await self._make_watch().probe()
-        for store in (self._memory.history if self._memory is not None else None, self._store):
+        for store in (self._memory.history if self._memory is not None else None, self._store, self._attachments):
             if store is not None:
                 await store.close()
-        if self._attachments is not None:
-            place = describe(self.config.stores.attachments)
-            try:
-                await self._attachments.open()
-                found.append(("attachments", place, None))
-            except BridgeError as error:
-                found.append(("attachments", place, error.message))
-            await self._attachments.close()
         return found
 
     @property
@@ -634,6 +647,11 @@ def _checked(request: Request) -> Request:
         raise TypeError(f"expected a bridge.Request, got {type(request).__name__}; for a text, write Request(text)")
     request.check()
     return request
+
+
+def _is_counted(route: Route) -> bool:
+    """Return whether a route has sessions or streams that are counted over all processes."""
+    return isinstance(route.dialect, QueuedRunsDialect) or (route.serves(Operation.STOP) and not route.durable)
 
 
 def _is_large(request: Request, caller: Caller) -> bool:

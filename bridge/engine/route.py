@@ -21,6 +21,8 @@ from bridge.codec import (
     SocketDialect,
     StoredAnswersDialect,
     Surface,
+    ToolSite,
+    ToolText,
     entries,
     require,
     served,
@@ -60,6 +62,8 @@ class Route:
     passthrough: bool = False
     durable: bool = False
     modes: dict[str, Group] | None = None
+    offered: Mapping[str, ToolText] = field(default_factory=dict)
+    """What people and models read of the tools that clients call; `modes` has the backends of each."""
     listen: str | None = None
     agent_id: str | None = None
     limits: Concurrency | None = None
@@ -145,6 +149,11 @@ class Route:
     def opened(self) -> list[Backend]:
         """Everything of it that has to be opened and closed."""
         return [*self.backends, *(b for b in (self.tools_at, self.extras_at) if b is not None)]
+
+    @property
+    def site(self) -> ToolSite:
+        """What the codec has to know of a route whose clients call tools, as far as the configuration says it."""
+        return ToolSite(self.backends[0].name, self.path, self.offered)
 
     @property
     def in_background(self) -> bool:

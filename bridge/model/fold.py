@@ -8,7 +8,7 @@ except where the deltas were cut.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -228,12 +228,15 @@ def _finished(part: _Part, ended: ev.PartEnded) -> Part:
             return ToolCall(start.call_id or "", start.name or "", text, start.origin, start.server_label, extras)
 
 
-def coalesced(events: Iterable[Event]) -> list[Event]:
+def coalesced(events: Sequence[Event]) -> Sequence[Event]:
     """Return the same stream without heartbeats and with few deltas: those of a part that no event but other deltas
     separates are one.
 
     Deltas with extras stay as they are.
     """
+    kinds = [*map(type, events)]
+    if ev.Heartbeat not in kinds and max(map(kinds.count, _DELTAS)) < 2:
+        return events
     out: list[Event] = []
     pieces: dict[str, list[Any]] = {}
     for event in events:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -118,6 +118,12 @@ class Call(Protocol):
     async def read(self) -> list[Event]:
         """The events of one read, possibly none; the batch with the terminal event is the last one."""
 
+    def pass_deltas(self, take: Callable[[list[Event]], bool]) -> None:
+        """Call `take` with deltas as they arrive while `read` waits; where it returns False, `read` returns them.
+
+        A call that cannot do that does nothing: `read` returns everything.
+        """
+
     def fail(self, failure: Failure) -> list[Event]:
         """Gives up from this side, when no `read` is waiting: the events that end the run for this reason."""
 
@@ -125,17 +131,32 @@ class Call(Protocol):
         """Release the backend; before the terminal event this cancels its work. Never raises."""
 
 
-class KnownAnswer:
+class BaseCall:
+    """What calls have in common that bring events one read after the other, and never a whole answer."""
+
+    whole: WireResponse | None = None
+    wire_ended: bool = False
+    received: int = 0
+
+    def __init__(self) -> None:
+        self.frames: list[FrameLike] = []
+
+    @property
+    def awaits_whole(self) -> bool:
+        return False
+
+    def pass_deltas(self, take: Callable[[list[Event]], bool]) -> None:
+        """Everything is returned by `read`."""
+
+
+class KnownAnswer(BaseCall):
     """A call that is answered from here, without a backend: one batch, a whole run."""
 
+    sent: WireRequest | None = None
+
     def __init__(self, info: CallInfo, events: list[Event]) -> None:
+        super().__init__()
         self.context = Context(info.run_id, info.thread_id, info.created_at, None)
-        self.frames: list[FrameLike] = []
-        self.whole: WireResponse | None = None
-        self.awaits_whole = False
-        self.wire_ended = False
-        self.received = 0
-        self.sent: WireRequest | None = None
         self._events = events
 
     async def open(self) -> None:

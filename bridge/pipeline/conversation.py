@@ -67,10 +67,10 @@ def digest(messages: list[Message]) -> str:
     """Return the SHA-256 of a conversation, in hexadecimal.
 
     Consecutive messages of the user count as one, and so do consecutive answers, whose white space does not count:
-    clients join both in different ways.
+    clients join both in different ways. Answers without content do not count: some clients leave them out.
     """
     marks: list[Mark] = []
-    for message in _joined(messages):
+    for message in _joined([message for message in messages if not _is_empty_answer(message)]):
         new = mark(message)
         if new[0] == "assistant":
             new = (new[0], "".join(new[1].split()), *new[2:])
@@ -79,6 +79,10 @@ def digest(messages: list[Message]) -> str:
             new = ("assistant", last[1] + new[1], last[2] + new[2], last[3] + new[3], new[4])
         marks.append(new)
     return hashlib.sha256(dumps(marks)).hexdigest()
+
+
+def _is_empty_answer(message: Message) -> bool:
+    return message.role == "assistant" and not any(mark(message)[1:])
 
 
 def _joined(messages: list[Message]) -> list[Message]:
@@ -98,6 +102,19 @@ def up_to_last_answer(messages: list[Message]) -> list[Message]:
     """Return the part of a whole conversation before the client's last turn; empty at the beginning."""
     end = after_last_answer(messages)
     return messages[:end]
+
+
+def states_before(messages: list[Message]) -> list[list[Message]]:
+    """Return the conversations of which a whole one may be the next turn, the most likely first.
+
+    The client's last turn follows an answer. If it has several messages, the answer before the last one may have had no
+    content, so that the client left it out.
+    """
+    answered = up_to_last_answer(messages)
+    before = [answered] if answered else []
+    if len(messages) - len(answered) > 1 and messages[-1].role == messages[-2].role == "user":
+        before.append(messages[:-1])
+    return before
 
 
 def as_client_sees(answer: Answer, front: Capabilities) -> Message:

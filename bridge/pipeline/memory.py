@@ -48,6 +48,7 @@ from bridge.pipeline.conversation import (
     only_results,
     open_calls,
     refused,
+    states_before,
     unknown,
     up_to_last_answer,
 )
@@ -352,8 +353,8 @@ class Trim(Turn):
         request = self.request
         self._whole = request.messages
         thread = request.thread_id
-        if not thread and (answered := up_to_last_answer(request.messages)):
-            thread = await self._history.find(self._owner, self._scope, digest(answered))
+        for state in [] if thread else states_before(request.messages):
+            thread = thread or await self._history.find(self._owner, self._scope, digest(state))
         thread = thread or run_id
         await self._enter(thread)
         stored = self._conversation.messages

@@ -168,9 +168,7 @@ class Run:
                 self._begin_to_pass(write)
 
     def _begin_to_pass(self, write: Callable[[list[Event]], bool]) -> None:
-        pass_deltas = getattr(self._attempt.call, "pass_deltas", None)
-        if pass_deltas is not None:
-            pass_deltas(partial(self._passed, write))
+        self._attempt.call.pass_deltas(partial(self._passed, write))
 
     def _passed(self, write: Callable[[list[Event]], bool], events: list[Event]) -> bool:
         size = self._size + _EVENT_SIZE * len(events)
@@ -393,6 +391,17 @@ class Run:
         self._forgive()
         self._clock.stop()
         return self.reader.fail(failure)
+
+    async def settle(self) -> None:
+        """Lets go of the backend after `cancel` or `cut`, and hands the conversation to `joint`, if there is one.
+
+        The next request of the conversation waits until `close`.
+        """
+        self._clock.stop()
+        await self._attempt.call.close()
+        if (turn := self._attempt.turn) is not None:
+            turn.joint = self.joint
+            await self._keep(turn, _canceled())
 
     async def close(self) -> None:
         """Lets go of the backend; cancels its work when the run is not over. Never raises but `CancelledError`."""

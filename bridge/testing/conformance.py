@@ -43,6 +43,7 @@ from bridge.model import (
 from bridge.testing.outline import outline, project
 from bridge.testing.strategies import answers, json_values, requests, splits
 from bridge.testing.wires import (
+    answers_whole,
     comparable,
     context,
     decode,
@@ -133,7 +134,7 @@ class DialectConformance:
     @quick
     @given(data=st.data())
     def test_an_answer_in_one_piece_says_what_the_stream_says(self, dialect: Dialect, data: st.DataObject) -> None:
-        if not dialect.answers_whole:
+        if not answers_whole(dialect):
             return
         events = data.draw(answers(interrupts=False, raw=False, choices=False, data=False, media=()))
         whole, answer = dialect.assemble(events, context(dialect.front_options())), fold(events)

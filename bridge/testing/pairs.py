@@ -26,7 +26,7 @@ from bridge.model import Event, FinishReason, Message, PartKind, Request, Text, 
 from bridge.testing.conformance import quick
 from bridge.testing.outline import project
 from bridge.testing.strategies import answers, splits, texts, tools
-from bridge.testing.wires import context, decode, encode, with_numbered_calls
+from bridge.testing.wires import answers_whole, context, decode, encode, with_numbered_calls
 from bridge.testing.witnesses import (
     ANSWERS,
     REQUEST_PARTS,
@@ -172,7 +172,7 @@ class PairConformance:
     ) -> None:
         """Check that an answer in one piece has what a client of a stream can put together."""
         wire = encode(back, data.draw(answers(**_COMMON)))
-        if fold(decode(back, [wire])).failure is not None or not _has_whole(front):
+        if fold(decode(back, [wire])).failure is not None or not answers_whole(front):
             return
         streaming = Translator(back, front, run_id="run1", created_at=1_700_000_000.0)
         pieces = visible_to(decode(front, [streaming.feed(wire) + streaming.close()]), front)
@@ -335,7 +335,7 @@ class PairConformance:
                 translator.response(wire.body, status=wire.status, headers=wire.headers)
             return
         meant = visible_to(decode_whole(back, wire), front)
-        if meant["failed"] or not _has_whole(front):
+        if meant["failed"] or not answers_whole(front):
             # A failure has no whole answer, and a client that supports only streams does not get a part of one.
             with pytest.raises(BridgeError):
                 translator.response(wire.body, headers=wire.headers)
@@ -387,7 +387,7 @@ class PairConformance:
 
 def _whole(dialect: Dialect, events: list[Event]) -> WireResponse:
     """The answer in one piece, or the whole stream of a dialect that has streams only."""
-    if _has_whole(dialect):
+    if answers_whole(dialect):
         return dialect.assemble(events, context(dialect.front_options()))
     return WireResponse(200, {"content-type": framing.of(dialect.framing).CONTENT_TYPE}, encode(dialect, events))
 
@@ -399,10 +399,6 @@ def _request_to(front: Dialect, text: str) -> WireRequest:
 
 def _words(request: Request) -> str:
     return "\n".join(p.text for m in request.messages for p in m.parts if isinstance(p, Text))
-
-
-def _has_whole(dialect: Dialect) -> bool:
-    return dialect.answers_whole
 
 
 def decode_whole(dialect: Dialect, wire: WireResponse) -> list[Event]:

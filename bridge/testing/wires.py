@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, TypeVar
 
 from bridge import framing
 from bridge.codec import Context, Dialect, Losses
-from bridge.errors import BackendError, Failure
+from bridge.errors import BackendError, Failure, Unsupported
 from bridge.model import (
     Answer,
     ContentAdded,
@@ -20,6 +21,8 @@ from bridge.model import (
     PartKind,
     PartStarted,
     Request,
+    RunFinished,
+    RunStarted,
     ToolCall,
     ToolResult,
     ToolResulted,
@@ -32,6 +35,16 @@ T = TypeVar("T", Answer, Request)
 def context(options: Any, request: Request | None = None) -> Context:
     """The same run every time: id, thread, time and model."""
     return Context("run1", "thread1", 1_700_000_000.0, options, "m", request, Losses())
+
+
+@cache
+def answers_whole(dialect: Dialect) -> bool:
+    """Return whether clients of a dialect get answers in one piece."""
+    try:
+        dialect.assemble([RunStarted("run"), RunFinished()], context(dialect.front_options()))
+    except Unsupported:
+        return False
+    return True
 
 
 def encode(dialect: Dialect, events: list[Event]) -> bytes:

@@ -108,6 +108,9 @@ _FEW = 64  # paths of a dialect; those with ids in them are not worth rememberin
 class _Head(Protocol):
     status: int
 
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
     def release(self) -> object: ...
 
 
@@ -427,10 +430,12 @@ class HttpBackend(ConfiguredBackend):
         """Send a request with the backend's credentials; once more with new ones, if they are refused."""
         if self._credentials is None:
             return await send(wire)
+        plain = wire.headers
         await self._authorize(wire)
         answer = await send(wire)
-        if answer.status == 401 and await self._credentials.renew(wire):
+        if self._credentials.refused(answer.status, answer.headers) and await self._credentials.renew(wire):
             answer.release()
+            wire.headers = plain
             await self._authorize(wire)
             answer = await send(wire)
         return answer

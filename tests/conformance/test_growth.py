@@ -20,7 +20,7 @@ from bridge.library import Translator
 from bridge.model import Event, FinishReason, Request, Text, ToolCall
 from bridge.pipeline.stages import WithholdServerTools
 from bridge.testing import sizes
-from bridge.testing.wires import context, encode
+from bridge.testing.wires import answers_whole, context, encode
 
 N = 24
 MANY = tuple(name for name in sizes.ANSWERS if name not in ("long_delta", "image"))
@@ -122,7 +122,7 @@ def test_an_answer_of_many_pieces(role: Any, dialect: str, name: str) -> None:
 @pytest.mark.parametrize("dialect", registry.served())
 def test_an_answer_in_one_piece(dialect: str, name: str) -> None:
     spoken = registry.get(dialect)
-    if not spoken.answers_whole:
+    if not answers_whole(spoken):
         with pytest.raises(Unsupported, match="only streamed answers"):
             spoken.assemble(sizes.calls(1), context(spoken.front_options()))
         return

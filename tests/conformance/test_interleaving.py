@@ -33,13 +33,13 @@ from bridge.model import (
     verify,
 )
 from bridge.testing.outline import outline, project
-from bridge.testing.wires import comparable, context, decode, encode, overlaps
+from bridge.testing.wires import answers_whole, comparable, context, decode, encode, overlaps
 from bridge.translation import AnswerDecoder
 
 _EXAMPLES = Path(__file__).parents[2] / "examples"
 toy: Dialect = run_path(str(_EXAMPLES / "dialect_toy.py"))["dialect"]
 FRONTS = [*(registry.get(name) for name in registry.served() if registry.get(name).called), toy]
-WHOLE = [d for d in FRONTS if d.answers_whole]
+WHOLE = [d for d in FRONTS if answers_whole(d)]
 _MAKERS: dict[PartKind, Callable[[str, str], Event]] = {
     PartKind.TEXT: TextDelta,
     PartKind.REASONING: ReasoningDelta,

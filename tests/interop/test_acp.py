@@ -1,11 +1,14 @@
 """The official clients of the Agent Client Protocol, unchanged, over standard input and output and over a WebSocket.
 
 Each plays one talk: the agent thinks, asks for an approval and goes on, fails; the session is listed and loaded.
+`acpx`, a client for scripts, answers the approval by its policy.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,11 +18,14 @@ import pytest
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Interrupted, Reasoning, ToolCall, ToolResult, UsageReported
 from bridge.model.parts import Text
+from tests.docs.helpers import environment
+from tests.interop.conftest import node_client
 from tests.interop.test_frameworks import said_by
 from tests.server.harness import fake_backend, serving
 
 pytestmark = pytest.mark.interop
 
+AGENTS = Path(__file__).parent / "agents"
 CALL = ToolCall("call_1", "transfer", '{"to": "Bo"}')
 TURNS: list[Any] = [
     [Reasoning("Hm."), "42", UsageReported(10, 4, 14)],
@@ -64,3 +70,29 @@ async def test_a_talk(sdk: str, carrier: str, request: pytest.FixtureRequest, tm
         "user_message_chunk", "agent_thought_chunk", "agent_message_chunk",
         "user_message_chunk", "tool_call", "tool_call_update", "agent_message_chunk", "user_message_chunk",
     ]  # fmt: skip
+
+
+async def test_acpx(tmp_path: Path) -> None:
+    node_client(AGENTS, "acpx")
+    program = AGENTS / "node_modules" / ".bin" / "acpx"
+    async with fake_backend("ag-ui") as backend:
+        backend.turns([CALL, Interrupted("call_1", "approval", {"message": "Transfer?"}, "call_1")], ["Done."])
+        config = {
+            "backends": {"it": {"dialect": "ag-ui", "url": backend.url}},
+            "routes": [{"dialect": "acp", "path": "/acp", "backend": "it"}],
+            "stores": {"history": f"sqlite:///{tmp_path}/history.db"},
+        }
+        file = tmp_path / "config.yaml"
+        file.write_text(json.dumps(config))
+        agent = shlex.join([str(Path(sys.prefix) / "bin" / "dialect-bridge"), "acp", "--config", str(file)])
+        words = ["--approve-all", "--cwd", str(tmp_path), "--format", "json", "--json-strict", "exec", "Pay."]
+        process = await asyncio.create_subprocess_exec(
+            str(program), "--agent", agent, *words, stdout=-1, env=environment(HOME=str(tmp_path))
+        )
+        out, _ = await asyncio.wait_for(process.communicate(), 60)
+        lines = [json.loads(line) for line in out.splitlines()]
+        said = [line["params"]["update"] for line in lines if line.get("method") == "session/update"]
+        assert lines[-1]["result"]["stopReason"] == "end_turn"
+        assert "Done." in [each["content"]["text"] for each in said if each["sessionUpdate"] == "agent_message_chunk"]
+        (answer,) = backend.requests[-1].resume
+        assert answer.agrees

@@ -27,9 +27,10 @@ from bridge.model import (
     TextDelta,
     UsageReported,
 )
+from bridge.testing.wires import answers_whole
 
 FRONTS = [name for name in registry.called() if registry.get(name).served]
-WHOLE = [name for name in FRONTS if registry.get(name).answers_whole]
+WHOLE = [name for name in FRONTS if answers_whole(registry.get(name))]
 PAGE = "https://pages.example/paris"
 TEXT = "Paris is large."
 

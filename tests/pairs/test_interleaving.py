@@ -12,7 +12,7 @@ from bridge.codec import WireResponse, registry
 from bridge.library import Translator
 from bridge.model import fold
 from bridge.testing.pairs import decode_whole
-from bridge.testing.wires import decode
+from bridge.testing.wires import answers_whole, decode
 
 _PIECES = (("a", "<a1"), ("b", "<b1"), ("a", "a2>"), ("b", "b2>"))
 _WHOLE = {"a": "<a1a2>", "b": "<b1b2>"}
@@ -141,7 +141,7 @@ def test_interleaved_texts_arrive_whole_and_in_order(wire: str, front: str) -> N
 
     streamed = translator()
     answers = [fold(decode(dialect, [b"".join(map(streamed.feed, frames)) + streamed.close()]))]
-    if dialect.answers_whole:
+    if answers_whole(dialect):
         body = translator().response(b"".join(frames), headers={"content-type": "text/event-stream"})
         answers.append(fold(decode_whole(dialect, WireResponse(200, {"content-type": dialect.content_type}, body))))
     for answer in answers:

@@ -7,7 +7,7 @@ import pytest
 from bridge.codec import registry
 from bridge.model import Inline, Media, MediaKind, PartKind, verify
 from bridge.model import events as ev
-from bridge.testing.wires import context, encode
+from bridge.testing.wires import answers_whole, context, encode
 from tests.cases import all_cases
 
 ROLES = ("assistant", "tool", "user", "system", "developer")
@@ -36,7 +36,7 @@ def answer(role: str, kinds: tuple[PartKind, ...], *, pictures: bool = False, re
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize(
-    "dialect", [n for n in registry.called() if registry.get(n).served and registry.get(n).answers_whole]
+    "dialect", [n for n in registry.called() if registry.get(n).served and answers_whole(registry.get(n))]
 )
 def test_an_answer_in_one_piece_says_what_its_stream_says(dialect: str, role: str) -> None:
     spoken = registry.get(dialect)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from bridge.codec import Capabilities, Context, Feature, JsonDecoder, Node, ObjectDialect, WireResponse
@@ -83,10 +82,7 @@ class Told(ObjectDialect):
 
     def encode_event(self, event: Event) -> dict[str, Any] | None:
         failure = event.error.message if isinstance(event, RunFailed) else None
-        return {"is": type(event).__name__, "text": failure or getattr(event, "text", None)}
-
-    def encode_whole(self, events: Sequence[Event]) -> dict[str, Any]:
-        return {"events": [self.encode_event(event) for event in events]}
+        return {"is": type(event).__name__, "text": failure or getattr(event, "text", "")}
 
 
 def run(*middle: Event, reason: FinishReason = FinishReason.STOP) -> list[Event]:
@@ -106,7 +102,8 @@ def test_events_are_written_as_far_as_the_card_carries_them() -> None:
     assert [each["text"] for each in written if each["text"]] == ["No."]
     assert made.lost.names == ["reasoning", "refusal", "custom", "raw"]
     whole = Told().assemble(events, context(None))
-    assert (whole.status, loads(whole.body)) == (200, {"events": written})
+    kinds_added = "".join(kind.__name__ for kind in kinds)
+    assert (whole.status, loads(whole.body)) == (200, {"is": kinds_added, "text": "No."})
 
 
 def test_an_end_that_the_card_does_not_name_is_an_error() -> None:

@@ -19,7 +19,6 @@ from bridge.codec import (
     EncoderLike,
     Endpoint,
     Feature,
-    FrameLike,
     Framing,
     ModelInfo,
     ModelsDialect,
@@ -36,7 +35,7 @@ from bridge.codec import (
 from bridge.codec.jsontext import dumps, read_json
 from bridge.model import Builder
 from dialect_inhouse import asking
-from dialect_inhouse.answering import AnswerEncoder, assembled, decode_object
+from dialect_inhouse.answering import AnswerEncoder, decode_object
 
 _NO_FIELD = "the protocol has no field for it"
 _AS_TEXT = "a link or JSON in the text"
@@ -96,9 +95,6 @@ class InHouse(ObjectDialect, ModelsDialect):
 
     def encoder(self, context: Context) -> EncoderLike:
         return AnswerEncoder(context, self.capabilities)
-
-    def accumulate(self, frames: Sequence[FrameLike], context: Context) -> dict[str, Any]:
-        return assembled(frames)
 
     def encode_event(self, event: Event) -> dict[str, Any] | None:
         return {"error": event.error.message} if isinstance(event, RunFailed) else None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from bridge import ErrorCode, Failure
-from bridge.codec import Capabilities, Context, Encoder, FrameLike, Node
-from bridge.codec.jsontext import arguments_of, dumps, input_of, loads
+from bridge.codec import Capabilities, Context, Encoder, Node
+from bridge.codec.jsontext import arguments_of, input_of
 from bridge.codec.redact import masked
 from bridge.model import Builder, FinishReason, PartKind
 from bridge.model import events as ev
@@ -20,16 +20,15 @@ class AnswerEncoder(Encoder):
         super().__init__(context, card)
         self._call: ev.PartStarted | None = None
         self._arguments: list[str] = []
-        self._usage: ev.UsageReported | None = None
 
     def run_started(self, event: ev.RunStarted) -> None:
-        self.out.append(dumps({"model": event.model or self.context.model or ""}))
+        self.write({"model": event.model or self.context.model or ""})
 
     def text(self, event: ev.TextDelta) -> None:
-        self.out.append(dumps({"text": event.text}))
+        self.write({"text": event.text})
 
     def reasoning(self, event: ev.ReasoningDelta) -> None:
-        self.out.append(dumps({"thought": event.text}))
+        self.write({"thought": event.text})
 
     def part_started(self, event: ev.PartStarted) -> None:
         if event.kind is PartKind.TOOL_CALL:
@@ -41,32 +40,26 @@ class AnswerEncoder(Encoder):
     def part_ended(self, event: ev.PartEnded) -> None:
         call, self._call = self._call, None
         if call is not None:
-            self.out.append(dumps({"call": {"name": call.name, "input": input_of("".join(self._arguments))}}))
-
-    def usage_reported(self, event: ev.UsageReported) -> None:
-        self._usage = event
+            self.write({"call": {"name": call.name, "input": input_of("".join(self._arguments))}})
 
     def failed(self, event: ev.RunFailed) -> None:
-        self.out.append(dumps({"error": event.error.message}))
+        self.write({"error": event.error.message})
 
     def finished(self, event: ev.RunFinished) -> None:
         end: dict[str, Any] = {"end": "length" if event.reason is FinishReason.LENGTH else "stop"}
-        if self._usage is not None:
-            end["tokens"] = {"in": self._usage.input, "out": self._usage.output}
-        self.out.append(dumps(end))
+        if self.usage is not None:
+            end["tokens"] = {"in": self.usage.input, "out": self.usage.output}
+        self.write(end)
 
-
-def assembled(frames: Iterable[FrameLike]) -> dict[str, Any]:
-    """The one object of an answer: what a client makes of the objects of a stream."""
-    said: list[dict[str, Any]] = [loads(frame) for frame in frames if isinstance(frame, bytes)]
-    whole: dict[str, Any] = {}
-    for each in said:
-        for name, value in each.items():
+    def accumulate(self, frames: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return the one object of an answer: what a client makes of the objects of a stream."""
+        whole: dict[str, Any] = {}
+        for name, value in (field for frame in frames for field in frame.items()):
             if name == "call":
                 whole.setdefault("calls", []).append(value)
             else:
                 whole[name] = whole.get(name, "") + value if name in ("text", "thought") else value
-    return whole
+        return whole
 
 
 def decode_object(node: Node, builder: Builder) -> None:

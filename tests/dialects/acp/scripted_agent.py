@@ -2,8 +2,9 @@
 
     python scripted_agent.py [name=value ...]
 
-The settings: `load=yes|late|no`, `resume=yes`, `close=yes`, `version=1`, `auth=new|prompt`, `start=seconds`,
-`state=folder` (where sessions are kept for the next process), `die=start`, `spawn=yes` (with a child of its own).
+The settings: `load=yes|late|no`, `resume=yes|promised`, `close=yes`, `same=id` (of all sessions), `version=1`,
+`auth=new|prompt`, `start=seconds`, `state=folder` (where sessions are kept for the next process), `die=start`,
+`spawn=yes` (with a child of its own).
 """
 
 from __future__ import annotations
@@ -108,6 +109,13 @@ class Turn:
                     content = [{"type": "content", "content": {"type": "text", "text": "gone"}}]
                     self.update("tool_call_update", toolCallId="c2", status="completed", content=content)
                 self.text(f"Chosen: {outcome.get('optionId')}")
+            case ["write"]:
+                diff = {"type": "diff", "path": "/a.txt", "oldText": None, "newText": "x"}
+                shown = {"title": "Writing a.txt", "kind": "edit", "locations": [{"path": "/a.txt"}]}
+                self.permission(
+                    {"toolCallId": "w1", **shown, "content": [diff, {"type": "terminal", "terminalId": "t"}]}
+                )
+                self.update("tool_call_update", toolCallId="w1", status="completed", content=[diff])
             case ["asktwo"]:
                 answers: dict[int, Any] = {}
 
@@ -239,7 +247,7 @@ def answer(message: dict[str, Any]) -> dict[str, Any]:
             time.sleep(float(SETTINGS.get("start", 0)))
             can: dict[str, Any] = {"promptCapabilities": {"image": True}}
             can["loadSession"] = SETTINGS.get("load", "no") != "no"
-            can["sessionCapabilities"] = {name: {} for name in ("resume", "close") if SETTINGS.get(name) == "yes"}
+            can["sessionCapabilities"] = {name: {} for name in ("resume", "close") if name in SETTINGS}
             methods = [{"id": "login", "name": "Log in", "description": "Run `agent login`"}]
             version = int(SETTINGS.get("version", 1))
             sys.stderr.write(json.dumps(params) + "\n")
@@ -251,7 +259,7 @@ def answer(message: dict[str, Any]) -> dict[str, Any]:
                 return {"error": {"code": -32000, "message": "Authentication required"}}
             if not os.path.isabs(params["cwd"]) or params["mcpServers"] != []:
                 return {"error": {"code": -32602, "message": "Invalid params"}}
-            session = uuid.uuid4().hex
+            session = SETTINGS.get("same") or uuid.uuid4().hex
             SESSIONS[session] = []
             keep(session)
             modes = [{"id": each, "name": each} for each in ("auto", "default")]
@@ -260,6 +268,8 @@ def answer(message: dict[str, Any]) -> dict[str, Any]:
         case "session/set_mode":
             MODES[session] = params["modeId"]
             return {"result": {}}
+        case "session/resume" if SETTINGS.get("resume") == "promised":
+            return {"error": {"code": -32601, "message": "Method not found"}}
         case "session/load" | "session/resume":
             if STATE is None or not (STATE / session).exists():
                 return {"error": {"code": -32002, "message": "Resource not found", "data": {"sessionId": session}}}

@@ -176,6 +176,14 @@ async def test_a_conversation_that_the_agent_does_not_know_is_told_before(tmp_pa
         assert await it.says("remember") == f"2: {said.removeprefix('1: ')} / remember"
 
 
+async def test_two_sessions_of_an_agent_are_never_one() -> None:
+    async with agents("same=one") as bridge:
+        await Talk(bridge, "one").says("say hi")
+        failure = (await Talk(bridge, "two").run("remember")).failure
+        assert failure is not None
+        assert failure.code is ErrorCode.BACKEND_PROTOCOL
+
+
 async def test_the_whole_conversation_of_a_client_is_trimmed_to_what_is_new(tmp_path: Path) -> None:
     async with agents(folder=tmp_path, dialect="openai-chat") as bridge:
         talked = [Message("user", [Text("say one")])]
@@ -190,7 +198,16 @@ async def test_the_whole_conversation_of_a_client_is_trimmed_to_what_is_new(tmp_
         assert await turn() == "2: say one / remember"
 
 
-@pytest.mark.parametrize("how", [("resume=yes",), ("load=yes",), ("load=late",), ("load=yes", "resume=yes")])
+@pytest.mark.parametrize(
+    "how",
+    [
+        ("resume=yes",),
+        ("load=yes",),
+        ("load=late",),
+        ("load=yes", "resume=yes"),
+        ("load=yes", "resume=promised"),
+    ],
+)
 async def test_a_session_goes_on_in_a_new_process(tmp_path: Path, how: tuple[str, ...]) -> None:
     """What is told again is not taken for the answer."""
     state = tmp_path / "state"
@@ -363,6 +380,14 @@ async def test_something_else_instead_of_an_answer_cancels_the_prompt() -> None:
     async with talk() as it:
         await it.run("ask")
         assert await it.says("remember") == "2: ask / remember"
+
+
+async def test_a_question_that_is_left_is_no_answer() -> None:
+    """As an editor does after a cancel: what it says next is all that the agent gets."""
+    async with talk() as it:
+        asked = await it.run("ask")
+        left = [Resume(asked.interrupts[0].interrupt_id, "cancelled")]
+        assert await it.says("remember", resume=left) == "2: ask / remember"
 
 
 async def test_a_question_is_answered_once_and_only_by_its_owner() -> None:
