@@ -41,6 +41,9 @@ class OllamaDecoder(JsonDecoder):
         if event.get("done") is True and not self.builder.done:
             self._end(event)
 
+    def read_value(self, value: Any, name: str | None) -> None:
+        self.fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent a line that is not a JSON object."))
+
     def _message(self, message: dict[str, Any]) -> None:
         if thinking := text_of(message.get("thinking")):
             self.builder.flow(0, PartKind.REASONING, thinking)

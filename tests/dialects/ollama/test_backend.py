@@ -143,8 +143,9 @@ def test_an_error_line() -> None:
     assert answer.failure.message == "an error was encountered, key ***"
 
 
-def test_a_broken_line() -> None:
-    answer = fold(decode(FIRST + b"{broken}\n" + LAST))
+@pytest.mark.parametrize("line", [b"{broken}", b"[1]", b'"text"', b"null", b"5", b"<html>"])
+def test_a_broken_line(line: bytes) -> None:
+    answer = fold(decode(FIRST + line + b"\n" + LAST))
     assert answer.failure is not None
     assert answer.failure.code is ErrorCode.BACKEND_PROTOCOL
 
