@@ -13,16 +13,15 @@ from bridge.codec import Context, Feature, Node, WireRequest
 from bridge.codec.check import model_in, wrong
 from bridge.codec.jsontext import arguments_of, read_body
 from bridge.codec.open_calls import OpenCalls
-from bridge.dialects.ollama.fields import BODY, OPTION_NAMES, OPTIONS
-from bridge.dialects.ollama.wire import NAME, NOTES, plain_name
+from bridge.dialects.ollama.fields import BODY
+from bridge.dialects.ollama.wire import NAME, NOTES, given, plain_name
 from bridge.errors import RequestError
 from bridge.model import Inline, Media, MediaKind, Message, Part, Reasoning, Request, Text, ToolCall, ToolResult
 from bridge.model.media_types import type_of_bytes
 
 GENERATE = "/api/generate"
-_NOT_IN_CHAT = frozenset({"context", "images", "prompt", "raw", "suffix", "system", "template"})
-_NO_FIELD = frozenset({"tool_choice"})
-"""Fields that clients send and that this API does not have."""
+_NOT_IN_CHAT = frozenset({"context", "images", "prompt", "raw", "suffix", "system", "template", "tool_choice"})
+"""Fields of `/api/generate`, and one that clients send and that this API does not have."""
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 _START = 64
 """Bytes of an image that are looked at."""
@@ -42,17 +41,11 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         request.messages = _prompt(body, notes, context)
     else:
         request.messages = _Talk().read(body)
-    extras = {k: v for k, v in BODY.read(body, request).items() if k not in _NOT_IN_CHAT and k not in _NO_FIELD}
-    options = body.object("options")
-    if options is not None:
-        for name in OPTION_NAMES:
-            options.number(name)
-        given = {name: value for name, value in OPTIONS.read(options, request).items() if value is not None}
-        if given:
-            extras["options"] = given
+    said = {name: value for name, value in BODY.read(body, request).items() if name not in _NOT_IN_CHAT}
+    extras = {**said, "options": given(said.get("options", {})) or None}
     if request.reasoning_effort not in (None, "none"):
         request.reasoning_summary = "auto"
-    request.extras = {NAME: {**{k: v for k, v in extras.items() if v is not None}, NOTES: notes}}
+    request.extras = {NAME: {**given(extras), NOTES: notes}}
     return request
 
 
