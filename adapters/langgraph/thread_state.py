@@ -27,7 +27,7 @@ class ThreadState:
         return bool(self._asked) or self._paused
 
     def note(self, state: Wire) -> None:
-        """Note the state, which is told with the next event."""
+        """Note a state, which is sent with the next event."""
         if state != self._state:
             self._state, self._changed = state, True
 
