@@ -52,14 +52,14 @@ tests/interop/%/node_modules/.stamp: tests/interop/%/package.json tests/interop/
 
 # Coding agents (their platform-specific packages prevent a lock file) and a page with 800 packages; their own versions
 # are exact.
-AGENTS := $(patsubst %,tests/interop/%/node_modules/.stamp,agents agents-all copilotkit mastra)
+AGENTS := $(patsubst %,tests/interop/%/node_modules/.stamp,agents agents-all connect-js copilotkit mastra)
 $(AGENTS): %/node_modules/.stamp: %/package.json %/.npmrc
 	@if command -v npm >/dev/null; then cd $* && npm install --silent && touch node_modules/.stamp; \
 	elif [ -z "$$CI" ]; then echo "NPM IS NOT INSTALLED: tests with the agents of $* will be skipped"; \
 	else echo "npm is not installed, and CI must have it"; exit 1; fi
 
 # Programs and libraries that are too large for CI.
-LARGE := $(AGENTS) $(patsubst %,$(VENV)/%/.done,ag2 agentscope2 crewai dspy gradio haystack libraries-all llama-index open-webui smolagents)
+LARGE := $(AGENTS) $(patsubst %,$(VENV)/%/.done,ag2 aider agentscope2 crewai dspy gradio haystack libraries-all llama-index open-webui own-agents smolagents)
 
 # libFuzzer for Python is a large wheel for Linux only, so it is installed for fuzzing only.
 $(VENV)/.fuzz: $(VENV)/.dev
@@ -67,8 +67,8 @@ $(VENV)/.fuzz: $(VENV)/.dev
 	@touch $@
 
 OTHERS := $(patsubst %,$(VENV)/%/.done,a2a a2a-agents a2a-agents-old a2a-old acp agentscope agentscope2 ag-kit deploy genai \
-	langchain langgraph libraries mcp own-agents pydantic-ai schemathesis) \
-	$(patsubst %,tests/interop/%/node_modules/.stamp,a2a-js acp-js agui ai-sdk ai-sdk-ui agents axe genai-js kit-web mcp-js react)
+	langchain langgraph libraries mcp pydantic-ai schemathesis) \
+	$(patsubst %,tests/interop/%/node_modules/.stamp,a2a-js acp-js agui ai-sdk ai-sdk-ui agents axe genai-js kit-web mcp-js ollama-js react)
 
 run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080; PORT=9000 changes the port
 	$(BIN)/dialect-bridge serve $(CONFIG)$(if $(PORT), --port $(PORT))

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from counted import BEGIN, END
 from growth_report import table
 from machine import machine
 from targets import HERE, Case, Mock, Target, read
@@ -76,6 +77,7 @@ def counted(target: Target, case: Case, mock: Mock, file: Path, tokens: int) -> 
         command = [sys.executable, str(HERE / "load.py"), "--url", target.base + target.fill(case.path)]
         command += ["--dialect", case.front, "--body", f"@{body}", "--expect-tokens", str(tokens)]
         command += ["--follow", case.follow] if case.follow else []
+        command += [] if case.stream else ["--no-stream"]
         command += ["--concurrency", "1", "--requests", str(requests), "--timeout", "60"]
         env = {**os.environ, "PYTHONPATH": str(HERE.parent)}
         done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=300, check=False)
@@ -86,9 +88,9 @@ def counted(target: Target, case: Case, mock: Mock, file: Path, tokens: int) -> 
     pid = target.pid
     assert pid is not None
     file.unlink(missing_ok=True)
-    os.kill(pid, signal.SIGUSR1)
+    os.kill(pid, BEGIN)
     ask(COUNTED)
-    os.kill(pid, signal.SIGUSR2)
+    os.kill(pid, END)
     while not file.exists():
         if target.dead:
             raise RuntimeError(f"{target.name} ended by itself")
@@ -97,14 +99,22 @@ def counted(target: Target, case: Case, mock: Mock, file: Path, tokens: int) -> 
 
 
 def profile(target: Target, case: Case, mock: Mock, file: Path) -> Profile:
-    """The difference of two lengths is the tokens; what remains of the short one is the stream."""
+    """The difference of two lengths is the tokens; what remains of the short one is the stream.
+
+    All of a whole answer is the former.
+    """
+    if not case.stream:
+        return Profile(counted(target, case, mock, file, 1), {})
     short, long = (counted(target, case, mock, file, n) for n in (1, 1 + TOKENS))
     each = {name: (long[name] - short.get(name, 0)) / TOKENS for name in long}
     return Profile({name: run - each.get(name, 0) for name, run in short.items()}, each)
 
 
 def profiles(only: str | None) -> dict[tuple[str, str], Profile]:
-    """By target and pair: every streamed one of the bridge that is told apart, and the reference of its wire."""
+    """By target and pair: every streamed one of the bridge that is told apart, and the reference of its wire.
+
+    `only`: this one, streamed or not.
+    """
     found = {}
     with Mock() as mock:
         fill = {"upstream": mock.url, "here": str(HERE), "python": sys.executable}
@@ -112,11 +122,13 @@ def profiles(only: str | None) -> dict[tuple[str, str], Profile]:
             file = mock.folder / f"{target.name}.json"
             command = target.spec["start"]
             target.spec["start"] = [command[0], str(HERE / "counted.py"), str(file), *command[1:]]
-            cases = {case.name: case for case in target.cases if case.stream and not case.apart and not case.follow}
+            cases = {c.name: c for c in target.cases if (c.stream or c.name == only) and not c.apart and not c.follow}
             target.start()
             try:
                 for name, case in cases.items():
-                    if only in (None, name) or (target.name == RAW and case.back == (only or "").split(" -> ")[-1]):
+                    if only in (None, name) or (
+                        target.name == RAW and name.split(" -> ")[-1] == only.split(" -> ")[-1]
+                    ):
                         print(f"{target.name}: {name}", file=sys.stderr, flush=True)
                         found[target.name, name] = profile(target, case, mock, file)
             finally:
@@ -134,8 +146,8 @@ def _sum(counts: Counts, *, ours: bool = False) -> float:
 
 
 def _reference(found: dict[tuple[str, str], Profile], pair: str) -> Profile:
-    back = pair.split(" -> ")[1]
-    return found[RAW, f"{back} -> {back}"]
+    back, _, kind = pair.split(" -> ")[1].partition(", ")
+    return found[RAW, f"{back} -> {back}{', ' + kind if kind else ''}"]
 
 
 def _pairs(found: dict[tuple[str, str], Profile]) -> str:
@@ -147,7 +159,7 @@ def _pairs(found: dict[tuple[str, str], Profile]) -> str:
         row: list[Any] = [pair]
         for mine, its in ((own.stream, raw.stream), (own.event, raw.event)):
             total, beside = _sum(mine), _sum(its)
-            row += [f"{total:,.0f}", f"{_sum(mine, ours=True):,.0f}", f"{beside:,.0f}", f"{total / beside:.2f}"]
+            row += [f"{total:,.0f}", f"{_sum(mine, ours=True):,.0f}", f"{beside:,.0f}", f"{total / beside:.2f}" if beside else "-"]
         rows.append(row)
     head = ["pair", "a stream, once", "of it ours", RAW, "ratio", "an event", "of it ours", RAW, "ratio"]
     return table(head, rows)

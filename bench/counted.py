@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A program whose bytecodes are counted: `counted.py FILE -m MODULE ...` or `counted.py FILE SCRIPT ...`
 
-SIGUSR1 begins to count, SIGUSR2 ends it and writes FILE: how many bytecodes the main thread ran in each function.
+The signal BEGIN begins to count, END ends it and writes FILE: how many bytecodes the main thread ran in each function.
 Counting makes the program some thirty times slower.
 """
 
@@ -18,6 +18,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+BEGIN, END = signal.SIGRTMIN, signal.SIGRTMIN + 1
+"""Signals that no program here uses: the bridge ignores SIGUSR1 and SIGUSR2."""
 
 
 class Counts:
@@ -57,8 +59,8 @@ def _name(code: CodeType) -> str:
 
 def main(file: Path, *command: str) -> None:
     counts = Counts()
-    signal.signal(signal.SIGUSR1, counts.begin)
-    signal.signal(signal.SIGUSR2, lambda *_: counts.end(file))
+    signal.signal(BEGIN, counts.begin)
+    signal.signal(END, lambda *_: counts.end(file))
     if command[0] == "-m":
         sys.argv = list(command[1:])
         runpy.run_module(command[1], run_name="__main__", alter_sys=True)

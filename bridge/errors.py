@@ -126,7 +126,7 @@ KEY_REFUSED = "The backend refused the bridge's credentials."
 
 
 UNKNOWN_THREAD = "unknown_thread"
-"""Key in the details of a failure that is true if the backend does not know the conversation that it named before."""
+"""Key in the details of a failure that is true if the backend does not know a conversation that it had before."""
 
 LONGEST_QUOTE = 200
 """The most characters of a foreign value that an error message repeats."""

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from bridge.asgi import ASGIApp
-from bridge.codec import ToolServerDialect, ToolSite, WireRequest, require
+from bridge.codec import ToolServerDialect, WireRequest, require
 from bridge.codec.jsontext import dict_of, read_json
 from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError
@@ -73,8 +73,7 @@ class ToolStdio:
         self._opening: asyncio.Task[Any] | None = None
         self._connection: RpcConnection
         for route in routes:
-            site = ToolSite(route.backends[0].name, route.path, tuple(route.modes or ()))
-            for name in require(route.dialect, ToolServerDialect).tool_names(route.options, site):
+            for name in require(route.dialect, ToolServerDialect).tool_names(route.options, route.site):
                 other = self._by_tool.setdefault(name, route)
                 if other is not route:
                     raise ConfigError(f"{other.path} and {route.path} both have a tool {name!r}; name one differently")

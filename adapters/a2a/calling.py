@@ -240,6 +240,10 @@ class Calling:
     # ------------------------------------------------------------------ the end
 
     @property
+    def reads_again(self) -> bool:
+        return self._decoder.waits_for_task
+
+    @property
     def working(self) -> bool:
         state = self._decoder.state
         return self._sent and not (self._decoder.spoken or state in OVER or state in WAITING)

@@ -16,6 +16,7 @@ from bridge.model import (
     Part,
     Reasoning,
     Request,
+    Resume,
     Text,
     ToolCall,
     ToolResult,
@@ -44,11 +45,15 @@ def prompt_blocks(request: Request, context: Context, *, fresh: bool, takes: Wir
     blocks = writer.earlier(earlier)
     for message in messages[first:]:
         blocks += writer.new(message)
-    blocks += [text_block(words) for answer in request.resume if (words := _words_of(answer.payload))]
+    blocks += [text_block(words) for answer in request.resume if (words := _words_of(answer, alone=not messages))]
     return blocks or [text_block("")]
 
 
-def _words_of(payload: object) -> str:
+def _words_of(answer: Resume, *, alone: bool) -> str:
+    """Return an answer as text. What somebody says instead of an answer stands for itself, if it is not `alone`."""
+    payload = answer.payload
+    if answer.decision != "resolved":
+        return "no" if alone else ""
     if isinstance(payload, bool) or payload is None:
         return "no" if payload is False else "yes"
     return payload if isinstance(payload, str) else json_text(payload)

@@ -102,6 +102,7 @@ class _Call:
     input: Any = None
     output: Any = None
     content: list[Any] = field(default_factory=list)
+    locations: list[Any] = field(default_factory=list)
     terminal: list[str] = field(default_factory=list)
     told: bool = False
     resulted: bool = False
@@ -124,6 +125,8 @@ class _Call:
             self.output = wire["rawOutput"]
         if isinstance(wire.get("content"), list) and not asks:
             self.content = wire["content"]
+        if isinstance(wire.get("locations"), list):
+            self.locations = wire["locations"]
         if piece := text_of(dict_of(meta.get("terminal_output")).get("data")):
             self.terminal.append(piece)
 
@@ -347,7 +350,7 @@ class Decoder(JsonDecoder):
             return
         call.told = True
         key = ("call", call.id)
-        extras = noted({"title": call.title or None, "kind": call.kind or None})
+        extras = noted({"title": call.title or None, "kind": call.kind or None, "locations": call.locations or None})
         self.builder.open_part(
             key, self._number, PartKind.TOOL_CALL, call_id=call.id, name=call.shown_name, extras=extras
         )

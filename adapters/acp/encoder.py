@@ -70,10 +70,12 @@ class Calls:
         self._about: dict[str, Wire] = {}
         self._inputs: dict[str, Any] = {}
 
-    def update(self, call_id: str, name: str | None, state: str, *, shown_as: str = "", **fields: Any) -> Wire:
+    def update(
+        self, call_id: str, name: str | None, state: str, *, shown_as: str = "", own: Wire | None = None, **fields: Any
+    ) -> Wire:
         """Return the update that tells a state of a call: the first one begins it, others tell what is new.
 
-        `shown_as`: the call is none of this run, see `NO_CALL`.
+        `shown_as`: the call is none of this run, see `NO_CALL`. `own`: how an agent of this protocol shows its call.
         """
         is_new = call_id not in self.states
         self.states[call_id] = state
@@ -84,7 +86,8 @@ class Calls:
         named = {"name": name} if name and shown_as != NO_CALL else {}
         meta = {"_meta": {ASKED: {"call": shown_as}}} if shown_as else {}
         kind = "other" if shown_as == NO_CALL else kind_of_tool(name or "")
-        about = self._about.setdefault(call_id, {"title": name or "Tool call", **named, "kind": kind, **meta})
+        shown = {key: said for key in ("title", "kind", "locations") if (said := (own or {}).get(key))}
+        about = self._about.setdefault(call_id, {"title": name or "Tool call", **named, "kind": kind, **meta, **shown})
         if is_new:
             return {"sessionUpdate": "tool_call", "toolCallId": call_id, **about, "status": state, **fields}
         return {"sessionUpdate": "tool_call_update", "toolCallId": call_id, "status": state, **fields}
@@ -157,11 +160,8 @@ class Updates(Encoder):
             return
         state = IN_PROGRESS if event.status is MessageStatus.COMPLETED else FAILED
         call_id = call.call_id or call.part_id
-        given, named = input_value("".join(self._arguments)), own(call.extras)
-        update = self._calls.update(call_id, call.name, state, rawInput=given)
-        if update["sessionUpdate"] == "tool_call":  # an agent of this protocol says itself how its call is shown
-            update |= {key: said for key in ("title", "kind") if (said := text_of(named.get(key)))}
-        self._news.append(update)
+        given = input_value("".join(self._arguments))
+        self._news.append(self._calls.update(call_id, call.name, state, own=own(call.extras), rawInput=given))
 
     def content(self, event: ContentAdded) -> None:
         self._contents += 1

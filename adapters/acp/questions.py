@@ -9,7 +9,7 @@ from typing import Any
 
 from bridge.codec.jsontext import dict_of, text_of
 from bridge.codec.rpc import Question
-from bridge.dialects.acp.wire import ALLOW_ONCE, ASKED, OPTION_KINDS, REJECT_ONCE, Wire, text_block
+from bridge.dialects.acp.wire import ALLOW_ONCE, ASKED, OPTION_KINDS, REJECT_ONCE, Wire, content_of_agent, text_block
 from bridge.model import Interrupted, Resume, interrupt_text, question_of
 from bridge.model.events import APPROVALS
 
@@ -72,9 +72,21 @@ def agrees(answer: Resume) -> bool:
 def _permission(
     asked: Interrupted, asking: Asking, options: Sequence[Wire], read: Callable[[Sequence[Wire], Any], Resume | None]
 ) -> Question:
-    call = {**asking.call, "content": [{"type": "content", "content": text_block(said(asked))}]}
+    call = {**asking.call, "content": _shown(asked, asking.call, options)}
     params = {"sessionId": asking.session_id, "toolCall": call, "options": list(options), **_asked(asked)}
     return Question(PERMISSION, params, partial(read, options), _refusal(asked.interrupt_id, options))
+
+
+def _shown(asked: Interrupted, call: Wire, options: Sequence[Wire]) -> list[Wire]:
+    """Return the question as the content of its call.
+
+    An agent of this protocol shows what the call changes; its title says the rest, and the options are buttons.
+    """
+    payload = dict_of(asked.payload)
+    title = text_of(payload.get("title")) if options is not _DEFAULTS else ""
+    words = title or said(asked)
+    told = [] if title and title == call.get("title") else [{"type": "content", "content": text_block(words)}]
+    return [*told, *content_of_agent(payload.get("content"))]
 
 
 def _asked(asked: Interrupted) -> Wire:

@@ -343,6 +343,19 @@ def diffs_in(content: object) -> list[Wire]:
     ]
 
 
+def content_of_agent(content: object) -> list[Wire]:
+    """Return the content of an agent's tool call for another client: its blocks and diffs. Terminals are the agent's
+    own, and what is neither would be refused.
+    """
+    found = [dict_of(item) for item in content] if isinstance(content, list) else []
+    return [
+        item
+        for item in found
+        if (item.get("type") == "content" and dict_of(item.get("content")).get("type") in BLOCKS)
+        or (item.get("type") == "diff" and isinstance(item.get("path"), str) and isinstance(item.get("newText"), str))
+    ]
+
+
 def blocks_in(content: object) -> list[Any]:
     """Return the content blocks in the content of a tool call."""
     found = [dict_of(item) for item in content] if isinstance(content, list) else []

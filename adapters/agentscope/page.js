@@ -2,27 +2,32 @@
 
 export const request = (talk) => {
   const java = talk.dialect === "agentscope-java";
-  const message = {
-    role: "user",
-    type: java ? "MESSAGE" : "message",
-    content: [{ type: "text", text: talk.messages.at(-1).text }],
-  };
+  const typed = (type, content) => ({ role: "user", type: java ? type.toUpperCase() : type, content: [content] });
+  const input = talk.answers
+    ? talk.answers.map((answer) => typed("mcp_approval_response", { type: "data", data: approval(answer) }))
+    : [typed("message", { type: "text", text: talk.messages.at(-1).text })];
   return {
     path: "/process",
     headers: { accept: "text/event-stream" },
-    body: { input: [message], [java ? "sessionId" : "session_id"]: talk.thread, stream: true },
+    body: { input, [java ? "sessionId" : "session_id"]: talk.thread, stream: true },
   };
 };
 
+const approval = ({ id, yes, payload }) => ({ ...payload, id, approval_request_id: id, approve: yes });
+
 export const reader = (turn) => {
   const kinds = new Map(); // message id -> its type
+  const questions = new Map(); // message id -> the question that it asks in another dialect
   const streamed = new Set(); // parts that were streamed
   const told = new Map(); // call id -> length of its arguments shown so far
 
-  const data = (kind, value, done) => {
+  const data = (kind, value, done, question) => {
     const { call_id, name, arguments: args, output } = value ?? {};
     if (kind.endsWith("call_output")) {
       if (done) turn.result(call_id, output);
+    } else if (kind === "mcp_approval_request") {
+      const { reason, payload } = question ?? value.interrupt ?? {};
+      if (done) turn.ask({ id: value.id, reason, payload: payload ?? { name, arguments: args } });
     } else if (kind.endsWith("call")) {
       if (!told.has(call_id)) turn.call(call_id, name);
       const known = told.get(call_id) ?? 0;
@@ -47,7 +52,7 @@ export const reader = (turn) => {
         return kind === "reasoning" ? turn.reasoning(id, piece) : turn.text(id, piece);
       }
       case "data":
-        return data(kind, event.data, done);
+        return data(kind, event.data, done, questions.get(message));
       case "image":
         return done ? turn.media("image", event.image_url ?? event.imageUrl) : undefined;
       default:
@@ -60,7 +65,10 @@ export const reader = (turn) => {
   return (frame) => {
     const event = JSON.parse(frame.data);
     if (event.error) return turn.fail(event.error.message ?? event.error, event.error.code);
-    if (event.object === "message") kinds.set(event.id, String(event.type).toLowerCase());
+    if (event.object === "message") {
+      kinds.set(event.id, String(event.type).toLowerCase());
+      if (event.metadata?.interrupt) questions.set(event.id, event.metadata.interrupt);
+    }
     if (event.object === "content") return content(event);
     if (event.object === "response" && ["completed", "incomplete", "canceled", "failed"].includes(event.status)) {
       turn.usage(event.usage?.input_tokens, event.usage?.output_tokens);

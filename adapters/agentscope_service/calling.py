@@ -402,6 +402,10 @@ class Calling:
     # ------------------------------------------------------------------ the end
 
     @property
+    def reads_again(self) -> bool:
+        return not self._closed
+
+    @property
     def working(self) -> bool:
         return bool(self._session) and (self._gone or (self._started and not self._ended))
 

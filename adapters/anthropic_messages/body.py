@@ -7,6 +7,7 @@ from typing import Any
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.caching import CONTROL, blocks_in, is_said, marks_in, note_lost_marks
 from bridge.codec.jsontext import dumps
+from bridge.codec.paths import segment
 from bridge.codec.thinking import OFF
 from bridge.codec.tools import FUNCTION, supported
 from bridge.dialects.anthropic_messages.blocks import ASIDES, BILLING_BLOCKS, BILLING_LINE
@@ -34,6 +35,10 @@ def encode_request(request: Request, context: Context) -> WireRequest:
     """Return the request body. Raises `Unsupported` for a medium that the wire cannot carry."""
     body, headers = _encoded(request, context)
     headers["accept"] = "text/event-stream" if request.stream else "application/json"
+    options = BackOptions.of(context)
+    if options.endpoint == "vertex":
+        named = segment(str(body.pop("model", "")), "model").replace("%40", "@")
+        return _to_vertex(f"{named}:{'streamRawPredict' if request.stream else 'rawPredict'}", body, headers, options)
     return WireRequest("POST", "/v1/messages", headers, body=dumps(body))
 
 
@@ -42,7 +47,19 @@ def count_request(request: Request, context: Context) -> WireRequest:
     body, headers = _encoded(request, context)
     headers["accept"] = "application/json"
     counted = {k: v for k, v in body.items() if k not in _NOT_COUNTED}
+    options = BackOptions.of(context)
+    if options.endpoint == "vertex":
+        return _to_vertex("count-tokens:rawPredict", counted, headers, options)
     return WireRequest("POST", "/v1/messages/count_tokens", headers, body=dumps(counted))
+
+
+def _to_vertex(resource: str, body: dict[str, Any], headers: dict[str, str], options: BackOptions) -> WireRequest:
+    """Return a request to Vertex AI, which reads the version in the body (Google, "Request predictions with Claude
+    models"; `AnthropicVertex` of Anthropic's SDK).
+    """
+    del headers[VERSION_HEADER]
+    body = {"anthropic_version": options.vertex_version, **body}
+    return WireRequest("POST", f"/models/{resource}", headers, body=dumps(body))
 
 
 def _encoded(request: Request, context: Context) -> tuple[dict[str, Any], dict[str, str]]:
@@ -103,7 +120,7 @@ def _sampling(request: Request, context: Context, version: str) -> dict[str, flo
     """
     temperature, top_p = request.sampling.temperature, request.sampling.top_p
     is_said = temperature is not None or top_p is not None
-    if is_said and version >= _NO_SAMPLING and NAME not in (request.extras or {}):
+    if is_said and version.removeprefix("vertex-") >= _NO_SAMPLING and NAME not in (request.extras or {}):
         context.lost.add(Feature.SAMPLING, f"anthropic-version {version} has no temperature and no top_p")
         return {"temperature": None, "top_p": None}
     return {"temperature": temperature, "top_p": top_p}

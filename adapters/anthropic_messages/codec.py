@@ -91,6 +91,9 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
         return body.encode_request(wanted, context)
 
+    def takes_bytes(self, options: Options) -> bool:
+        return not (isinstance(options, BackOptions) and options.endpoint == "vertex")
+
     def demands(self, options: Options) -> Demands:
         if not isinstance(options, BackOptions):
             return DEMANDS

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from bridge.codec import Options
 from bridge.codec.units import OffWord
-from bridge.dialects.anthropic_messages.wire import VERSION
+from bridge.dialects.anthropic_messages.wire import VERSION, VERTEX_VERSION
 
 
 class FrontOptions(Options):
@@ -36,7 +36,16 @@ class FrontOptions(Options):
 class BackOptions(Options):
     """Options of an Anthropic Messages backend."""
 
-    version: str = Field(VERSION, description="The header anthropic-version, if the client sent none.")
+    endpoint: Literal["messages", "vertex"] = Field(
+        "messages",
+        description="Where requests go: to /v1/messages; or, for Vertex AI, to models/MODEL:rawPredict and "
+        ":streamRawPredict below the url, without the model in the body.",
+    )
+    version: str = Field(
+        VERSION,
+        description="The header anthropic-version, if the client sent none. With endpoint: vertex it is a field of the "
+        f"body, by default {VERTEX_VERSION}.",
+    )
     max_tokens: int = Field(4096, ge=1, description="max_tokens of requests that have none; the protocol requires it.")
     reasoning_history: Literal["signed", "always", "never"] = Field(
         "signed", description="Earlier reasoning to send: reasoning that has a signature or is redacted, all, or none."
@@ -60,3 +69,8 @@ class BackOptions(Options):
     unsupported_media: Literal["refuse", "text"] = Field(
         "refuse", description="Media that the protocol does not support: refuse the request, or send them as text."
     )
+
+    @property
+    def vertex_version(self) -> str:
+        """The version in the body of requests to Vertex AI."""
+        return self.version if "version" in self.model_fields_set else VERTEX_VERSION

@@ -14,6 +14,8 @@ from bridge.model import Extras, FinishReason, UsageReported
 NAME = "anthropic-messages"
 VERSION = "2023-06-01"
 VERSION_HEADER = "anthropic-version"
+VERTEX_VERSION = "vertex-2023-10-16"
+"""What Vertex AI's documentation puts into `anthropic_version` of the body."""
 DIRECT = {"type": "direct"}
 """The `caller` of a call that the model made itself. It is required in answers and the default in requests."""
 NOTES = "notes"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
+from typing import Any
 
 from bridge.codec import Context, Feature, Frame, FrameLike, Step, WireRequest, WireResponse
 from bridge.codec.jsontext import dict_of, read_json
@@ -16,8 +17,8 @@ from bridge.dialects.langgraph.errors import canceled, run_failure
 from bridge.dialects.langgraph.options import BackOptions
 from bridge.dialects.langgraph.request import RunWriter, needs_state, open_in
 from bridge.dialects.langgraph.wire import BREAKPOINT, run_in
-from bridge.errors import BackendError, ErrorCode, Failure
-from bridge.model import Request
+from bridge.errors import UNKNOWN_THREAD, BackendError, ErrorCode, Failure
+from bridge.model import HistoryMode, Request
 from bridge.model.events import TERMINAL, Event
 
 _AGAIN = (0.1, 0.5, 1.0)
@@ -26,6 +27,9 @@ _ON = frozenset({"pending", "running"})
 _FAILED = frozenset({"error", "timeout"})
 _NUMBERED = re.compile(r"(?:.{0,200}_event_)?(\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
 """Ids of events, which grow: `1795694353190-0`, `7`, `<run>_event_7`."""
+_FORGOTTEN = "The agent no longer has this conversation. The next message begins a new one."
+_KNOWN = 10_000
+"""Threads of which a backend remembers that they began."""
 _LOST = "The stream of the run broke off, and could not be continued."
 
 
@@ -34,6 +38,7 @@ class _Stage(Enum):
 
     STATE = auto()
     RUN = auto()
+    THREAD = auto()
     READ = auto()
     STATUS = auto()
     REASON = auto()
@@ -48,10 +53,14 @@ class Calling:
     Raises `Unsupported` for a request that cannot be expressed.
     """
 
-    def __init__(self, request: Request, context: Context) -> None:
+    def __init__(self, request: Request, context: Context, memo: dict[str, Any]) -> None:
         self._writer = RunWriter(request, context, BackOptions.of(context))
         self._decoder = Decoder(context)
         self._thread = self._writer.thread
+        self._threads: dict[str, None] = memo.setdefault("threads", {})
+        # A client that sends the whole conversation loses nothing where its thread begins anew.
+        is_known = request.history is not HistoryMode.FULL and self._thread in self._threads
+        self._writer.must_exist = bool(self._thread) and (context.continues or is_known or bool(request.resume))
         self._run = ""
         self._first = self._writer.write() if not request.resume else None
         self._stage = _Stage.STATE if self._thread and needs_state(request) else _Stage.RUN
@@ -79,7 +88,7 @@ class Calling:
                 return Step(self._first or self._writer.write())
             case _Stage.STATUS:
                 return Step(self._get(f"/runs/{self._run}"), pause)
-            case _Stage.REASON:
+            case _Stage.REASON | _Stage.THREAD:
                 return Step(self._get(""))
             case _Stage.JOIN:
                 self._joins = True
@@ -95,6 +104,11 @@ class Calling:
 
     def opened(self, headers: Mapping[str, str]) -> None:
         self._opened = True
+        if self._thread:
+            self._threads.pop(self._thread, None)
+            self._threads[self._thread] = None
+            if len(self._threads) > _KNOWN:
+                del self._threads[next(iter(self._threads))]
         self._run = self._run or run_in(headers)
         if self._joins:
             self._joins = False
@@ -109,6 +123,9 @@ class Calling:
                 self._stage = _Stage.RUN
             case _Stage.STATUS:
                 return self._status(dict_of(read_json(answer.body)))
+            case _Stage.THREAD:
+                assert self._failure is not None
+                raise BackendError.of(self._failure)  # the thread is there: it is something else that is not
             case _Stage.REASON:
                 error = dict_of(read_json(answer.body)).get("error")
                 return self._over(self._decoder.failed(run_failure(error)))
@@ -149,8 +166,19 @@ class Calling:
     def refused(self, failure: Failure) -> bool:
         status = failure.details.get("backend_status")
         match self._stage:
+            case _Stage.STATE | _Stage.THREAD if status == 404:
+                self._threads.pop(self._thread, None)
+                failure.code, failure.message, failure.status = ErrorCode.NOT_FOUND, _FORGOTTEN, None
+                failure.details[UNKNOWN_THREAD] = True
             case _Stage.STATE:
                 self._stage = _Stage.RUN
+                return True
+            case _Stage.RUN if status == 404 and self._writer.must_exist:
+                # The server does not say what it has not found.
+                self._failure, self._stage = failure, _Stage.THREAD
+                return True
+            case _Stage.THREAD:
+                self._stage = _Stage.OVER
                 return True
             case _Stage.STATUS if status == 404:
                 # Whoever rolls a run back deletes it.
@@ -235,6 +263,10 @@ class Calling:
         return events
 
     # ------------------------------------------------------------------ the end
+
+    @property
+    def reads_again(self) -> bool:
+        return bool(self._thread and self._run) and not self._decoder.over
 
     @property
     def working(self) -> bool:

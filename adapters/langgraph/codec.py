@@ -32,7 +32,7 @@ class LangGraph(SteppedRunDialect):
         return RunWriter(request, context, BackOptions.of(context)).write()
 
     def stepped(self, request: Request, context: Context, memo: dict[str, Any]) -> SteppedRun:
-        return Calling(request, context)
+        return Calling(request, context, memo)
 
     def decoder(self, context: Context) -> Decoder:
         return Decoder(context)

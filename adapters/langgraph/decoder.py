@@ -85,7 +85,7 @@ class Decoder(JsonDecoder):
         return self.builder.take()
 
     def close(self, failure: Failure | None = None) -> list[Event]:
-        if failure is None and self.settled:
+        if failure is None and (self.settled or self.waits):
             self._finish()
         elif failure is None and self.saw_unknown and self.builder.is_empty:
             failure = Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer has no event of its dialect.")

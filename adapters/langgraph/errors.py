@@ -7,11 +7,14 @@ from typing import Any
 from bridge.codec.error_table import ErrorTable, members, names
 from bridge.codec.errors import STATUSES, error_in
 from bridge.codec.jsontext import dict_of, read_json
+from bridge.codec.redact import masked
 from bridge.codec.wire import WireResponse
 from bridge.errors import ErrorCode, Failure
 
 _OURS = frozenset({400, 404, 422})
 """Statuses about an address or a body, both of which the bridge made."""
+_LONGEST = 300
+"""The most bytes of a refusal in plain text; longer ones are pages."""
 
 ERRORS = ErrorTable(
     statuses={
@@ -34,6 +37,11 @@ def refusal(wire: WireResponse) -> Failure:
     """Return the failure in a response with an error status."""
     failure = ERRORS.decode(wire)
     body = read_json(wire.body)
+    if wire.status in _OURS and wire.headers.get("content-type", "").startswith("text/plain"):
+        # langgraph.js refuses some requests in one line of text.
+        words = wire.body[: _LONGEST + 1].decode("utf-8", "replace").strip()
+        if words and len(wire.body) <= _LONGEST and words.isprintable() and not words.startswith("<"):
+            failure.message = masked(words)
     if wire.status >= 500 and failure.code in _CRASHES:
         own, page = "detail" in dict_of(body), not isinstance(body, dict) and failure.code is ErrorCode.BACKEND_ERROR
         if own or page:

@@ -140,9 +140,21 @@ class Messages:
         elif is_answer(message):
             if text_of(message.get("id")) in self.answers:
                 self.again(message)
+            elif self._is_copy(message):
+                self.known.add(text_of(message.get("id")))
             elif (answer := self._answer(message)) is not None:
                 self._content(answer, message)
                 self._ended(answer, message)
+
+    def _is_copy(self, message: Wire) -> bool:
+        """Return whether a graph has put what its model said into its state as another message."""
+        answer = self.last
+        if answer is None or answer.final:
+            return False
+        calls = [text_of(call.get("id")) for call in _objects(message, "tool_calls")]
+        said, text = "".join(answer.texts), text_in(message.get("content"))
+        ours = set(answer.calls.values())
+        return said == text and bool(text or calls) and all(c in ours and self._builder.is_unanswered(c) for c in calls)
 
     def _rest(self, answer: _Answer, message: Wire, *, so_far: bool = False) -> None:
         """Tell what is missing of the text of a message. Fails the run if it is not the one that was told."""

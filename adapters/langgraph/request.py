@@ -213,6 +213,8 @@ class RunWriter:
         named = request.thread_id or (context.run_id if options.threads == "always" else "")
         self.thread = thread_id(named) if named else ""
         """The id of the thread at the server; empty for a run without one."""
+        self.must_exist = False
+        """The server is to refuse the run if it does not have the thread."""
         _LOSSES.note(request.messages, context.lost)
         self._settings = self._settings_of(request, context, options)
 
@@ -231,7 +233,7 @@ class RunWriter:
         body: Wire = {"assistant_id": self._options.assistant_id, **begin, "stream_mode": MODES}
         body |= {"stream_subgraphs": True, "stream_resumable": True}
         if self.thread:
-            body |= {"on_disconnect": "continue", "if_not_exists": "create"}
+            body |= {"on_disconnect": "continue", "if_not_exists": "reject" if self.must_exist else "create"}
         else:
             body["on_disconnect"] = "cancel"  # nobody can come back to it
         path = f"/threads/{self.thread}/runs/stream" if self.thread else "/runs/stream"

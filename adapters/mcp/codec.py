@@ -109,13 +109,8 @@ class MCP(ToolServerDialect, ModesDialect):
     def tool_names(self, options: Options, site: ToolSite) -> Sequence[str]:
         return list(tools_of(options if isinstance(options, FrontOptions) else FrontOptions(), site))
 
-    def undescribed(self, options: Options, modes: Sequence[str]) -> Sequence[str]:
-        if not isinstance(options, FrontOptions):
-            return ()
-        if not modes:
-            return () if options.description else ("description",)
-        told = {name for name, text in options.tools.items() if text.description}
-        return [f"tools.{name}.description" for name in modes if name not in told]
+    def undescribed(self, options: Options) -> Sequence[str]:
+        return () if not isinstance(options, FrontOptions) or options.description else ("description",)
 
     # ------------------------------------------------------------- tasks
 
@@ -165,6 +160,7 @@ class MCP(ToolServerDialect, ModesDialect):
         first: Wire = dict(results[0])
         if message.get("method") == Method.LIST:
             return {**first, "tools": [tool for each in results for tool in each.get("tools", ())]}
+        first["capabilities"] = {k: v for each in results for k, v in dict_of(each.get("capabilities")).items()}
         if told := [each["instructions"] for each in results if each.get("instructions")]:
             first["instructions"] = "\n\n".join(told)
         return first

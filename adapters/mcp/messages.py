@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from bridge.codec import (
@@ -50,6 +51,9 @@ from bridge.errors import Failure, RequestError, shortened
 _SESSION = "session"
 _MOST_IN_BATCH = 100
 _LONGEST_ID = 1000
+_TRACE = ("traceparent", "tracestate")
+_REFUSES = re.compile(r"(?:^|;)q=0(?:\.0{0,3})?(?:;|$)")
+"""Parameters of a media type that the client does not take."""
 
 
 def batch(wire: WireRequest, context: Context) -> list[WireRequest] | None:
@@ -161,9 +165,7 @@ def _call(wire: WireRequest, members: Wire, params: Wire, context: Context) -> C
     method, site = members["method"], _site(context)
     head = Head(members.get("id"), _is_stateless(wire, method, params))
     context.error_details[DETAIL] = head
-    accept = wire.headers.get("accept", "")
-    streams = not accept or "text/event-stream" in accept or "*/*" in accept
-    call = Call(method, params, head, STATELESS, site, streams=streams)
+    call = Call(method, params, head, STATELESS, site, streams=_takes_streams(wire.headers.get("accept", "")))
     if head.stateless:
         capabilities = _checked(wire, call)
         extensions = dict_of(capabilities.get("extensions"))
@@ -174,6 +176,14 @@ def _call(wire: WireRequest, members: Wire, params: Wire, context: Context) -> C
         return replace(call, version=WITH_BATCHES)  # without a server there are no sessions
     known = _session(wire, site)
     return replace(call, version=known["v"], elicits=known["e"], session=wire.headers[SESSION_HEADER])
+
+
+def _takes_streams(accept: str) -> bool:
+    """Return whether a client takes an event stream; without the header it takes anything (RFC 9110, 12.5.1)."""
+    kinds = [kind.replace(" ", "").lower().partition(";") for kind in accept.split(",") if kind.strip()]
+    return not kinds or any(
+        name in ("text/event-stream", "text/*", "*/*") and not _REFUSES.search(more) for name, _, more in kinds
+    )
 
 
 def _checked(wire: WireRequest, call: Call) -> Wire:
@@ -207,7 +217,8 @@ def _session(wire: WireRequest, site: ToolSite) -> Wire:
     """Return what is known of the session of a message. Raises `RequestError` if it has none, or one that is over."""
     token = wire.headers.get(SESSION_HEADER)
     if not token:
-        raise refused(refusals.REQUEST, f"{SESSION_HEADER}: required after initialize.", SESSION_HEADER)
+        text = f"{SESSION_HEADER}: required; send initialize first, or name the revision in params._meta."
+        raise refused(refusals.REQUEST, text, SESSION_HEADER)
     known = site.sealer.open(_SESSION, site.owner, token)
     if known is None or token in site.ended:
         raise refused(refusals.UNKNOWN_SESSION, "Session not found; initialize a new one.", SESSION_HEADER)
@@ -304,6 +315,7 @@ def _run(call: Call, wire: WireRequest, context: Context) -> ToolMessage:
         session=call.session,
         outlives=not call.head.stateless,
         streams=call.streams,
+        trace=_trace(call),
     )
     try:
         request = read_request(call, context)
@@ -318,6 +330,12 @@ def _run(call: Call, wire: WireRequest, context: Context) -> ToolMessage:
     if not request.stream:
         return replace(message, task=TaskCall(Operation.RUN, at_once=True, sent=call))
     return message
+
+
+def _trace(call: Call) -> dict[str, str] | None:
+    """Return the context of the trace that a call belongs to, which clients put into its metadata."""
+    named = {key: value for key in _TRACE if isinstance(value := call.meta.get(key), str)}
+    return named if "traceparent" in named else None
 
 
 def _task(call: Call) -> ToolMessage:

@@ -12,26 +12,16 @@ ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,48}$")]
 """Clients put `mcp__<server>__` or the like before it, and models take 64 characters."""
 
 
-class ToolText(Options):
-    """What models and people read of a tool."""
-
-    title: str = Field("", description="Title of the tool for people.")
-    description: str = Field("", description="What the tool is for; a model chooses by it.")
-
-
 class FrontOptions(Options):
     """Options of an MCP route."""
 
     tool: ToolName | None = Field(
         None,
-        description="Name of the tool of a route with one backend; null = `ask_` and the backend's name. A route whose "
-        "`backend` is a mapping has a tool for each of its keys.",
+        description="Name of the tool of a route with `backend`; null = `ask_` and the backend's name. A route with "
+        "several tools has them in `tools`, beside `options`.",
     )
     title: str = Field("", description="Title of that tool for people.")
     description: str = Field("", description="What that tool is for; a model chooses by it.")
-    tools: dict[str, ToolText] = Field(
-        default_factory=dict, description="Title and description of each tool of a route with several, by its name."
-    )
     instructions: str = Field("", description="What clients tell their model about all tools of the route.")
     arguments: tuple[Literal["images", "files", "system"], ...] = Field(
         (),

@@ -67,8 +67,12 @@ def read_request(call: Call, context: Context) -> Request:
     if call.method != Method.CALL:
         raise refused(refusals.UNKNOWN_METHOD, f"{shortened(call.method)!r} is no call of a tool.", "method")
     sent = call.params.get("arguments")
-    if call.head.stateless and call.params.get("requestState") is not None:
-        return _continued(call, context, sent)
+    if call.head.stateless:
+        if call.params.get("requestState") is not None:
+            return _continued(call, context, sent)
+        if call.params.get("inputResponses") is not None:
+            text = "params.requestState: required beside params.inputResponses."
+            raise refused(refusals.PARAMS, text, "params.requestState")
     messages, thread = _read_arguments(call, context, sent)
     # The client of a task waits for nothing but its id.
     stream = not (call.takes_tasks and call.site.durable)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bridge.codec import ToolSite
-from bridge.dialects.mcp.options import FrontOptions, ToolText
+from bridge.codec import ToolSite, ToolText
+from bridge.dialects.mcp.options import FrontOptions
 from bridge.dialects.mcp.wire import Wire
 from bridge.errors import ConfigError
 
@@ -45,22 +45,16 @@ _HINTS: Wire = {"readOnlyHint": False, "destructiveHint": False, "idempotentHint
 
 def tools_of(options: FrontOptions, site: ToolSite) -> dict[str, Wire]:
     """Return the tools of a route by name, always in the same order. Raises `ConfigError` for options that fit none."""
-    texts = dict(options.tools)
-    if site.modes:
-        if options.tool or options.title or options.description:
-            raise ConfigError("a route with several tools has their titles and descriptions in options.tools")
-        for name in site.modes:
-            if not _NAME.fullmatch(name):
-                raise ConfigError(f"backend.{name}: the name of a tool has 1 to {_LONGEST} of A-Z, a-z, 0-9, _ and -")
-        if unknown := [name for name in texts if name not in site.modes]:
-            raise ConfigError(f"options.tools.{unknown[0]}: the route's backend names no such tool")
-        names = list(site.modes)
-    else:
-        if texts:
-            raise ConfigError("options.tools is for a route whose backend names a backend for each tool")
-        names = [options.tool or _OTHER.sub("_", f"ask_{site.backend}")[:_LONGEST]]
-        texts[names[0]] = ToolText(title=options.title, description=options.description)
-    return {name: _tool(name, texts.get(name, ToolText()), options, site) for name in names}
+    if not site.tools:
+        only = options.tool or _OTHER.sub("_", f"ask_{site.backend}")[:_LONGEST]
+        return {only: _tool(only, ToolText(options.title, options.description), options, site)}
+    for key in ("tool", "title", "description"):
+        if getattr(options, key):
+            raise ConfigError(f"options.{key}: a route with tools says it of each of them, in tools")
+    for name in site.tools:
+        if not _NAME.fullmatch(name):
+            raise ConfigError(f"tools.{name}: the name of a tool has 1 to {_LONGEST} of A-Z, a-z, 0-9, _ and -")
+    return {name: _tool(name, text, options, site) for name, text in site.tools.items()}
 
 
 def arguments_of(options: FrontOptions, site: ToolSite) -> list[str]:
@@ -76,7 +70,7 @@ def _tool(name: str, text: ToolText, options: FrontOptions, site: ToolSite) -> W
         "required": ["prompt"],
         "additionalProperties": False,
     }
-    asked = site.backend if not site.modes else name
+    asked = name if site.tools else site.backend
     tool: Wire = {
         "name": name,
         **({"title": text.title} if text.title else {}),

@@ -9,7 +9,7 @@ from bridge.codec import Context, Feature, MessageLosses, WireRequest, json_requ
 from bridge.codec.jsontext import dumps, input_of
 from bridge.codec.tools import supported
 from bridge.dialects.ollama.capabilities import CAPABILITIES
-from bridge.dialects.ollama.fields import BODY, write_think
+from bridge.dialects.ollama.fields import BODY, effort_of, write_think
 from bridge.dialects.ollama.options import BackOptions
 from bridge.dialects.ollama.wire import NAME, NOTES, Wire
 from bridge.dialects.openai.shapes import write_function
@@ -30,15 +30,20 @@ def _body(request: Request, context: Context, options: BackOptions) -> Wire:
     if any(isinstance(p, Reasoning) and (p.signature or p.redacted) for m in request.messages for p in m.parts):
         lost.add(Feature.REASONING_HISTORY, "its signature")
     extras = dict(request.extra(NAME))
-    extras.pop(NOTES, None)
+    notes = extras.pop(NOTES, None) or {}
     no_tools = request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE
     tools = [] if no_tools else supported(request, NAME, lost)
-    if request.reasoning_effort is not None and write_think(request.reasoning_effort) is None:
-        lost.add(Feature.REASONING_EFFORT, request.reasoning_effort)
+    effort = request.reasoning_effort
+    think = None if effort is None else write_think(effort)
+    if "think" in notes and effort_of(notes["think"]) == effort:
+        think = notes["think"]
+    if effort is not None and think is None:
+        lost.add(Feature.REASONING_EFFORT, effort)
     made = {
         "model": context.model or request.model or "",
         "messages": _messages(request),
         "tools": [{"type": "function", "function": write_function(tool)} for tool in tools] or None,
+        "think": think,
         "options.num_ctx": options.num_ctx,
         "options": extras.pop("options", None),
         "keep_alive": options.keep_alive,

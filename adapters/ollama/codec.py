@@ -27,7 +27,7 @@ from bridge.dialects.ollama.capabilities import CAPABILITIES, card
 from bridge.dialects.ollama.decoder import OllamaDecoder
 from bridge.dialects.ollama.encoder import OllamaEncoder, moment
 from bridge.dialects.ollama.options import BackOptions, FrontOptions
-from bridge.dialects.ollama.wire import NAME, NOTES, is_same_model
+from bridge.dialects.ollama.wire import NAME, NOTES, ends_at_once, is_same_model
 from bridge.errors import Failure
 from bridge.model import Event, Request
 
@@ -100,7 +100,7 @@ class Ollama(AnsweringDialect, EmbeddingsDialect):
         extras = wanted.extra(NAME)
         notes = extras.get(NOTES) or {}
         said = {"response": ""} if "generate" in notes else {"message": {"role": "assistant", "content": ""}}
-        reason = "unload" if extras.get("keep_alive") in _AT_ONCE else "load"
+        reason = "unload" if ends_at_once(extras.get("keep_alive")) else "load"
         model = notes.get("model") or wanted.model or context.model or ""
         head = {"model": model, "created_at": moment(context.created_at)}
         return json_response(dumps({**head, **said, "done": True, "done_reason": reason}))
@@ -145,5 +145,4 @@ class Ollama(AnsweringDialect, EmbeddingsDialect):
         return embeddings.decode(wire)
 
 
-_AT_ONCE = (0, "0", "0s", "0m")
 dialect = Ollama()

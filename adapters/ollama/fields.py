@@ -45,13 +45,16 @@ def write_format(wanted: ResponseFormat) -> Any:
 
 def _think(body: Node, name: str) -> str | None:
     think = body.get(name)
-    if think is None:
-        return None
+    if think is not None and not isinstance(think, bool) and think not in (*LEVELS, "max"):
+        wrong(body.at(name), "true, false, low, medium, high or max", think)
+    return effort_of(think)
+
+
+def effort_of(think: Any) -> str | None:
+    """Return the effort that `think` means; None where it is not said."""
     if isinstance(think, bool):
         return "medium" if think else "none"
-    if not isinstance(think, str) or think not in (*LEVELS, "max"):
-        wrong(body.at(name), "true, false, low, medium, high or max", think)
-    return _SAME.get(think, think)
+    return _SAME.get(think, think) if isinstance(think, str) else None
 
 
 def write_think(effort: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 from bridge.codec import Feature, ModelInfo, Node, Support, WireRequest, WireResponse, json_response
 from bridge.codec.answering import RouteFacts, ServedModel
+from bridge.codec.check import wrong
 from bridge.codec.jsontext import dict_of, dumps, read_body, read_json, text_of, whole
 from bridge.codec.models import described
 from bridge.codec.naming import pick
@@ -131,7 +132,10 @@ def _shown(wire: WireRequest, facts: RouteFacts, options: FrontOptions) -> Wire:
 def _asked(wire: WireRequest) -> str:
     """Return the name of the model in a body, where old clients call it `name`."""
     body = Node(read_body(wire.body))
-    return body.string("model") or body.string("name") or body.need_string("model")
+    name = body.string("model") or body.string("name")
+    if not name:
+        wrong("model", "the name of a model", body.get("model"), missing="model" not in body.value)
+    return name
 
 
 def _found(asked: str, facts: RouteFacts) -> ServedModel:

@@ -43,6 +43,8 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         request.messages = _Talk().read(body)
     said = {name: value for name, value in BODY.read(body, request).items() if name not in _NOT_IN_CHAT}
     extras = {**said, "options": given(said.get("options", {})) or None}
+    if (think := body.get("think")) is True or think == "max":
+        notes["think"] = think  # no effort means the same to every model of a backend of this dialect
     if request.reasoning_effort not in (None, "none"):
         request.reasoning_summary = "auto"
     request.extras = {NAME: {**given(extras), NOTES: notes}}
@@ -79,9 +81,8 @@ def _images(node: Node) -> list[Media]:
         except ValueError:
             raise RequestError(f"{place}: expected an image as base64, got another text.", param=place) from None
         mime = type_of_bytes(start)
-        is_text = start.isascii() and start.decode().isprintable()
-        if is_text or (mime is not None and not mime.startswith("image/")):
-            got = mime or "a text"
+        if mime is None or not mime.startswith("image/"):
+            got = mime or ("a text" if start.isascii() and start.decode().isprintable() else "other data")
             raise RequestError(f"{place}: expected a PNG, JPEG, GIF or WebP image, got {got}.", param=place)
         found.append(Media(MediaKind.IMAGE, Inline(data), mime))
     return found

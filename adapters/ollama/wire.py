@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from bridge.codec.jsontext import dumps, escape_line_breaks
@@ -12,6 +13,9 @@ NAME = "ollama"
 NOTES = "notes"
 LATEST = ":latest"
 """The tag of a model that is named without one."""
+_NO_TIME = re.compile(r"[+-]?(?:0|(?:(?:0+(?:\.0*)?|\.0+)(?:ns|us|µs|μs|ms|s|m|h))+)")
+"""Durations of Go that are zero, such as `0`, `0s`, `0h0m`."""
+_LONGEST = 40
 
 
 def given(fields: Wire) -> Wire:
@@ -25,13 +29,20 @@ def line(value: Wire) -> bytes:
 
 
 def plain_name(name: str) -> str:
-    """Return a model's name without the tag that means nothing."""
-    return name.removesuffix(LATEST) or name
+    """Return a model's name without the tag that means nothing, in whatever case it is written."""
+    return name[: -len(LATEST)] or name if name.lower().endswith(LATEST) else name
 
 
 def tagged_name(name: str) -> str:
     """Return a model's name as lists have it: with a tag, if it is neither a path nor has one."""
     return name if ":" in name or "/" in name else name + LATEST
+
+
+def ends_at_once(keep_alive: Any) -> bool:
+    """Return whether a model that is kept for this duration, in seconds or as a text of Go, is unloaded at once."""
+    if isinstance(keep_alive, str):
+        return _NO_TIME.fullmatch(keep_alive[:_LONGEST]) is not None
+    return isinstance(keep_alive, (int, float)) and keep_alive == 0
 
 
 def is_same_model(one: str, other: str) -> bool:

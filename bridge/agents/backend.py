@@ -16,12 +16,10 @@ from bridge.codec import (
     Dialect,
     Embeddings,
     EmbeddingsRequest,
-    FrameLike,
     Losses,
     ModelInfo,
     Options,
     WireRequest,
-    WireResponse,
 )
 from bridge.codec.agents import AgentConnection, AgentDialect
 from bridge.codec.jsontext import dumps
@@ -31,7 +29,7 @@ from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, Request
 from bridge.jsonrpc import CarrierEnded, RpcError
 from bridge.model import Event, Request, RunFailed, Text
 from bridge.model.places import place_of_message
-from bridge.pipeline.backend import CallInfo, ConfiguredBackend, Timeouts
+from bridge.pipeline.backend import BaseCall, CallInfo, ConfiguredBackend, Timeouts
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.retries import Retry
 
@@ -132,15 +130,12 @@ class AgentBackend(ConfiguredBackend):
             self.pool.release(session)
 
 
-class AgentCall:
+class AgentCall(BaseCall):
     """One run. See `bridge.pipeline.backend.Call` for what each method promises."""
 
     def __init__(self, backend: AgentBackend, request: Request, info: CallInfo, context: Context) -> None:
         self.context = context
-        self.frames: list[FrameLike] = []
-        self.whole: WireResponse | None = None
-        self.wire_ended = False
-        self.received = 0
+        super().__init__()
         self.sent: WireRequest | None = None
         self._backend = backend
         self._request = request

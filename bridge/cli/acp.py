@@ -146,7 +146,7 @@ class Command:
                 from bridge.engine import Bridge
 
                 config = self._config
-                needed = {*self._section.backends, *filter(None, (self._section.tools,))}
+                needed = {*self._section.backends, *filter(None, (self._section.tool_host,))}
                 backends = {name: each for name, each in config.backends.items() if name in needed}
                 bridge = Bridge.of(config.model_copy(update={"routes": (self._section,), "backends": backends}))
                 await bridge.start()
@@ -158,7 +158,7 @@ class Command:
         if self._open is not None:
             await self._open[0].close()
 
-    async def permit(self, operation: Operation) -> None:
+    async def admit(self, operation: Operation | None) -> None:
         """The client is the user who started this program."""
 
     def counting(self) -> AbstractContextManager[object]:

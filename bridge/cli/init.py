@@ -22,6 +22,7 @@ from bridge.codec import AgentDialect, ModelsDialect, Operation, registry
 from bridge.codec.surface import shown_path
 from bridge.config import load
 from bridge.config.advice import warnings
+from bridge.config.kinds import BUILT_IN, PYTHON
 from bridge.connect import CLIENTS, SERVERS, Client, Place, Server, named, unknown
 from bridge.connect.probe import is_loopback, probe
 from bridge.errors import ConfigError
@@ -34,6 +35,23 @@ _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 _ENTRIES = (Operation.RUN, Operation.START, Operation.TOOLS, Operation.CONNECT)
 """The operations with which a client of a route begins."""
+_TARGET = "agent:run"
+"""Where the agent of `--to python` is, unless a flag names it."""
+_AGENT = '''\
+"""The agent that config.yaml serves: put yours in place of the answer.
+
+docs/your-agent.md has one for each framework, and what else it may yield.
+"""
+
+from collections.abc import AsyncIterator
+
+from bridge import Request
+
+
+async def run(request: Request) -> AsyncIterator[str]:
+    yield f"You said: {request.messages[-1].text}"
+'''
+"""The agent that is written where there is none yet."""
 _SHOWN = 8
 """Models that are listed before the rest is counted."""
 
@@ -67,6 +85,8 @@ class _Wanted:
     key: str | None
     model: str | None
     port: int
+    server: Server | None = None
+    target: str = ""
 
 
 def init(args: argparse.Namespace) -> int:
@@ -82,10 +102,15 @@ def init(args: argparse.Namespace) -> int:
     except OSError as error:
         raise ConfigError(f"{file}: cannot be written: {error.strerror}") from None
     print(f"wrote {file}")
+    if choices.target == _TARGET and not (agent := file.with_name("agent.py")).exists():
+        agent.write_text(_AGENT, encoding="utf-8")
+        print(f"wrote {agent}, an agent that repeats what it is told; put yours into its place")
     if choices.key is not None:
         print(f"it reads the backend's key from ${choices.key}")
     name = "" if args.output == "config.yaml" else f" {file}"
     print(f"start it with: dialect-bridge serve{name}")
+    for note in choices.server.notes if choices.server is not None else ():
+        print(f"\n{note}")
     for front in choices.fronts:
         _connect(front, choices)
     for warning in warnings(config):
@@ -118,6 +143,11 @@ def wanted(args: argparse.Namespace) -> _Wanted:
         back = _ask("Which server, agent or dialect answers?", DEMO, _back)
     if back.dialect == DEMO:
         return _Wanted(fronts, DEMO, "", None, None, args.port)
+    if back.dialect == PYTHON:
+        target = args.target or (_ask("Which module and function?", _TARGET, str) if asks else _TARGET)
+        return _Wanted(fronts, PYTHON, "", None, None, args.port, target=target)
+    if args.target:
+        raise ConfigError(f"--target: is for --to {PYTHON}, not for {args.to or back.dialect}")
     dialect, program = registry.get(back.dialect), back.program
     default = program.url if program is not None else dialect.url
     check_url = _url if dialect.called_over_http else str
@@ -144,7 +174,7 @@ def wanted(args: argparse.Namespace) -> _Wanted:
         near = difflib.get_close_matches(model, models, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         print(f"warning: --model: the server lists no model {model!r}{hint}", file=sys.stderr)
-    return _Wanted(fronts, back.dialect, url, key, model or None, args.port)
+    return _Wanted(fronts, back.dialect, url, key, model or None, args.port, program or _only(back.dialect))
 
 
 def _key_of(url: str, variable: str) -> str | None:
@@ -204,15 +234,21 @@ def _fronts(text: str) -> list[_Front]:
 
 
 def _back(name: str) -> _Back:
-    if name == DEMO:
-        return _Back(DEMO)
+    if name in BUILT_IN:
+        return _Back(name)
     if (program := named(SERVERS, name)) is not None:
         return _Back(program.dialect, program)
     if not registry.known(name):
-        raise unknown(name, SERVERS, list(registry.called()))
+        raise unknown(name, SERVERS, [*registry.called(), *BUILT_IN])
     if not registry.get(name).called:
         raise ConfigError(f"only routes can speak {name}; expected one of {', '.join(registry.called())}")
     return _Back(name)
+
+
+def _only(dialect: str) -> Server | None:
+    """Return the server that is meant by a dialect that no other one speaks."""
+    of_it = [server for server in SERVERS.values() if server.dialect == dialect]
+    return of_it[0] if len(of_it) == 1 else None
 
 
 def _url(text: str) -> str:
@@ -246,7 +282,9 @@ def text(wanted: _Wanted) -> str:
     ]
     if wanted.url:
         lines.append(f"    url: {json.dumps(wanted.url)}")
-    if wanted.back != DEMO and isinstance(registry.get(wanted.back), AgentDialect):
+    if wanted.target:
+        lines.append(f"{f'    target: {json.dumps(wanted.target)}':33}# module:function, beside this file or installed")
+    if wanted.back not in BUILT_IN and isinstance(registry.get(wanted.back), AgentDialect):
         folder = '    cwd: "agents/{owner}"'
         lines.append(f"{folder:33}# where it works; in place of the url: command and args")
     if wanted.key is not None:
@@ -256,7 +294,7 @@ def text(wanted: _Wanted) -> str:
     own = any(front.own_models for front in wanted.fronts)
     if wanted.model is not None:
         lines.append(f"    model: {json.dumps(wanted.model)}")
-    elif wanted.back != DEMO and isinstance(registry.get(wanted.back), ModelsDialect):
+    elif wanted.back not in BUILT_IN and isinstance(registry.get(wanted.back), ModelsDialect):
         lines.append(f"{'    # model: ...':33}# without it, the model that the client names")
     if wanted.model is not None and own:
         line = f'    model_map: {{"*": {json.dumps(wanted.model)}}}'

@@ -8,11 +8,11 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bridge.cli.progress import Progress, amount
-from bridge.codec import Dialect, Support, registry
+from bridge.codec import Dialect, registry
 
 if TYPE_CHECKING:
     from bridge.engine import Bridge
@@ -66,15 +66,31 @@ def dialects(args: argparse.Namespace) -> int:
         ("answers to its clients", "answers", served),
         ("requests to its backends", "requests", called),
     ):
-        print(f"\n{title}")
         features = list(getattr(next(iter(cards.values())), role))
-        widths = [max(len(name), *(len(support) for support in Support)) for name in cards]
         first = max(len(feature) for feature in features)
-        print("  ".join(["", " " * first, *map(str.ljust, cards, widths)]).rstrip())
-        for feature in features:
-            supports = [str(getattr(capabilities, role)[feature].support) for capabilities in cards.values()]
-            print("  ".join(["", feature.ljust(first), *map(str.ljust, supports, widths)]).rstrip())
+        columns = {
+            name: [name, *(str(getattr(card, role)[feature].support) for feature in features)]
+            for name, card in cards.items()
+        }
+        for part in _fitting(columns, shutil.get_terminal_size((100, 24)).columns - 2 - first):
+            print(f"\n{title}")
+            widths = [max(map(len, columns[name])) for name in part]
+            for row in zip(["", *features], *(columns[name] for name in part), strict=True):
+                print("  ".join(["", row[0].ljust(first), *map(str.ljust, row[1:], widths)]).rstrip())
     return 0
+
+
+def _fitting(columns: Mapping[str, Sequence[str]], width: int) -> Iterator[list[str]]:
+    """Yield the names of the columns in parts that are at most `width` characters wide, or have one column."""
+    part, used = list[str](), 0
+    for name, cells in columns.items():
+        wide = 2 + max(map(len, cells))
+        if part and used + wide > width:
+            yield part
+            part, used = [], 0
+        part, used = [*part, name], used + wide
+    if part:
+        yield part
 
 
 def _card_json(dialect: Dialect) -> dict[str, Any]:

@@ -154,9 +154,12 @@ def _parser() -> argparse.ArgumentParser:
         help="program that calls the bridge (claude-code, open-webui, ...) or dialect; repeatable",
     )
     init.add_argument(
-        "--to", metavar="B", help="server (ollama, vllm, ...) or dialect of the backend; `demo` is a scripted agent"
+        "--to",
+        metavar="B",
+        help="server (ollama, vllm, ...) or dialect of the backend; `python`: your own agent; `demo`: a scripted one",
     )
     init.add_argument("--url", metavar="URL", help="base URL of the backend")
+    init.add_argument("--target", metavar="M:F", help="module and function of `--to python`; default: agent:run")
     init.add_argument("--model", metavar="M", help="model of the backend; default: the client's model")
     init.add_argument("--api-key-env", metavar="NAME", help="environment variable with the key of the backend")
     init.add_argument("--no-probe", dest="probe", action="store_false", help="do not ask the URL what it is")
@@ -174,6 +177,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--to", metavar="B", help="server (ollama, vllm, ...) or dialect of the backend")
     run.add_argument("--config", metavar="FILE", help="configuration instead of --to; default: config.yaml")
     run.add_argument("--url", metavar="URL", help="base URL of the backend")
+    run.add_argument("--target", metavar="M:F", help="module and function of `--to python`; default: agent:run")
     run.add_argument("--model", metavar="M", help="model of the backend")
     run.add_argument("--api-key-env", metavar="NAME", help="environment variable with the key of the backend")
     run.add_argument("--no-probe", dest="probe", action="store_false", help="do not ask the URL what it is")

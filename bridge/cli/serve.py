@@ -24,7 +24,7 @@ from bridge.cli import early_signals, logs
 from bridge.cli.demo import configuration
 from bridge.cli.handover import Handover
 from bridge.cli.health_file import write_health_file
-from bridge.codec import Operation, QueuedRunsDialect, ToolServerDialect, ToolSite, WireRequest
+from bridge.codec import Operation, QueuedRunsDialect, ToolServerDialect, WireRequest
 from bridge.config import Config, load, read, share_of
 from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError, Unsupported
@@ -229,8 +229,7 @@ def _curls(base: str, route: Route, keyed: bool) -> Iterator[str]:
     except Unsupported:
         return
     if isinstance(dialect, ToolServerDialect):
-        site = ToolSite(route.backends[0].name, route.path, tuple(route.modes or ()))
-        wire = dialect.example_call(dialect.tool_names(route.options, site)[0], "Hello")
+        wire = dialect.example_call(dialect.tool_names(route.options, route.site)[0], "Hello")
     elif not any(endpoint.operation in (Operation.RUN, Operation.START) for endpoint in dialect.surface):
         return
     mount = _base_url(base, route)

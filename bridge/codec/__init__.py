@@ -71,7 +71,7 @@ from bridge.codec.tool_server import (
     ToolReply,
     ToolServerDialect,
 )
-from bridge.codec.tool_site import ToolSite
+from bridge.codec.tool_site import ToolSite, ToolText
 from bridge.codec.tools import OfferedTool, ToolHostDialect
 from bridge.codec.wire import (
     KEEPALIVE,
@@ -179,6 +179,7 @@ __all__ = [
     "ToolReply",
     "ToolServerDialect",
     "ToolSite",
+    "ToolText",
     "WireRequest",
     "WireResponse",
     "body_of",

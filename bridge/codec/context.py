@@ -110,10 +110,10 @@ class Context:
     request. `decode_request` puts into `error_details` what `encode_error` needs if the shape of an error depends on
     the request; they are added to the details of any failure before the stream began. `stored_responses` is None if no
     answers are stored. `names_thread` is false if the client's protocol has no thread id, so that `thread_id` was
-    generated, or found by the messages. `answered_at` is when the first events of a stream came, in Unix seconds, if
-    that is known. `caches` is true if the client cannot say what the backend is to cache, so that the codec decides
-    that. `host` is the host of the backend's URL. `site` is what the server tells the codec
-    of a `ToolServerDialect`.
+    generated, or found by the messages. `continues` is true if the bridge knows that the backend has the thread, and
+    has left out what it has of the messages. `answered_at` is when the first events of a stream came, in Unix seconds,
+    if that is known. `caches` is true if the client cannot say what the backend is to cache, so that the codec decides
+    that. `host` is the host of the backend's URL. `site` is what the server tells the codec of a `ToolServerDialect`.
     """
 
     run_id: str
@@ -126,6 +126,7 @@ class Context:
     error_details: dict[str, Any] = field(default_factory=dict)
     stored_responses: StoredResponses | None = None
     names_thread: bool = True
+    continues: bool = False
     caches: bool = False
     host: str = ""
     answered_at: float | None = None

@@ -245,6 +245,10 @@ class Dialect:
         """Return what the API of a backend with these options demands of a request."""
         return self.capabilities.demands
 
+    def takes_bytes(self, options: Options) -> bool:
+        """Return whether a backend with these options takes the body of a client of this dialect as it is."""
+        return True
+
     def auth_headers(self, api_key: str) -> dict[str, str]:
         """Return the headers that authenticate the bridge at a backend."""
         return {"authorization": f"Bearer {api_key}"}

@@ -29,7 +29,7 @@ _MOST = 20
 
 _TEXTS = (
     "message", "msg", "error_message", "errorMessage", "error_msg", "errmsg", "err_msg", "errMsg", "status_msg",
-    "Message", "detail", "details", "error_description", "description", "reason", "title",
+    "Message", "detail", "details", "error_description", "description", "reason", "title", "issues",
 )  # fmt: skip
 """The fields with the words of an error; the first that has some counts."""
 _CODES_OF = ("code", "Code", "error_code", "errorCode", "errcode", "err_code", "errCode", "status_code", "statusCode")
@@ -48,7 +48,9 @@ def words_in(error: Wire) -> str:
 
 
 def invalid_fields(value: Any) -> str:
-    """Return a list of errors in words, each with its place (Pydantic's `loc` and `msg`); empty for anything else."""
+    """Return a list of errors in words, each with its place (Pydantic's `loc` and `msg`, Zod's `path` and `message`);
+    empty for anything else.
+    """
     entries = value[:_MOST] if isinstance(value, list) else []
     return "; ".join(filter(None, map(_entry, entries)))
 
@@ -57,7 +59,7 @@ def _entry(entry: Any) -> str:
     """Return one entry. The bridge's own messages name the place already, and the input is not repeated."""
     if not isinstance(entry, dict):
         return entry if isinstance(entry, str) else ""
-    text, location = entry.get("msg") or entry.get("message"), entry.get("loc")
+    text, location = entry.get("msg") or entry.get("message"), entry.get("loc") or entry.get("path")
     if not isinstance(text, str):
         return ""
     pieces = [str(piece) for piece in location if piece != "body"] if isinstance(location, list) else []
@@ -270,6 +272,7 @@ FULL_CONTEXT: tuple[tuple[str, str], ...] = (
     ("maximum context length", "OpenAI, vLLM, DeepSeek, Mistral"),
     ("context length exceeded", "OpenAI-compatible servers"),
     ("max context length", "Ollama"),
+    ("exceeds the context length", "Ollama"),
     ("context window", "OpenAI Responses, MiniMax, llama-cpp-python"),
     ("prompt is too long", "Anthropic, Fireworks"),
     ("prompt too long", "jundot/omlx#26; Ollama"),

@@ -77,6 +77,13 @@ class SteppedRun(Protocol):
         ...
 
     @property
+    def reads_again(self) -> bool:
+        """True if what the end of a stream cuts is asked for again: an event without its blank line is then not passed
+        on.
+        """
+        ...
+
+    @property
     def working(self) -> bool:
         """True if the backend may be working on the run, or stores data that was created only for it."""
         ...

@@ -1,7 +1,7 @@
 """The optional contract of dialects whose clients list tools and call them, with JSON-RPC messages to one address.
 
-The backends of a route are its tools: one, or as many as its `backend` names. A message that needs no backend has its
-answer here; a call is a run; a task is a run that the client reads later (`AgentTasksDialect`).
+The backends of a route are its tools: one for its `backend`, or as many as its `tools` name. A message that needs no
+backend has its answer here; a call is a run; a task is a run that the client reads later (`AgentTasksDialect`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ToolMessage:
 
     A call has an `id`, unique among those of its `session`. One that `outlives` its response goes on when its client
     leaves. With `streams` false its client takes only the whole answer. It `continues` a conversation, which then must
-    be known.
+    be known. `trace`: the context of the trace that it belongs to, as headers (W3C Trace Context), if it names one.
     """
 
     operation: Operation
@@ -43,6 +43,7 @@ class ToolMessage:
     outlives: bool = False
     streams: bool = True
     continues: bool = False
+    trace: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,6 @@ class ToolServerDialect(AgentTasksDialect):
         """Return a call of a tool, as `example_request` returns one of any."""
         raise NotImplementedError
 
-    def undescribed(self, options: Options, modes: Sequence[str]) -> Sequence[str]:
-        """Return the options in which descriptions of tools are missing: a model chooses by them."""
+    def undescribed(self, options: Options) -> Sequence[str]:
+        """Return the options in which the description of a route's one tool is missing: a model chooses by it."""
         return ()

@@ -65,8 +65,15 @@ def _routes(config: Config) -> Iterator[str]:
                 "a restart loses it, and another worker does not know it; durable: true stores it"
             )
         if isinstance(dialect, ToolServerDialect):
-            for missing in dialect.undescribed(route.options, list(route.by_mode(()))):
-                yield f"routes[{index}].options.{missing}: missing; a model chooses a tool by its description"
+            missing = [f"options.{key}" for key in dialect.undescribed(route.options)] if not route.offered else []
+            missing += [f"tools.{name}.description" for name, tool in route.offered.items() if not tool.description]
+            for key in missing:
+                yield f"routes[{index}].{key}: missing; a model chooses a tool by its description"
+            if config.server.workers > 1:
+                yield (
+                    f"routes[{index}]: a client that cancels a call of a session, or answers its question, does so "
+                    f"over another connection, which may reach another one of the {config.server.workers} workers"
+                )
         if route.durable and not _is_read_again(dialect):
             yield (
                 f"routes[{index}].durable: clients of {dialect.name} cannot resume a stream, so that runs are "

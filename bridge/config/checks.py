@@ -226,6 +226,11 @@ def _passthrough(config: Config, path: Path, route: Route, show: Show) -> Iterat
             back = show(("backends", name, "dialect"), config.backends[name].dialect)
             what = f"needs the same dialect on both sides; the route speaks {front}, its backend {back}"
             yield Problem((*path, "passthrough"), what)
+            continue
+        dialect = dialect_of(route.dialect)
+        if dialect is not None and not dialect.takes_bytes(config.backends[name].options):
+            what = f"cannot be used with {show(path, name)}: its options change the body of requests"
+            yield Problem((*path, "passthrough"), what)
 
 
 def _connections(config: Config, path: Path, route: Route, show: Show) -> Iterator[Problem]:
@@ -246,8 +251,6 @@ def _modes(config: Config, path: Path, route: Route, show: Show) -> Iterator[Pro
     if not isinstance(route.backend, dict):
         return
     dialect = dialect_of(route.dialect)
-    if isinstance(dialect, ModesDialect) and not dialect.modes:
-        return  # the route names them
     modes = dialect.modes if isinstance(dialect, ModesDialect) else ()
     if not modes:
         what = f"requests of dialect {route.dialect} have no modes; name one backend, or use models"
@@ -286,12 +289,12 @@ def _extras(config: Config, path: Path, route: Route, show: Show) -> Iterator[Pr
 
 
 def _tools(config: Config, path: Path, route: Route, show: Show) -> Iterator[Problem]:
-    if route.tools is None:
+    if route.tool_host is None:
         return
     path = (*path, "tools")
-    dialect = dialect_of(config.backends[route.tools].dialect)
+    dialect = dialect_of(config.backends[route.tool_host].dialect)
     if not isinstance(dialect, ToolHostDialect):
-        known = config.backends[route.tools].dialect
-        yield Problem(path, f"no tools are registered at {show(path, route.tools)}, a backend of dialect {known}")
+        known = config.backends[route.tool_host].dialect
+        yield Problem(path, f"no tools are registered at {show(path, route.tool_host)}, a backend of dialect {known}")
     if route.passthrough:
         yield Problem(path, "cannot be combined with passthrough: running tools changes the answer")

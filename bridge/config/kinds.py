@@ -16,7 +16,6 @@ from bridge.codec import AgentDialect, Options, Scope, registry
 from bridge.codec.dialect import Dialect
 from bridge.config.invisible import invisible_in
 from bridge.config.problems import Path, at, expected, unknown, wrong
-from bridge.errors import ConfigError
 
 # Backends that are part of the engine: they produce events directly, without a codec in the registry.
 UNIX = "unix"
@@ -81,10 +80,6 @@ def _registered(name: str) -> str:
         registry.get(name)
     except Exception as error:  # A third party's package may fail in any way while it is imported.
         raise wrong(f"this dialect cannot be loaded: {type(error).__name__}: {error}") from None
-    try:
-        registry.check_installed(registry.get(name))
-    except ConfigError as error:
-        raise wrong(error.message) from None
     return name
 
 

@@ -32,6 +32,7 @@ class Place:
         """Return a text with the values of its places, each as `escape` writes it."""
         values = {
             "<base>": self.base,
+            "<path>": self.path,
             "<origin>": self.origin,
             "<root>": self.base.removesuffix("/v1"),
             "<key>": self.key,
@@ -46,7 +47,8 @@ class Place:
 class Snippet:
     """Lines to paste. `where` says into what: a file, a shell, a menu of the program.
 
-    `text` has the places `<base>`, `<origin>`, `<root>` (the base URL without `/v1`), `<key>` and `<model>`.
+    `text` has the places `<base>`, `<path>` (that of the route), `<origin>`, `<root>` (the base URL without `/v1`),
+    `<key>` and `<model>`.
     """
 
     where: str

@@ -19,7 +19,7 @@ from bridge.codec import (
     SessionDialect,
     SteppedRunDialect,
     ToolServerDialect,
-    ToolSite,
+    ToolText,
     registry,
 )
 from bridge.codec.naming import ModelNames
@@ -98,7 +98,7 @@ def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient, folde
         try:
             agent = load_object(section.target, "an agent", folder)
         except ConfigError as error:
-            raise ConfigError(error.message, key=f"backends.{name}.target") from error
+            raise ConfigError(error.reason, key=f"backends.{name}.target") from error
         return LocalBackend(name, agent, names=names, timeouts=timeouts, breaker=breaker)
     dialect = registry.get(section.dialect)
     url = section.url or ""
@@ -136,7 +136,7 @@ def _credentials(key: str, auth: cfg.BackendAuth, url: URL, learn: Callable[[str
             fetch = made.azure_tokens(auth.azure.scope)
         return made.Tokens(fetch, auth.header, learn)
     except ConfigError as error:
-        raise ConfigError(error.message, key=key) from error
+        raise ConfigError(error.reason, key=key) from error
 
 
 def _agent(
@@ -148,7 +148,7 @@ def _agent(
     try:
         cwd = absolute(section.cwd or "", folder)
     except ConfigError as error:
-        raise ConfigError(error.message, key=f"backends.{name}.cwd") from error
+        raise ConfigError(error.reason, key=f"backends.{name}.cwd") from error
     headers = settings.pop("headers")
     if settings["api_key"]:
         headers = {**dialect.auth_headers(settings["api_key"]), **headers}
@@ -188,10 +188,8 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend], folder:
     dialect = registry.get(section.dialect)
     known = dialect.modes if isinstance(dialect, ModesDialect) else ()
     modes = {mode: group(names) for mode, names in section.by_mode(known).items()}
-    if isinstance(dialect, ToolServerDialect):
-        _check_tools(index, section, dialect, tuple(modes))
-    tools_at = backends[section.tools] if section.tools is not None else None
-    return Route(
+    tools_at = backends[section.tool_host] if section.tool_host is not None else None
+    route = Route(
         dialect,
         section.mount,
         section.options,
@@ -204,6 +202,7 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend], folder:
         passthrough=section.passthrough,
         durable=section.durable,
         modes=modes or None,
+        offered={name: ToolText(tool.title, tool.description) for name, tool in section.offered.items()},
         listen=section.listen,
         agent_id=section.agent_id,
         limits=section.limits,
@@ -214,20 +213,23 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend], folder:
         max_tool_rounds=section.max_tool_rounds,
         mid_stream_fallback=section.mid_stream_fallback,
     )
+    if isinstance(dialect, ToolServerDialect):
+        _check_tools(index, route, dialect)
+    return route
 
 
-def _check_tools(index: int, section: cfg.Route, dialect: ToolServerDialect, modes: tuple[str, ...]) -> None:
+def _check_tools(index: int, route: Route, dialect: ToolServerDialect) -> None:
     try:
-        dialect.tool_names(section.options, ToolSite(section.backends[0], section.mount, modes))
+        dialect.tool_names(route.options, route.site)
     except ConfigError as error:
-        raise ConfigError(error.message, key=f"routes[{index}]") from error
+        raise ConfigError(error.reason, key=f"routes[{index}]") from error
 
 
 def _stage(index: int, target: str, folder: str | None) -> StageFactory:
     try:
         return load_stage(target, folder)
     except ConfigError as error:
-        raise ConfigError(error.message, key=f"routes[{index}].stages") from error
+        raise ConfigError(error.reason, key=f"routes[{index}].stages") from error
 
 
 def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:

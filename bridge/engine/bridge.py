@@ -21,6 +21,7 @@ from bridge.codec import (
     Feature,
     Losses,
     Operation,
+    QueuedRunsDialect,
     QueuedRunsOptions,
     StoredAnswer,
     StoredAnswersDialect,
@@ -44,7 +45,7 @@ from bridge.pipeline.retries import may_ask_elsewhere
 from bridge.pipeline.stored_responses import Answers
 from bridge.pipeline.task_index import TaskIndex
 from bridge.pipeline.tools import with_tools
-from bridge.stores import describe, open_places
+from bridge.stores import describe, open_held_places, open_places
 from bridge.stores.memory_budget import LoadedBytes, MemoryBudget, counted
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from bridge.speech import Speech
     from bridge.stores import Attachments, ConversationStore, RunStore
     from bridge.stores.attachments import NoteFile
+    from bridge.stores.held_places import HeldPlaces
     from bridge.telemetry.metrics import Metrics
     from bridge.telemetry.tracing import Tracing
     from bridge.transports.fetch import Fetcher
@@ -99,14 +101,16 @@ class Bridge:
         self.metrics: Metrics | None = None
         """Set by a server that serves them."""
         self.slots: RunSlots | None = None
+        """Set by a server whose limits also apply to stored runs."""
         self.spent: Callable[[str, UsageReported | None], None] | None = None
         """Called with the user and the usage of each run of a server that has ended."""
-        """Set by a server whose limits also apply to stored runs."""
         self.memory_budget = MemoryBudget(config.server.limits.bodies)
         """What the bodies of requests, and what they load, may take in memory."""
         self.store_watch = StoreWatch({})
         """Which stores cannot be written to, once the bridge is open."""
         self.tracing: Tracing | None = None
+        self.places: HeldPlaces | None = self._make_places()
+        """The slots and sessions of this process that others count, too; None where nothing of the kind is needed."""
         self._runs: Runs | None = None
         self._response_now: Callable[..., Awaitable[StoredAnswer]] | None = None
         """`bridge.runs.response_now` if there are runs: importing it in each request would cost time."""
@@ -172,6 +176,9 @@ class Bridge:
             if self._memory is not None:
                 stack.push_async_callback(self._memory.close)
                 self._memory.start(self.config.stores.retention.history, self._attachments)
+            if self.places is not None:
+                stack.push_async_callback(self.places.close)
+                self.places.start()
             if self._store is not None:
                 self._runs = self._make_runs(self._store)
                 stack.push_async_callback(self._runs.close)
@@ -202,6 +209,18 @@ class Bridge:
 
         urls = {name: section.url for name, section in self.config.backends.items()}
         return BreakerAdvice(places, {f"{name} {urls.get(name) or ''}": each for name, each in backends.items()})
+
+    def _make_places(self) -> HeldPlaces | None:
+        """Return what counts over the processes that share the database of runs: those of one file, if they use it."""
+        url, server = self.config.stores.runs, self.config.server
+        used = self._store is not None or (self._memory is not None and self.config.stores.history == url)
+        if url.startswith("sqlite:") and not (used or server.workers > 1):
+            return None
+        per_key = server.limits.per_key
+        limited = per_key is not None and per_key.concurrent is not None
+        if not limited and not any(_is_counted(route) for route in self.routes):
+            return None
+        return open_held_places(url, self.config.stores.lease)
 
     def _make_watch(self) -> StoreWatch:
         urls = self.config.stores
@@ -362,6 +381,7 @@ class Bridge:
         if turn is None and request.open_interrupts and not route.passthrough:
             request = answer_open_interrupts(request)
         info = order.info(backend, request)
+        info.continues = turn is not None and turn.continues
         if turn is not None and backend.capabilities.names_threads:
             info.shown_thread = order.request.thread_id or info.run_id
             info.thread_of_backend = True
@@ -633,6 +653,11 @@ def _checked(request: Request) -> Request:
         raise TypeError(f"expected a bridge.Request, got {type(request).__name__}; for a text, write Request(text)")
     request.check()
     return request
+
+
+def _is_counted(route: Route) -> bool:
+    """Return whether a route has sessions or streams that are counted over all processes."""
+    return isinstance(route.dialect, QueuedRunsDialect) or (route.serves(Operation.STOP) and not route.durable)
 
 
 def _is_large(request: Request, caller: Caller) -> bool:

@@ -11,13 +11,21 @@ from bridge.errors import ConfigError
 
 
 def check_extras(config: cfg.Config) -> None:
-    """Raise `ConfigError` if two or more extras are missing; of a single one, the part that needs it says more."""
+    """Raise `ConfigError` if a dialect lacks what it needs, or if two or more extras are missing.
+
+    Of a single extra that no dialect needs, the part that needs it says more.
+    """
     missing = {extra: place for place, extra, module in _needed(config) if not _is_installed(module)}
     if len(missing) > 1:
         places = ", ".join(f"{place} ({extra})" for extra, place in missing.items())
         first = next(iter(missing.values()))
         install = f"pip install 'dialect-bridge[{','.join(missing)}]'"
         raise ConfigError(f"{len(missing)} extras are not installed: {install}; needed by {places}", key=first)
+    for place, name in _dialects(config):
+        try:
+            registry.check_installed(registry.get(name))
+        except ConfigError as error:
+            raise ConfigError(error.message, key=place) from None
 
 
 def _is_installed(module: str) -> bool:
@@ -50,10 +58,16 @@ def _needed(config: cfg.Config) -> Iterator[tuple[str, str, str]]:
         for extra, module in (("gcp", "google.auth"), ("azure", "azure.identity"), ("aws", "botocore")):
             if backend.auth is not None and getattr(backend.auth, extra) is not None:
                 yield f"backends.{name}.auth.{extra}", extra, module
-    for place, name in (
-        *((f"routes[{index}].dialect", route.dialect) for index, route in enumerate(config.routes)),
-        *((f"backends.{name}.dialect", backend.dialect) for name, backend in config.backends.items()),
-    ):
-        if registry.known(name) and (dialect := registry.get(name)).extra:
+    for place, name in _dialects(config):
+        if (dialect := registry.get(name)).extra:
             for module in dialect.needs:
                 yield place, dialect.extra, module
+
+
+def _dialects(config: cfg.Config) -> Iterator[tuple[str, str]]:
+    """Yield each setting that names a registered dialect, with the name."""
+    for index, route in enumerate(config.routes):
+        yield f"routes[{index}].dialect", route.dialect
+    for name, backend in config.backends.items():
+        if registry.known(backend.dialect):
+            yield f"backends.{name}.dialect", backend.dialect

@@ -21,6 +21,8 @@ from bridge.codec import (
     SocketDialect,
     StoredAnswersDialect,
     Surface,
+    ToolSite,
+    ToolText,
     entries,
     require,
     served,
@@ -60,6 +62,8 @@ class Route:
     passthrough: bool = False
     durable: bool = False
     modes: dict[str, Group] | None = None
+    offered: Mapping[str, ToolText] = field(default_factory=dict)
+    """What people and models read of the tools that clients call; `modes` has the backends of each."""
     listen: str | None = None
     agent_id: str | None = None
     limits: Concurrency | None = None
@@ -147,6 +151,11 @@ class Route:
         return [*self.backends, *(b for b in (self.tools_at, self.extras_at) if b is not None)]
 
     @property
+    def site(self) -> ToolSite:
+        """What the codec has to know of a route whose clients call tools, as far as the configuration says it."""
+        return ToolSite(self.backends[0].name, self.path, self.offered)
+
+    @property
     def in_background(self) -> bool:
         """True if stored responses may be made in the background."""
         return self.keeps_answers and self.serves(Operation.CANCEL)
@@ -185,16 +194,20 @@ class Route:
     async def list_models(self) -> list[ModelInfo]:
         """The configured models, and the backend's own when one backend serves the route.
 
-        Raises `BackendError` when the backend does not answer and nothing is configured.
+        A backend without such a list is a model of its name. Raises `BackendError` when the backend does not answer and
+        nothing is configured.
         """
         names = [n for n in self.models or {} if not is_pattern(n)]
         names += [n for backend in (self.group.members if self.group else ()) for n in backend.names.listed]
         listed = {n: ModelInfo(n) for n in names}
         only = self.backends[0] if len(self.backends) == 1 else None
+        has_list = False
         if only is not None:
             are_all = self.models is None or any(is_pattern(n) for n in self.models)
             try:
-                for info in await only.models():
+                found = await only.models()
+                has_list = _requires_model(only)
+                for info in found:
                     # A configured name is told what is known of the model that it stands for.
                     for name in [n for n in names if info.id in (n, only.model_for(n))]:
                         listed[name] = replace(info, id=name)
@@ -202,9 +215,9 @@ class Route:
                         listed.setdefault(info.id, info)
             except BackendError as error:
                 # Many backends have no such list; that is no fault of the client who asks.
-                if not listed and error.code not in (ErrorCode.NOT_FOUND, ErrorCode.INVALID_REQUEST):
+                if not listed and not _has_no_list(error):
                     raise
-        if not listed and only is not None:
+        if not listed and only is not None and not has_list:
             listed[only.name] = ModelInfo(only.name)
         return list(listed.values())
 
@@ -217,6 +230,12 @@ class Caller:
     request_id: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     raw_body: bytes | None = None
+
+
+def _has_no_list(error: BackendError) -> bool:
+    """Return whether a backend has refused to list its models because it has no such list."""
+    refusals = (ErrorCode.NOT_FOUND, ErrorCode.INVALID_REQUEST)
+    return error.code in refusals or error.failure.details.get("backend_status") in (404, 405, 501)
 
 
 def _requires_model(backend: Backend) -> bool:

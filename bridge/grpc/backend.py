@@ -19,7 +19,6 @@ from bridge.codec import (
     Dialect,
     Embeddings,
     EmbeddingsRequest,
-    FrameLike,
     Losses,
     ModelInfo,
     ModelsDialect,
@@ -40,7 +39,7 @@ from bridge.grpc.sessions import Session, WaitingSession, results_in
 from bridge.model import Event, Request, RunFailed, ToolCall, ToolResult
 from bridge.model.events import TERMINAL
 from bridge.model.places import place_of_message
-from bridge.pipeline.backend import CallInfo, ConfiguredBackend, Timeouts
+from bridge.pipeline.backend import BaseCall, CallInfo, ConfiguredBackend, Timeouts
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.retries import Retry
 from bridge.pipeline.tools import ToolSource
@@ -249,7 +248,7 @@ Answers = tuple[tuple[str, ...], dict[str, ToolResult]]
 """The calls that an agent waits for, and the client's results."""
 
 
-class GrpcCall:
+class GrpcCall(BaseCall):
     """One turn. See `bridge.pipeline.backend.Call` for what each method promises."""
 
     def __init__(
@@ -265,11 +264,7 @@ class GrpcCall:
     ) -> None:
         """`tools`: what the peer can find from this turn on; `answers`: results with which the session continues."""
         self.context = context
-        self.frames: list[FrameLike] = []
-        self.whole: WireResponse | None = None
-        self.awaits_whole = False
-        self.wire_ended = False
-        self.received = 0
+        super().__init__()
         self._backend = backend
         self._session: Session | None = session
         self._machine = session.machine

@@ -22,6 +22,8 @@ from bridge.translation.survey import Survey
 
 log = logging.getLogger("bridge.run")
 
+_TOLD_ANEW = "the backend had lost the conversation, and was told all messages of it again"
+
 
 class BackendAttempt:
     """One backend's side of a run. A run has one at a time.
@@ -161,15 +163,21 @@ class BackendAttempt:
         return None
 
     async def in_new_thread(self, failure: Failure) -> bool:
-        """Make the next call with the whole conversation, if the backend does not know the one that it named."""
+        """Make the next call with the whole conversation, if the backend no longer has it. That is logged, and a loss:
+        the backend has forgotten what it kept beside the messages.
+        """
         request = self.turn.anew() if self.turn is not None and failure.details.get(UNKNOWN_THREAD) else None
         if request is None:
             return False
         self.request = self.request.copy()
         self.request.messages, self.request.resume = request.messages, request.resume
         self._survey = None
-        self.request.thread_id = self.info.thread_id = None
+        self.info.continues = False
+        if request.thread_id is None:
+            self.request.thread_id = self.info.thread_id = None
         await self.again()
+        self.lost.add(Feature.THREAD_ID, _TOLD_ANEW)
+        log.warning("run %s: backend %s: %s", self.info.run_id, self.backend.name, _TOLD_ANEW)
         return True
 
     async def abandon(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -61,9 +61,9 @@ class CallInfo:
     `raw_body` is the client's own body if it must arrive unchanged (passthrough). `owner` is the owner of the
     conversations that may be continued. `shown_thread` is the client's name of the thread, where the backend knows it
     by another. `names_thread`: the client named the thread itself. `thread_of_backend`: the thread has the name that
-    the backend gave it. `may_ask`: the client can be asked, and answers with its next request. `caches`: it cannot say
-    what is to be cached. `amendments` are the changes of the body that the model is known to need; the backend notes in
-    `amended` which of them changed it.
+    the backend gave it. `continues`: the backend has the thread, as far as the bridge knows. `may_ask`: the client can
+    be asked, and answers with its next request. `caches`: it cannot say what is to be cached. `amendments` are the
+    changes of the body that the model is known to need; the backend notes in `amended` which of them changed it.
     """
 
     run_id: str
@@ -76,6 +76,7 @@ class CallInfo:
     shown_thread: str | None = None
     names_thread: bool = True
     thread_of_backend: bool = False
+    continues: bool = False
     may_ask: bool = True
     caches: bool = False
     amendments: tuple[Amendment, ...] = ()
@@ -117,6 +118,12 @@ class Call(Protocol):
     async def read(self) -> list[Event]:
         """The events of one read, possibly none; the batch with the terminal event is the last one."""
 
+    def pass_deltas(self, take: Callable[[list[Event]], bool]) -> None:
+        """Call `take` with deltas as they arrive while `read` waits; where it returns False, `read` returns them.
+
+        A call that cannot do that does nothing: `read` returns everything.
+        """
+
     def fail(self, failure: Failure) -> list[Event]:
         """Gives up from this side, when no `read` is waiting: the events that end the run for this reason."""
 
@@ -124,17 +131,32 @@ class Call(Protocol):
         """Release the backend; before the terminal event this cancels its work. Never raises."""
 
 
-class KnownAnswer:
+class BaseCall:
+    """What calls have in common that bring events one read after the other, and never a whole answer."""
+
+    whole: WireResponse | None = None
+    wire_ended: bool = False
+    received: int = 0
+
+    def __init__(self) -> None:
+        self.frames: list[FrameLike] = []
+
+    @property
+    def awaits_whole(self) -> bool:
+        return False
+
+    def pass_deltas(self, take: Callable[[list[Event]], bool]) -> None:
+        """Everything is returned by `read`."""
+
+
+class KnownAnswer(BaseCall):
     """A call that is answered from here, without a backend: one batch, a whole run."""
 
+    sent: WireRequest | None = None
+
     def __init__(self, info: CallInfo, events: list[Event]) -> None:
+        super().__init__()
         self.context = Context(info.run_id, info.thread_id, info.created_at, None)
-        self.frames: list[FrameLike] = []
-        self.whole: WireResponse | None = None
-        self.awaits_whole = False
-        self.wire_ended = False
-        self.received = 0
-        self.sent: WireRequest | None = None
         self._events = events
 
     async def open(self) -> None:

@@ -92,6 +92,8 @@ class Turn:
 
     keeps_thread = False
     """The bridge keeps the conversation, so that a backend without a word for its id loses nothing."""
+    continues = False
+    """The backend has the conversation, as far as the bridge knows."""
     finds_by_digest = False
     """`keep` reads `shown`: the next request is found by the digest of what the client has seen."""
 
@@ -167,8 +169,8 @@ class Turn:
         return []
 
     def anew(self) -> Request | None:
-        """Return the request for a conversation that is new to the backend, which does not know the one that it named;
-        None if that is not how this conversation is kept.
+        """Return the request for a conversation that is new to the backend, which does not know the one that it had;
+        None if that is not how this conversation is kept, or nothing continues.
         """
         return None
 
@@ -310,7 +312,7 @@ class Follow(Expand):
         conversation = self._conversation
         request = self.request
         if conversation.backend_thread is not None and conversation.extra.get(_KEEPER) == self._keeper:
-            request.messages = self._new
+            request.messages, self.continues = self._new, True
         else:
             name = conversation.thread_id if conversation.version == 0 else run_id
             conversation.backend_thread = self._new_thread(name)
@@ -318,10 +320,12 @@ class Follow(Expand):
         request.history = HistoryMode.DELTA
 
     def anew(self) -> Request | None:
-        if self._thread is None:
+        if not self.continues:
             return None
-        self._thread, self._conversation.open_interrupts = None, []
-        return _begun_anew(self.request, [*self._conversation.messages, *self._new], self.request.resume)
+        self.continues = False
+        self._thread, self._conversation.open_interrupts = self._new_thread(self._thread or ""), []
+        messages = [*self._conversation.messages, *self._new]
+        return _begun_anew(self.request, messages, self.request.resume, self._thread)
 
     async def _refused(self) -> None:
         """Begin anew at the backend with the next request, as it is unknown whether it remembers this one."""
@@ -370,7 +374,7 @@ class Trim(Turn):
             self._conversation.backend_thread = self._new_thread(name)
             self._conversation.open_interrupts = []
         else:
-            self._known = len(stored)
+            self._known, self.continues = len(stored), True
         self._new = self._whole[position:]
         settled = self._settle(self._new)
         # A call that a person agreed or refused to is the backend's from then on. Clients that show no result of it may
@@ -390,11 +394,14 @@ class Trim(Turn):
         request.history = HistoryMode.FULL if self._back.wants_whole else HistoryMode.DELTA
 
     def anew(self) -> Request | None:
-        if self._conversation.backend_thread is None:
+        lost = self._conversation.backend_thread
+        if not self.continues or lost is None:
             return None
-        self._conversation.backend_thread, self._conversation.open_interrupts = None, []
+        self.continues = False
+        thread = self._conversation.backend_thread = self._new_thread(lost)
+        self._conversation.open_interrupts = []
         self._known, self._new, self._digests = 0, self._whole, []
-        return _begun_anew(self.request, self._whole, self._said_aside)
+        return _begun_anew(self.request, self._whole, self._said_aside, thread)
 
     async def keep(self, answer: Answer, shown: Answer) -> None:
         """Begin anew at the backend after a failed or canceled run, as it is unknown what the backend remembers."""
@@ -486,11 +493,14 @@ class Recall(Turn):
         await self._commit([], name=digest(seen) if seen else None)
 
 
-def _begun_anew(request: Request, messages: list[Message], resume: list[Resume]) -> Request:
-    """The request with the whole conversation, where the backend has nothing to resume: answers are said as words."""
+def _begun_anew(request: Request, messages: list[Message], resume: list[Resume], thread: str | None) -> Request:
+    """The request with the whole conversation, where the backend has nothing to resume: answers are said as words.
+
+    `thread` is its name at the backend; None if the backend names it.
+    """
     request = request.copy()
     told = [Message("user", [Text(words)]) for answer in resume if (words := _words(answer.payload))]
-    request.messages, request.resume, request.thread_id = [*messages, *told], [], None
+    request.messages, request.resume, request.thread_id = [*messages, *told], [], thread
     return request
 
 

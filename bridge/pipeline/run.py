@@ -168,9 +168,7 @@ class Run:
                 self._begin_to_pass(write)
 
     def _begin_to_pass(self, write: Callable[[list[Event]], bool]) -> None:
-        pass_deltas = getattr(self._attempt.call, "pass_deltas", None)
-        if pass_deltas is not None:
-            pass_deltas(partial(self._passed, write))
+        self._attempt.call.pass_deltas(partial(self._passed, write))
 
     def _passed(self, write: Callable[[list[Event]], bool], events: list[Event]) -> bool:
         size = self._size + _EVENT_SIZE * len(events)

@@ -57,9 +57,7 @@ class WrappedCall:
 
     def pass_deltas(self, take: Callable[[list[Event]], bool]) -> None:
         """As of `inner`. A subclass that must see or change deltas replaces this."""
-        pass_deltas = getattr(self.inner, "pass_deltas", None)
-        if pass_deltas is not None:
-            pass_deltas(take)
+        self.inner.pass_deltas(take)
 
     def fail(self, failure: Failure) -> list[Event]:
         return self.inner.fail(failure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from secrets import token_hex
@@ -27,6 +28,7 @@ from bridge.codec.rpc import (
 from bridge.errors import BridgeError, ErrorCode, RequestError, shortened
 from bridge.jsonrpc import Carrier, CarrierEnded, RpcConnection, RpcError, RpcId, RpcNotification, RpcRequest
 from bridge.model import Message, Text
+from bridge.rpc.finishing import to_the_end
 from bridge.rpc.host import RpcHost
 from bridge.rpc.prompts import PromptRun
 from bridge.rpc.sessions import SessionStore, Stored, Waiting, waiting_in
@@ -61,6 +63,7 @@ class SessionConnection:
         self._client: Any = None
         self._sessions: dict[str, _Open] = {}
         self._connection: RpcConnection | None = None
+        self._idle_since = time.monotonic()
 
     async def serve(self, carrier: Carrier, **settings: Any) -> CarrierEnded:
         """Answer calls until the carrier ends, and return why it ended. All prompts are canceled then."""
@@ -75,9 +78,9 @@ class SessionConnection:
             return await self._connection.wait()
 
     @property
-    def is_idle(self) -> bool:
-        """True if no session has a prompt."""
-        return all(each.prompt is None for each in self._sessions.values())
+    def idle_since(self) -> float | None:
+        """Since when no session has a prompt, by the monotonic clock; None while one has."""
+        return self._idle_since if all(each.prompt is None for each in self._sessions.values()) else None
 
     async def finish(self) -> None:
         """End the connection when its prompts have ended."""
@@ -130,6 +133,7 @@ class SessionConnection:
     # ------------------------------------------------------------------ sessions
 
     async def _new(self, call: NewSession, request: RpcRequest) -> Params:
+        await self._host.admit(None)
         self._check_room()
         self._note_ignored(call)
         _, route = await self._host.opened()
@@ -142,7 +146,7 @@ class SessionConnection:
 
     async def _open(self, call: OpenSession, request: RpcRequest) -> Params:
         self._note_ignored(call)
-        await self._host.permit(Operation.HISTORY)
+        await self._host.admit(Operation.HISTORY)
         known = self._sessions.get(call.session_id)
         if known is not None and known.prompt is not None:
             raise _busy()
@@ -165,14 +169,13 @@ class SessionConnection:
         return self._dialect.encode_opened(session, call)
 
     async def _list(self, call: ListSessions, request: RpcRequest) -> Params:
-        await self._host.permit(Operation.HISTORY)
+        await self._host.admit(Operation.HISTORY)
         store = await self._store()
         found, following = await store.page(call.about, call.start) if store is not None else ([], None)
         return self._dialect.encode_list(found, following)
 
     async def _end(self, call: EndSession, request: RpcRequest) -> Params:
-        if call.deletes:
-            await self._host.permit(Operation.DELETE)
+        await self._host.admit(Operation.DELETE if call.deletes else None)
         known = self._sessions.get(call.session_id)
         if known is None and not call.deletes:
             raise _unknown(call.session_id)
@@ -214,12 +217,17 @@ class SessionConnection:
         try:
             return await prompt.run()
         finally:
-            try:
-                await self._keep(known, prompt)
-            finally:
-                known.prompt, known.call_id = None, None
-                self._host.busy.discard(key)
-                prompt.ended.set()
+            # A client that leaves cancels this call, perhaps here; what it saw is stored all the same.
+            await to_the_end(self._finish(known, prompt, key))
+
+    async def _finish(self, known: _Open, prompt: PromptRun, key: tuple[str, str]) -> None:
+        try:
+            await self._keep(known, prompt)
+        finally:
+            known.prompt, known.call_id = None, None
+            self._idle_since = time.monotonic()
+            self._host.busy.discard(key)
+            prompt.ended.set()
 
     async def _keep(self, known: _Open, prompt: PromptRun) -> None:
         """Store what the client saw; a store that fails now is logged, since the client has its answer already."""

@@ -48,8 +48,11 @@ class RpcHost(Protocol):
     async def opened(self) -> tuple[Bridge, Route]:
         """Return the route and its bridge, which is open from now on. Raises `BridgeError`."""
 
-    async def permit(self, operation: Operation) -> None:
-        """Raises `BridgeError` if the client may not do that."""
+    async def admit(self, operation: Operation | None) -> None:
+        """Count a call of the client. Raises `BridgeError` if it may not do that, or calls too often.
+
+        None: whoever may connect may do it.
+        """
 
     def counting(self) -> AbstractContextManager[object]:
         """Serve one call in this block: what it loads counts against the server's memory."""

@@ -14,6 +14,7 @@ from bridge.codec.rpc import Note, Params, Prompt, Question, RpcSession, RpcTurn
 from bridge.errors import BridgeError, ErrorCode, RequestError
 from bridge.jsonrpc import REQUEST_CANCELLED, RpcConnection, RpcError
 from bridge.model import Answer, FinishReason, Folder, HistoryMode, Interrupted, Message, Request, Resume
+from bridge.rpc.finishing import to_the_end
 from bridge.rpc.host import RpcHost, RunScope
 from bridge.rpc.sessions import Waiting
 
@@ -98,7 +99,6 @@ class PromptRun:
             async with self._host.running() as scope:
                 run = await self._begun(bridge, route, request, scope)
                 answer = await self._read(run, request, scope)
-            self.outcome.messages += [m for m in answer.messages if m.parts]
             if self.is_canceled:
                 return await self._end(FinishReason.CANCELED)
             if answer.failure is not None:
@@ -170,12 +170,14 @@ class PromptRun:
                     folder.feed(events)
                     scope.wrote(await self._tell(self._turn.encode(events)))
             except asyncio.CancelledError:
-                self._forgive()
                 events = run.cancel()
                 folder.feed(events)
+                self._forgive()
                 await self._tell(self._turn.encode(events))
         finally:
-            await run.close()
+            # Also of a client that has left: it finds what it saw when it comes back.
+            self.outcome.messages += [m for m in folder.answer.messages if m.parts]
+            await to_the_end(run.close())  # which stores the conversation
         return folder.answer
 
     async def _tell(self, notes: Sequence[Note]) -> int:

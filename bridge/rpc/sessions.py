@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
-from bridge.codec.jsontext import dict_of, text_of
+from bridge.codec.jsontext import dict_of, dumps, text_of
 from bridge.codec.rpc import RpcSession
 from bridge.model import Interrupted, Message
 from bridge.stores.base import Conversation, ConversationStore, StoreConflict, derived_id
 
 MOST = 500
 """Sessions in a list; older ones can still be opened by their ids."""
+_MOST_TEXT = 256 * 1024
+"""Characters of a list, which is written again with each prompt: folders of clients have any length."""
 PAGE = 50
 _LIST = "sessions"
 
@@ -108,8 +111,16 @@ class SessionStore:
         async with self._history.turn(self._lists, self._scope, _LIST) as held:
             rows = [row for row in held.conversation.extra.get(_LIST, ()) if dict_of(row).get("id") != session.id]
             row = {"id": session.id, "updated_at": session.updated_at, **_dumped(session)}
-            held.conversation.extra = {_LIST: [row, *rows][:MOST]}
+            held.conversation.extra = {_LIST: _listed([row, *rows])}
             await held.commit([])
+
+
+def _listed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the first rows that a list has room for: the newest one always."""
+    sizes = accumulate(len(dumps(row)) for row in rows[:MOST])
+    return [
+        row for number, (row, size) in enumerate(zip(rows, sizes, strict=False)) if not number or size <= _MOST_TEXT
+    ]
 
 
 def waiting_in(stored: Stored) -> Waiting:

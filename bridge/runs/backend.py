@@ -14,12 +14,12 @@ from typing import Any
 
 import aiohttp
 
-from bridge.codec import Context, FrameLike, Losses, QueuedRun, QueuedRunsDialect, WireRequest, WireResponse
+from bridge.codec import Context, Losses, QueuedRun, QueuedRunsDialect, WireRequest, WireResponse
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.framing import sse
 from bridge.model import Event, Request, RunFailed
 from bridge.model.events import TERMINAL
-from bridge.pipeline.backend import Call, CallInfo
+from bridge.pipeline.backend import BaseCall, Call, CallInfo
 from bridge.pipeline.retries import asked_pause
 from bridge.transports.answers import AT_ONCE, Answer
 from bridge.transports.http import HttpBackend
@@ -51,16 +51,12 @@ class QueuedRunsBackend(HttpBackend):
         return QueuedCall(self, self._queued(request, context), info, context)
 
 
-class QueuedCall:
+class QueuedCall(BaseCall):
     """One attempt. See `bridge.pipeline.backend.Call` for what each method promises."""
 
     def __init__(self, backend: HttpBackend, run: QueuedRun, info: CallInfo, context: Context) -> None:
         self.context = context
-        self.frames: list[FrameLike] = []
-        self.whole: WireResponse | None = None
-        self.awaits_whole = False
-        self.wire_ended = False
-        self.received = 0
+        super().__init__()
         self.sent: WireRequest | None = None
         self._last: WireRequest | None = None
         self._backend = backend

@@ -10,15 +10,15 @@ import asyncio
 import hashlib
 import logging
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import orjson
 
-from bridge.codec import CONNECTIONS, AgentTasksDialect, Dialect, TaskCall, TaskStatus
+from bridge.codec import AgentTasksDialect, Dialect, TaskCall, TaskStatus
 from bridge.codec.redact import explained
-from bridge.errors import LOG_FACTS, BackendError, BridgeError, ErrorCode, Failure, log_unexpected
+from bridge.errors import LOG_FACTS, BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.liveness import Liveness
 from bridge.model import RunFailed, RunFinished
 from bridge.pipeline import Run
@@ -57,7 +57,7 @@ class RunSlots(Protocol):
     def blocked(self) -> Blocked | None:
         """Return the owners and scopes without a free slot; None if there is no slot at all."""
 
-    def take(self, key: RunKey) -> Callable[[], None] | None:
+    async def take(self, key: RunKey) -> Callable[[], None] | None:
         """Take a slot for this run and return the function that releases it; None if there is no slot."""
 
     def queue_limits(self, key: RunKey) -> QueueLimits | None:
@@ -74,7 +74,7 @@ class _SharedSlots:
     def blocked(self) -> Blocked | None:
         return NONE_BLOCKED if self._free else None
 
-    def take(self, key: RunKey) -> Callable[[], None] | None:
+    async def take(self, key: RunKey) -> Callable[[], None] | None:
         if not self._free:
             return None
         self._free -= 1
@@ -216,7 +216,7 @@ class Runs:
 
     async def _start(self, key: RunKey, plan: RunPlan, fingerprint: str, alone: bool) -> Created:
         text, slots = plan.dump(), self._slots
-        release = self._free_slot(slots, key)
+        release = await self._free_slot(slots, key)
         self._beginning.add(key)
         try:
             created = await self._store.create(
@@ -239,14 +239,14 @@ class Runs:
             if release is not None:
                 release()
 
-    def _free_slot(self, slots: RunSlots, key: RunKey) -> Callable[[], None] | None:
+    async def _free_slot(self, slots: RunSlots, key: RunKey) -> Callable[[], None] | None:
         """Take a slot for a new run, if this process takes runs and has one."""
         if self._taking is None or self._memory.is_spent:
             return None
         blocked = slots.blocked()
         if blocked is None or blocked.blocks(key):
             return None
-        release = slots.take(key)
+        release = await slots.take(key)
         if slots.blocked() != blocked:
             self._has_less.set()
         return release
@@ -334,29 +334,6 @@ class Runs:
         """Return who owns the thread. With `make`, a thread without an owner becomes this owner's."""
         return await self._store.thread(owner, scope, thread_id, make=make)
 
-    @asynccontextmanager
-    async def reader_slot(self, owner: str, limit: int) -> AsyncIterator[None]:
-        """Hold one of the owner's `limit` reader slots, over all processes; it expires if this process dies.
-
-        Raises `BackendError` (rate_limited).
-        """
-        slot = uuid.uuid4().hex
-        if not await self._store.enter(owner, slot, limit, self._token, self._lease, grace=self._life.grace):
-            raise BackendError(
-                f"This user already has {limit} open streams.",
-                code=ErrorCode.RATE_LIMITED,
-                headers={"retry-after": "1"},
-                details={"reason": CONNECTIONS},
-            )
-        try:
-            yield
-        finally:
-            self._spawn(self._leave(owner, slot))
-
-    async def _leave(self, owner: str, slot: str) -> None:
-        with suppress(BridgeError):  # the slot expires with this process
-            await self._store.leave(owner, slot)
-
     # ------------------------------------------------------------------ the queue
 
     @property
@@ -378,7 +355,7 @@ class Runs:
                 continue
             try:
                 record = await self._claim(slots, blocked)
-                release = slots.take(record.key) if record is not None and not self._memory.is_spent else None
+                release = await self._slot_of(slots, record)
                 if record is not None and release is None:
                     # Another run took the last slot, or the memory, in the meantime.
                     await self._store.release(record.key, self._token)
@@ -396,6 +373,16 @@ class Runs:
             pause = 0.05
             if record is not None and release is not None:
                 self._drive_run(record, release)
+
+    async def _slot_of(self, slots: RunSlots, record: RunRecord | None) -> Callable[[], None] | None:
+        """Take a slot for a run that this process has leased."""
+        if record is None or self._memory.is_spent:
+            return None
+        try:
+            return await slots.take(record.key)
+        except BaseException:
+            self._spawn(self._store.release(record.key, self._token))
+            raise
 
     async def _claim(self, slots: RunSlots, blocked: Blocked) -> RunRecord | None:
         """Return the next run; None if none came, or if others are blocked now than those in `blocked`."""

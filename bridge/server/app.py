@@ -15,29 +15,28 @@ from typing import cast
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from bridge.codec import SCOPES, Dialect, Endpoint, Operation, Scope
+from bridge.codec import Dialect, Endpoint, Operation
 from bridge.engine import Bridge, Route
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, RequestError, shortened, unexpected_failure
 from bridge.server.bodies import BODIES
-from bridge.server.browsers import KEPT, Browsers, is_preflight
+from bridge.server.browsers import Browsers, is_preflight
+from bridge.server.guard import GUARD, Guard
 from bridge.server.handler import RouteHandler
 from bridge.server.heads import HeadWatch
-from bridge.server.identity import QUERY_TOKEN, Identity, visit_of
+from bridge.server.identity import Identity
 from bridge.server.keyfile import KeyFile
 from bridge.server.limits import Limits
 from bridge.server.operations import RouteOperations
 from bridge.server.page import Page
 from bridge.server.page.site import key_of
 from bridge.server.refusals import RefusalLog
-from bridge.server.resource_metadata import challenged, mount_metadata
+from bridge.server.resource_metadata import mount_metadata
 from bridge.server.wire import (
     FAILURE,
     OTHER_VERSION,
     OWN_PAGE,
     REPORTED,
-    SERVED_BY,
     USER,
-    ServedBy,
     error_of,
     request_id,
 )
@@ -61,7 +60,7 @@ class State:
         server = bridge.config.server
         self.bridge: Bridge = bridge
         self.identity = Identity.of(server.auth, key_of(bridge), KeyFile.of(bridge.config))
-        self.limits: Limits = Limits(bridge.config, bridge.memory_budget, self.identity)
+        self.limits: Limits = Limits(bridge.config, bridge.memory_budget, self.identity, bridge.places)
         self.browsers = Browsers(server)
         self.page = Page(bridge, self.identity) if server.has_page else None
         self.refusals = RefusalLog(
@@ -119,8 +118,6 @@ class State:
 STATE = web.AppKey("state", State)
 STREAMED = frozenset({Operation.SUBSCRIBE, Operation.RETRIEVE, Operation.SOCKET, Operation.CONNECT, Operation.TASKS})
 """Operations behind GET whose answer may be a stream, which a HEAD would wait for."""
-_CONNECTED = frozenset({Operation.SOCKET, Operation.CONNECT})
-"""Operations of connections, whose requests count, and not they themselves."""
 UNKNOWN_PATH = "unknown_url"
 """The code of a 404 for a path, which is none for a model."""
 
@@ -224,54 +221,15 @@ def _chosen(choices: list[tuple[Endpoint, Handler]]) -> Handler:
 
 def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -> Handler:
     """Wrap a handler in the checks of its caller."""
-    query_key = endpoint.query_key
-    if endpoint.query_token is not None and getattr(route.options, endpoint.query_token, False):
-        query_key = QUERY_TOKEN
-    # Most servers leave one or both of these out; asking costs a part in a hundred of a request.
-    is_asked = not (endpoint.public or state.identity.is_open)
-    is_counted = state.limits.has_rates and not endpoint.public
-    is_kept, is_local = endpoint.operation in KEPT, endpoint.operation is Operation.TOOLS
-    scope = SCOPES[endpoint.operation]
-    is_refused_late = not endpoint.public and endpoint.operation not in (Operation.STOP, Operation.CANCEL)
-
-    async def admit(http: web.Request) -> None:
-        user, was_admitted = "", USER in http
-        if is_asked:
-            with challenged(http, state.bridge.config, route.path if is_local else None):
-                user = await state.identity.user(visit_of(http, query_key), route.path, scope=scope)
-        http[USER] = user
-        # Of a connection each request counts, not the connection itself.
-        if is_counted and (endpoint.operation not in _CONNECTED or was_admitted):
-            await state.limits.check_rate(user, runs=scope is Scope.RUN)
-
-    async def admit_again(http: web.Request) -> None:
-        try:
-            await admit(http)
-        except BridgeError as error:
-            http[REPORTED] = True  # the request has a line of its own
-            _audit(state, http, error.failure.http_status, error.failure)
-            raise
-
-    async def permit(http: web.Request, operation: Operation) -> None:
-        state.browsers.check_endpoint(http, kept=operation in KEPT, local=is_local)
-        if is_asked:
-            await state.identity.user(visit_of(http, query_key), route.path, scope=SCOPES[operation])
-
-    served_by = ServedBy(route.dialect, endpoint.operation, admit_again, permit)
+    guard = Guard(endpoint, route, state.bridge, state.browsers, state.identity, state.limits, state.refusals)
 
     async def handle(http: web.Request) -> web.StreamResponse:
-        http[SERVED_BY] = served_by
-        if not endpoint.public:
-            # A reader who comes back to a durable run reads what is kept.
-            kept = is_kept or (route.durable and "last-event-id" in http.headers)
-            state.browsers.check_endpoint(http, kept=kept, local=is_local)
-        if state.draining and is_refused_late:
+        http[GUARD] = guard
+        guard.check_origin(http)
+        if state.draining and guard.is_refused_late:
             text = "The server is stopping; another one, or the next one, will take this request."
             raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
-        if is_asked or is_counted:
-            await admit(http)
-        else:
-            http[USER] = ""
+        await guard.identify(http)
         with state.bridge.counting():
             return await handler(http)
 
@@ -328,8 +286,8 @@ def _shaping_errors(state: State) -> Middleware:
     def refused(request: web.Request, error: Exception) -> web.StreamResponse | None:
         """Return the response for an error; None if the client is gone, or if it is a response of aiohttp's."""
         if isinstance(error, BridgeError):
-            if SERVED_BY in request:
-                error.failure.details = {**error.failure.details, **request[SERVED_BY].details(request)}
+            if GUARD in request:
+                error.failure.details = {**error.failure.details, **request[GUARD].details(request)}
             if BEGUN in request:
                 _audit(state, request, request[BEGUN].status, error.failure)
             return error_of(_nearest(request), error.failure)
@@ -350,8 +308,8 @@ def _nearest(http: web.Request) -> Dialect | None:
 
     Of several with the same mount path, one is preferred by whose header the request tells itself from the others'.
     """
-    if SERVED_BY in http:
-        return http[SERVED_BY].dialect
+    if GUARD in http:
+        return http[GUARD].dialect
     routes = [r for r in http.app[STATE].bridge.routes if _position(http.path, r.path) >= 0]
 
     def nearness(route: Route) -> tuple[int, int, bool]:
@@ -462,9 +420,9 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
             task.add_done_callback(state.writing.discard)
         headers = response.headers
         headers["x-request-id"] = known = request_id(http)
-        served_by = http.get(SERVED_BY)
-        if served_by is not None and served_by.dialect.request_id_header:
-            headers[served_by.dialect.request_id_header] = known
+        guard = http.get(GUARD)
+        if guard is not None and guard.dialect.request_id_header:
+            headers[guard.dialect.request_id_header] = known
         headers["server"] = "dialect-bridge"
         if (failure := response.get(FAILURE)) is not None:
             _audit(state, http, response.status, failure)

@@ -22,11 +22,12 @@ from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
 from bridge.model import Event, Request
 from bridge.model.places import note_places
 from bridge.pipeline import Run
+from bridge.server.guard import GUARD
 from bridge.server.limits import RouteLimiter
 from bridge.server.page.traces import HEADER, Traces
 from bridge.server.report import Report
 from bridge.server.spans import spanned
-from bridge.server.wire import REPORTED, SERVED_BY, USER, decoded, error_of, read_request, request_id
+from bridge.server.wire import REPORTED, USER, decoded, error_of, read_request, request_id
 from bridge.server.writing import BEGUN, abort, has_left, hold, release, send
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class RouteHandler:
         route, run_id = self.route, token_hex(16)
         user, metrics = http.get(USER, ""), self.bridge.metrics
         report = Report(request_id(http, run_id), route.path, route.dialect.name, run_id, user, metrics=metrics)
-        details = http[SERVED_BY].details(http)
+        details = http[GUARD].details(http)
         context = Context(run_id, None, time.time(), route.options, route.default_model, error_details=details)
         task = asyncio.current_task()
         assert task is not None

@@ -19,6 +19,7 @@ from bridge.model import UsageReported
 from bridge.server.access import Allowance, Reason, refused
 from bridge.server.bodies import Bodies
 from bridge.stores import open_rates
+from bridge.stores.held_places import HeldPlace, HeldPlaces, line_of
 from bridge.stores.memory_budget import MemoryBudget
 from bridge.stores.runs import Blocked, QueueLimits, RunKey, base_scope
 
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from bridge.server.identity import Identity
 
 _NONE = Allowance()
+_RETRY = 0.1
+"""Seconds between two attempts to take a slot that other processes may have given back."""
+_PATIENCE = 0.4
+"""Seconds for which a request without a queue tries: another process may be about to give a slot back."""
 
 
 class SlotPool:
@@ -116,17 +121,47 @@ class _UserSlots(SlotPool):
     """The places of one user; entering raises rate_limited."""
 
     def _refusal(self) -> BackendError:
-        return _limited(f"This key has reached its limit of {self._most} concurrent requests.", 1)
+        return _at_limit(self._most)
+
+
+class SharedSlots:
+    """The slots of users over all processes, of one kind: at most `each` of a user. `queue`: requests may wait."""
+
+    def __init__(self, places: HeldPlaces, kind: str, each: int, queue: bool) -> None:
+        self._places = places
+        self._kind = kind
+        self._each = each
+        self._queue = queue
+
+    async def take(self, user: str) -> HeldPlace | None:
+        """Return a slot of this user; None if other processes have them all."""
+        return await self._places.take(line_of(self._kind, user), self._each)
+
+    async def enter(self, user: str) -> HeldPlace:
+        """Return a slot, once there is one. Raises `BackendError` (rate_limited) where no request may wait."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + _PATIENCE
+        while (place := await self.take(user)) is None:
+            if not self._queue and clock() >= until:
+                raise _at_limit(self._each)
+            await asyncio.sleep(_RETRY)
+        return place
 
 
 class Slots:
     """Slots for one purpose: each use takes one of its user, one of its route and one of the server."""
 
-    def __init__(self, pool: SlotPool, each: int | None, each_queue: int = 0) -> None:
-        """`pool`: those of the server; `each`: how many of one user; `each_queue`: how many of it may wait."""
+    def __init__(self, pool: SlotPool, each: int | None, each_queue: int, places: HeldPlaces | None, kind: str) -> None:
+        """`pool`: those of the server; `each`: how many of one user; `each_queue`: how many of it may wait.
+
+        With `places`, the user's slots of this `kind` are counted over all processes.
+        """
         self.pool = pool
         self.each = each
         self.each_queue = each_queue
+        self.shared = SharedSlots(places, kind, each, each_queue > 0) if places is not None and each else None
+        self.used_up: set[str] = set()
+        """Users whose slots are taken by other processes, until they are asked again."""
         self.users: dict[str, _UserSlots] = {}
         self.routes: dict[str, dict[str, SlotPool]] = {}
         """By mount path and dialect."""
@@ -143,15 +178,20 @@ class Slots:
     async def slot(self, user: str, route: Route) -> AsyncIterator[None]:
         """A slot for this user of a route. Raises `BackendError`: rate_limited for the user's limit, or overloaded."""
         held: list[SlotPool] = []
+        shared: HeldPlace | None = None
         is_in = False
         try:
             for pool in (self.own(user), self.routes.get(route.path, {}).get(route.dialect.name), self.pool):
                 if pool is not None:
                     await pool.enter(user)
                     held.append(pool)
+                if self.shared is not None and shared is None:
+                    shared = await self.shared.enter(user)
             is_in = True
             yield
         finally:
+            if shared is not None:
+                shared.leave()
             while held:
                 self.leave(user, held.pop())
             if not is_in:
@@ -166,6 +206,16 @@ class Slots:
         if own is None:
             own = self.users[user] = _UserSlots(self.each, self.each_queue)
         return own
+
+    def is_used_up(self, user: str) -> None:
+        """Other processes have all slots of this user: it is not asked again for a moment."""
+        self.used_up.add(user)
+
+        def ask_again() -> None:
+            self.used_up.discard(user)
+            self.freed.set()
+
+        asyncio.get_running_loop().call_later(_RETRY, ask_again)
 
     def leave(self, user: str, pool: SlotPool) -> None:
         """Gives back a slot that was taken for this user."""
@@ -186,16 +236,17 @@ class Limits:
     `runs`, `readers` (of stored runs) and `sockets` (open connections) are slots.
     """
 
-    def __init__(self, config: Config, memory: MemoryBudget, identity: Identity) -> None:
-        """`memory`: what requests may hold in memory. `identity` knows what single users may use.
+    def __init__(self, config: Config, memory: MemoryBudget, identity: Identity, places: HeldPlaces | None) -> None:
+        """`memory`: what requests may hold in memory. `identity` knows what single users may use. `places` counts the
+        slots of users over all processes; None is in this one.
 
         Raises `ConfigError` if PostgreSQL is to count and its package is missing.
         """
         limits, per_key = config.server.limits, config.server.limits.per_key or PerKey()
         each, queue = per_key.concurrent, per_key.queue
-        self.runs = Slots(SlotPool(limits.concurrent, limits.queue), each, queue)
-        self.readers = Slots(SlotPool(limits.concurrent, limits.queue), each, queue)
-        self.sockets = Slots(SlotPool(limits.sockets, 0, of="WebSocket connections"), each)
+        self.runs = Slots(SlotPool(limits.concurrent, limits.queue), each, queue, places, "runs")
+        self.readers = Slots(SlotPool(limits.concurrent, limits.queue), each, queue, places, "readers")
+        self.sockets = Slots(SlotPool(limits.sockets, 0, of="WebSocket connections"), each, 0, places, "sockets")
         # A body is read before its request has a slot: nobody waits for who sends slowly.
         server = config.server
         self.bodies = Bodies(server.max_body, server.body_time, memory, None if each is None else each + queue)
@@ -282,10 +333,10 @@ class Limits:
         runs = self.runs
         if runs.pool.is_full:
             return None
-        users = {user for user, pool in runs.users.items() if pool.is_full}
+        users = {user for user, pool in runs.users.items() if pool.is_full} | runs.used_up
         return Blocked(users, {path for path, pools in runs.routes.items() if any(g.is_full for g in pools.values())})
 
-    def take(self, key: RunKey) -> Callable[[], None] | None:
+    async def take(self, key: RunKey) -> Callable[[], None] | None:
         runs = self.runs
         own = runs.own(key.owner)
         pools = [*runs.routes.get(base_scope(key.scope), {}).values(), runs.pool]
@@ -298,9 +349,22 @@ class Limits:
             pool.take()
 
         def leave() -> None:
+            if shared is not None:
+                shared.leave()
             for pool in reversed(pools):
                 runs.leave(key.owner, pool)
 
+        shared: HeldPlace | None = None
+        if runs.shared is not None:
+            try:
+                shared = await runs.shared.take(key.owner)
+            except BaseException:
+                leave()
+                raise
+            if shared is None:
+                leave()
+                runs.is_used_up(key.owner)
+                return None
         return leave
 
     def queue_limits(self, key: RunKey) -> QueueLimits:
@@ -310,6 +374,8 @@ class Limits:
         route = sum(room for room in rooms if room is not None) if rooms else None
         own = None if runs.each is None else runs.each + runs.each_queue
         owner, scope, everything = (None if n is None else n * self._workers for n in (own, route, runs.pool.room))
+        if runs.shared is not None and runs.each is not None:
+            owner = runs.each + runs.each_queue * self._workers
         return QueueLimits(owner, scope, everything)
 
 
@@ -343,6 +409,10 @@ class RouteLimiter:
     def socket_slot(self, user: str) -> AbstractAsyncContextManager[None]:
         """A slot for one WebSocket connection."""
         return self._limits.sockets.slot(user, self._route)
+
+
+def _at_limit(most: int | None) -> BackendError:
+    return _limited(f"This key has reached its limit of {most} concurrent requests.", 1)
 
 
 def _limited(message: str, wait: float) -> BackendError:

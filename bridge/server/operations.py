@@ -15,7 +15,6 @@ from bridge.codec import (
     Context,
     CountingDialect,
     DescribedDialect,
-    Dialect,
     EmbeddingsDialect,
     ModelInfo,
     ModelsDialect,
@@ -71,17 +70,65 @@ class RouteOperations:
         self._tools: ToolServer | None = None
 
     def handler(self, operation: Operation) -> Handler:
-        """Return a new handler of this operation. Raises `ConfigError` for one that the server does not have."""
-        make = _MAKERS.get(operation)
-        if make is None:
-            raise ConfigError(f"dialect {self._route.dialect.name!r}: no handler serves {operation}")
-        return make(self)
+        """Return a new handler of this operation. Raises `ConfigError` for one that is not served over HTTP."""
+        bridge, route = self._bridge, self._route
+        match operation:
+            case Operation.RUN:
+                return self._serves(self._run())
+            case Operation.TASKS:
+                return self._serves(serve_task_call)
+            case Operation.TOOLS:
+                return self._serves(self._tool_server())
+            case Operation.CONNECT:
+                return self._made(RpcHandler(bridge, route, self._limiter))
+            case Operation.SOCKET:
+                return self._made(SocketHandler(bridge, route, self._limiter))
+            case Operation.STOP:
+                return partial(serve_stop, bridge, route, self._locks)
+            case Operation.START:
+                return self._serves(serve_task if route.serves(Operation.STATUS) else serve_start)
+            case Operation.STATUS:
+                return partial(serve_status, bridge, route)
+            case Operation.SUBSCRIBE:
+                return self._serves(serve_resume if isinstance(route.dialect, ResumableDialect) else serve_subscribe)
+            case Operation.CANCEL:
+                is_queued = isinstance(route.dialect, QueuedRunsDialect)
+                return self._serves(serve_cancel if is_queued else serve_cancel_response)
+            case Operation.HISTORY:
+                return HistoryHandler(bridge, route, files_of(bridge, route))
+            case Operation.ATTACH:
+                return self._uploads().attach
+            case Operation.SIGN:
+                return self._uploads().sign
+            case Operation.FETCH:
+                return files_of(bridge, route).content
+            case Operation.TRANSCRIBE:
+                return self._uploads().transcribe
+            case Operation.DESCRIBE:
+                return self._describe
+            case Operation.FORWARD:
+                return self._serves(serve_forward)
+            case Operation.MODELS:
+                return self._models
+            case Operation.ANSWER:
+                return self._answer
+            case Operation.EMBED:
+                return self._embed
+            case Operation.COUNT:
+                return self._count
+            case Operation.RETRIEVE:
+                return self._serves(serve_retrieve)
+            case Operation.DELETE:
+                return self._serves(serve_delete)
+            case Operation.ITEMS:
+                return self._serves(serve_items)
+            case Operation.HEALTH:
+                return self._health
+            case _:
+                raise ConfigError(f"dialect {route.dialect.name!r}: no handler serves {operation}")
 
     def _serves(self, serve: Serve) -> RouteHandler:
         return self._made(RouteHandler(self._bridge, self._route, self._limiter, serve))
-
-    def _is(self, contract: type[Dialect]) -> bool:
-        return isinstance(self._route.dialect, contract)
 
     def _made(self, handler: H) -> H:
         handler.traces = self._state.page.traces if self._state.page is not None else None
@@ -93,7 +140,7 @@ class RouteOperations:
         if isinstance(route.dialect, AgentTasksDialect):
             return serve_task_call
         if route.serves(Operation.STOP):
-            return serve_single_durable if route.durable else single_run(self._locks)
+            return serve_single_durable if route.durable else single_run(self._locks, self._bridge.places)
         if route.durable:
             return serve_durable
         if isinstance(route.dialect, AnsweringDialect):
@@ -120,7 +167,8 @@ class RouteOperations:
         if isinstance(dialect, AnsweringDialect):
             wire = await read_request(http, route.path)
             await hold(http, self._limiter.slot(http[USER]))
-            return response_of(dialect.answer(wire, RouteFacts(route.options, await route.served_models())))
+            served = [m for m in await route.served_models() if self._limiter.allows(http[USER], m.info.id)]
+            return response_of(dialect.answer(wire, RouteFacts(route.options, served)))
         await hold(http, self._limiter.slot(http[USER]))
         listed = [info for info in await self._list_models() if self._limiter.allows(http[USER], info.id)]
         requested = http.match_info.get("id")
@@ -198,35 +246,6 @@ class RouteOperations:
 
     async def _health(self, http: web.Request) -> web.StreamResponse:
         return response_of(self._route.dialect.encode_health(not self._state.draining))
-
-
-_MAKERS: dict[Operation, Callable[[RouteOperations], Handler]] = {
-    Operation.RUN: lambda of: of._serves(of._run()),
-    Operation.TASKS: lambda of: of._serves(serve_task_call),
-    Operation.TOOLS: lambda of: of._serves(of._tool_server()),
-    Operation.CONNECT: lambda of: of._made(RpcHandler(of._bridge, of._route, of._limiter)),
-    Operation.SOCKET: lambda of: of._made(SocketHandler(of._bridge, of._route, of._limiter)),
-    Operation.STOP: lambda of: partial(serve_stop, of._bridge, of._route, of._locks),
-    Operation.START: lambda of: of._serves(serve_task if of._route.serves(Operation.STATUS) else serve_start),
-    Operation.STATUS: lambda of: partial(serve_status, of._bridge, of._route),
-    Operation.SUBSCRIBE: lambda of: of._serves(serve_resume if of._is(ResumableDialect) else serve_subscribe),
-    Operation.CANCEL: lambda of: of._serves(serve_cancel if of._is(QueuedRunsDialect) else serve_cancel_response),
-    Operation.HISTORY: lambda of: HistoryHandler(of._bridge, of._route, files_of(of._bridge, of._route)),
-    Operation.ATTACH: lambda of: of._uploads().attach,
-    Operation.SIGN: lambda of: of._uploads().sign,
-    Operation.FETCH: lambda of: files_of(of._bridge, of._route).content,
-    Operation.TRANSCRIBE: lambda of: of._uploads().transcribe,
-    Operation.DESCRIBE: lambda of: of._describe,
-    Operation.FORWARD: lambda of: of._serves(serve_forward),
-    Operation.MODELS: lambda of: of._models,
-    Operation.ANSWER: lambda of: of._answer,
-    Operation.EMBED: lambda of: of._embed,
-    Operation.COUNT: lambda of: of._count,
-    Operation.RETRIEVE: lambda of: of._serves(serve_retrieve),
-    Operation.DELETE: lambda of: of._serves(serve_delete),
-    Operation.ITEMS: lambda of: of._serves(serve_items),
-    Operation.HEALTH: lambda of: of._health,
-}
 
 
 def _share_models(one: Route, other: Route) -> bool:

@@ -1,14 +1,15 @@
 """The operation `connect`: WebSockets over which both sides ask.
 
-A connection is admitted like a request, and each of its runs again: keys may have been withdrawn, and rates count runs.
-A run has a slot only while a backend works on it, not while a person is asked. Stored sessions can be read over a
-connection, so that pages need an origin that is named (`server.cors.origins`).
+A connection is admitted like a request, and so is each of its calls that a store or a backend answers: keys may have
+been withdrawn, and rates count. A run has a slot only while a backend works on it, not while a person is asked. Stored
+sessions can be read over a connection, so that pages need an origin that is named (`server.cors.origins`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from importlib.metadata import version
@@ -25,12 +26,13 @@ from bridge.jsonrpc.websocket import WebSocketCarrier
 from bridge.pipeline import Run
 from bridge.rpc import SessionConnection
 from bridge.server.bodies import BODIES
+from bridge.server.guard import GUARD
 from bridge.server.handler import RouteHandler
 from bridge.server.limits import RouteLimiter
 from bridge.server.report import Report
 from bridge.server.socket import Arriving
 from bridge.server.spans import spanned
-from bridge.server.wire import REPORTED, SERVED_BY, USER, request_id
+from bridge.server.wire import REPORTED, USER, request_id
 from bridge.server.writing import abort, in_time
 
 log = logging.getLogger("bridge.server")
@@ -83,8 +85,11 @@ class _Client:
     async def opened(self) -> tuple[Bridge, Route]:
         return self._handler.bridge, self._handler.route
 
-    async def permit(self, operation: Operation) -> None:
-        await self._http[SERVED_BY].permit(self._http, operation)
+    async def admit(self, operation: Operation | None) -> None:
+        guard = self._http[GUARD]
+        await guard.admit(self._http)
+        if operation is not None:
+            await guard.permit(self._http, operation)
 
     def counting(self) -> AbstractContextManager[object]:
         return self._handler.bridge.counting()
@@ -96,8 +101,7 @@ class _Client:
         error: BaseException | None = None
         try:
             with spanned(handler.bridge.tracing, self._http, scope.report):
-                await self._http[SERVED_BY].admit(self._http)
-                await self.permit(Operation.RUN)
+                await self.admit(Operation.RUN)
                 async with handler.limiter.slot(self.owner):
                     yield scope
         except BaseException as raised:
@@ -183,9 +187,13 @@ class _Watched:
 
     async def receive(self) -> list[bytes]:
         receiving = self._receiving = self._receiving or asyncio.create_task(self._carrier.receive())
+        began = time.monotonic()
         while not receiving.done():
-            done, _ = await asyncio.wait({receiving}, timeout=self._seconds)
-            if not done and self._connection.is_idle:
+            left, idle_since = self._seconds, self._connection.idle_since
+            if idle_since is not None:
+                left += max(began, idle_since) - time.monotonic()
+            done, _ = await asyncio.wait({receiving}, timeout=max(0.0, left))
+            if not done and left <= 0:
                 raise CarrierEnded(f"nothing came for {self._seconds:g} s (limits.socket_idle)")
         self._receiving = None
         return receiving.result()

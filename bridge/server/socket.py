@@ -22,10 +22,11 @@ from bridge.framing import sse
 from bridge.model import FinishReason, RunFinished, RunStarted, UsageReported
 from bridge.server.bodies import BODIES, Bodies, HeldBody
 from bridge.server.frames import ReceivedFrames
+from bridge.server.guard import GUARD
 from bridge.server.handler import RequestScope, RouteHandler
 from bridge.server.limits import RouteLimiter
 from bridge.server.runs import attend
-from bridge.server.wire import REPORTED, SERVED_BY, USER
+from bridge.server.wire import REPORTED, USER
 from bridge.server.writing import abort, in_time
 from bridge.translation import Writer
 
@@ -279,7 +280,7 @@ async def _serve(dialect: SocketDialect, scope: RequestScope) -> web.StreamRespo
     assert message is not None, "a connection serves what it has received"
     scope.stream, scope.known = _Messages(connection.socket, scope), connection.known
     try:
-        await scope.http[SERVED_BY].admit(scope.http)
+        await scope.http[GUARD].admit(scope.http)
         if message.refused is not None:
             raise message.refused
         wire = dialect.decode_message(message.text)

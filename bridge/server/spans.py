@@ -28,6 +28,15 @@ def spanned(tracing: Tracing | None, http: web.Request, report: Report) -> Abstr
     return _spanned(tracing, f"{http.method} {where}", http.headers, report, about)
 
 
+def spanned_call(
+    tracing: Tracing | None, report: Report, context: Mapping[str, str] | None
+) -> AbstractContextManager[None]:
+    """Around a call whose message names the trace that it belongs to; nothing for one that names none."""
+    if tracing is None or context is None:
+        return _NONE
+    return _spanned(tracing, f"call {report.route}", context, report, {"rpc.system": "jsonrpc"})
+
+
 def spanned_turn(tracing: Tracing | None, report: Report, metadata: Mapping[str, str]) -> AbstractContextManager[None]:
     """Around a turn of a session over gRPC."""
     if tracing is None:

@@ -47,9 +47,11 @@ from bridge.framing import sse
 from bridge.model import Heartbeat, Request, RunFailed, RunStarted
 from bridge.pipeline import Run
 from bridge.runs.server.agent_tasks import serve_stored_task
+from bridge.server.guard import GUARD
 from bridge.server.handler import RequestScope
 from bridge.server.runs import shown_model
-from bridge.server.wire import SERVED_BY, decoded, response_of, stream_headers
+from bridge.server.spans import spanned_call
+from bridge.server.wire import decoded, response_of, stream_headers
 from bridge.server.writing import StreamedResponse
 from bridge.stores.signing import kept_secret
 
@@ -111,19 +113,25 @@ class ToolServer:
         if answer is not None:
             scope.report.status = scope.report.status or "stop"
             return response_of(answer)
-        if message.task is not None:
-            return await serve_stored_task(scope, wire, message.task)
-        call = await self._call(scope, wire, message)
-        return await _Exchange(scope, [call], streams=message.streams, outlives=message.outlives).serve()
+        with spanned_call(self._bridge.tracing, scope.report, message.trace):
+            if message.task is not None:
+                return await serve_stored_task(scope, wire, message.task)
+            call = await self._call(scope, wire, message)
+            return await _Exchange(scope, [call], streams=message.streams, outlives=message.outlives).serve()
 
     async def _serve_batch(self, scope: RequestScope, wires: Sequence[WireRequest]) -> web.StreamResponse:
-        """Serve each message by itself; their answers are one list, or on one stream."""
+        """Serve each message by itself; their answers are one list, or on one stream.
+
+        Each counts as if it had been sent alone, or a batch would pass the limits of its key.
+        """
         site, ready, calls, streams = scope.context.site, list[FrameLike](), list[_Call](), True
-        for wire in wires:
+        for number, wire in enumerate(wires):
             context = Context(token_hex(16), None, time.time(), scope.route.options, scope.route.default_model)
             context.site = site
             own = RequestScope(scope.http, scope.handler, context, scope.report)
             try:
+                if number:
+                    await scope.http[GUARD].admit(scope.http)
                 message = await self._decoded(own, wire)
                 streams = message.streams
                 answer = self._at_once(own, message) or await self._forgotten(own, wire, message)
@@ -142,7 +150,7 @@ class ToolServer:
 
     async def _decoded(self, scope: RequestScope, wire: WireRequest) -> ToolMessage:
         message = await decoded(self._dialect.decode_message, wire, scope.context)
-        await scope.http[SERVED_BY].permit(scope.http, message.operation)
+        await scope.http[GUARD].permit(scope.http, message.operation)
         return message
 
     def _at_once(self, scope: RequestScope, message: ToolMessage) -> WireResponse | None:
@@ -194,10 +202,8 @@ class ToolServer:
 def site_of(bridge: Bridge, route: Route, *, ended: EndedSessions | None = None) -> ToolSite:
     """Return what the codec of a route has to know of it."""
     stores = bridge.config.stores
-    return ToolSite(
-        route.backends[0].name,
-        route.path,
-        tuple(route.modes or ()),
+    return replace(
+        route.site,
         sealer=Sealer(_secret(bridge.config)),
         version=_version(),
         durable=route.durable,

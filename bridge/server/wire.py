@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from aiohttp import web
 
 from bridge import framing
-from bridge.codec import Context, Dialect, Framing, Operation, WireRequest, WireResponse
+from bridge.codec import Context, Dialect, Framing, WireRequest, WireResponse
 from bridge.errors import Failure
 from bridge.framing import arrays, sse
 from bridge.model import ArgsDelta, Event, ReasoningDelta, TextDelta
@@ -33,26 +32,6 @@ OTHER_VERSION = web.RequestKey("other_version", str)
 OWN_PAGE = web.RequestKey("own_page", bool)
 """Set for requests of the bridge's own page: no page of another origin may read their answers."""
 
-
-@dataclass(frozen=True, slots=True)
-class ServedBy:
-    """The endpoint that serves a request, and the checks that may be needed again.
-
-    `admit` identifies the user of a request and counts it; it is called for each further request of a WebSocket
-    connection. `permit` checks that the user of a request may do what its body asks for.
-    """
-
-    dialect: Dialect
-    operation: Operation
-    admit: Callable[[web.Request], Awaitable[None]]
-    permit: Callable[[web.Request, Operation], Awaitable[None]]
-
-    def details(self, http: web.Request) -> dict[str, Any]:
-        """Return the details of a failure for dialects whose errors depend on what was requested."""
-        return {"operation": self.operation, "path": http.path}
-
-
-SERVED_BY = web.RequestKey("served_by", ServedBy)
 _WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 _LARGE = 256 * 1024
 """Bytes of a request from which on it is decoded in a thread, and characters of such a whole answer."""

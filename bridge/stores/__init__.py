@@ -20,6 +20,7 @@ from bridge.stores.scripts import Database
 from bridge.stores.urls import check_postgres, describe
 
 if TYPE_CHECKING:
+    from bridge.stores.held_places import HeldPlaces
     from bridge.stores.places import Places
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "describe",
     "open_attachments",
     "open_database",
+    "open_held_places",
     "open_history",
     "open_places",
     "open_rates",
@@ -122,6 +124,14 @@ def open_places(url: str, line: str) -> Places | None:
     from bridge.stores.places import Places
 
     return Places(open_database(url, "stores.runs", schema.PLACES), line)
+
+
+def open_held_places(url: str, lease: float = LEASE) -> HeldPlaces:
+    """Return the places that this process holds, which all processes that share the run store at this URL count."""
+    from bridge.stores import schema
+    from bridge.stores.held_places import HeldPlaces
+
+    return HeldPlaces(open_database(url, "stores.runs", schema.PLACES), lease)
 
 
 def open_attachments(url: str, *, secret: str | None = None) -> Attachments:

@@ -21,8 +21,8 @@ _PUT = """INSERT INTO places (line, name, holder, stamp, expires, value)
     ON CONFLICT (line, name) DO UPDATE SET holder = excluded.holder, stamp = excluded.stamp,
     expires = excluded.expires, value = excluded.value"""
 _KEEP = """UPDATE places SET expires = {now} + CAST(:seconds AS double precision)
-    WHERE line = :line AND name IN (SELECT k.name FROM {rows k (name text)})"""
-_DROP = "DELETE FROM places WHERE line = :line AND name IN (SELECT g.name FROM {rows g (name text)})"
+    WHERE line = :line AND name {in kept (text)}"""
+_DROP = "DELETE FROM places WHERE line = :line AND name {in gone (text)}"
 _FORGET = f"DELETE FROM places WHERE expires <= {{now}} - {_KEPT}"
 _LOOK = "SELECT name, holder, stamp, expires - {now} FROM places WHERE line = :line AND expires > {now}"
 _VALUES = """SELECT p.name, p.stamp, p.value FROM {rows w (name text)} JOIN places p
@@ -65,11 +65,11 @@ class Places:
             if not put and not dropped:
                 yield UNSYNCED, {}
             if dropped:
-                yield _DROP, {**line, "g": [(names[name],) for name in dropped]}
+                yield _DROP, {**line, "gone": [names[name] for name in dropped]}
             for row in rows:
                 yield _PUT, {**row, "seconds": seconds}
             if kept:
-                yield _KEEP, {**line, "k": sorted((names[name],) for name in kept), "seconds": seconds}
+                yield _KEEP, {**line, "kept": sorted(names[name] for name in kept), "seconds": seconds}
             found = yield _LOOK, line
             new = [(name,) for name, _, stamp, _ in found if known.get(name, ("",))[0] != stamp]
             values = (yield _VALUES, {**line, "w": new}) if new else []

@@ -241,6 +241,10 @@ class Syntax:
     def size(self, column: str) -> str:
         return f"octet_length({column})"
 
+    def among(self, name: str, kind: str) -> str:
+        # A join with the list may become a scan of the table, where its statistics are out of date.
+        return f"= ANY(CAST(:{name} AS {kind}[]))"
+
     def table(self, name: str, columns: Sequence[tuple[str, str]]) -> str:
         return f"{self._unnest(name, columns)} AS {name} ({', '.join(column for column, _ in columns)})"
 

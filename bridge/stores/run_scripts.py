@@ -1,7 +1,7 @@
 """The transactions of durable runs, as scripts (`bridge.stores.scripts`).
 
 A run is held by a process, and a process is alive while its row in `run_processes` has not expired: one row is renewed
-for all runs and slots of a process. Entries are numbered within their run from 0 (`position`); the number that readers
+for all runs of a process. Entries are numbered within their run from 0 (`position`); the number that readers
 know is made of the run and the position, so that numbers grow over the runs of a thread.
 
 A run that waits has a turn: one more than the last waiting run of its owner, and at least that of the first run that
@@ -58,7 +58,6 @@ _THREAD = "owner = :owner AND scope = :scope AND thread_id = :thread"
 _KEY = f"{_THREAD} AND run_id = :run"
 _FROM = "FROM runs r JOIN run_threads t ON t.id = r.thread"
 _OF_KEY = "t.owner = :owner AND t.scope = :scope AND t.thread_id = :thread AND r.run_id = :run"
-_LIVES = "EXISTS (SELECT 1 FROM run_processes p WHERE p.token = {holder} AND p.expires > {{now}} - :grace)"
 
 _RECORD = f"""SELECT r.id, t.owner, t.scope, t.thread_id, r.run_id, r.task_id, r.fingerprint, r.created_at, r.ended_at,
     r.holder, r.kept, r.previous, CASE WHEN r.ended_at IS NOT NULL THEN r.entries
@@ -323,16 +322,23 @@ def delete(where: Stored) -> Script[bool]:
     rows = yield f"SELECT r.id {_FROM} WHERE {_OF_KEY} AND r.ended_at IS NOT NULL", _by_key(where)
     if not rows:
         return False
-    yield from _delete_runs(rows)
+    yield from _delete_runs(_ids(rows))
     return True
 
 
-def _delete_runs(numbers: Rows) -> Script[None]:
-    for table, column in (("run_entries", "run"), ("run_plans", "run"), ("runs", "id")):
-        yield (
-            f"DELETE FROM {table} WHERE {column} IN (SELECT gone.id FROM {{rows gone (id bigint)}})",
-            {"gone": numbers},
-        )
+def _ids(rows: Rows) -> list[int]:
+    return [row[0] for row in rows]
+
+
+def _delete_runs(runs: Sequence[int]) -> Script[None]:
+    yield from _delete_contents(runs)
+    yield "DELETE FROM runs WHERE id {in gone (bigint)}", {"gone": runs}
+
+
+def _delete_contents(runs: Sequence[int]) -> Script[None]:
+    """Delete the entries and plans of these runs."""
+    for table in ("run_entries", "run_plans"):
+        yield f"DELETE FROM {table} WHERE run {{in gone (bigint)}}", {"gone": runs}
 
 
 def thread(where: Stored, make: bool) -> Script[Ownership]:
@@ -457,14 +463,13 @@ def claim(
         f"SELECT id, owner, route FROM runs WHERE {_WAITS} AND format <= :format ORDER BY turn, id LIMIT {_BATCH}",
         {"format": format},
     )
-    free = [(id,) for id, owner, route in rows if owner not in stored_owners and route not in blocked.scopes]
+    free = [id for id, owner, route in rows if owner not in stored_owners and route not in blocked.scopes]
     if not free and len(rows) == _BATCH:
         free = yield from _behind(blocked.scopes, stored_owners, format)
     if not free:
         return None
     taken = yield (
-        "SELECT id FROM runs WHERE id IN (SELECT free.id FROM {rows free (id bigint)})"
-        f" AND {_WAITS} ORDER BY turn, id LIMIT 1 {{skip}}",
+        f"SELECT id FROM runs WHERE id {{in free (bigint)}} AND {_WAITS} ORDER BY turn, id LIMIT 1 {{skip}}",
         {"free": free[:_CANDIDATES]},
     )
     if not taken:
@@ -474,9 +479,9 @@ def claim(
     return (yield from _of_number(taken[0][0]))
 
 
-def _behind(routes: Collection[str], owners: Collection[str], format: int) -> Script[Rows]:
+def _behind(routes: Collection[str], owners: Collection[str], format: int) -> Script[list[int]]:
     """Return runs of other owners, where all of the first that wait have no slot. It looks at each owner once."""
-    free: Rows = []
+    free: list[int] = []
     owner = ""
     first = True
     while len(free) < _BATCH:
@@ -489,12 +494,13 @@ def _behind(routes: Collection[str], owners: Collection[str], format: int) -> Sc
         owner, first = rows[0][0], False
         if owner in owners:
             continue
-        narrowed = "AND route NOT IN (SELECT full_.route FROM {rows full_ (route text)}) " if routes else ""
-        free += yield (
+        narrowed = "AND NOT route {in busy (text)} " if routes else ""
+        found = yield (
             f"SELECT id FROM runs WHERE owner = :owner AND {_WAITS} AND format <= :format {narrowed}"
             "ORDER BY turn, id LIMIT 1",
-            {"owner": owner, "format": format, **({"full_": [(route,) for route in routes]} if routes else {})},
+            {"owner": owner, "format": format, **({"busy": list(routes)} if routes else {})},
         )
+        free += _ids(found)
     return free
 
 
@@ -578,64 +584,41 @@ def waiting(runs: Collection[RunKey]) -> Script[list[RunKey]]:
     return [_key(row) for row in rows]
 
 
-# ---------------------------------------------------------------------- reader slots
-
-
-def enter(owner: str, name: str, limit: int, token: str, lease: float, grace: Grace) -> Script[bool]:
-    yield ALONE, {"name": f"bridge slots {owner}"}
-    yield from _lives(token, lease)
-    yield (
-        "DELETE FROM run_slots WHERE owner = :owner AND holder <> :token AND NOT "
-        + _LIVES.format(holder="run_slots.holder"),
-        {"owner": owner, "token": token, "grace": grace()},
-    )
-    others = yield (
-        "SELECT count(*) FROM run_slots WHERE owner = :owner AND name <> :name",
-        {"owner": owner, "name": name},
-    )
-    if others[0][0] >= limit:
-        return False
-    yield (
-        "INSERT INTO run_slots (owner, name, holder) VALUES (:owner, :name, :holder)"
-        " ON CONFLICT (owner, name) DO UPDATE SET holder = excluded.holder",
-        {"owner": owner, "name": name, "holder": token},
-    )
-    return True
-
-
-def leave(owner: str, name: str) -> Script[None]:
-    yield UNSYNCED, {}
-    yield "DELETE FROM run_slots WHERE owner = :owner AND name = :name", {"owner": owner, "name": name}
-
-
 # ---------------------------------------------------------------------- retention
 
 
 def forget(seconds: float) -> Script[tuple[int, int]]:
-    """Delete entries of runs that ended so long ago, at most `_ENTRIES`, and the plan of a run with its last one.
+    """Delete the entries and plans of runs that ended so long ago: at most `_ENTRIES`, so of a long run some entries.
 
     Return the number of runs that are forgotten, and of those that were changed.
     """
     rows = yield (
-        f"SELECT id FROM runs WHERE kept > 0 AND ended_at <= {{wall}} - :seconds ORDER BY ended_at LIMIT {_BATCH}"
-        " {skip}",
+        f"SELECT id, entries FROM runs WHERE kept > 0 AND ended_at <= {{wall}} - :seconds ORDER BY ended_at"
+        f" LIMIT {_BATCH} {{skip}}",
         {"seconds": seconds},
     )
-    most, done = _ENTRIES, 0
-    for (run,) in rows:
-        gone = yield (
+    size = 0
+    gone: list[int] = []
+    for run, entries in rows:
+        size += entries
+        if size > _ENTRIES:
+            break
+        gone.append(run)
+    if rows and not gone:  # the first one is too long for one transaction
+        run = rows[0][0]
+        deleted = yield (
             "DELETE FROM run_entries WHERE run = :run AND position IN (SELECT position FROM run_entries"
-            " WHERE run = :run ORDER BY position LIMIT :most) RETURNING position",
-            {"run": run, "most": most},
+            f" WHERE run = :run ORDER BY position LIMIT {_ENTRIES}) RETURNING position",
+            {"run": run},
         )
-        most -= len(gone)
-        if most <= 0:
+        if len(deleted) == _ENTRIES:
             yield "UPDATE runs SET kept = 1 WHERE id = :run", {"run": run}
-            return done, done + 1
-        yield "DELETE FROM run_plans WHERE run = :run", {"run": run}
-        yield "UPDATE runs SET kept = 0 WHERE id = :run", {"run": run}
-        done += 1
-    return done, done
+            return 0, 1
+        gone = [run]
+    if gone:
+        yield from _delete_contents(gone)
+        yield "UPDATE runs SET kept = 0 WHERE id {in gone (bigint)}", {"gone": gone}
+    return len(gone), len(gone)
 
 
 def forget_threads(seconds: float) -> Script[tuple[int, int]]:
@@ -648,21 +631,17 @@ def forget_threads(seconds: float) -> Script[tuple[int, int]]:
     )
     if not rows:
         return 0, 0
-    runs = yield "SELECT id FROM runs WHERE thread IN (SELECT old.id FROM {rows old (id bigint)})", {"old": rows}
-    yield from _delete_runs(runs)
-    yield "DELETE FROM run_threads WHERE id IN (SELECT old.id FROM {rows old (id bigint)})", {"old": rows}
-    return 0, len(rows)
+    old = _ids(rows)
+    runs = yield "SELECT id FROM runs WHERE thread {in old (bigint)}", {"old": old}
+    yield from _delete_runs(_ids(runs))
+    yield "DELETE FROM run_threads WHERE id {in old (bigint)}", {"old": old}
+    return 0, len(old)
 
 
 def forget_processes(grace: Grace) -> Script[None]:
-    """Forget processes that have died, with their slots, once nothing is left of them."""
-    values = {"seconds": _KEPT + grace()}
-    yield (
-        "DELETE FROM run_slots WHERE holder IN (SELECT token FROM run_processes WHERE expires <= {now} - :seconds)",
-        values,
-    )
+    """Forget processes that have died, once nothing is left of them."""
     yield (
         "DELETE FROM run_processes WHERE expires <= {now} - :seconds AND NOT EXISTS"
         " (SELECT 1 FROM runs WHERE holder = run_processes.token AND ended_at IS NULL)",
-        values,
+        {"seconds": _KEPT + grace()},
     )

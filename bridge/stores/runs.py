@@ -1,4 +1,4 @@
-"""The contract of run stores: event logs, queue, leases, cancellations and reader slots of durable runs.
+"""The contract of run stores: event logs, queue, leases and cancellations of durable runs.
 
 A run belongs to (owner, scope, thread id, run id), as a conversation does (`bridge.stores.base`). Its log is a sequence
 of entries; an entry is one opaque text, and its number grows over all runs of the thread. One process at a time drives
@@ -177,7 +177,7 @@ class RunStore(Protocol):
     """The runs of one or many processes that share an engine.
 
     A process names itself by a `token`. It is alive for `lease` seconds after each call that has one; while it is, it
-    holds the runs and slots that it took.
+    holds the runs that it took.
 
     Every method may raise `BridgeError` with `STORE_UNAVAILABLE` if the engine fails, with a message that contains
     neither address nor credentials; later calls try again. All calls are idempotent. Ids longer than `MAX_KEY` bytes
@@ -314,19 +314,6 @@ class RunStore(Protocol):
 
     async def pulse(self, *, grace: Grace = no_grace) -> Pulse:
         """Return what was canceled since the last call, all that is stored with the first one, and what is `lost`."""
-
-    # ------------------------------------------------------------------ reader slots
-
-    async def enter(
-        self, owner: str, slot: str, limit: int, token: str, lease: float, *, grace: Grace = no_grace
-    ) -> bool:
-        """Take one of the owner's `limit` slots under this name. Return False if none is free.
-
-        Slots of processes that expired `grace()` seconds ago are free.
-        """
-
-    async def leave(self, owner: str, slot: str) -> None:
-        """Release the slot."""
 
     # ------------------------------------------------------------------ retention
 

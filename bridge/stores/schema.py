@@ -124,7 +124,7 @@ _HISTORY: tuple[tuple[str, ...], ...] = (
     ),
 )
 
-# `plan` is JSON, deleted with the entries of the run. `whole`: all entries exist.
+# `run_slots` is not used any more; processes of the version before this one do. `plan` is JSON, deleted with the entries of the run. `whole`: all entries exist.
 _RUNS: tuple[tuple[str, ...], ...] = (
     (
         """CREATE TABLE run_threads (

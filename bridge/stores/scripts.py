@@ -29,6 +29,7 @@ fragments:
 | `{greatest}` | `max` | `greatest` |
 | `{json}` | `text` | `jsonb` |
 | `{bytes COLUMN}` | the length of a text in bytes of UTF-8 | |
+| `{in NAME (bigint)}` | `IN` the value NAME, a list of values | `= ANY`, which an index always serves |
 | `{rows NAME (a bigint, b text)}` | the value NAME, a list of tuples, as a table NAME | |
 | `{values NAME (a bigint, b text)}` | the list as the end of an INSERT; no other value in the statement | |
 | `{concurrently}` | | `CONCURRENTLY`; see `bridge.stores.schema` |
@@ -111,6 +112,9 @@ class Syntax(Protocol):
     def size(self, column: str) -> str:
         """Return the length of a column in bytes."""
 
+    def among(self, name: str, kind: str) -> str:
+        """Return `{in}`: what tells whether the column before it is in the value `name`, a list of this type."""
+
     def table(self, name: str, columns: Sequence[tuple[str, str]]) -> str:
         """Return `{rows}`: a table from the value `name`, with columns and their types."""
 
@@ -120,7 +124,7 @@ class Syntax(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Spelled:
-    """A statement in an engine's words. `sets` and `many` are the values that `{rows}` and `{values}` name."""
+    """A statement in an engine's words. `sets` are the values that `{in}` and `{rows}` name, `many` that of `{values}`."""
 
     text: str
     sets: tuple[str, ...] = ()
@@ -142,6 +146,9 @@ def spelled(statement: str, syntax: Syntax) -> Spelled:
             return syntax.fragments[kind]
         if kind == "bytes":
             return syntax.size(name)
+        if kind == "in":
+            sets.append(name)
+            return syntax.among(name, columns)
         typed = [(column, type_) for column, _, type_ in (each.strip().partition(" ") for each in columns.split(","))]
         {"rows": sets, "values": many}[kind].append(name)
         return syntax.table(name, typed) if kind == "rows" else syntax.values(name, typed)

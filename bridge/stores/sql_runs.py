@@ -434,18 +434,6 @@ class SQLRuns:
         self._canceled_at = now
         return pulse
 
-    # ------------------------------------------------------------------ reader slots
-
-    async def enter(
-        self, owner: str, slot: str, limit: int, token: str, lease: float, *, grace: Grace = no_grace
-    ) -> bool:
-        name = stored_id(owner, "owner")
-        return await self._write(lambda: scripts.enter(name, slot, limit, token, lease, grace))
-
-    async def leave(self, owner: str, slot: str) -> None:
-        name = stored_id(owner, "owner")
-        await self._write(lambda: scripts.leave(name, slot))
-
     # ------------------------------------------------------------------ retention
 
     async def sweep(self, events: float, threads: float, *, grace: Grace = no_grace) -> int:

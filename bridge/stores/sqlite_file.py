@@ -37,8 +37,10 @@ _T = TypeVar("_T")
 MEMORY = ":memory:"
 _TOGETHER = 64
 """Maximum number of jobs in one transaction, so that later ones do not wait too long."""
-_SHRINK = 1000
+_SHRINK = 200
 """Pages that one transaction gives back to the file system at most."""
+_KEPT = 1000
+"""Free pages that a file keeps at least."""
 _INCREMENTAL = 2
 _SOON = 0.02
 """Seconds that are not worth another attempt at a busy file."""
@@ -84,7 +86,7 @@ class SQLiteFile:
         return await self._lane(self._path == MEMORY).run(work)
 
     async def shrink(self) -> None:
-        """Give free pages back to the file system, except those that a tenth of the file may soon need again.
+        """Give free pages back to the file system, except a tenth of the file, which it may soon need again.
 
         A file that was not made for it (`auto_vacuum`) keeps them until VACUUM is run on it.
         """
@@ -433,10 +435,13 @@ def _shrink(db: sqlite3.Connection) -> bool:
     kind, free, pages = (
         db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("auto_vacuum", "freelist_count", "page_count")
     )
-    if kind != _INCREMENTAL or free <= max(_SHRINK, pages // 10):
+    more = free - max(_KEPT, pages // 10)
+    if kind != _INCREMENTAL or more <= 0:
         return False
-    db.execute(f"PRAGMA incremental_vacuum({_SHRINK})").fetchall()
-    return True
+    for _ in range(min(more, _SHRINK)):
+        # The pragma has no columns, so that `sqlite3` takes only its first step, which is one page, whatever its number.
+        db.execute("PRAGMA incremental_vacuum(1)")
+    return more > _SHRINK
 
 
 class Syntax:
@@ -460,6 +465,9 @@ class Syntax:
 
     def size(self, column: str) -> str:
         return f"length(CAST({column} AS BLOB))"
+
+    def among(self, name: str, kind: str) -> str:
+        return f"IN (SELECT value FROM json_each(:{name}))"
 
     def table(self, name: str, columns: Sequence[tuple[str, str]]) -> str:
         fields = ", ".join(f"json_extract(value, '$[{n}]') AS {column}" for n, (column, _) in enumerate(columns))

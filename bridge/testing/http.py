@@ -275,10 +275,12 @@ async def _read_request(reader: asyncio.StreamReader) -> Seen | None:
 async def fake_backend(dialect: str | Dialect | None = None) -> AsyncIterator[FakeBackend]:
     """A backend on a free port of 127.0.0.1, for the duration of the block, which raises the exceptions of its scripts.
 
-    async with fake_backend("openai-chat") as backend:
-        backend.says("Hello")
-        ...  # call backend.url
-        assert backend.requests[0].messages
+        async with fake_backend("openai-chat") as backend:
+            backend.says("Hello")
+            ...  # call backend.url
+            assert backend.requests[0].messages
+
+    `dialect` is that of its answers; without one, its scripts send bytes.
     """
     backend = FakeBackend(dialect)
     # The socket is bound here and stays bound: a port that is only looked for may be taken by then.

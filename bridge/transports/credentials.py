@@ -52,6 +52,10 @@ class Credentials(Protocol):
         """Return the headers of a request. Raises `BackendError`."""
         ...
 
+    def refused(self, status: int, headers: Mapping[str, str]) -> bool:
+        """Return whether an answer with this status and these headers refuses the credentials of its request."""
+        ...
+
     async def renew(self, wire: WireRequest) -> bool:
         """The backend refused a request. Return whether there are other credentials to try once more."""
         ...
@@ -94,6 +98,9 @@ class Tokens:
 
     async def headers(self, wire: WireRequest, url: URL) -> Mapping[str, str]:
         return {self._header: self._written(await self._valid())}
+
+    def refused(self, status: int, headers: Mapping[str, str]) -> bool:
+        return status == 401
 
     async def renew(self, wire: WireRequest) -> bool:
         sent, token = wire.headers.get(self._header), self._token
@@ -282,7 +289,7 @@ def google_tokens(scope: str) -> Fetch:
         import google.auth
         import google.auth.transport.requests
     except ImportError:
-        raise ConfigError("gcp needs the extra gcp: pip install 'dialect-bridge[gcp]'", key="auth") from None
+        raise ConfigError("gcp needs the extra gcp: pip install 'dialect-bridge[gcp]'") from None
     known: list[Any] = []
 
     def fetch() -> Token:
@@ -302,7 +309,7 @@ def azure_tokens(scope: str) -> Fetch:
     try:
         from azure.identity import DefaultAzureCredential
     except ImportError:
-        raise ConfigError("azure needs the extra azure: pip install 'dialect-bridge[azure]'", key="auth") from None
+        raise ConfigError("azure needs the extra azure: pip install 'dialect-bridge[azure]'") from None
     known: list[Any] = []
 
     def fetch() -> Token:
@@ -325,30 +332,44 @@ def _in_a_thread(fetch: Callable[[], Token]) -> Fetch:
 
 
 _REGION = re.compile(r"\.([a-z]{2}(?:-[a-z]{1,12}){1,3}-\d)\.(?:amazonaws|api\.aws)")
+_MANTLE = "bedrock-mantle"
+"""The service of Bedrock's endpoints at `bedrock-mantle.<region>.api.aws`; all others are of `bedrock`."""
+_KEYS_REFUSED = re.compile(r"ExpiredToken|RequestExpired|UnrecognizedClient|InvalidClientTokenId|InvalidToken")
+"""The kinds of AWS errors that other keys may mend, in the header x-amzn-errortype."""
 
 
 class AwsSigner:
-    """Signs requests with AWS Signature Version 4, by the default credentials of its library."""
+    """Signs requests with AWS Signature Version 4, by the default credentials of its library.
+
+    Keys that expired are refused with 403 (AWS, "Common errors"); then they are looked for anew.
+    """
 
     signs_bodies = True
 
-    def __init__(self, service: str, region: str | None, url: URL, learn: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, service: str | None, region: str | None, url: URL, learn: Callable[[str], None] | None = None
+    ) -> None:
         """Raise `ConfigError` without its library, or without a region."""
         try:
             import botocore.auth
             import botocore.awsrequest
             import botocore.session
         except ImportError:
-            raise ConfigError("aws needs the extra aws: pip install 'dialect-bridge[aws]'", key="auth") from None
+            raise ConfigError("aws needs the extra aws: pip install 'dialect-bridge[aws]'") from None
         self._request, self._auth = botocore.awsrequest.AWSRequest, botocore.auth.SigV4Auth
-        self._session = botocore.session.get_session()
-        named = _REGION.search(f".{url.host or ''}")
+        self._new_session = botocore.session.get_session
+        self._session = self._new_session()
+        host = url.host or ""
+        named = _REGION.search(f".{host}")
         found = region or (named[1] if named else None) or self._session.get_config_variable("region")
         if not found:
-            raise ConfigError("expected a region: in aws.region, in the url, or in AWS_DEFAULT_REGION", key="auth")
-        self._service, self.region = service, found
+            raise ConfigError("expected a region: in aws.region, in the url, or in AWS_DEFAULT_REGION")
+        self.service = service or (_MANTLE if host.startswith(f"{_MANTLE}.") else "bedrock")
+        self.region: str = found
         self._learn = learn
         self._credentials: Any = None
+        self._renewing = asyncio.Lock()
+        self._not_before = 0.0
 
     async def headers(self, wire: WireRequest, url: URL) -> Mapping[str, str]:
         try:
@@ -362,7 +383,7 @@ class AwsSigner:
         kind = wire.headers.get("content-type")
         given = {"content-type": kind} if kind else {}
         request = self._request(method=wire.method, url=str(url), data=wire.body, headers=given)
-        self._auth(keys, self._service, self.region).add_auth(request)
+        self._auth(keys, self.service, self.region).add_auth(request)
         return {name.lower(): str(value) for name, value in request.headers.items()}
 
     def _frozen(self) -> Any:
@@ -371,8 +392,33 @@ class AwsSigner:
             self._credentials = self._session.get_credentials()
         return self._credentials.get_frozen_credentials() if self._credentials is not None else None
 
+    def refused(self, status: int, headers: Mapping[str, str]) -> bool:
+        kind = headers.get("x-amzn-errortype")
+        return status in (401, 403) and (kind is None or _KEYS_REFUSED.match(kind) is not None)
+
     async def renew(self, wire: WireRequest) -> bool:
-        return False
+        sent = wire.headers.get("authorization", ""), wire.headers.get("x-amz-security-token")
+        async with self._renewing:
+            try:
+                if self._is_other(await asyncio.to_thread(self._frozen), sent):
+                    return True  # they were renewed for another request
+                if time.monotonic() < self._not_before:
+                    return False
+                self._not_before = time.monotonic() + _PAUSE
+                # A session of the library remembers what it found.
+                self._session, self._credentials = await asyncio.to_thread(self._new_session), None
+                return self._is_other(await asyncio.to_thread(self._frozen), sent)
+            except Exception as error:
+                log.warning("credentials of a backend: the source failed: %s", type(error).__name__)
+                return False
+
+    @staticmethod
+    def _is_other(keys: Any, sent: tuple[str, str | None]) -> bool:
+        """Return whether these are not the keys of a signature and the token beside it."""
+        authorization, token = sent
+        if keys is None:
+            return False
+        return f"Credential={keys.access_key}/" not in authorization or (keys.token or None) != token
 
     async def close(self) -> None:
         """Nothing is going on."""

@@ -108,6 +108,9 @@ _FEW = 64  # paths of a dialect; those with ids in them are not worth rememberin
 class _Head(Protocol):
     status: int
 
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
     def release(self) -> object: ...
 
 
@@ -278,6 +281,7 @@ class HttpBackend(ConfiguredBackend):
             request,
             lost,
             names_thread=info.names_thread,
+            continues=info.continues,
             caches=info.caches,
             host=self.url.host or "",
         )
@@ -368,7 +372,11 @@ class HttpBackend(ConfiguredBackend):
         answer = await self.whole_answer(self.addressed(wire, info), self.timeouts.of_question)
         if answer.status >= 300:
             raise BackendError.of(self.refusal(answer, wire))
-        return self.dialect.decode_embeddings(answer)
+        found = self.dialect.decode_embeddings(answer)
+        if len(found.vectors) != len(asked.inputs):
+            counts = f"{len(found.vectors)} vectors for {len(asked.inputs)} texts"
+            raise BackendError(f"The backend's answer has {counts}.", code=ErrorCode.BACKEND_PROTOCOL)
+        return found
 
     async def whole_answer(self, wire: WireRequest, seconds: float | None) -> WireResponse:
         """The answer to a short question. Raises `BackendError`."""
@@ -422,10 +430,12 @@ class HttpBackend(ConfiguredBackend):
         """Send a request with the backend's credentials; once more with new ones, if they are refused."""
         if self._credentials is None:
             return await send(wire)
+        plain = wire.headers
         await self._authorize(wire)
         answer = await send(wire)
-        if answer.status == 401 and await self._credentials.renew(wire):
+        if self._credentials.refused(answer.status, answer.headers) and await self._credentials.renew(wire):
             answer.release()
+            wire.headers = plain
             await self._authorize(wire)
             answer = await send(wire)
         return answer

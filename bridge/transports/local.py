@@ -25,12 +25,10 @@ from bridge.codec import (
     Dialect,
     Embeddings,
     EmbeddingsRequest,
-    FrameLike,
     Losses,
     ModelInfo,
     RunsTools,
     WireRequest,
-    WireResponse,
     entries,
 )
 from bridge.codec.naming import ModelNames
@@ -40,7 +38,7 @@ from bridge.model import Builder, Event, PartKind, Request
 from bridge.model import events as ev
 from bridge.model import parts as pt
 from bridge.model.events import TERMINAL
-from bridge.pipeline.backend import CallInfo, ConfiguredBackend, Timeouts
+from bridge.pipeline.backend import BaseCall, CallInfo, ConfiguredBackend, Timeouts
 from bridge.pipeline.breaker import Breaker
 
 log = logging.getLogger("bridge.local")
@@ -108,17 +106,14 @@ class LocalBackend(ConfiguredBackend):
         return LocalCall(self._agent, request, context)
 
 
-class LocalCall:
+class LocalCall(BaseCall):
     """One run of the generator."""
+
+    sent: WireRequest | None = None
 
     def __init__(self, agent: Agent, request: Request, context: Context) -> None:
         self.context = context
-        self.frames: list[FrameLike] = []
-        self.whole: WireResponse | None = None
-        self.awaits_whole = False
-        self.wire_ended = False
-        self.received = 0
-        self.sent: WireRequest | None = None
+        super().__init__()
         self._agent = agent
         self._request = request
         self._items: AsyncIterator[Yielded] | None = None

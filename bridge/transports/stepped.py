@@ -177,7 +177,7 @@ class SteppedCall:
             data, ended, failure = answer.unread(AT_ONCE), True, broken_off(error)
         events, self._decoded = self._decoded or [], None
         events += self._received(data)
-        if ended and failure is None:
+        if ended and failure is None and not self._run.reads_again:
             events += self._run.feed(self._splitter.close())
         if ended:
             self._answer = None

@@ -20,9 +20,9 @@ def work(times):
         once()
 times = int(sys.argv[1])
 work(times)  # not counted yet
-os.kill(os.getpid(), signal.SIGUSR1)
+os.kill(os.getpid(), signal.SIGRTMIN)
 work(times)
-os.kill(os.getpid(), signal.SIGUSR2)
+os.kill(os.getpid(), signal.SIGRTMIN + 1)
 work(times)
 """
 

@@ -231,6 +231,13 @@ def test_each_row_of_a_full_context_is_read(text: str) -> None:
     assert recognized(failure) is failure
 
 
+def test_the_issues_of_zod_are_words_with_their_places() -> None:
+    issues = [{"code": "invalid_type", "path": ["input", "messages"], "message": "Required"}, {"message": "Odd"}]
+    found = error_in({"success": False, "error": {"name": "ZodError", "issues": issues}}, refused=True)
+    assert found is not None
+    assert found["message"] == "input.messages: Required; Odd"
+
+
 @pytest.mark.parametrize("word", ["rate_limit_exceeded", "RateLimitExceeded", "RATE-LIMIT-EXCEEDED"])
 def test_spellings_of_a_word(word: str) -> None:
     assert code_of_word(word) is ErrorCode.RATE_LIMITED

@@ -10,12 +10,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.docs import cookbook
 from tests.docs.links import slug
 from tests.docs.tables import ROOT
 
 ENGLISH = {
     ROOT / "README.zh-CN.md": ROOT / "README.md",
-    **{ROOT / "docs" / "zh" / name: ROOT / "docs" / name for name in ("quickstart.md", "cookbook.md", "faq.md")},
+    **{ROOT / "docs" / "zh" / name: ROOT / "docs" / name for name in ("quickstart.md", "faq.md")},
+    **{ROOT / "docs" / "zh" / "cookbook" / page.name: page for page in cookbook.PAGES},
 }
 """Each translated page and its original."""
 

@@ -35,8 +35,7 @@ def index_page() -> str:
             "`dialect-bridge init --from PROGRAM --to SERVER` writes a configuration, asks the URL of the server what",
             "it is, and prints the lines to paste into the program. The page of a bridge shows the same lines for its",
             "own routes. Any program that speaks one of the dialects works, also one that is not listed here.",
-            "The suite runs the lines of Claude Code, Codex, Gemini CLI, Qwen Code, opencode, the AI SDK, LangChain,",
-            "and the packages openai, anthropic, google-genai and a2a-sdk with the programs themselves.",
+            "The suite runs the lines of a program with the program itself, unless its page says that it did not.",
             "",
             "```bash",
             "dialect-bridge init --from claude-code --to ollama --model qwen3:8b",
@@ -75,7 +74,11 @@ def program_page(name: str, client: Client) -> str:
     for note in client.notes:
         lines += [note, ""]
     if client.browser:
-        lines += ["It calls from a page: add the page's origin to `server.cors.origins`.", ""]
+        lines += [
+            "Any page may call the bridge. To keep others out, and to let yours resume runs and read histories, name",
+            'its origin: `server: {cors: {origins: ["http://localhost:5173"]}}`.',
+            "",
+        ]
     lines += [
         "A configuration, with any server or agent behind it:",
         "",

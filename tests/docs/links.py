@@ -35,20 +35,24 @@ def slug(heading: str) -> str:
 def anchors(path: Path) -> frozenset[str]:
     """The anchors of a document: its headings and its `<a id>`."""
     text = _FENCE.sub("", path.read_text(encoding="utf-8"))
-    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    return frozenset([*map(slug, headings), *re.findall(r'<a id="([^"]+)">', text)])
+    return frozenset([*map(slug, headings(path)), *re.findall(r'<a id="([^"]+)">', text)])
+
+
+def headings(path: Path, level: int | None = None) -> list[str]:
+    """The headings of a document, of all levels or of one; lines of code that begin with `#` are none."""
+    marks = "#+" if level is None else "#" * level
+    return re.findall(rf"^{marks} (.+)$", _FENCE.sub("", path.read_text(encoding="utf-8")), re.MULTILINE)
 
 
 def broken(path: Path, text: str) -> list[str]:
-    """The links of a document that lead nowhere in this repository. The reference of names is made by `make docs`."""
+    """The links of a document that lead nowhere in this repository."""
     found = []
     for target in targets(text):
         name, _, anchor = target.partition("#")
         if re.match(r"\w+:", name):
             continue
         file = (path.parent / name).resolve() if name else path
-        made = file.parent == ROOT / "docs" / "reference" and anchor.startswith("bridge.")
-        if not file.exists() or (anchor and not made and anchor not in anchors(file)):
+        if not file.exists() or (anchor and anchor not in anchors(file)):
             found.append(target)
     return found
 

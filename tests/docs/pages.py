@@ -7,12 +7,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.docs import chinese, configuration, connect, errors, links, promises, tables
+from tests.docs import chinese, configuration, connect, cookbook, errors, links, promises, reference, tables
 from tests.docs.tables import ROOT, spanned
 
 HOME = ROOT / "docs" / "index.md"
 AIP = ROOT / "docs" / "dialects" / "aip.md"
-WITH_FILES = ("cookbook", "extending", "your-agent")
+WITH_FILES = [*cookbook.PAGES, *(ROOT / "docs" / f"{name}.md" for name in ("extending", "your-agent"))]
 _COPY = re.compile(r"^<!-- file: (\S+) -->\n(```\w+)\n.*?^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -43,9 +43,11 @@ PAGES: dict[Path, Callable[[], str]] = {
     tables.PAGE: tables.page,
     AIP: lambda: spanned(AIP.read_text(encoding="utf-8"), "options", configuration.options("aip")),
     promises.PAGE: promises.page,
+    **{path: partial(reference.page, path) for path in sorted(reference.FOLDER.glob("*.md"))},
     HOME: home,
     links.INDEX_PAGE: links.index_page,
-    **{path: partial(with_files, path) for path in (ROOT / "docs" / f"{name}.md" for name in WITH_FILES)},
+    **{path: partial(with_files, path) for path in WITH_FILES},
+    **{path: partial(cookbook.index, path) for path in cookbook.INDEXES},
     **{path: partial(chinese.page, path) for path in chinese.ENGLISH},
 }
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.cli import main
 from bridge.cli.chat import _Screen
 from bridge.cli.parser import _arguments, _parser
 from bridge.codec import Feature, registry
@@ -142,18 +143,29 @@ def test_check_finds_agents_from_the_working_directory(tmp_path: Path) -> None:
     assert bridge("check", "mine.yaml", cwd=tmp_path)[0] == 0
 
 
-def test_dialects_prints_the_cards() -> None:
-    code, out, err = bridge("dialects")
-    assert (code, err) == (0, "")
-    lines = [line.split() for line in out.splitlines()]
-    assert max(map(len, out.splitlines())) <= 240
-    assert ["text", *["exact"] * len(registry.served())] in lines
-    takes = [str(registry.get(name).capabilities.requests[Feature.IMAGE_URL].support) for name in registry.called()]
-    assert ["image_url", *" ".join(takes).split()] in lines
-    supports = [
-        str(registry.get(name).capabilities.answers[Feature.FINISH_CANCELED].support) for name in registry.served()
-    ]
-    assert ["finish_canceled", *supports] in lines
+@pytest.mark.parametrize("width", [60, 100, 400])
+def test_dialects_prints_the_cards_as_wide_as_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert main(["dialects"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert width - 40 < max(map(len, out.splitlines())) <= width or width == 400
+    parts = [part.splitlines() for part in out.strip().split("\n\n")]
+    assert len(parts) == 2 if width == 400 else len(parts) > 2
+
+    def row(title: str, feature: str) -> list[str]:
+        """The words of a feature in all parts of a table."""
+        lines = [line for part in parts if part[0].startswith(title) for line in part[1:]]
+        return [word for line in lines if line.split()[0] == feature for word in line.split()[1:]]
+
+    answers = [registry.get(name).capabilities.answers for name in registry.served()]
+    requests = [registry.get(name).capabilities.requests for name in registry.called()]
+    for feature in (Feature.TEXT, Feature.FINISH_CANCELED):
+        assert row("answers", feature) == " ".join(str(card[feature].support) for card in answers).split()
+    takes = " ".join(str(card[Feature.IMAGE_URL].support) for card in requests)
+    assert row("requests", Feature.IMAGE_URL) == takes.split()
 
 
 def test_dialects_as_json_gives_the_reasons() -> None:

@@ -170,6 +170,8 @@ def test_what_flags_say(tmp_path: Path) -> None:
             "--url: expected a URL such as https://host/v1",
         ),
         (["--from", "ag-ui", "--to", "openai-chat", "--api-key-env", "sk-1234"], "the name of an environment variable"),
+        (["--from", "ag-ui", "--to", "vllm", "--target", "a:b"], "--target: is for --to python, not for vllm"),
+        (["--from", "ag-ui", "--to", "python", "--target", "agent.py"], 'target: expected "module:function"'),
         (["--from", "ag-ui", "--port", "70000"], "argument --port: expected 0 to 65535, got '70000'"),
         (["--from", "ag-ui", "--output", "none/c.yaml"], "none/c.yaml: cannot be written: No such file or directory"),
     ],
@@ -274,6 +276,28 @@ def test_init_warns_as_check_does(tmp_path: Path) -> None:
 def test_typos_on_the_command_line(args: list[str], said: str, tmp_path: Path) -> None:
     code, _, err = bridge(*args, cwd=tmp_path)
     assert (code, said in " ".join(err.split())) == (2, True), err
+
+
+def test_an_agent_of_ones_own_is_written_and_served(tmp_path: Path) -> None:
+    code, out, err = bridge("init", "--from", "open-webui", "--to", "python", cwd=tmp_path)
+    assert (code, err) == (0, "")
+    assert "wrote agent.py, an agent that repeats what it is told" in out
+    assert "    URL: http://127.0.0.1:8080/v1\n" in out
+    with serve(tmp_path, tmp_path / "config.yaml") as served:
+        answer = json.loads(post(f"{served.url}/v1/chat/completions", {**HELLO, "stream": False}))
+    assert answer["choices"][0]["message"]["content"] == "You said: Hello"
+    (tmp_path / "agent.py").write_text("mine", encoding="utf-8")
+    assert bridge("init", "--from", "ag-ui", "--to", "python", "--force", cwd=tmp_path)[0] == 0
+    assert (tmp_path / "agent.py").read_text(encoding="utf-8") == "mine"
+    args = ("init", "--from", "ag-ui", "--to", "python", "--target", "mine.agents:answer", "--output", "it.yaml")
+    assert bridge(*args, cwd=tmp_path)[0] == 0
+    assert '    target: "mine.agents:answer"' in (tmp_path / "it.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["agentscope", "agentscope-runtime", "crewai"])
+def test_who_has_an_agent_object_is_told_the_shorter_way(name: str, tmp_path: Path) -> None:
+    code, out, _ = bridge("init", "--from", "open-webui", "--to", name, "--no-probe", cwd=tmp_path)
+    assert (code, "needs no server of its own: `dialect-bridge init --to python`" in out) == (0, True)
 
 
 def test_what_init_writes_is_served(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from bridge.cli.parser import _arguments
 from bridge.config import load
 from bridge.engine.assembly import assemble
+from tests.docs import cookbook
 from tests.docs.helpers import CONFIGS, EXAMPLES, ROOT, USUAL, Block, blocks_of, run
 from tests.docs.helpers import Server as Process
 from tests.docs.tables import dialects
@@ -20,7 +21,7 @@ from tests.docs.tables import dialects
 pytestmark = pytest.mark.slow
 
 DOCS = ROOT / "docs"
-GUIDES = [DOCS / f"{name}.md" for name in ("quickstart", "concepts", "cookbook", "cli", "faq", "extending")]
+GUIDES = [DOCS / f"{name}.md" for name in ("quickstart", "concepts", "cli", "faq", "extending")] + cookbook.PAGES
 PAGES = [*GUIDES, *sorted((DOCS / "dialects").glob("*.md"))]
 SECRETS = {
     "WEB_KEY": "key-of-web",
@@ -112,8 +113,9 @@ def test_what_curl_asks_of_queued_runs(runs: Process) -> None:
 
 
 def test_every_configuration_of_the_examples_is_shown_once() -> None:
-    cookbook = (DOCS / "cookbook.md").read_text(encoding="utf-8")
-    shown = [ROOT / name for name in re.findall(r"<!-- file: (examples/configs/[^\s/]+) -->\n```yaml", cookbook)]
+    shown = [
+        ROOT / name for name in re.findall(r"<!-- file: (examples/configs/[^\s/]+) -->\n```yaml", cookbook.whole())
+    ]
     assert sorted(shown) == CONFIGS
 
 

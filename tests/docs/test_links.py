@@ -9,6 +9,7 @@ import pytest
 from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
 
+from tests.docs import cookbook
 from tests.docs.links import INDEX_PAGE, broken, documents, slug, targets
 from tests.docs.tables import ROOT
 
@@ -34,6 +35,19 @@ def test_links_lead_somewhere(path: Path) -> None:
 )
 def test_a_broken_link_is_found(link: str, leads: bool) -> None:
     assert (broken(ROOT / "README.md", f"see [it]({link})") == []) is leads
+
+
+@pytest.mark.parametrize("index", cookbook.INDEXES, ids=["English", "Chinese"])
+def test_a_recipe_is_found_under_the_address_that_it_had(index: Path) -> None:
+    """All recipes were on one page; the index has an anchor for each, beside the link to its page."""
+    text = index.read_text(encoding="utf-8")
+    pages = sorted((index.parent / "cookbook").glob("*.md"))
+    assert [page.name for page in pages] == [page.name for page in cookbook.PAGES]
+    assert len(pages) > 5
+    for page in pages:
+        assert cookbook.recipes(page)
+        for anchor, _ in cookbook.recipes(page):
+            assert re.search(rf'<a id="{anchor}"></a>\[.+\]\(cookbook/{page.name}#{anchor}\)', text), anchor
 
 
 def test_code_has_no_links() -> None:

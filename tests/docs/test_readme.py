@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bridge import translate
+from bridge.cli.parser import _arguments
 from bridge.cli.serve import curls
 from bridge.config import json_schema, load
 from bridge.engine.assembly import assemble
@@ -145,13 +146,17 @@ def test_in_front_of_an_agentscope_agent(demo: Server, tmp_path: Path) -> None:
         assert served.stop() == 0
 
 
-# The demo is none of these services and agents, and an editor starts its bridge by itself; `test_recipes.py` has them.
+CLOUDS = ("azure", "bedrock", "vertex")
+
+
+# The demo is none of these services and agents, and an editor starts its bridge by itself; `test_recipes.py` has them,
+# and `test_clouds.py` those of clouds.
 @pytest.mark.parametrize(
     "config",
     [
         path
         for path in CONFIGS
-        if path.stem not in ("agentscope-service", "langgraph", "claude-in-chat", "codex-a2a", "acp")
+        if path.stem not in ("agentscope-service", "langgraph", "claude-in-chat", "codex-a2a", "acp", *CLOUDS)
     ],
     ids=lambda path: path.stem,
 )
@@ -272,12 +277,21 @@ def test_a_recipe_loads_and_assembles(config: Path, monkeypatch: pytest.MonkeyPa
     assert len(assemble(loaded)) == len(loaded.routes)
 
 
-CURL = [line for b in blocks_of(README) if b.language == "bash" for line in b.text.splitlines()]
+BASH = [line for b in blocks_of(README) if b.language == "bash" for line in b.text.splitlines()]
+CURL = [line for line in BASH if line.startswith("curl ")]
 
 
 @pytest.mark.parametrize("line", CURL)
 def test_a_curl_line_of_the_readme_works(line: str, demo: Server) -> None:
     assert _ends_well(_paste(line.replace(USUAL, demo.url)))
+
+
+def test_the_commands_of_the_readme_are_valid() -> None:
+    """What they do is tried in `test_first_use` and `test_run_agent`."""
+    lines = [shlex.split(line, comments=True) for line in BASH if line not in CURL]
+    assert [line[:2] for line in lines] == [["dialect-bridge", name] for name in ("run", "init", "serve")]
+    for line in lines:
+        _arguments(line[1:])
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -390,7 +404,7 @@ def test_java_agents_are_read_as_readme_says() -> None:
 
 
 PLACES = {
-    "127.0.0.1", "api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com", "semver.org",
+    "127.0.0.1", "localhost", "api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com", "semver.org",
     # Clouds, whose credentials expire, and a placeholder.
     "www.googleapis.com", "cognitiveservices.azure.com", "bedrock-runtime.us-west-2.amazonaws.com",
     "my-resource.openai.azure.com", "us-central1-aiplatform.googleapis.com", "models.example",

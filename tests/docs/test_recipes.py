@@ -24,6 +24,7 @@ from bridge.server import running
 from tests.dialects.acp.test_socket import connected
 from tests.dialects.agentscope_service.service import Service
 from tests.dialects.langgraph.service import Server as LangGraphServer
+from tests.docs import cookbook
 from tests.docs.helpers import COMMAND, EXAMPLES, ROOT, USUAL, run
 from tests.pairs.agents import AGENTS, Say
 from tests.pairs.agents.runs import Runs
@@ -59,7 +60,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _chat_in(name: str) -> str:
     """The command of this recipe that talks with the bridge."""
-    text = (ROOT / "docs" / "cookbook.md").read_text(encoding="utf-8")
+    text = cookbook.whole()
     return re.compile(r"^dialect-bridge chat .*$", re.MULTILINE).search(text, text.index(f"configs/{name}.yaml"))[0]
 
 
@@ -354,7 +355,7 @@ async def test_an_agentscope_agent_in_claude_code_as_a_tool() -> None:
 
 
 async def test_the_result_of_a_call_for_a_client_of_a2a() -> None:
-    page = (ROOT / "docs" / "cookbook.md").read_text(encoding="utf-8")
+    page = cookbook.whole()
     (example,) = re.findall(r"```json\n(\{\n  \"messageId\".*?)```", page, re.DOTALL)
     answer = orjson.loads(example)
     call = ToolCall("call_1", "get_weather", "{}")

@@ -123,6 +123,14 @@ def genai_js() -> list[str]:
     return ["node", str(folder / "session.mjs")]
 
 
+@pytest.fixture(scope="session")
+def ollama_js() -> list[str]:
+    """The same with Ollama's JavaScript client."""
+    folder = Path(__file__).parent / "ollama-js"
+    node_client(folder, "Ollama's JavaScript client")
+    return ["node", str(folder / "session.mjs")]
+
+
 @pytest.fixture(params=VERSIONS, ids=[f"client {v}" for v in VERSIONS.values()])
 def frontend(driver: Driver, request: pytest.FixtureRequest) -> MakeFrontend:
     """Makes conversations with an address, one after another with each version of the client."""

@@ -16,10 +16,10 @@ from tests.server.harness import post, serving
 
 RUNNER = str(Path(__file__).parent / "own_agents" / "serve.py")
 FRAMEWORKS = {
-    "agentscope": ("own-agents", pytest.mark.interop),
-    "langgraph": ("own-agents", pytest.mark.interop),
-    "pydantic_ai": ("own-agents", pytest.mark.interop),
-    "openai_agents": ("own-agents", pytest.mark.interop),
+    "agentscope": ("own-agents", pytest.mark.interop_all),
+    "langgraph": ("own-agents", pytest.mark.interop_all),
+    "pydantic_ai": ("own-agents", pytest.mark.interop_all),
+    "openai_agents": ("own-agents", pytest.mark.interop_all),
     "adk": ("a2a-agents", pytest.mark.interop),
     "crewai": ("crewai", pytest.mark.interop_all),
 }
@@ -30,7 +30,7 @@ FRAMEWORKS = {
 )
 async def test_an_agent_object_is_served(name: str, place: str, tmp_path: Path) -> None:
     python = Path(sys.prefix) / place / "bin" / "python"
-    assert python.exists(), f"{name} is not installed: make interop{'-all' if place == 'crewai' else ''}"
+    assert python.exists(), f"{name} is not installed: make interop{'' if name == 'adk' else '-all'}"
     scripted_model.heard.clear()
     config = {
         "backends": {"llm": {"dialect": "python", "target": "tests.interop.scripted_model:run"}},

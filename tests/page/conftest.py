@@ -18,8 +18,9 @@ __all__ = ["browser"]
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 _DRAWN = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-# A dialect whose clients are programs has no client on the page.
-DIALECTS = [name for name in registry.over_http() if registry.get(name).called and name != "acp"]
+PROGRAMS = ("mcp", "acp")
+"""Dialects whose clients are programs: these have no client on the page."""
+DIALECTS = [name for name in registry.over_http() if registry.get(name).called and name not in PROGRAMS]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -39,6 +40,7 @@ async def base(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
             *({"dialect": name, "path": f"/{name}", "backend": "demo"} for name in DIALECTS),
             {"dialect": "agentscope", "path": "/mine", "backend": "mine"},
             {"dialect": "ag-ui", "path": "/down", "backend": "llm"},
+            *({"dialect": name, "path": f"/{name}", "backend": "demo"} for name in PROGRAMS),
         ],
         "stores": {"history": f"sqlite:///{folder}/history.db", "runs": f"sqlite:///{folder}/runs.db"},
     }

@@ -7,7 +7,8 @@ import json
 import logging
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,8 @@ from bridge.codec import Feature, Support, registry
 from bridge.config import load
 from bridge.engine import Bridge
 from bridge.server import running
-from tests.page.conftest import DIALECTS, SCREENSHOTS, Tab
-from tests.server.harness import free_port, serving
+from tests.page.conftest import DIALECTS, PROGRAMS, SCREENSHOTS, Tab
+from tests.server.harness import ask, free_port, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -27,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 ASKS = """
 import json
 
-from bridge import Interrupted, Request
+from bridge import Interrupted, Request, ToolCall
 
 SCHEMA = {
     "type": "object",
@@ -46,6 +47,14 @@ async def run(request: Request):
         yield json.dumps(request.resume[0].payload)
     else:
         yield Interrupted("one", "input_required", {"message": "Which table?", "responseSchema": SCHEMA})
+
+
+async def delete(request: Request):
+    if request.resume:
+        yield "yes" if request.resume[0].agrees else "no"
+    else:
+        yield ToolCall("call_1", "delete_file", '{"path": "a.txt"}')
+        yield Interrupted("one", "tool_call", None, "call_1")
 """
 THOUGHT = "The user wants to see me think."
 
@@ -66,6 +75,23 @@ def ended() -> Iterator[asyncio.Queue[str]]:
 
 
 # ---------------------------------------------------------------------- talks
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_a_route_for_programs_shows_what_to_paste(tab: Tab, name: str) -> None:
+    page = tab.page
+    await tab.choose(f"/{name}")
+    assert "Programs talk on this route" in await page.locator("#log").inner_text()
+    assert [await page.locator(field).is_disabled() for field in ("#say", "#send")] == [True, True]
+    assert await page.locator("#hints").inner_text() == ""
+    await page.locator("#connect-open").click()
+    pasted = "".join(await page.locator("#snippets pre").all_inner_texts())
+    assert (f"{tab.base}/mcp" if name == "mcp" else '"--route", "/acp"') in pasted
+    await page.locator("#connect-dialog").get_by_role("button", name="Close").click()
+    await tab.choose("/openai-chat")
+    assert "Choose a route" in await page.locator("#log").inner_text()
+    assert await page.locator("#say").is_enabled()
+    assert "42" in await (await tab.ask("reasoning")).inner_text()
 
 
 @pytest.mark.parametrize("name", DIALECTS)
@@ -320,7 +346,15 @@ async def test_a_backend_that_is_not_there(tab: Tab) -> None:
     assert address == "/_page/errors/backend_unavailable"
 
 
-QUESTIONS = (("/ag-ui", None), ("/a2a", None), ("/ag-kit", "generation 1"), ("/ag-kit", "generation 2"))
+QUESTIONS = (
+    ("/ag-ui", None),
+    ("/a2a", None),
+    ("/ag-kit", "generation 1"),
+    ("/ag-kit", "generation 2"),
+    ("/ai-sdk-ui", None),
+    ("/agentscope", None),
+    ("/agentscope-java", None),
+)
 
 
 @pytest.mark.parametrize(("path", "form"), QUESTIONS)
@@ -343,19 +377,43 @@ async def test_a_question_is_answered_with_a_button(
     assert await answer.get_by_role("button", name=button, exact=True).is_disabled()
 
 
-async def test_a_question_shows_the_fields_of_its_schema(browser: Browser, tmp_path: Path) -> None:
-    (tmp_path / "asks.py").write_text(ASKS, encoding="utf-8")
-    (tmp_path / "config.yaml").write_text(
-        "backends: {it: {dialect: python, target: 'asks:run'}}\n"
-        "routes: [{dialect: ag-ui, path: /ag-ui, backend: it}]\n"
-        f"stores: {{history: 'sqlite:///{tmp_path}/h.db', runs: 'sqlite:///{tmp_path}/r.db'}}\n",
+@asynccontextmanager
+async def asking(browser: Browser, folder: Path, dialect: str, target: str) -> AsyncIterator[Tab]:
+    """The page in front of an agent of `ASKS`."""
+    (folder / "asks.py").write_text(ASKS, encoding="utf-8")
+    (folder / "config.yaml").write_text(
+        f"backends: {{it: {{dialect: python, target: 'asks:{target}'}}}}\n"
+        f"routes: [{{dialect: {dialect}, path: /{dialect}, backend: it}}]\n"
+        f"stores: {{history: 'sqlite:///{folder}/h.db', runs: 'sqlite:///{folder}/r.db'}}\n",
         encoding="utf-8",
     )
-    config = load(tmp_path / "config.yaml", server={"host": "127.0.0.1", "port": free_port()})
+    config = load(folder / "config.yaml", server={"host": "127.0.0.1", "port": free_port()})
     async with running(Bridge.of(config)) as port:
         page = await browser.new_page(locale="en-US")
         tab = Tab(page, f"http://127.0.0.1:{port}")
         await tab.open()
+        yield tab
+        assert tab.problems == []
+        await page.close()
+
+
+@pytest.mark.parametrize(("button", "said"), [("Yes", "yes"), ("No", "no")])
+async def test_an_approval_of_a_call_is_sent_with_the_call(
+    browser: Browser, tmp_path: Path, button: str, said: str
+) -> None:
+    async with asking(browser, tmp_path, "ai-sdk-ui", "delete") as tab:
+        answer = await tab.ask("Delete it")
+        assert "delete_file\npath: a.txt" in await answer.locator(".question").inner_text()
+        await answer.get_by_role("button", name=button, exact=True).click()
+        told = tab.page.locator(".answer[data-state]").nth(1)
+        await told.wait_for()
+        assert await told.locator(".text").inner_text() == said
+
+
+@pytest.mark.parametrize("dialect", ["ag-ui", "ai-sdk-ui", "agentscope"])
+async def test_a_question_shows_the_fields_of_its_schema(browser: Browser, tmp_path: Path, dialect: str) -> None:
+    async with asking(browser, tmp_path, dialect, "run") as tab:
+        page = tab.page
         answer = await tab.ask("Book it")
         assert (await answer.locator(".question").inner_text()).startswith("Waiting for you\n\nWhich table?")
         await answer.get_by_label("seats").fill("4")
@@ -364,9 +422,8 @@ async def test_a_question_shows_the_fields_of_its_schema(browser: Browser, tmp_p
         await answer.get_by_role("button", name="Send the answer").click()
         told = page.locator(".answer[data-state]").nth(1)
         await told.wait_for()
-        assert json.loads(await told.locator(".text").inner_text()) == {"seats": 4, "where": "inside", "window": True}
-        assert tab.problems == []
-        await page.close()
+        said = json.loads(await told.locator(".text").inner_text())
+        assert said.items() >= {"seats": 4, "where": "inside", "window": True}.items()
 
 
 async def test_what_only_the_way_of_the_page_loses_is_not_told(tab: Tab) -> None:
@@ -380,6 +437,19 @@ async def test_a_backend_that_answered_has_the_right_address(tab: Tab) -> None:
     answer = await tab.ask("error late", "failed")
     assert "The log has its status" in await answer.locator(".steps").inner_text()
     assert "is wrong" not in await answer.locator(".steps").inner_text()
+
+
+async def test_the_documentation_of_the_dialect_is_one_click_away(tab: Tab) -> None:
+    for path, about in (("/ag-ui", "# ag-ui\n"), ("/agentscope-java", "# `agentscope`, `agentscope-java`\n")):
+        await tab.choose(path)
+        link = tab.page.get_by_role("link", name=f"About {path[1:]}")
+        async with tab.page.context.expect_page() as opened:
+            await link.click()
+        text = await (await opened.value).locator("body").inner_text()
+        await (await opened.value).close()
+        assert text.startswith(about)
+        assert "](" not in text.replace("`", "")[:2000]
+    assert (await ask("GET", f"{tab.base}/_page/documents/nothing")).status == 404
 
 
 async def test_a_refused_request(tab: Tab) -> None:

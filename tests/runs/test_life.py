@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bridge.engine import Bridge, Caller
-from bridge.errors import BackendError, BridgeError, ErrorCode
+from bridge.errors import BridgeError, ErrorCode
 from bridge.liveness import no_grace
 from bridge.model import (
     FinishReason,
@@ -447,24 +447,6 @@ async def test_a_run_is_deleted(bridge: Bridge, runs: Runs) -> None:
     await canceled(runs, key)
     assert await runs.delete(key) is True
     assert await runs.status(key) is None
-
-
-async def test_slots_of_readers(run_engine: RunEngine, make_runs: MakeRuns) -> None:
-    one, two = make_runs(lease=LEASE), make_runs(lease=LEASE)
-    await one.open()
-    async with one.reader_slot("o", 2), two.reader_slot("o", 2):
-        with pytest.raises(BackendError) as caught:
-            async with two.reader_slot("o", 2):
-                pytest.fail("there were two already")
-        assert caught.value.failure.http_status == 429
-        assert caught.value.failure.headers == {"retry-after": "1"}
-        async with two.reader_slot("you", 2):
-            pass
-        await run_engine.backdate("leases", LEASE + 1)
-        # The process `one` renews its lease; `two` is like a dead one.
-        assert await one._store.renew(one._token, LEASE) == set()
-        assert await two._store.enter("o", "probe", 2, "another", 60)
-        assert not await two._store.enter("o", "probe too", 2, "another", 60)
 
 
 async def test_a_run_begins_where_it_was_created(bridge: Bridge, make_runs: MakeRuns) -> None:

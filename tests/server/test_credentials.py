@@ -325,11 +325,67 @@ async def test_requests_to_aws_are_signed_as_they_arrive(monkeypatch: pytest.Mon
         assert sent.endswith(f"Signature={signer.signature(text, request)}")
 
 
+EXPIRED = {"x_amzn_errortype": "ExpiredTokenException:http://internal.amazon.example/coral/"}
+
+
+@pytest.mark.usefixtures("http_client")
+@pytest.mark.parametrize(
+    ("headers", "renewed", "tries"),
+    [
+        (EXPIRED, True, 2),
+        ({}, True, 2),
+        (EXPIRED, False, 1),
+        ({"x_amzn_errortype": "AccessDeniedException"}, True, 1),
+    ],
+    ids=["expired", "no kind", "the same keys", "no rights"],
+)
+async def test_keys_of_aws_that_expired_are_looked_for_anew(
+    monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], renewed: bool, tries: int
+) -> None:
+    for name, value in {"ACCESS_KEY_ID": "AKIDFIRST", "SECRET_ACCESS_KEY": "s", "SESSION_TOKEN": "token-1"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+
+    async def refuses_the_first(exchange: Exchange) -> None:
+        if "Credential=AKIDFIRST/" in exchange.seen.headers["authorization"]:
+            if renewed:  # as a file of credentials that another program renews
+                monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDSECOND")
+                monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
+            said = b'{"message": "The security token included in the request is expired"}'
+            await exchange.answer(403, said, **headers)
+        else:
+            assert "x-amz-security-token" not in exchange.seen.headers, "of the former keys"
+            await exchange.answer(200, json.dumps(ANSWER).encode())
+
+    async with fake_backend() as model, bridge(model, {"aws": {"region": "us-west-2"}}) as url:
+        model.plays(refuses_the_first)
+        reply = await post(url, CHAT)
+        assert (reply.status, len(model.seen)) == (200 if tries == 2 else 502, tries)
+        assert "token-1" not in reply.body.decode()
+        assert (await post(url, CHAT)).status == reply.status
+        assert len(model.seen) == tries + 1, "with the keys of the last time"
+
+
+async def test_keys_that_expired_are_looked_for_once_by_requests_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDFIRST")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    signer, address = AwsSigner(None, "us-west-2", ADDRESS), URL("http://127.0.0.1/v1")
+    wires = [WireRequest("POST", "/v1", dict(await signer.headers(WireRequest(), address))) for _ in range(3)]
+    assert not await signer.renew(wires[0]), "there are no other keys"
+    sessions = []
+    monkeypatch.setattr(signer, "_new_session", lambda made=signer._new_session: sessions.append(1) or made())
+    monkeypatch.setattr(signer, "_not_before", 0.0)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDSECOND")
+    assert await asyncio.gather(*map(signer.renew, wires)) == [True] * 3
+    assert len(sessions) == 1
+
+
 def test_the_region_of_a_signature_is_that_of_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_CONFIG_FILE"):
         monkeypatch.setenv(name, "")
-    signer = AwsSigner("bedrock", None, URL("https://bedrock-runtime.eu-central-1.amazonaws.com/openai/v1"))
-    assert signer.region == "eu-central-1"
+    signer = AwsSigner(None, None, URL("https://bedrock-runtime.eu-central-1.amazonaws.com/openai/v1"))
+    assert (signer.region, signer.service) == ("eu-central-1", "bedrock")
+    signer = AwsSigner(None, None, URL("https://bedrock-mantle.us-east-1.api.aws/anthropic"))
+    assert (signer.region, signer.service) == ("us-east-1", "bedrock-mantle")
     with pytest.raises(ConfigError, match="region"):
         AwsSigner("bedrock", None, ADDRESS)
 
@@ -349,7 +405,7 @@ def test_the_forms_of_auth() -> None:
         "gcloud", "auth", "print-access-token",
     )  # fmt: skip
     assert configured("gcp").backends["llm"].auth.gcp.scope.endswith("cloud-platform")
-    assert configured({"aws": {"region": "us-west-2"}}).backends["llm"].auth.aws.service == "bedrock"
+    assert configured({"aws": {"region": "us-west-2"}}).backends["llm"].auth.aws.region == "us-west-2"
 
 
 @pytest.mark.parametrize(

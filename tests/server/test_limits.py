@@ -23,6 +23,7 @@ from bridge.stores import open_rates
 from bridge.stores.rates import LocalRates
 from tests.server.harness import Exchange, FakeBackend, Reply, ask, bound_socket, fake_backend, post, serving
 from tests.stores.conftest import Postgres, postgres, postgres_schema  # noqa: F401
+from tests.stores.run_engines import RunEngine, run_engine  # noqa: F401
 
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
 ANN, BOB = {"authorization": "Bearer key-ann"}, {"x_api_key": "key-bob"}
@@ -506,6 +507,56 @@ async def gathered(it: Busy, count: int) -> None:
     async with asyncio.timeout(40):
         for _ in range(count):
             await it.arrived.get()
+
+
+async def test_processes_count_what_a_key_does_at_once_together(run_engine: RunEngine) -> None:  # noqa: F811
+    """Requests that are waited for, and runs that are not, in one database."""
+    async with busy() as it:
+
+        def setup(**per_key: int) -> dict[str, Any]:
+            return {
+                **runs_config(it.backend.url, per_key=per_key),
+                "stores": {"history": run_engine.url, "runs": run_engine.url},
+            }
+
+        async with serving(setup(concurrent=2)) as one, serving(setup(concurrent=2)) as two:
+            first = asyncio.create_task(post(f"{one}/chat/chat/completions", HELLO, **ANN))
+            await gathered(it, 1)
+            assert (await queue_run(two, "agent-runs", "a", ANN)).status == 202
+            await gathered(it, 1)
+            for base in (one, two):
+                refused = await post(f"{base}/chat/chat/completions", HELLO, **ANN)
+                assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+                assert refused.json["error"]["message"] == "This key has reached its limit of 2 concurrent requests."
+            bob = asyncio.create_task(post(f"{two}/chat/chat/completions", HELLO, **BOB))
+            await gathered(it, 1)
+            assert len(it.backend.seen) == 3
+            it.release.set()
+            assert [(await first).status, (await bob).status] == [200, 200]
+            assert (await post(f"{two}/chat/chat/completions", HELLO, **ANN)).status == 200
+
+
+async def test_runs_of_a_key_wait_for_those_of_another_process(run_engine: RunEngine) -> None:  # noqa: F811
+    """A run that waits is taken by the process that has a slot for it when one is given back; a request waits, too."""
+    async with busy() as it:
+
+        def setup() -> dict[str, Any]:
+            limits = {"concurrent": 1, "queue": 2}
+            return {
+                **runs_config(it.backend.url, per_key=limits),
+                "stores": {"history": run_engine.url, "runs": run_engine.url},
+            }
+
+        async with serving(setup()) as one, serving(setup()) as two:
+            assert (await queue_run(one, "agent-runs", "a", ANN)).status == 202
+            await gathered(it, 1)
+            assert (await queue_run(two, "agent-runs", "b", ANN)).status == 202
+            waits = asyncio.create_task(post(f"{two}/chat/chat/completions", HELLO, **ANN))
+            await asyncio.sleep(0.3)
+            assert len(it.backend.seen) == 1
+            it.release.set()
+            await gathered(it, 2)
+            assert (await waits).status == 200
 
 
 @pytest.mark.parametrize("kind", KINDS)

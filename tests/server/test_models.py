@@ -78,6 +78,17 @@ async def test_a_configured_name_is_told_what_its_model_is() -> None:
         assert (local["id"], local["context_length"]) == ("local", 4096)
 
 
+async def test_an_empty_list_is_empty_and_a_backend_without_a_list_is_a_model() -> None:
+    async with fake_backend() as backend, serving(config(backend.url)) as base:
+        backend.answers(200, b'{"object": "list", "data": []}')
+        assert (await ask("GET", f"{base}/chat/models")).json["data"] == []
+        for status in (404, 405, 501):
+            backend.answers(status, b"{}")
+            assert [m["id"] for m in (await ask("GET", f"{base}/chat/models")).json["data"]] == ["it"]
+        backend.answers(500, b"{}")
+        assert (await ask("GET", f"{base}/chat/models")).status == 502
+
+
 @pytest.mark.parametrize("status", [404, 500])
 async def test_configured_names_are_listed_without_the_backend(status: int) -> None:
     async with fake_backend() as backend, serving(config(backend.url)) as base:

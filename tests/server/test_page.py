@@ -194,6 +194,19 @@ async def test_nothing_else_is_served(path: str) -> None:
         assert reply.json["error"]["code"] == "not_found"
 
 
+@pytest.mark.parametrize("dialect", ["mcp", "acp"])
+async def test_a_route_for_programs_has_lines_to_paste(dialect: str) -> None:
+    config = {**demo(), "routes": [{"dialect": dialect, "path": "/agents", "backend": "it"}]}
+    async with serving(config) as base:
+        (route,) = (await get(f"{base}/_page/state")).json["routes"]
+        (way,) = (await get(f"{base}/_page/connect")).json
+    assert (route["speaks"], way["base"]) == (False, f"{base}/agents")
+    assert way["programs"]
+    for program in way["programs"]:
+        texts = "".join(snippet["text"] for snippet in program["snippets"])
+        assert f"{base}/agents" in texts or '"--route", "/agents"' in texts
+
+
 @pytest.mark.parametrize("name", [name for name in registry.over_http() if registry.get(name).called and name != "acp"])
 def test_the_page_speaks_every_dialect(name: str) -> None:
     assert b"export" in (script_of(registry.get(name)) or b"")

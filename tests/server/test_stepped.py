@@ -81,7 +81,7 @@ async def test_deltas_wake_no_task(client: str, monkeypatch: pytest.MonkeyPatch)
 class Asking:
     """A run that asks for its state once its stream, which has no end, was silent after the second word."""
 
-    working = misses_cancels = False
+    working = misses_cancels = reads_again = False
 
     def __init__(self, request: Request, context: Context) -> None:
         chat = registry.get("openai-chat")

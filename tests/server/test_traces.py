@@ -149,6 +149,33 @@ async def test_a_request_and_its_call_are_spans_of_the_trace_that_came() -> None
     assert "somebody" not in everything
 
 
+@pytest.mark.parametrize("durable", [False, True])
+async def test_a_call_of_a_tool_belongs_to_the_trace_in_its_metadata(tmp_path: Path, durable: bool) -> None:
+    meta = "io.modelcontextprotocol/"
+    revision = {
+        f"{meta}protocolVersion": "2026-07-28",
+        f"{meta}clientCapabilities": {"extensions": {f"{meta}tasks": {}}},
+    }
+    call = {"name": "ask_it", "arguments": {"prompt": "Hi"}, "_meta": {**revision, **CONTEXT}}
+    headers = {"mcp_protocol_version": "2026-07-28", "mcp_method": "tools/call", "mcp_name": "ask_it"}
+    async with receiver() as taken, fake_backend() as backend:
+        backend.plays(answers)
+        it = {"dialect": "openai-chat", "url": backend.url, "model": "big"}
+        setup = config(taken.url, it, dialect="mcp", path="/mcp", durable=durable)
+        setup["stores"] = {"history": f"sqlite:///{tmp_path}/a.db", "runs": f"sqlite:///{tmp_path}/a.db"}
+        async with serving(setup) as base:
+            body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+            assert (await post(f"{base}/mcp", body, **headers)).status == 200
+            async with asyncio.timeout(10):
+                while not backend.seen:
+                    await asyncio.sleep(0.01)
+        told = backend.seen[0].headers
+    span = taken.one("call /mcp")
+    assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, PARENT)
+    assert taken.one("POST /mcp").trace_id.hex() != TRACE
+    assert told["traceparent"].startswith(f"00-{TRACE}-")
+
+
 async def test_each_try_is_a_call_and_what_failed_says_so(caplog: pytest.LogCaptureFixture) -> None:
     async def script(exchange: Exchange) -> None:
         if len(backend.seen) == 1:

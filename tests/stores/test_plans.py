@@ -82,8 +82,6 @@ async def test_runs_in_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         await store.cancel(key("new"), "why")
         await store.canceled([key("new")])
         await store.pulse()
-        assert await store.enter("o", "slot", 5, "me", 30)
-        await store.leave("o", "slot")
         await store.thread("o", "s", "t0")
         await store.thread("x", "s", "t0")
         await store._read(lambda: run_scripts.look([(1, 0)], [("o", "s", "t", "r")], True))

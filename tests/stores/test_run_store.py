@@ -27,6 +27,7 @@ from bridge.stores import (
 )
 from bridge.stores.notifier import Listener
 from bridge.stores.runs import CANCEL_QUEUED, NONE_BLOCKED, Blocked, Pulse, QueueLimits
+from bridge.stores.scripts import Script
 from tests.stores.run_engines import SECRET, RunEngine
 from tests.strategies import AWKWARD
 
@@ -81,7 +82,6 @@ async def test_nothing_is_there_at_first(run_store: RunStore) -> None:
     assert await run_store.sweep(0, 0) == 0
     assert await run_store.thread("o", "s", "t") is Ownership.NONE
     await run_store.release(key(), "me")
-    await run_store.leave("o", "place")
     with pytest.raises(LeaseLost):
         await run_store.append(key(), "me", 0, ["x"])
 
@@ -583,27 +583,6 @@ async def test_cancels(run_store: RunStore, run_engine: RunEngine) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_slots(run_engine: RunEngine) -> None:
-    one, two = run_engine.store(), run_engine.store()
-    assert [await one.enter("o", f"s{n}", 2, "one", 30) for n in range(3)] == [True, True, False]
-    assert await two.enter("o", "s3", 2, "two", 30) is False
-    assert await two.enter("you", "s3", 2, "two", 30)
-    assert await one.enter("o", "s0", 2, "one", 30), "one that is held"
-    await one.leave("o", "s1")
-    assert await two.enter("o", "s4", 2, "two", 30)
-    await run_engine.backdate("leases", 31)
-    await one.renew("one", 30)
-    assert await one.enter("o", "s5", 2, "one", 30, grace=lambda: 10) is False
-    assert await one.enter("o", "s5", 2, "one", 30), "a process that died leaves its slots"
-    assert await one.enter("o", "s6", 2, "one", 30) is False
-
-
-async def test_slots_are_not_given_twice(run_engine: RunEngine) -> None:
-    stores = [run_engine.store() for _ in range(4)]
-    got = await asyncio.gather(*(stores[n % 4].enter("o", f"s{n}", 5, f"p{n % 4}", 30) for n in range(20)))
-    assert sum(got) == 5
-
-
 async def test_whose_a_thread_is(run_store: RunStore) -> None:
     await run_store.create(key(), "f", "p")
     assert await run_store.thread("o", "s", "t") is Ownership.OWN
@@ -662,6 +641,46 @@ async def test_runs_are_forgotten_after_their_time(run_engine: RunEngine, run_st
     assert (await run_store.create(ended, "f", "plan")).first
 
 
+async def test_many_runs_are_forgotten_with_few_statements(
+    run_engine: RunEngine, run_store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also entries of runs too long for one transaction; what is behind them is forgotten, too."""
+    lengths = [3, 10, 1, *[2] * 40]
+    runs = [key(f"r{n}") for n in range(len(lengths))]
+    await asyncio.gather(*(run_store.create(run, "f", "plan", token="me", lease=30) for run in runs))
+    for run, entries in zip(runs[:3], lengths, strict=False):
+        await run_store.append(run, "me", 0, [str(n) for n in range(entries)], end=True)
+    await asyncio.gather(*(run_store.append(run, "me", 0, ["a", "b"], end=True) for run in runs[3:]))
+    await run_engine.backdate("ended", DAY + 1)
+    monkeypatch.setattr(run_scripts, "_ENTRIES", 5)
+    statements: list[str] = []
+    forget = run_scripts.forget
+
+    def noted(seconds: float) -> Script[tuple[int, int]]:
+        script, rows = forget(seconds), None
+        while True:
+            try:
+                statement = script.send(rows)  # type: ignore[arg-type]
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+            statements.append(statement[0])
+            rows = yield statement
+
+    monkeypatch.setattr(run_scripts, "forget", noted)
+    assert await run_store.sweep(DAY, 90 * DAY) == len(runs)
+    assert await run_engine.execute("SELECT count(*) FROM run_entries") == 0
+    assert await run_engine.execute("SELECT count(*) FROM run_plans") == 0
+    statements.clear()
+    monkeypatch.setattr(run_scripts, "_ENTRIES", 5_000)
+    more = [key(f"m{n}") for n in range(90)]
+    await asyncio.gather(*(run_store.create(run, "f", "plan", token="me", lease=30) for run in more))
+    await asyncio.gather(*(run_store.append(run, "me", 0, ["a", "b"], end=True) for run in more))
+    await run_engine.backdate("ended", DAY + 1)
+    assert await run_store.sweep(DAY, 90 * DAY) == 90
+    assert len(statements) < 8, statements
+    assert await run_engine.execute("SELECT count(*) FROM run_entries") == 0
+
+
 async def test_a_thread_with_a_run_that_goes_on_is_kept(run_engine: RunEngine, run_store: RunStore) -> None:
     await begun(run_store, key())
     await run_store.append(key(), "me", 0, ["a"])
@@ -708,8 +727,6 @@ def operations(store: RunStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "lost": store.lost,
         "cancel": lambda: store.cancel(key()),
         "canceled": lambda: store.canceled([key()]),
-        "enter": lambda: store.enter("o", "s", 1, "me", 1),
-        "leave": lambda: store.leave("o", "p"),
         "sweep": lambda: store.sweep(1, 1),
     }
 

@@ -163,3 +163,19 @@ async def test_what_waits_is_done_before_the_file_is_closed(tmp_path: Path) -> N
     with sqlite3.connect(path) as db:
         assert db.execute("SELECT count(*) FROM t").fetchone() == (200,)
     db.close()
+
+
+async def test_deleted_pages_go_back_to_the_file_system(file: SQLiteFile) -> None:
+    """In few transactions, each of which gives back more than a page."""
+    rows = 3_000
+    await file.write(lambda db: db.execute("CREATE TABLE pages (n INTEGER PRIMARY KEY, body BLOB)"))
+    await file.write(
+        lambda db: db.executemany("INSERT INTO pages VALUES (?, zeroblob(4000))", ((n,) for n in range(rows)))
+    )
+    await file.write(lambda db: db.execute("DELETE FROM pages"))
+    begun: list[str] = []
+    await file.write(lambda db: db.set_trace_callback(begun.append))
+    await file.shrink()
+    [(pages,)] = await file.read(lambda db: db.execute("PRAGMA page_count").fetchall())
+    assert 1_000 < pages < 1_100, "a thousand free pages are kept"
+    assert 2 <= begun.count("COMMIT") <= 12

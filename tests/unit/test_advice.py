@@ -69,6 +69,15 @@ ADVICE: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"url": "http://llm.example/v1/chat/completions"}, {},
         "backends.it.url: expected the base URL; the dialect adds /chat/completions itself",
     ),
+    "a tool without a description": (
+        {}, {"dialect": "mcp", "path": "/mcp"},
+        "routes[0].options.description: missing; a model chooses a tool by its description",
+    ),
+    "one of several tools without a description": (
+        {}, {"dialect": "mcp", "path": "/mcp", "backend": None,
+             "tools": {"a": {"backend": "it", "description": "Knows a."}, "b": {"backend": "it"}}},
+        "routes[0].tools.b.description: missing; a model chooses a tool by its description",
+    ),
     "path of an endpoint": (
         {}, {"path": "/v1/chat/completions"},
         "routes[0].path: clients find it at /v1/chat/completions/chat/completions; the dialect adds /chat/completions "
@@ -98,6 +107,14 @@ def test_a_limit_in_megabytes() -> None:
 def test_clients_that_name_their_runs_may_resume_them(dialect: str) -> None:
     routes = [{"dialect": dialect, "path": "/x", "backend": "it", "durable": True}]
     assert warnings(parse({"backends": {"it": {"dialect": "demo"}}, "routes": routes})) == []
+
+
+def test_sessions_with_several_processes() -> None:
+    config = {"server": {"workers": 2}, "backends": {"it": {"dialect": "demo"}}}
+    routes = [{"dialect": "mcp", "path": "/mcp", "backend": "it", "options": {"description": "Knows it."}}]
+    (said,) = warnings(parse({**config, "routes": routes}))
+    assert said.startswith("routes[0]: a client that cancels a call of a session")
+    assert said.endswith("another one of the 2 workers")
 
 
 def test_a_plain_configuration_gets_no_advice() -> None:

@@ -52,8 +52,9 @@ def test_every_program_speaks_a_dialect_that_is_served(name: str) -> None:
     place = Place("http://127.0.0.1:8080", "/v1", "small", "secret")
     for snippet in client.snippets:
         text = snippet.at(place)
-        assert not any(left in text for left in ("<base>", "<origin>", "<root>", "<key>", "<model>"))
-    assert any("http://127.0.0.1:8080" in snippet.at(place) for snippet in client.snippets)
+        assert not any(left in text for left in ("<base>", "<path>", "<origin>", "<root>", "<key>", "<model>"))
+    named = '"--route", "/v1"' if client.dialects == ("acp",) else "http://127.0.0.1:8080"
+    assert any(named in snippet.at(place) for snippet in client.snippets)
 
 
 @pytest.mark.parametrize("name", SERVERS)

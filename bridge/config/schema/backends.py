@@ -75,7 +75,11 @@ class AzureAuth(Section):
 
 
 class AwsAuth(Section):
-    service: Text = Field(default="bedrock", description="name of the service in signatures")
+    service: OptionalText = Field(
+        default=None,
+        description="name of the service in signatures; absent = bedrock-mantle where the host of the url begins so, "
+        "else bedrock",
+    )
     region: OptionalText = Field(
         default=None, description="region in signatures; absent = that of the url, or of the environment"
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator, model_validator
+from pydantic import Field, TypeAdapter, ValidationInfo, ValidatorFunctionWrapHandler, field_validator, model_validator
 
-from bridge.codec import Endpoint, Framing, Options, registry, served
+from bridge.codec import Endpoint, Framing, Options, ToolServerDialect, registry, served
 from bridge.config.kinds import (
     Address,
     BackendChoice,
@@ -21,7 +21,7 @@ from bridge.config.kinds import (
     front_options,
     names_in,
 )
-from bridge.config.problems import at, wrong
+from bridge.config.problems import at, expected, wrong
 from bridge.config.schema.base import Concurrency, FreeOptions, OrOff, Section, dialect_options
 
 
@@ -44,8 +44,20 @@ class Extras(Section):
         return {"backend": value} if isinstance(value, str) else value
 
 
+class RouteTool(Section):
+    """A tool that the clients of a route may call."""
+
+    backend: BackendGroup = Field(description="backend that answers, or a list of backends")
+    title: str = Field(default="", description="title of the tool for people")
+    description: str = Field(default="", description="what the tool is for; a model chooses by it")
+
+
+_host: TypeAdapter[str] = TypeAdapter(BackendName)
+_offered: TypeAdapter[dict[str, RouteTool]] = TypeAdapter(Annotated[dict[str, RouteTool], Field(min_length=1)])
+
+
 class Route(Section):
-    """One frontend at one path. Exactly one of `backend` and `models` is set."""
+    """One frontend at one path. Exactly one of `backend`, `models`, and `tools` as a mapping is set."""
 
     dialect: FrontDialect = Field(description="dialect of the frontend")
     path: MountPath | None = Field(default=None, description="mount path; the dialect's endpoints are below it")
@@ -69,8 +81,10 @@ class Route(Section):
         default=False, description="store events before they are sent: clients can resume and cancel runs"
     )
     passthrough: bool = Field(default=False, description="same dialect on both sides: send payloads byte for byte")
-    tools: BackendName | None = Field(
-        default=None, description="backend whose registered tools the bridge offers to the model and runs"
+    tools: BackendName | dict[str, RouteTool] | None = Field(
+        default=None,
+        description="backend whose registered tools the bridge offers to the model and runs; or, in place of backend, "
+        "where the clients of the dialect call tools: name of each tool -> `{backend, title, description}`",
     )
     extras: Extras | None = Field(
         default=None,
@@ -94,11 +108,29 @@ class Route(Section):
     def _of_the_dialect(cls, value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Options:
         return dialect_options(value, front_options(info.data["dialect"]) if "dialect" in info.data else None)
 
+    @field_validator("tools", mode="wrap")
+    @classmethod
+    def _host_or_offered(cls, value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        """One of the two only, so that an error is about what was meant."""
+        if isinstance(value, dict):
+            return _offered.validate_python(value, context=info.context)
+        if isinstance(value, str):
+            return _host.validate_python(value, context=info.context)
+        raise expected("the name of a backend, or a mapping of names of tools to {backend, title, description}")
+
     @model_validator(mode="after")
     def _backend_or_models(self) -> Self:
-        if (self.backend is None) == (self.models is None):
-            came = "neither" if self.backend is None else "both"
-            raise wrong(f"expected exactly one of backend and models, got {came}")
+        calls_tools = isinstance(registry.get(self.dialect), ToolServerDialect)
+        if self.offered and not calls_tools:
+            raise at(("tools",), wrong(f"expected the name of a backend: clients of {self.dialect} call no tools"))
+        if calls_tools and isinstance(self.backend, dict):
+            text = "expected the name of a backend, or a list; several tools are tools: {NAME: {backend: ...}, ...}"
+            raise at(("backend",), wrong(text))
+        choices = {"backend": self.backend, "models": self.models, "tools": self.offered}
+        came = [key for key, value in choices.items() if value]
+        if len(came) != 1:
+            known = "backend, models and tools" if calls_tools else "backend and models"
+            raise wrong(f"expected exactly one of {known}, got {' and '.join(came) or 'neither'}")
         return self
 
     @model_validator(mode="after")
@@ -129,7 +161,7 @@ class Route(Section):
         key = ("mid_stream_fallback",)
         if all(len(names_in(group)) == 1 for group in self.groups):
             raise at(key, wrong("there is no other backend to try; list several"))
-        if self.passthrough or self.tools is not None:
+        if self.passthrough or self.tool_host is not None:
             other = "passthrough" if self.passthrough else "tools"
             raise at(key, wrong(f"cannot be combined with {other}: only translated text can be continued"))
         return self
@@ -138,6 +170,16 @@ class Route(Section):
     def mount(self) -> str:
         """The name of the route: its path, or its address and agent."""
         return self.path or f"grpc://{self.listen}/{self.agent_id}"
+
+    @property
+    def tool_host(self) -> str | None:
+        """The backend whose registered tools the model may call."""
+        return self.tools if isinstance(self.tools, str) else None
+
+    @property
+    def offered(self) -> dict[str, RouteTool]:
+        """The tools that clients call, by name; none if the route has one for its `backend`, or no such clients."""
+        return self.tools if isinstance(self.tools, dict) else {}
 
     @property
     def backends(self) -> tuple[str, ...]:
@@ -149,17 +191,19 @@ class Route(Section):
         """All groups of backends of this route, in the order of the file."""
         if self.backend is not None and not isinstance(self.backend, dict):
             return (self.backend,)
+        if self.offered:
+            return tuple(tool.backend for tool in self.offered.values())
         return tuple((self.backend or self.models or {}).values())
 
     def by_mode(self, modes: tuple[str, ...]) -> dict[str, Names]:
         """Return the backends by mode, empty if there are no modes. Missing modes have the backend of the first one.
 
-        A dialect with modes that names none leaves the names to the route.
+        Tools that clients call are modes which the route names.
         """
-        if not isinstance(self.backend, dict):
+        if self.offered:
+            return {name: tool.backend for name, tool in self.offered.items()}
+        if not isinstance(self.backend, dict) or not modes:
             return {}
-        if not modes:
-            return dict(self.backend)
         first = next(name for mode in modes if (name := self.backend.get(mode)))
         return {mode: self.backend.get(mode, first) for mode in modes}
 

@@ -80,10 +80,14 @@ class Quota(Section):
 
 class PerKey(Quota):
     concurrent: Positive | None = Field(
-        default=None, description="concurrent requests and stored runs of one key, in each worker"
+        default=None,
+        description="concurrent requests and stored runs of one key, over all processes that share the database of "
+        "stores.runs",
     )
     queue: Whole = Field(
-        default=0, description="queued requests of one key, and as many queued stored runs; further ones are refused"
+        default=0,
+        description="queued requests of one key in each process, and as many queued stored runs; further ones are "
+        "refused",
     )
 
 

@@ -37,9 +37,10 @@ from bridge.runs.server.durable import CANCEL_SECONDS, read_on, reporting, strea
 from bridge.runs.task_stream import STATES
 from bridge.runs.waiting import WAITING_ENDS, WaitingTasks
 from bridge.server.descriptions import described
+from bridge.server.guard import GUARD
 from bridge.server.handler import RequestScope
 from bridge.server.runs import attend
-from bridge.server.wire import SERVED_BY, decoded, response_of, stream_headers
+from bridge.server.wire import decoded, response_of, stream_headers
 
 _PLAIN_ENDS = frozenset({FinishReason.STOP, FinishReason.CANCELED})
 _EVENT_SIZE = 200
@@ -52,7 +53,7 @@ async def serve_task_call(scope: RequestScope) -> web.StreamResponse:
     """Serve the operation in a request."""
     wire = await scope.read()
     call = await decoded(_dialect(scope).decode_call, wire, scope.context)
-    await scope.http[SERVED_BY].permit(scope.http, call.operation)
+    await scope.http[GUARD].permit(scope.http, call.operation)
     if call.operation is Operation.DESCRIBE:
         agent = described(scope.bridge, scope.route, scope.http, secured=bool(scope.user))
         return response_of(_dialect(scope).encode_own_description(call, agent))

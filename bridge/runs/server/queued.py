@@ -6,11 +6,12 @@ Reading a run does not influence it. A request is checked first, then the owner 
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 from aiohttp import web
 
-from bridge.codec import QueuedRunsDialect, QueuedRunsOptions, RunRef, SubscribeRequest, require
+from bridge.codec import CONNECTIONS, QueuedRunsDialect, QueuedRunsOptions, RunRef, SubscribeRequest, require
 from bridge.engine import Bridge, Route
 from bridge.errors import BackendError, BridgeError, ErrorCode, RequestError
 from bridge.framing import sse
@@ -20,6 +21,7 @@ from bridge.runs.server.durable import cursor_of, reporting, written
 from bridge.server.handler import RequestScope
 from bridge.server.wire import response_of
 from bridge.server.writing import StreamedResponse
+from bridge.stores.held_places import line_of
 
 _HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache, no-store", "x-accel-buffering": "no"}
 _KEEPALIVE = 15.0
@@ -97,7 +99,7 @@ async def serve_subscribe(scope: RequestScope) -> web.StreamResponse:
     key = _key(scope, requested)
     await check_owner(scope.bridge, scope.route, scope.user, requested.thread_id)
     options, runs = queue_options(scope.route), scope.bridge.runs
-    async with runs.reader_slot(scope.user, options.connection_limit):
+    async with _stream_slot(scope, options.connection_limit):
         subscription = runs.subscribe(key, dialect, options, cursor)
         with reporting(scope, subscription):
             if not await subscription.open():
@@ -107,6 +109,25 @@ async def serve_subscribe(scope: RequestScope) -> web.StreamResponse:
             scope.report.streams()
             await written(scope, _pump(scope, response, subscription, requested, options.poll_interval))
             return response
+
+
+@asynccontextmanager
+async def _stream_slot(scope: RequestScope, limit: int) -> AsyncIterator[None]:
+    """Hold one of the user's `limit` streams, over all processes. Raises `BackendError` (rate_limited)."""
+    places = scope.bridge.places
+    place = await places.take(line_of("streams", scope.user), limit) if places is not None else None
+    if places is not None and place is None:
+        raise BackendError(
+            f"This user already has {limit} open streams.",
+            code=ErrorCode.RATE_LIMITED,
+            headers={"retry-after": "1"},
+            details={"reason": CONNECTIONS},
+        )
+    try:
+        yield
+    finally:
+        if place is not None:
+            place.leave()
 
 
 async def _pump(

@@ -1,7 +1,8 @@
 """One run at a time in each session: the second is refused or supersedes the first; `stop` and reconnecting.
 
 On a durable route the run store knows the running sessions of all processes. On other routes a run lives in the process
-that answers its request, and other workers do not know its session.
+that answers its request, and holds a place in the line of its session (`bridge.stores.held_places`), through which
+other processes ask it to end.
 
 A request to stop a session is attributed to its reader, so that the run ends as canceled: nothing in the request
 distinguishes tabs. A superseded run fails with the code `canceled`: its reader did not request its end, and some
@@ -26,10 +27,15 @@ from bridge.server.handler import RequestScope, Serve
 from bridge.server.report import Report
 from bridge.server.runs import attend
 from bridge.server.wire import STREAM_HEADERS, USER, read_request, response_of
+from bridge.stores.held_places import HeldPlace, HeldPlaces, line_of
 from bridge.translation import Writer
 
 _PATIENCE = 30.0
 """Seconds that a run waits for the end of the previous one: longer than a lease, in case its process is dead."""
+_LEAVING = 0.5
+"""Seconds that it waits for one of another process that may be about to end, as its client has left or read it all."""
+_RETRY = 0.1
+_STOP, _SUPERSEDE = "stop", "supersede"
 
 
 def _supersedes(route: Route) -> bool:
@@ -124,8 +130,29 @@ class SessionLocks:
         return lock is not None and lock.end(superseded=False)
 
 
-def single_run(locks: SessionLocks) -> Serve:
-    """Return the operation `run` of a route whose runs live in this process."""
+async def _take(places: HeldPlaces, line: str, lock: SessionLock, *, supersede: bool) -> HeldPlace | None:
+    """Return the place of a session over all processes; None if another one has it and does not give it up."""
+    clock = asyncio.get_running_loop().time
+    until = clock() + (_PATIENCE if supersede else _LEAVING)
+
+    def told(word: str) -> None:
+        lock.end(superseded=word != _STOP)
+
+    while (place := await places.take(line, 1, told)) is None:
+        if clock() >= until:
+            return None
+        if supersede:
+            await places.tell(line, _SUPERSEDE)
+        await asyncio.sleep(_RETRY)
+    return place
+
+
+def _line(route: Route, name: tuple[str, str]) -> str:
+    return line_of("session", route.path, *name)
+
+
+def single_run(locks: SessionLocks, places: HeldPlaces | None) -> Serve:
+    """Return the operation `run` of a route whose runs live in this process. `places` knows those of others."""
 
     async def serve(scope: RequestScope) -> web.StreamResponse:
         dialect, wire = require(scope.route.dialect, SingleRunDialect), await scope.read()
@@ -138,13 +165,21 @@ def single_run(locks: SessionLocks) -> Serve:
         if lock is None:
             raise _busy(dialect, session)
         scope.lock = lock
+        place: HeldPlace | None = None
         try:
+            if places is not None:
+                supersede = _supersedes(scope.route)
+                place = await _take(places, _line(scope.route, name), lock, supersede=supersede)
+                if place is None:
+                    raise _busy(dialect, session)
             return await attend(scope, request, caller)
         except asyncio.CancelledError:
             if lock.superseded is None:
                 raise
             return _ended_early(scope, request, lock.superseded)
         finally:
+            if place is not None:
+                place.leave()
             locks.release(name)
 
     return serve
@@ -211,7 +246,11 @@ async def serve_stop(bridge: Bridge, route: Route, locks: SessionLocks, http: we
     wire = await read_request(http, route.path)
     session = dialect.decode_stop(wire)
     if not route.durable:
-        return response_of(dialect.encode_stopped(wire, locks.stop((owner, session.key))))
+        name = owner, session.key
+        stopped = locks.stop(name)
+        if not stopped and bridge.places is not None:
+            stopped = await bridge.places.tell(_line(route, name), _STOP)
+        return response_of(dialect.encode_stopped(wire, stopped))
     record = await bridge.runs.running(*_key(owner, route, session))
     if record is not None:
         await bridge.runs.cancel(record.key)

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 
 from bridge.errors import RULES, ErrorCode
-
-_LINK = re.compile(r"\[([^\[\]]+)\]\([^()]+\)")
+from bridge.server.page.documents import plain
 
 
 def page_of(code: ErrorCode, *, links: bool = False) -> str:
@@ -23,7 +21,7 @@ def page_of(code: ErrorCode, *, links: bool = False) -> str:
     again = "The same request may succeed later." if rule.retry else "Repeating the request does not help."
     head = f"# {code}\n\n{meanings()[code]}\n\nHTTP {rule.http}, gRPC `{rule.grpc}`. {again}"
     checks = "\n".join(f"- {step}" for step in _steps()[code]["en"])
-    shown = checks if links else _LINK.sub(r"\1", checks)
+    shown = checks if links else plain(checks)
     return f"{head}\n\n## What to check\n\n{shown}\n"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 
 from bridge.codec import (
@@ -93,6 +93,9 @@ class LoopbackCall:
 
     async def read(self) -> list[Event]:
         return self._over(await self._call.read())
+
+    def pass_deltas(self, take: Callable[[list[Event]], bool]) -> None:
+        """Each delta passes the wire of this call, in `read`."""
 
     def fail(self, failure: Failure) -> list[Event]:
         return self._decoder.close(failure)

@@ -19,6 +19,7 @@ from bridge.errors import BridgeError, ConfigError, ErrorCode, RequestError, sho
 from bridge.pipeline import Backend
 from bridge.server.access import Key, Keys, Reason, unauthorized
 from bridge.server.identity import Caller, Identity, visit_of
+from bridge.server.page.documents import document_of
 from bridge.server.page.errors import page_of
 from bridge.server.page.health import Health
 from bridge.server.page.traces import Traces
@@ -86,6 +87,7 @@ class Page:
         router.add_get(f"{BELOW}/trace/{{token}}", _own(self._trace), allow_head=False)
         router.add_get(f"{BELOW}/dialects/{{name}}.js", _own(self._script))
         router.add_get(f"{BELOW}/errors/{{code}}", _own(self._error))
+        router.add_get(f"{BELOW}/documents/{{name}}", _own(self._document))
         router.add_get(f"{BELOW}/{{name}}", _own(self._file))
         app.on_shutdown.append(self._stop)
         app.on_cleanup.append(self._close)
@@ -120,6 +122,14 @@ class Page:
             raise _nothing(http)
         return _response(f"{code}.txt", page_of(ErrorCode(code)).encode())
 
+    async def _document(self, http: web.Request) -> web.StreamResponse:
+        """The documentation of a dialect, which is public, too."""
+        name = http.match_info["name"]
+        text = document_of(name)
+        if text is None:
+            raise _nothing(http)
+        return _response(f"{name}.txt", text.encode())
+
     async def _script(self, http: web.Request) -> web.StreamResponse:
         name = http.match_info["name"]
         try:
@@ -139,6 +149,7 @@ class Page:
             {
                 "version": __version__,
                 "errors": f"{BELOW}/errors/",
+                "documents": f"{BELOW}/documents/",
                 "keyed": not server.is_open or self._key is not None,
                 "routes": [_described(route) for route in routes],
                 "backends": {b.name: self._spoken(b) for route in routes for b in route.backends},
@@ -234,6 +245,7 @@ def _described(route: Route) -> dict[str, Any]:
         "model": route.some_model,
         "models": list(route.models or {}),
         "durable": route.durable or route.serves(Operation.START),
+        "documented": document_of(route.dialect.name) is not None,
         "speaks": not route.dialect.over_grpc and script_of(route.dialect) is not None,
     }
 
@@ -253,7 +265,7 @@ def _connected(route: Route, place: Place) -> dict[str, Any]:
                 "browser": client.browser,
             }
             for name, client in CLIENTS.items()
-            if route.dialect.name in client.dialects
+            if route.dialect.name == client.dialects[0]  # its lines are for the first
         ],
     }
 

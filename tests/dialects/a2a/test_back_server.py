@@ -196,6 +196,23 @@ async def test_a_talk_that_the_agent_forgot_is_told_anew(front: str, tmp_path: P
         assert agent.texts(3) == ["Thanks."]
 
 
+async def test_a_stream_that_ends_within_an_event_is_read_on_from_the_task(tmp_path: Path) -> None:
+    async def play(exchange: Exchange) -> None:
+        if exchange.seen.method == "GET":
+            await exchange.answer(200, json.dumps(CARD).encode())
+        elif exchange.seen.json["method"] == "SendStreamingMessage":
+            await exchange.stream(b"data: %b\n\n" % rpc(task("SUBMITTED")), (b"data: %b" % rpc(artifact("Hi.")))[:-9])
+        else:
+            await exchange.answer(200, rpc(task("COMPLETED", "Hi.")["task"]))
+
+    async with fake_backend() as backend:
+        agent = Agent(backend, lambda message: b"")
+        backend.plays(play)
+        async with serving(routes(agent, history=f"sqlite:///{tmp_path}/talks.db")) as base:
+            seen = await PEOPLE["openai-chat"](base, "thread").say("Hello?")
+    assert (seen.error, seen.text) == (None, "Hi.")
+
+
 async def test_two_users_who_name_their_threads_alike_have_two_talks(tmp_path: Path) -> None:
     keys = [{"name": name, "key": f"key-of-{name}"} for name in ("ann", "bob")]
     async with fake_backend() as backend:

@@ -108,6 +108,13 @@ class Turn:
                     content = [{"type": "content", "content": {"type": "text", "text": "gone"}}]
                     self.update("tool_call_update", toolCallId="c2", status="completed", content=content)
                 self.text(f"Chosen: {outcome.get('optionId')}")
+            case ["write"]:
+                diff = {"type": "diff", "path": "/a.txt", "oldText": None, "newText": "x"}
+                shown = {"title": "Writing a.txt", "kind": "edit", "locations": [{"path": "/a.txt"}]}
+                self.permission(
+                    {"toolCallId": "w1", **shown, "content": [diff, {"type": "terminal", "terminalId": "t"}]}
+                )
+                self.update("tool_call_update", toolCallId="w1", status="completed", content=[diff])
             case ["asktwo"]:
                 answers: dict[int, Any] = {}
 

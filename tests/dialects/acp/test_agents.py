@@ -365,6 +365,14 @@ async def test_something_else_instead_of_an_answer_cancels_the_prompt() -> None:
         assert await it.says("remember") == "2: ask / remember"
 
 
+async def test_a_question_that_is_left_is_no_answer() -> None:
+    """As an editor does after a cancel: what it says next is all that the agent gets."""
+    async with talk() as it:
+        asked = await it.run("ask")
+        left = [Resume(asked.interrupts[0].interrupt_id, "cancelled")]
+        assert await it.says("remember", resume=left) == "2: ask / remember"
+
+
 async def test_a_question_is_answered_once_and_only_by_its_owner() -> None:
     async with agents() as bridge:
         it = Talk(bridge, "t", "ann")

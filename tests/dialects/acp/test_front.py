@@ -14,6 +14,7 @@ from bridge.dialects.acp import dialect
 from bridge.errors import ErrorCode
 from bridge.jsonrpc import RpcError
 from bridge.model import Data, Inline, Media, MediaKind, MessageStarted, PartKind, PartStarted, Text, TextDelta
+from bridge.rpc.sessions import SessionStore
 from bridge.testing.wires import context
 from tests.dialects.acp import agents
 from tests.dialects.acp.helpers import ALL, chosen, configuration, editing, prompt_of, raw, reject
@@ -672,6 +673,40 @@ async def test_a_question_is_open_after_the_editor_has_left(tmp_path: Path) -> N
         assert editor.calls()[-1]["status"] == "failed"
         await editor.prompt(session, "hello")
         assert editor.said() == "withdrawn, then hello"
+
+
+async def test_what_an_editor_saw_is_stored_though_it_leaves(tmp_path: Path) -> None:
+    """It leaves in the middle of an answer."""
+    async with editing(tmp_path) as editor:
+        session = await editor.new()
+        left = asyncio.create_task(editor.prompt(session, "slow"))
+        await begun()
+        while not editor.updates or "first" not in editor.said():
+            await asyncio.sleep(0)
+    await asyncio.gather(left, return_exceptions=True)
+    async with editing(tmp_path) as editor:
+        await editor.call("session/load", {"sessionId": session, "cwd": "/", "mcpServers": []})
+        assert (editor.said("user_message_chunk"), editor.said()) == ("slow", "first")
+
+
+async def test_an_editor_that_leaves_does_not_stop_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves after the answer, while that is being stored."""
+    storing, append = asyncio.Event(), SessionStore.append
+
+    async def slowly(*args: Any) -> None:
+        storing.set()
+        await asyncio.sleep(0.05)
+        await append(*args)
+
+    async with editing(tmp_path) as editor:
+        session = await editor.new()
+        monkeypatch.setattr(SessionStore, "append", slowly)
+        left = asyncio.create_task(editor.prompt(session, "hello"))
+        await asyncio.wait_for(storing.wait(), 20)
+    await asyncio.gather(left, return_exceptions=True)
+    async with editing(tmp_path) as editor:
+        await editor.call("session/load", {"sessionId": session, "cwd": "/", "mcpServers": []})
+        assert (editor.said("user_message_chunk"), editor.said()) == ("hello", "1: hello")
 
 
 async def test_a_request_is_canceled_by_its_id() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -133,14 +134,23 @@ async def test_keys_may_be_limited_to_reading(tmp_path: Path) -> None:
         assert agents.SEEN == []
 
 
-async def test_each_run_counts(tmp_path: Path) -> None:
-    server = {**KEYS, "limits": {"per_key": {"requests_per_minute": 2}}}
+async def test_each_call_of_a_store_or_a_backend_counts(tmp_path: Path) -> None:
+    server = {**KEYS, "limits": {"per_key": {"requests_per_minute": 4}}}
     async with serving({**configuration(tmp_path), "server": server}) as base, connected(base, **ANN) as editor:
         session = await editor.new()
         await editor.prompt(session, "one")
+        await editor.call("session/list")
         await editor.prompt(session, "two")
-        error = await editor.error("session/prompt", prompt_of(session, "three"))
-        assert error.data["code"] == "rate_limited"
+        folder = {"cwd": "/w", "mcpServers": []}
+        for method, params in (
+            ("session/prompt", prompt_of(session, "three")),
+            ("session/new", folder),
+            ("session/load", {"sessionId": session, **folder}),
+            ("session/list", {}),
+            ("session/close", {"sessionId": session}),
+        ):
+            error = await editor.error(method, params)
+            assert error.data["code"] == "rate_limited", method
 
 
 async def test_a_person_who_is_asked_holds_no_slot(tmp_path: Path) -> None:
@@ -187,7 +197,7 @@ async def test_large_messages_end_the_connection(tmp_path: Path) -> None:
 
 
 async def test_a_silent_connection_is_closed(tmp_path: Path) -> None:
-    server = {"limits": {"socket_idle": "100ms"}}
+    server = {"limits": {"socket_idle": "200ms"}}
     async with serving({**configuration(tmp_path), "server": server}) as base, connected(base) as editor:
         session = await editor.new()
         prompt = asyncio.create_task(editor.prompt(session, "slow"))
@@ -195,7 +205,9 @@ async def test_a_silent_connection_is_closed(tmp_path: Path) -> None:
         await asyncio.sleep(0.3)  # a prompt is no silence
         agents.GATE["go"].set()
         assert (await prompt)["stopReason"] == "end_turn"
+        ended = time.monotonic()
         await asyncio.wait_for(editor.connection.wait(), 20)
+        assert time.monotonic() - ended > 0.19  # the silence began with the answer
 
 
 async def test_a_server_that_stops_lets_prompts_end(tmp_path: Path) -> None:
@@ -215,3 +227,14 @@ async def test_a_server_that_stops_lets_prompts_end(tmp_path: Path) -> None:
         assert (await prompt)["stopReason"] == "end_turn"
         await asyncio.wait_for(editor.connection.wait(), 10)
         await stopping
+
+
+async def test_the_list_of_sessions_has_a_bound(tmp_path: Path) -> None:
+    """It is written again with each prompt, and clients name folders of any length."""
+    async with serving(configuration(tmp_path)) as base, connected(base) as editor:
+        sessions = [await editor.new("/" + "x" * 100_000) for _ in range(4)]
+        rows = (await editor.call("session/list"))["sessions"]
+        assert [row["sessionId"] for row in rows] == [sessions[3], sessions[2]]
+        assert await editor.prompt(sessions[0], "hello")
+        rows = (await editor.call("session/list"))["sessions"]
+        assert [row["sessionId"] for row in rows] == [sessions[0], sessions[3]]

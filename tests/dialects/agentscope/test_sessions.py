@@ -207,6 +207,53 @@ async def test_all_of_it_across_processes(backend: FakeBackend, tmp_path: Path, 
         await asyncio.wait_for(script.left.acquire(), 40)
 
 
+def shared(tmp_path: Path, backend: FakeBackend, engine: RunEngine, **options: Any) -> Any:
+    """One of several processes, whose runs live in them."""
+    made = config(tmp_path, backend, durable=False, **options)
+    return {**made, "stores": {"runs": engine.url}, "server": {"workers": 2}}
+
+
+async def test_a_session_of_another_process_is_busy_until_it_is_stopped(
+    backend: FakeBackend,
+    tmp_path: Path,
+    run_engine: RunEngine,  # noqa: F811
+) -> None:
+    script = Script(backend)
+    async with (
+        serving(shared(tmp_path, backend, run_engine)) as one,
+        serving(shared(tmp_path, backend, run_engine)) as two,
+        reading(f"{one}/a/process", said()) as client,
+    ):
+        await client.until(b"one ")
+        busy = await post(f"{two}/a/process", said("again"))
+        assert (busy.status, busy.json["detail"][0]["type"]) == (409, "conflict")
+        assert (await ask("POST", f"{two}/a/stop?chat_id=other&user_id=u")).json == {"stopped": False}
+        assert (await ask("POST", f"{two}/a/stop?chat_id=s&user_id=u")).json == {"stopped": True}
+        check(await client.whole(), "agentscope", "canceled", "one ")
+        await asyncio.wait_for(script.left.acquire(), 40)
+        script.go_on.set()
+        check((await post(f"{two}/a/process", said("again"))).body, "agentscope", "completed", "one two")
+        assert len(backend.seen) == 2, "what was refused did not reach the model"
+
+
+async def test_supersede_a_run_that_lives_in_another_process(
+    backend: FakeBackend,
+    tmp_path: Path,
+    run_engine: RunEngine,  # noqa: F811
+) -> None:
+    script = Script(backend)
+    async with (
+        serving(shared(tmp_path, backend, run_engine, supersede=True)) as one,
+        serving(shared(tmp_path, backend, run_engine, supersede=True)) as two,
+        reading(f"{one}/a/process", said()) as client,
+    ):
+        await client.until(b"one ")
+        later = asyncio.create_task(post(f"{two}/a/process", said("again")))
+        assert check(await client.whole(), "agentscope", "failed", "one ")["error"]["code"] == "CANCELED"
+        script.go_on.set()
+        check((await later).body, "agentscope", "completed", "one two")
+
+
 async def test_supersede_across_processes(backend: FakeBackend, tmp_path: Path, run_engine: RunEngine) -> None:  # noqa: F811
     script = Script(backend)
 

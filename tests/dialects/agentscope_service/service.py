@@ -33,12 +33,14 @@ class Service:
         status: str = "idle",
         busy: int = 0,
         breaks: int = 0,
+        cleanly: bool = False,
         missed: int | None = None,
     ) -> None:
         self.plays = list(plays) or [reply_of(*WORDS)]
         self.status = status
         self.busy = busy
         self.breaks = breaks
+        self.cleanly = cleanly
         self.missed = missed
         self.interrupted = asyncio.Event()
         self.log: list[str] = []
@@ -106,7 +108,11 @@ class Service:
         for place, event in enumerate(play):
             if self.breaks and place == len(play) - 1:
                 self.breaks -= 1
-                exchange.reset()
+                if self.cleanly:  # within the next event
+                    await exchange.send(b'data: {"id": "')
+                    await exchange.end()
+                else:
+                    exchange.reset()
                 return
             name = {"id": f"{session}-{number}-{place}", "reply_id": f"reply{number:03}"}
             await exchange.send(b"data: " + dumps({**name, **event}) + b"\n\n")

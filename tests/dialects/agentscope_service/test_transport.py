@@ -102,8 +102,9 @@ async def test_a_busy_session_is_asked_again(tmp_path: Path) -> None:
     assert service.log.count("POST /chat/") == 3
 
 
-async def test_a_stream_that_breaks_is_opened_again(tmp_path: Path) -> None:
-    async with Service(breaks=2).listening() as service, bridge(service, tmp_path) as base:
+@pytest.mark.parametrize("cleanly", [True, False])
+async def test_a_stream_that_breaks_is_opened_again(tmp_path: Path, cleanly: bool) -> None:
+    async with Service(breaks=2, cleanly=cleanly).listening() as service, bridge(service, tmp_path) as base:
         reply = await post(f"{base}/v1/chat/completions", chat("Hi"))
     assert reply.json["choices"][0]["message"]["content"] == "".join(WORDS)
     assert service.log.count("GET /sessions/s0/stream") == 3

@@ -11,6 +11,8 @@ import pytest
 from bridge import ConfigError
 from bridge.codec import registry
 from bridge.config import parse
+from bridge.engine import extras
+from bridge.engine.extras import check_extras
 from tests.docs.helpers import ROOT, run
 
 ROUTE = {"dialect": "aip", "listen": "127.0.0.1:50051", "agent_id": "bridge", "backend": "demo"}
@@ -140,9 +142,13 @@ def test_a_backend_is_at_an_address() -> None:
 
 
 def test_without_its_libraries_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "find_spec", lambda name: None)
+    for module in (extras, registry):
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
     told = r"the dialect aip needs grpc, which is not installed; pip install 'dialect-bridge\[aip\]'"
     with pytest.raises(ConfigError, match=rf"routes\[0\].dialect: {told}"):
-        parsed()
+        check_extras(parsed())
+    chat = {"dialect": "openai-chat", "path": "/v1", "backend": "it"}
     with pytest.raises(ConfigError, match=rf"backends.it.dialect: {told}"):
-        parsed({"dialect": "openai-chat", "path": "/v1", "backend": "it"}, backends={"it": {"dialect": "aip"}})
+        check_extras(parsed(chat, backends={"it": {"dialect": "aip", "url": "h:1"}}))
+    with pytest.raises(ConfigError, match=r"2 extras are not installed: pip install 'dialect-bridge\[postgres,aip\]'"):
+        check_extras(parsed(stores={"runs": "postgresql://db.example/x"}))

@@ -616,6 +616,13 @@ def test_a_backend_is_asked_to_count_everything() -> None:
     assert {"contents", "tools"} <= asked.keys()
 
 
+def test_vertex_is_asked_to_count_the_fields_themselves() -> None:
+    prefix = "v1/projects/p/locations/l/publishers/google"
+    wire: WireRequest = dialect.count_request(request(tools=[Tool("f")]), back("g", prefix=prefix))
+    assert wire.path == f"/{prefix}/models/g:countTokens"
+    assert json.loads(wire.body).keys() == {"contents", "tools"}
+
+
 @pytest.mark.parametrize("name", ["openai-chat", "anthropic-messages", "openai-responses", "agentscope"])
 def test_others_get_a_request_that_they_read(name: str) -> None:
     parts = [{"text": "", SIGNATURE: "c2ln"}, {"functionCall": {"name": "f", "args": {"a": 1}}, SIGNATURE: "c2ln"}]

@@ -38,8 +38,9 @@ class Server:
     """`play` is the stream of each run; a run's state is the next of `statuses`, the last again and again.
 
     `cuts` are the numbers of events after which a connection ends: cleanly, or with `reset` with a reset connection.
-    `joins` are the streams for those who come back; without, they get what follows their `Last-Event-ID`. `asks`: what
-    the thread waits for. `log` holds the requests, `bodies` what runs were started with, `cursors` the ids of joins.
+    `joins` are the streams for those who come back; without, they get what follows their `Last-Event-ID`. `forgets`:
+    its threads are gone, and only a run that may create one begins. `log` holds the requests, `bodies` what runs were
+    started with, `cursors` the ids of joins.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Server:
         refuses: tuple[int, Any] | None = None,
         names_run: bool = True,
         stays: bool = False,
+        forgets: bool = False,
     ) -> None:
         self.play = recorded(play) if isinstance(play, str) else list(play)
         self.statuses = list(statuses)
@@ -66,6 +68,7 @@ class Server:
         self.refuses = refuses
         self.names_run = names_run
         self.stays = stays
+        self.forgets = forgets
         self.log: list[str] = []
         self.bodies: list[Any] = []
         self.headers: list[dict[str, str]] = []
@@ -90,6 +93,9 @@ class Server:
             case "POST", [*where, "runs", "stream"]:
                 self.bodies.append(json.loads(seen.body))
                 self.headers.append(seen.headers)
+                if self.forgets and self.bodies[-1].get("if_not_exists") == "reject":
+                    await exchange.answer(404, dumps({"detail": "Thread or assistant not found."}))
+                    return
                 base = "/".join(["", *where, "runs", RUN])
                 names = {"location": f"{base}/stream", "content_location": base} if self.names_run else {}
                 await exchange.head(200, "text/event-stream; charset=utf-8", **names)
@@ -111,6 +117,8 @@ class Server:
                     await exchange.answer(200, dumps({"run_id": run, "status": status}))
             case "GET", ["threads", _, "state"] if self.state is not None:
                 await exchange.answer(200, dumps(self.state))
+            case "GET", ["threads", _, "state"] if not self.forgets:
+                await exchange.answer(500, dumps({"detail": "Internal Server Error"}))
             case "GET", ["threads", thread] if self.error is not None:
                 await exchange.answer(200, dumps({"thread_id": thread, "status": "error", "error": self.error}))
             case "POST", [*_, "cancel"]:

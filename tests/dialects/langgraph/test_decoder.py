@@ -123,6 +123,21 @@ def test_messages_without_ids_are_told_once_from_the_values() -> None:
     assert not answer.messages[0].id or not answer.messages[0].id.startswith("#")
 
 
+@pytest.mark.parametrize("shown", ["messages", "values"])
+def test_what_a_graph_puts_into_its_state_as_another_message_is_told_once(shown: str) -> None:
+    copy, calls = ai("Hello", "copy"), [{"name": "look", "args": {"a": 1}, "id": "c1"}]
+    again = [("messages", [copy, {}])] if shown == "messages" else []
+    update = ("updates", {"a": {"messages": [copy]}})
+    assert heard(piece("Hel"), piece("lo"), *again, update, values(copy)).text == "Hello"
+    called = ai("", "copy", tool_calls=calls)
+    again = [("messages", [called, {}])] if shown == "messages" else []
+    answer = heard(call_piece('{"a": 1}', "look", "c1"), *again, values(called))
+    assert [(call.call_id, call.arguments) for call in answer.calls] == [("c1", '{"a": 1}')]
+    other = ai("Hello", "other")
+    whole = heard(piece("Hello"), values(ai("Hello")), ("messages", [other, {}]), values(ai("Hello"), other))
+    assert whole.text == "HelloHello", "the first one is in the state: the second one is another"
+
+
 def test_two_nodes_at_once_are_two_messages() -> None:
     answer = heard(piece("A1 ", "a"), piece("B1 ", "b"), piece("A2", "a"), piece("B2", "b"))
     assert [message.parts for message in answer.messages] == [[Text("A1 A2")], [Text("B1 B2")]]
@@ -350,6 +365,11 @@ def test_a_question_is_asked_once_though_updates_and_values_have_it() -> None:
     (asked,) = answer.interrupts
     assert (asked.interrupt_id, asked.reason, asked.payload) == ("i1", "input_required", {"question": "Name?"})
     assert answer.reason is FinishReason.INTERRUPTED
+
+
+@pytest.mark.parametrize("asked", [[{"id": "i", "value": "Name?"}], []], ids=["a question", "a breakpoint"])
+def test_a_run_without_a_thread_may_end_with_a_question(asked: list[Any]) -> None:
+    assert heard(("updates", {"__interrupt__": asked}), ends=False).reason is FinishReason.INTERRUPTED
 
 
 def test_questions_of_two_tasks_come_one_by_one() -> None:

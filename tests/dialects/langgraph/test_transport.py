@@ -21,7 +21,7 @@ from bridge.engine import Bridge
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Answer, FinishReason, Request, Resume, fold, verify
 from tests.dialects.langgraph.service import RUN, Server, event, events, recorded
-from tests.server.harness import Reply, post, serving
+from tests.server.harness import Reply, fake_backend, post, serving
 
 THREAD = "6f3f38a3-7b2e-4c39-bb9c-a4a7a5bd5b37"
 STATUS, JOIN, STATE = f"GET /threads/T/runs/{RUN}", f"GET /threads/T/runs/{RUN}/stream", "GET /threads/T/state"
@@ -144,6 +144,20 @@ async def test_a_failure_that_comes_first_is_an_error_of_the_right_kind() -> Non
     }
 
 
+async def test_the_words_of_a_refusal_in_plain_text_are_told() -> None:
+    """langgraph.js has them; a page is none."""
+    said = {}
+    for body in (b"Invalid assistant: agent", b"<html>wrong</html>", b"x" * 400, b""):
+        async with fake_backend() as backend:
+            backend.answers(400, body, "text/plain;charset=UTF-8")
+            server = Server()
+            server.url = backend.url
+            said[body] = (await run(server, Request("Hi"))).failure
+    assert [each.message for each in said.values() if each] == [
+        "Invalid assistant: agent", *["The backend answered with status 400."] * 3,
+    ]  # fmt: skip
+
+
 async def test_an_answer_that_is_no_event_stream_is_none(tmp_path: Path) -> None:
     server = Server(refuses=(200, {"messages": []}))
     async with server.listening(), bridge(server, tmp_path) as base:
@@ -258,6 +272,22 @@ def server_id(data: bytes) -> str:
     found = re.search(rb"^id: ?(\S+)", data, re.MULTILINE)
     assert found is not None
     return found[1].decode()
+
+
+@pytest.mark.parametrize("where", ["in a name", "in a character", "in the data", "before the id", "in the id"])
+async def test_a_stream_that_ends_within_an_event_goes_on_after_the_one_before(tmp_path: Path, where: str) -> None:
+    """The end of the body is clean, as proxies end it: what it cuts is no event, and comes again."""
+    play = events(("metadata", {"run_id": RUN}), ("values", INPUT), ("messages", ai("Gr\u00fc\u00df")), first=10)
+    cut = event("messages", ai(" \u00fcber"), 13)
+    at = {
+        "in a name": 9, "in a character": cut.index(b"\xc3") + 1, "in the data": len(cut) // 2,
+        "before the id": cut.index(b"id: "), "in the id": cut.index(b"id: ") + 5,
+    }[where]  # fmt: skip
+    rest = [cut, event("values", final("Gr\u00fc\u00df \u00fcber"), 14)]
+    server = Server([*play, cut[:at]], joins=[rest], statuses=["running", "success"])
+    async with server.listening(), bridge(server, tmp_path) as base:
+        assert said(await ask(base)) == "Gr\u00fc\u00df \u00fcber"
+    assert server.cursors == ["12"]
 
 
 async def test_events_at_the_seam_are_told_once(tmp_path: Path) -> None:
@@ -463,6 +493,66 @@ async def test_a_breakpoint_is_a_question_and_a_run_without_input_goes_on() -> N
         refused = await run(server, Request([], thread_id=THREAD, resume=[Resume(question.interrupt_id, "cancelled")]))
     assert refused.reason is FinishReason.STOP
     assert len(server.bodies) == 2, "not to go on is not to run"
+
+
+# ------------------------------------------------------------------ threads that are gone
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_conversation_that_the_server_lost_is_told_anew(
+    tmp_path: Path, stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A person expects the agent to know what was said: the client has sent it all. It is a loss all the same."""
+    async with Server().listening() as server, bridge(server, tmp_path) as base:
+        await post(f"{base}/v1/chat/completions", chat("Hi"))
+        server.forgets = True
+        later = chat("Hi", "Hello, world!", "And then?")
+        reply = await post(f"{base}/v1/chat/completions", {**later, "stream": stream})
+        server.forgets = False
+        last = chat("Hi", "Hello, world!", "And then?", "Hello, world!", "Bye")
+        after = await post(f"{base}/v1/chat/completions", last)
+    assert b"Hello" in reply.body
+    assert b"error" not in reply.body
+    assert "thread_id" in reply.headers["x-bridge-lost"]
+    assert "thread_id" not in after.headers["x-bridge-lost"]
+    assert [text for text in caplog.messages if "had lost the conversation" in text]
+    assert server.log == [START, STATUS, START, "GET /threads/T", START, STATUS, START, STATUS]
+    assert [body["if_not_exists"] for body in server.bodies] == ["create", "reject", "create", "reject"]
+    told = [[message["content"] for message in body["input"]["messages"]] for body in server.bodies]
+    assert told == [["Hi"], ["And then?"], ["Hi", "Hello, world!", "And then?"], ["Bye"]]
+
+
+async def test_a_client_that_sends_what_is_new_learns_that_its_conversation_is_gone(tmp_path: Path) -> None:
+    """Nobody can tell the agent what was said. After that a conversation begins, which nobody takes for the old one."""
+    body = {"session_id": "s", "input": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]}
+    async with Server().listening() as server, bridge(server, tmp_path) as base:
+        first = await post(f"{base}/a/process", body)
+        server.forgets = True
+        second = await post(f"{base}/a/process", body)
+        third = await post(f"{base}/a/process", body)
+    assert b"no longer has this conversation" in second.body
+    assert [b'"failed"' in each.body for each in (first, second, third)] == [False, True, False]
+    assert server.log == [START, STATUS, START, "GET /threads/T", START, STATUS]
+
+
+@pytest.mark.parametrize("payload", ["Bob", None])
+async def test_an_answer_to_a_thread_that_is_gone_is_refused(payload: Any) -> None:
+    async with Server(forgets=True).listening() as server:
+        answer = await run(server, Request([], thread_id=THREAD, resume=[Resume(ASKED, "resolved", payload)]))
+    assert answer.failure is not None
+    assert (answer.failure.code, answer.failure.http_status) == (ErrorCode.NOT_FOUND, 404)
+    assert "no longer has this conversation" in answer.failure.message
+    assert server.log == ([STATE] if payload is None else [START, "GET /threads/T"])
+
+
+async def test_where_the_thread_is_there_it_is_the_assistant_that_is_missing(tmp_path: Path) -> None:
+    async with Server(error={"message": "x"}).listening() as server, bridge(server, tmp_path) as base:
+        await post(f"{base}/v1/chat/completions", chat("Hi"))
+        server.refuses = (404, {"detail": "Thread or assistant not found."})
+        reply = await post(f"{base}/v1/chat/completions", chat("Hi", "Hello, world!", "And then?"))
+    assert reply.status == 502
+    assert "assistant not found" in reply.json["error"]["message"]
+    assert server.log == [START, STATUS, START, "GET /threads/T"]
 
 
 # ------------------------------------------------------------------ runs without a thread

@@ -36,6 +36,12 @@ def route(path: str = "/mcp", **fields: Any) -> dict[str, Any]:
     return {"dialect": "mcp", "path": path, "backend": "agent", **fields}
 
 
+def offering(**tools: Any) -> dict[str, Any]:
+    """A route with several tools."""
+    offered = {name: tool if isinstance(tool, dict) else {"backend": tool} for name, tool in tools.items()}
+    return route(backend=None, tools=offered, options={"instructions": "Ask them."})
+
+
 @dataclass
 class Answer:
     """What came for one message: the notifications and questions before its answer, and the answer."""

@@ -13,7 +13,7 @@ import pytest
 from tests.server.harness import fake_backend
 
 from . import agent
-from .client import ACCEPT, FORMS, META, New, Old, config, route, served, until
+from .client import ACCEPT, FORMS, META, New, Old, config, offering, route, served, until
 
 # ------------------------------------------------------------------ arguments
 
@@ -254,7 +254,7 @@ async def test_a_conversation_goes_on_by_its_id_only(new: New, old: Old) -> None
 
 async def test_a_conversation_is_of_its_user_and_its_tool(tmp_path: Path) -> None:
     keys = {"keys": [{"name": "me", "key": "key-of-me"}, {"name": "you", "key": "key-of-you"}]}
-    setup = config(tmp_path, route(backend={"a": "agent", "b": "agent"}), auth=keys)
+    setup = config(tmp_path, offering(a="agent", b="agent"), auth=keys)
     async with served(setup, authorization="Bearer key-of-me") as (new, _):
         known = (await new.call("one", "a")).conversation
         answer = await new.call("two", "b", conversation=known)
@@ -349,6 +349,7 @@ async def test_a_question_is_answered_once_by_its_owner_for_its_call(new: New) -
         {"requestState": 7, "inputResponses": yes},
         {"requestState": state, "inputResponses": {}},
         {"requestState": state},
+        {"inputResponses": yes},
         {"requestState": state, "inputResponses": {"other": yes["q-1"]}},
     ):
         answer = await new.call("approve", params=wrong, capabilities=FORMS)
@@ -513,9 +514,9 @@ async def test_an_id_is_in_use_while_its_call_is_open(old: Old) -> None:
 # ------------------------------------------------------------------ tools of a route
 
 
-async def test_a_route_has_a_tool_for_each_of_its_backends(tmp_path: Path) -> None:
-    options = {"tools": {"echo": {"title": "Echo", "description": "Says it."}}, "instructions": "Ask them."}
-    setup = config(tmp_path, route(backend={"echo": "agent", "show": "demo"}, options=options))
+async def test_a_route_has_several_tools(tmp_path: Path) -> None:
+    echo = {"backend": ["agent", "demo"], "title": "Echo", "description": "Says it."}
+    setup = config(tmp_path, offering(echo=echo, show="demo"))
     async with served(setup) as (new, _):
         assert (await new.ask("server/discover")).result["instructions"] == "Ask them."
         tools = (await new.ask("tools/list")).result["tools"]
@@ -530,11 +531,27 @@ async def test_a_route_has_a_tool_for_each_of_its_backends(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("fields", "place"),
     [
-        ({"backend": {"a b": "agent"}}, "backend.a b"),
-        ({"backend": {"x" * 49: "agent"}}, "backend."),
-        ({"backend": {"a": "agent"}, "options": {"tools": {"b": {}}}}, "options.tools.b"),
-        ({"backend": {"a": "agent"}, "options": {"tool": "b"}}, "options.tools"),
-        ({"options": {"tools": {"a": {}}}}, "options.tools"),
+        (offering(**{"a b": "agent"}), "routes[0]: tools.a b: the name of a tool"),
+        (offering(**{"x" * 49: "agent"}), "the name of a tool has 1 to 48"),
+        (offering(a="nobody"), 'routes[0].tools.a.backend: unknown backend "nobody"'),
+        (offering(a={"backend": "agent", "text": "x"}), "routes[0].tools.a.text: unknown key"),
+        (offering(a={"title": "x"}), "routes[0].tools.a.backend: missing"),
+        ({"backend": None, "tools": {"a": "agent"}}, "routes[0].tools.a: expected"),
+        ({"backend": None, "tools": {}}, "routes[0].tools: "),
+        ({"backend": None, "tools": ["agent"]}, "routes[0].tools: expected the name of a backend, or a mapping"),
+        (
+            {**offering(a="agent"), "backend": "agent"},
+            "exactly one of backend, models and tools, got backend and tools",
+        ),
+        ({**offering(a="agent"), "options": {"tool": "b"}}, "options.tool: a route with tools says it of each"),
+        (
+            {"backend": {"a": "agent"}},
+            "routes[0].backend: expected the name of a backend, or a list; several tools are",
+        ),
+        (
+            {**offering(a="agent"), "dialect": "ag-ui", "options": {}},
+            "routes[0].tools: expected the name of a backend: clients",
+        ),
         ({"options": {"tool": "a b"}}, "tool"),
     ],
 )

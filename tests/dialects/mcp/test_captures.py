@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Context, Sealer, ToolSite, WireRequest
+from bridge.codec import Context, Sealer, ToolSite, ToolText, WireRequest
 from bridge.dialects.mcp import dialect
 from bridge.dialects.mcp.messages import read_call
 from bridge.dialects.mcp.request import notes_of
@@ -18,7 +18,8 @@ from bridge.model import Resume, Text
 FOLDER = Path(__file__).parents[2] / "captures" / "mcp"
 INDEX = json.loads((FOLDER / "index.json").read_text())["captures"]
 SEALER = Sealer(b"s" * 32)
-SITE = ToolSite("model", "/mcp", ("ask_model", "ask_agent", "ask_slow"), sealer=SEALER, durable=True)
+TOOLS = {name: ToolText() for name in ("ask_model", "ask_agent", "ask_slow")}
+SITE = ToolSite("model", "/mcp", TOOLS, sealer=SEALER, durable=True)
 
 
 def wire_of(raw: bytes) -> WireRequest:

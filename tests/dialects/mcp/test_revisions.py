@@ -159,10 +159,21 @@ async def test_a_body_of_another_type(new: New) -> None:
     assert 400 <= answer.status < 500
 
 
-async def test_a_client_that_takes_no_stream_gets_the_answer_alone(new: New) -> None:
+@pytest.mark.parametrize(
+    ("accept", "streams"),
+    [
+        ("application/json", False),
+        ("application/json, text/event-stream; q=0", False),
+        ("application/json, text/event-stream;q=0.5", True),
+        ("Application/JSON, Text/Event-Stream", True),
+        ("text/*", True),
+        ("*/*", True),
+    ],
+)
+async def test_a_client_that_takes_no_stream_gets_the_answer_alone(new: New, accept: str, streams: bool) -> None:
     body, headers = new.framed("tools/call", {"name": "ask_agent", "arguments": {"prompt": "say a b"}}, token=1)
-    answer = await new.send(body, {**headers, "accept": "application/json"})
-    assert (answer.headers["content-type"], len(answer.messages)) == ("application/json", 1)
+    answer = await new.send(body, {**headers, "accept": accept})
+    assert (answer.is_stream, len(answer.messages) > 1) == (streams, streams)
     assert answer.texts[0] == "a b "
 
 
@@ -375,3 +386,16 @@ async def test_limits_are_told_by_the_status(tmp_path: Path) -> None:
         assert int(answers[-1].headers["retry-after"]) > 0
     async with served(config(tmp_path, max_body="2KiB")) as (new, _):
         assert (await new.call("x" * 4000)).status == 413
+
+
+async def test_each_message_of_a_batch_counts(tmp_path: Path) -> None:
+    auth = {"keys": [{"name": "me", "key": "key-of-me"}]}
+    limits = {"per_key": {"requests_per_minute": 4}}
+    async with served(config(tmp_path, auth=auth, limits=limits), authorization="Bearer key-of-me") as (_, old):
+        await old.start("2025-03-26")
+        answer = await old.send([old.framed("hi") for _ in range(6)])
+    texts = [m["result"]["content"][0]["text"] for m in answer.messages if "result" in m]
+    refused = [m["error"] for m in answer.messages if "error" in m]
+    assert texts == ["hi ['user']"] * (6 - len(refused))
+    assert len(refused) >= 3
+    assert all("limit" in error["message"].lower() or "many" in error["message"].lower() for error in refused)

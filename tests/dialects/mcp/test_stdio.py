@@ -177,7 +177,9 @@ async def test_several_routes_are_one_server(tmp_path: Path) -> None:
     more = route("/more", backend="demo", durable=True, options={"instructions": "B."})
     path = file(tmp_path, route(options={"instructions": "A."}), more)
     async with program(str(path)) as it:
-        assert (await it.ask("server/discover", new()))["result"]["instructions"] == "A.\n\nB."
+        known = (await it.ask("server/discover", new()))["result"]
+        assert known["instructions"] == "A.\n\nB."
+        assert TASKS in known["capabilities"]["extensions"], "of the second route"
         tools = (await it.ask("tools/list", new()))["result"]["tools"]
         assert [t["name"] for t in tools] == ["ask_agent", "ask_demo"]
         answer = await it.ask("tools/call", new("hi", "ask_demo"))

@@ -36,7 +36,7 @@ from bridge.testing import Exchange, fake_backend
 from bridge.translation.requirements import required
 from tests.server.harness import Reply, ask, post, serving
 
-from .helpers import CAPTURES, INDEX, PNG, TOOL, asked, back, decode, recorded, sent
+from .helpers import CAPTURES, HI, INDEX, PNG, TOOL, asked, back, decode, recorded, sent
 
 ANSWERS = [entry for entry in INDEX if "file" in entry and entry.get("expect")]
 HELLO = Request([Message("user", [Text("hi")])], model="m")
@@ -290,6 +290,15 @@ def test_efforts(effort: str | None, think: Any) -> None:
     assert said.get("think") == think
     assert ("think" in said) == (think is not None)
     assert ("reasoning_effort" in context.lost.names) == (effort == "odd")
+
+
+@pytest.mark.parametrize("think", [True, "max"])
+def test_a_client_of_this_dialect_has_its_own_word(think: Any) -> None:
+    """Servers refuse levels for models that can only think or not, so that true is not a level."""
+    request = asked({**HI, "think": think})
+    assert sent(request)["think"] == think
+    request.reasoning_effort = "low"
+    assert sent(request)["think"] == "low", "whatever else has changed the effort"
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,8 @@ def test_fields_that_the_protocol_does_not_have_are_ignored() -> None:
          "messages[0].images[0]"),
         ("messages", [{"role": "user", "images": [base64.b64encode(b"just words").decode()]}],
          "messages[0].images[0]"),
+        ("messages", [{"role": "user", "images": [base64.b64encode(bytes(range(200, 256))).decode()]}],
+         "messages[0].images[0]"),
         ("messages", [{"role": "user", "images": [5]}], "messages[0].images[0]"),
         ("messages", [{"role": "assistant", "tool_calls": [{"function": {"name": "look", "arguments": "{}"}}]}],
          "messages[0].tool_calls[0].function.arguments"),

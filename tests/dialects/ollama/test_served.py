@@ -110,6 +110,8 @@ async def test_counts_that_nobody_reports_are_left_out() -> None:
         ("chat", {"messages": []}, {"message": {"role": "assistant", "content": ""}}, "load"),
         ("chat", {}, {"message": {"role": "assistant", "content": ""}}, "load"),
         ("chat", {"messages": [], "keep_alive": 0}, {"message": {"role": "assistant", "content": ""}}, "unload"),
+        ("chat", {"messages": [], "keep_alive": "0h0m"}, {"message": {"role": "assistant", "content": ""}}, "unload"),
+        ("chat", {"messages": [], "keep_alive": "0m5s"}, {"message": {"role": "assistant", "content": ""}}, "load"),
         ("generate", {}, {"response": ""}, "load"),
         ("generate", {"prompt": "", "stream": True}, {"response": ""}, "load"),
         ("generate", {"keep_alive": "0s"}, {"response": ""}, "unload"),
@@ -237,7 +239,7 @@ async def test_the_name_is_the_one_that_was_sent() -> None:
     assert {each["model"] for each in read} == {"alpha:latest"}
 
 
-@pytest.mark.parametrize("name", ["alpha", "alpha:latest", "ALPHA:latest"])
+@pytest.mark.parametrize("name", ["alpha", "alpha:latest", "ALPHA:Latest"])
 @pytest.mark.parametrize("listed", ["alpha", "alpha:latest"])
 async def test_a_name_with_or_without_its_tag(name: str, listed: str) -> None:
     async with ollama({"models": {listed: "it", "beta": "it"}}) as (base, backend):
@@ -284,7 +286,8 @@ async def test_the_list_of_models() -> None:
 async def test_an_empty_list_and_one_that_fails() -> None:
     async with ollama({"models": {"alpha*": "it"}}) as (base, backend):
         backend.answers(200, b'{"data": []}')
-        assert (await ask("GET", f"{base}/api/tags")).json["models"]
+        assert (await ask("GET", f"{base}/api/tags")).json == {"models": []}
+        assert (await post(f"{base}/api/show", {"model": "alpha"})).status == 404
         backend.answers(500, b'{"error": {"message": "broken"}}')
         reply = await ask("GET", f"{base}/api/tags")
     assert (reply.status, reply.json.keys()) == (502, {"error"})
@@ -302,6 +305,7 @@ async def test_one_model() -> None:
         verbose = await post(f"{base}/api/show", {"model": "alpha", "verbose": True})
         missing = await post(f"{base}/api/show", {"model": "nope"})
         nothing = await post(f"{base}/api/show", {})
+        unnamed = await post(f"{base}/api/show", {"model": "", "name": ""})
     for name, each in shown.items():
         assert each.keys() >= {"modelfile", "parameters", "template", "details", "model_info", "capabilities"}
         assert isinstance(each["capabilities"], list), name
@@ -315,7 +319,21 @@ async def test_one_model() -> None:
     assert copilot.json["model_info"]["general.basename"] == "alpha:latest"
     assert verbose.status == 200
     assert (missing.status, missing.json) == (404, {"error": "model 'nope:latest' not found"})
-    assert (nothing.status, nothing.json.keys()) == (400, {"error"})
+    assert (nothing.status, nothing.json) == (400, {"error": "model: required, expected the name of a model."})
+    assert (unnamed.status, unnamed.json) == (400, {"error": "model: expected the name of a model, got ''."})
+
+
+async def test_a_key_sees_the_models_that_it_may_name() -> None:
+    key = {"name": "ann", "key": "k" * 32, "models": ["alpha"]}
+    async with ollama({"models": {"alpha": "it", "beta": "it"}}, auth={"keys": [key]}) as (base, backend):
+        backend.answers(404, b"{}")
+        sent = {"authorization": "Bearer " + "k" * 32}
+        listed = await ask("GET", f"{base}/api/tags", headers=sent)
+        shown = await post(f"{base}/api/show", {"model": "beta"}, **sent)
+        loaded = await post(f"{base}/api/generate", {"model": "beta"}, **sent)
+    assert [m["name"] for m in listed.json["models"]] == ["alpha:latest"]
+    assert shown.status == 404
+    assert loaded.status == 403
 
 
 async def test_the_backend_of_a_model_tells_what_it_can_do() -> None:
@@ -421,10 +439,12 @@ async def test_embeddings_of_an_openai_backend() -> None:
         backend.answers(200, json.dumps(VECTORS).encode())
         asked = {"model": "embed:latest", "input": ["a", "b"], "dimensions": 2, "truncate": True}
         reply = await post(f"{base}/api/embed", asked)
+        few = await post(f"{base}/api/embed", {"model": "embed", "input": ["a", "b", "c"]})
+        backend.answers(200, b'{"data": [{"index": 0, "embedding": [1, 2]}]}')
         one = await post(f"{base}/api/embeddings", {"model": "embed", "prompt": "a"})
-        assert [(seen.path, seen.json["model"]) for seen in backend.seen] == [("/embeddings", "embed")] * 2
+        assert [(seen.path, seen.json["model"]) for seen in backend.seen] == [("/embeddings", "embed")] * 3
         assert backend.seen[0].json == {"model": "embed", "input": ["a", "b"], "dimensions": 2}
-        assert backend.seen[1].json["input"] == ["a"]
+        assert backend.seen[2].json["input"] == ["a"]
         single = await post(f"{base}/api/embed", {"model": "embed", "input": "a"})
         wrong = await post(f"{base}/api/embed", {"model": "embed", "input": 5})
         backend.answers(400, b'{"error": {"message": "too long"}}')
@@ -438,6 +458,7 @@ async def test_embeddings_of_an_openai_backend() -> None:
     assert isinstance(reply.json["load_duration"], int)
     assert one.json == {"embedding": [1, 2]}
     assert single.status == 200
+    assert (few.status, few.json) == (502, {"error": "The backend's answer has 2 vectors for 3 texts."})
     assert (wrong.status, wrong.json.keys()) == (400, {"error"})
     assert (failed.status, failed.json) == (400, {"error": "too long"})
     assert (broken.status, broken.json.keys()) == (502, {"error"})

@@ -1,6 +1,6 @@
 """One talk of an application that uses LangChain: `session.py WIRE BASE_URL OPTIONS`, with the model's options in JSON.
 
-WIRE is `openai` (Responses) or `anthropic`.
+WIRE is `openai` (Responses), `anthropic` or `ollama`.
 The model calls two tools at once, the application answers both, then says one thing more. Prints what it saw, in JSON.
 """
 
@@ -8,11 +8,9 @@ import json
 import sys
 from typing import Any
 
-from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI
 
 
 @tool
@@ -31,8 +29,19 @@ TOOLS = {t.name: t for t in (get_weather, get_time)}
 
 
 def model_of(wire: str, base: str, **options: Any) -> BaseChatModel:
+    """Import the package of this wire only: each takes seconds."""
+    if wire == "ollama":
+        from langchain_ollama import ChatOllama
+
+        return ChatOllama(model="m-1", base_url=base, **options)
     options = {"model": "m-1", "base_url": base, "api_key": "client-key", "max_retries": 0, **options}
-    return ChatAnthropic(**options) if wire == "anthropic" else ChatOpenAI(use_responses_api=True, **options)
+    if wire == "anthropic":
+        from langchain_anthropic import ChatAnthropic
+
+        return ChatAnthropic(**options)
+    from langchain_openai import ChatOpenAI
+
+    return ChatOpenAI(use_responses_api=True, **options)
 
 
 def play(model: Any) -> list[dict[str, Any]]:
@@ -59,7 +68,8 @@ def play(model: Any) -> list[dict[str, Any]]:
                 seen["calls"].append([call["id"], call["name"], call["args"]])
                 seen["results"].append([result.tool_call_id, result.content])
                 conversation.append(result)
-        turns.append({**seen, "text": answer.text})
+        thoughts = "".join(m.additional_kwargs.get("reasoning_content", "") for m in conversation)
+        turns.append({**seen, "text": answer.text, "thoughts": thoughts})
     return turns
 
 

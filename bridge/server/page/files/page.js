@@ -42,7 +42,7 @@ async function load() {
   $("key-open").hidden = !page.state.keyed;
   $("routes").replaceChildren(...page.state.routes.map(card));
   $("backends").replaceChildren(...Object.entries(page.state.backends).map(backend));
-  const first = page.state.routes.find((route) => route.speaks);
+  const first = page.state.routes.find((route) => route.speaks) ?? page.state.routes.find(reachable);
   if (first) choose(first);
   connect();
   // Not on touch screens: the on-screen keyboard would cover half of the page.
@@ -52,7 +52,10 @@ async function load() {
   if (first && speaksToDemo(first) && !page.latest) say(FIRST);
 }
 
-const speaksToDemo = (route) => route.backends.some((name) => page.state.backends[name] === "demo");
+const speaksToDemo = (route) => route.speaks && route.backends.some((name) => page.state.backends[name] === "demo");
+
+// Whether it has a base URL, or lines for programs that start the bridge.
+const reachable = (route) => !route.path.startsWith("grpc:");
 
 function problem(text) {
   $("problem").textContent = text;
@@ -65,12 +68,10 @@ function card(route, number) {
     type: "radio",
     name: "route",
     id,
-    disabled: !route.speaks,
+    disabled: !reachable(route),
     onchange: () => choose(route),
   });
-  const why = route.speaks
-    ? null
-    : el("span", { class: "faint" }, t(route.path.startsWith("grpc:") ? "grpc" : "unspoken"));
+  const why = route.speaks ? null : el("span", { class: "faint" }, t(reachable(route) ? "unspoken" : "grpc"));
   const ways = el("span", { class: "way" }, `${route.path} → ${route.backends.join(", ")}`);
   route.radio = radio;
   return el("div", { class: "card" }, radio, el("label", { htmlFor: id }, el("b", {}, route.dialect), ways, why));
@@ -105,23 +106,30 @@ async function health() {
 }
 
 function choose(route) {
-  if (page.route !== route) anew();
+  const other = page.route !== route;
   page.route = route;
+  if (other) anew();
+  $("say").disabled = $("send").disabled = !route.speaks;
   showBase();
+  const { documented, dialect } = route;
+  Object.assign($("document"), { hidden: !documented, href: `${page.state.documents}${dialect}` });
+  $("document").setAttribute("aria-label", filled(t("aboutDialect"), dialect));
   route.radio.checked = true;
   route.radio.parentElement.scrollIntoView({ block: "nearest", inline: "nearest" });
   $("model").value = route.model ?? "";
   $("model-named").hidden = $("form-named").hidden = true;
   $("form-chosen").replaceChildren();
-  import(`./dialects/${route.dialect}.js`).then(
-    (script) => {
-      if (page.route !== route) return;
-      $("model-named").hidden = !script.namesModel;
-      $("form-named").hidden = !script.forms;
-      $("form-chosen").replaceChildren(...(script.forms ?? []).map((form) => el("option", { value: form.id }, form[lang])));
-    },
-    () => problem(t("unreachable")),
-  );
+  if (route.speaks) {
+    import(`./dialects/${route.dialect}.js`).then(
+      (script) => {
+        if (page.route !== route) return;
+        $("model-named").hidden = !script.namesModel;
+        $("form-named").hidden = !script.forms;
+        $("form-chosen").replaceChildren(...(script.forms ?? []).map((form) => el("option", { value: form.id }, form[lang])));
+      },
+      () => problem(t("unreachable")),
+    );
+  }
   $("models").replaceChildren(...route.models.map((name) => el("option", { value: name })));
   $("hints").replaceChildren(...(speaksToDemo(route) ? SCENES : []).map(hint));
 }
@@ -179,12 +187,12 @@ function anew() {
   page.busy?.stop();
   page.messages = [];
   page.thread = token();
-  $("log").replaceChildren(el("p", { class: "faint empty" }, t("empty")));
+  $("log").replaceChildren(el("p", { class: "faint empty" }, t(page.route?.speaks === false ? "forPrograms" : "empty")));
 }
 
 // `answers`: to the questions of the last run, which a dialect sends in place of a message.
 async function say(text, answers) {
-  if (!text || page.busy || !page.route) return;
+  if (!text || page.busy || !page.route?.speaks) return;
   const log = $("log");
   log.querySelector(".empty")?.remove();
   const { route, messages, thread } = page;

@@ -5,14 +5,16 @@ import { t } from "./words.js";
 const WORDS = ["message", "question", "prompt", "text", "title"]; // where payloads have the words of a question
 
 export class Question {
-  // `done` is called when it is answered; `answer` is {id, yes, status, payload, shown} then.
+  // `done` is called when it is answered; `answer` is {id, yes, status, payload, shown, call} then, where `call` is what
+  // the dialect said of the call that it is about.
   constructor(asked, done) {
-    const { id, reason, message, responseSchema } = asked;
+    const { id, reason, message, responseSchema, call } = asked;
     // Over AG-UI, the bridge sends the payload of other dialects in its own property.
     const payload = parsed(asked.payload ?? asked.metadata?.["dialect-bridge"]?.payload ?? asked.metadata);
     this.answer = null;
     this._done = done;
     this._id = id;
+    this._call = call;
     const known = payload && typeof payload === "object" && !Array.isArray(payload) ? { ...payload } : {};
     const schema = responseSchema ?? known.responseSchema ?? known.response_schema ?? known.schema;
     const place = WORDS.find((name) => typeof known[name] === "string");
@@ -52,6 +54,7 @@ export class Question {
     const declined = this._inputs.length && !yes;
     this.answer = {
       id: this._id,
+      call: this._call,
       yes,
       status: declined ? "cancelled" : "resolved",
       payload: declined ? undefined : payload,
