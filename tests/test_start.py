@@ -50,7 +50,7 @@ NOT_NEEDED = {
     "bridge.server.tokens",
     "bridge.stores.folder",
     "bridge.stores.postgres",
-    "bridge.stores.s3",
+    "bridge.stores.objects",
     "bridge.telemetry.tracing",
     "bridge.testing",
     "bridge.transports.fetch",

@@ -36,7 +36,7 @@ _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _ENTRIES = (Operation.RUN, Operation.START, Operation.TOOLS, Operation.CONNECT)
 """The operations with which a client of a route begins."""
 _TARGET = "agent:run"
-"""Where the agent of `--to python` is, unless a flag names it."""
+"""The module and function of `--to python`, unless a flag names them."""
 _AGENT = '''\
 """The agent that config.yaml serves: put yours in place of the answer.
 
@@ -104,7 +104,7 @@ def init(args: argparse.Namespace) -> int:
     print(f"wrote {file}")
     if choices.target == _TARGET and not (agent := file.with_name("agent.py")).exists():
         agent.write_text(_AGENT, encoding="utf-8")
-        print(f"wrote {agent}, an agent that repeats what it is told; put yours into its place")
+        print(f"wrote {agent}, an agent that repeats its input; put yours into its place")
     if choices.key is not None:
         print(f"it reads the backend's key from ${choices.key}")
     name = "" if args.output == "config.yaml" else f" {file}"

@@ -184,7 +184,7 @@ class AgentDialect(Dialect):
         raise NotImplementedError
 
     def permissions(self, options: Options) -> Permissions:
-        """Return who answers the agent's requests for permission: a person where that is possible, or nobody."""
+        """Return who answers the agent's requests for permission: a person where that is possible, or no one."""
         raise NotImplementedError
 
     def connection(self, options: Options, *, asks: bool) -> AgentConnection:

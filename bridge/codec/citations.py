@@ -52,7 +52,7 @@ def annotations_in(extras: Extras | None) -> list[Any]:
 
 
 def citations_in(extras: Extras | None, lost: Losses, length: int, offset: int = 0) -> list[Citation]:
-    """The citations of web pages of a text of this length, each complete; the others are named as lost.
+    """The citations of web pages of a text of this length, each complete; the others are reported as lost.
 
     `offset`: where the text begins in the one that the client has.
     """

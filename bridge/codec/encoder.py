@@ -64,7 +64,7 @@ class Encoder:
                 return {"text": "".join([frame.get("text", "") for frame in frames])}
 
     The base does first what holds for all dialects: one part is open at a time, in each lane (`Sequencer`); what the
-    card does not carry is dropped, becomes text or fails, and is named as lost (`Projection`).
+    card does not carry is dropped, becomes text or fails, and is reported as lost (`Projection`).
     """
 
     dialect: str = ""
@@ -163,8 +163,9 @@ class Encoder:
         return events if self._cut_calls is None else self._cut_calls.feed(events)
 
     def counted(self) -> ev.UsageReported:
-        """Return the token counts of an answer that ended, for a wire whose clients read numbers: zeros, named as lost,
-        if the backend reported none.
+        """Return the token counts of an answer that ended, for a wire whose clients read numbers.
+
+        They are zeros, reported as lost, if the backend reported none.
         """
         if self.usage is None:
             self.lost.add(Feature.USAGE, NOT_REPORTED)

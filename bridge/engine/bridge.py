@@ -45,7 +45,7 @@ from bridge.pipeline.retries import may_ask_elsewhere
 from bridge.pipeline.stored_responses import Answers
 from bridge.pipeline.task_index import TaskIndex
 from bridge.pipeline.tools import with_tools
-from bridge.stores import describe, open_held_places, open_places
+from bridge.stores import open_held_places, open_places
 from bridge.stores.memory_budget import LoadedBytes, MemoryBudget, counted
 
 if TYPE_CHECKING:
@@ -185,12 +185,12 @@ class Bridge:
             if (advice := self._make_advice()) is not None:
                 stack.push_async_callback(advice.close)
                 advice.start()
-            self.store_watch = self._make_watch()
-            stack.push_async_callback(self.store_watch.close)
-            self.store_watch.start()
             if self._attachments is not None:
                 stack.push_async_callback(self._attachments.close)
                 await self._attachments.open()
+            self.store_watch = self._make_watch()
+            stack.push_async_callback(self.store_watch.close)
+            self.store_watch.start()
             if self.speech is not None:
                 stack.push_async_callback(self.speech.close)
                 self.speech.open()
@@ -229,6 +229,8 @@ class Bridge:
             watched["history"] = urls.history, self._memory.history.probe
         if (runs := self._store) is not None:
             watched["runs"] = urls.runs, lambda: runs.renew("probe", 1.0)
+        if self._attachments is not None:
+            watched["attachments"] = urls.attachments, self._attachments.probe
         return StoreWatch(watched)
 
     async def probe_stores(self) -> list[tuple[str, str, str | None]]:
@@ -236,17 +238,9 @@ class Bridge:
         of each.
         """
         found = await self._make_watch().probe()
-        for store in (self._memory.history if self._memory is not None else None, self._store):
+        for store in (self._memory.history if self._memory is not None else None, self._store, self._attachments):
             if store is not None:
                 await store.close()
-        if self._attachments is not None:
-            place = describe(self.config.stores.attachments)
-            try:
-                await self._attachments.open()
-                found.append(("attachments", place, None))
-            except BridgeError as error:
-                found.append(("attachments", place, error.message))
-            await self._attachments.close()
         return found
 
     @property

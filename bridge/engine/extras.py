@@ -48,7 +48,7 @@ def _needed(config: cfg.Config) -> Iterator[tuple[str, str, str]]:
     for name, scheme, extra, module in (
         ("history", "postgres", "postgres", "asyncpg"),
         ("runs", "postgres", "postgres", "asyncpg"),
-        ("attachments", "s3", "s3", "obstore"),
+        *(("attachments", f"{scheme}:", "objects", "obstore") for scheme in ("s3", "gs", "az")),
     ):
         if str(getattr(stores, name) or "").startswith(scheme):
             yield f"stores.{name}", extra, module

@@ -392,6 +392,17 @@ class Run:
         self._clock.stop()
         return self.reader.fail(failure)
 
+    async def settle(self) -> None:
+        """Lets go of the backend after `cancel` or `cut`, and hands the conversation to `joint`, if there is one.
+
+        The next request of the conversation waits until `close`.
+        """
+        self._clock.stop()
+        await self._attempt.call.close()
+        if (turn := self._attempt.turn) is not None:
+            turn.joint = self.joint
+            await self._keep(turn, _canceled())
+
     async def close(self) -> None:
         """Lets go of the backend; cancels its work when the run is not over. Never raises but `CancelledError`."""
         self._clock.stop()

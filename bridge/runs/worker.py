@@ -102,10 +102,14 @@ class RunWorker:
                 await asyncio.wait({self._driving})
             if self._end is not None:
                 events = self._end()
-                if self._run is not None:
-                    # The conversation is stored before the client sees the end, as it may read it back at once.
-                    await self._run.close()
-                self._put(events)
+                joint: Joint | None = None
+                if self._run is not None and events:
+                    # The conversation is stored with the end, or before: the client may read it back at once.
+                    await self._run.settle()
+                    joint = self._run.joint
+                self._put(events, joint)
+                if joint is not None:
+                    await self._recorder.close()
         finally:
             if clock is not None:
                 clock.cancel()

@@ -1,7 +1,7 @@
 """Stores: conversations, runs and uploads.
 
 Conversations: `open_history(url)`, with the contract in `bridge.stores.base`. Runs and their events: `open_runs(url)`,
-with the contract in `bridge.stores.runs`. Both are on SQLite or PostgreSQL. Uploads, in a folder or on S3:
+with the contract in `bridge.stores.runs`. Both are on SQLite or PostgreSQL. Uploads, in a folder or an object store:
 `open_attachments(url)`, with the contract in `bridge.stores.attachments`.
 """
 
@@ -135,7 +135,8 @@ def open_held_places(url: str, lease: float = LEASE) -> HeldPlaces:
 
 
 def open_attachments(url: str, *, secret: str | None = None) -> Attachments:
-    """Return the attachment store at `file:///absolute/folder`, `file:relative/folder` or `s3://bucket?endpoint=...`.
+    """Return the attachment store at `file:///absolute/folder`, `file:relative/folder`, or `s3://bucket?...`,
+    `gs://bucket?...` or `az://container?...` (see `bridge.stores.objects`).
 
     `secret` signs the URLs of a folder; without one, a secret is generated and stored there. Raises `ConfigError`,
     which never repeats the URL.
@@ -144,8 +145,8 @@ def open_attachments(url: str, *, secret: str | None = None) -> Attachments:
         from bridge.stores.folder import FolderAttachments
 
         return FolderAttachments(("/" if found[1] else "") + found[2], secret=secret)
-    if url.startswith("s3://"):
-        from bridge.stores.s3 import S3Attachments, parse
+    if "://" in url and not url.startswith("file:"):
+        from bridge.stores.objects import ObjectAttachments, parse
 
-        return S3Attachments(*parse(url))
-    raise ConfigError("expected file:///..., file:... or s3://... for the attachment store")
+        return ObjectAttachments(*parse(url))
+    raise ConfigError("expected file:///..., file:..., s3://..., gs://... or az://... for the attachment store")

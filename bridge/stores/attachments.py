@@ -69,6 +69,9 @@ class Attachments(Protocol):
     async def close(self) -> None:
         """May be called twice."""
 
+    async def probe(self) -> None:
+        """Raise `BridgeError` if nothing can be stored, listed or deleted."""
+
     async def put(
         self, owner: str, thread: str, data: AsyncIterable[bytes], *, limit: int = LIMIT, mime: str | None = None
     ) -> Attachment:

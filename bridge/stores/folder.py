@@ -52,6 +52,10 @@ class FolderAttachments:
     async def close(self) -> None:
         """Do nothing: no file is kept open."""
 
+    async def probe(self) -> None:
+        await _thread(self._prepare)
+        await _thread(_write_and_delete, self._parts / uuid.uuid4().hex)
+
     async def put(
         self, owner: str, thread: str, data: AsyncIterable[bytes], *, limit: int = LIMIT, mime: str | None = None
     ) -> Attachment:
@@ -142,6 +146,11 @@ async def _thread(work: Callable[..., _T], *args: object) -> _T:
         raise
     except OSError as error:
         raise unavailable("folder", type(error).__name__, "attachment") from None
+
+
+def _write_and_delete(path: Path) -> None:
+    path.write_bytes(b"probe")
+    path.unlink()
 
 
 def _append(part: Path, data: bytes, path: Path | None = None) -> None:

@@ -134,7 +134,7 @@ class HeldPlaces:
         return place
 
     async def tell(self, line: str, what: str) -> bool:
-        """Tell who holds places of a line. Return whether somebody does. Raises `BridgeError` (store_unavailable)."""
+        """Tell the holders of places of a line. Return whether there is one. Raises `BridgeError`."""
         return bool(await self._database.write(lambda: execute(_TELL, line=line, what=what, grace=self._life.grace())))
 
     # ------------------------------------------------------------------ one place
@@ -203,7 +203,7 @@ class HeldPlaces:
         if not heard:
             return
         asked = [(place.line, name) for name, place in heard.items()]
-        found = dict(await self._database.read(lambda: execute(_TOLD, w=asked)))
+        found: dict[str, str] = dict(await self._database.read(lambda: execute(_TOLD, w=asked)))
         for name, place in heard.items():
             word = found.get(name, LOST)
             if word and place.told is not None and name in self._places:

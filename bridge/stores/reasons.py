@@ -29,6 +29,11 @@ _REASONS = {
     "FileNotFoundError": "the folder does not exist and cannot be made",
     "NotADirectoryError": "a part of the path is no folder",
     "PermissionError": "the folder or the file does not allow writing",
+    "NotFoundError": "there is no such bucket or container",
+    "PermissionDeniedError": "the credentials may not write, list or delete there",
+    "UnauthenticatedError": "the credentials are wrong or missing",
+    "UnreachableError": "the service cannot be reached, or does not answer: check the endpoint and the network",
+    "GenericError": "the service refused or failed: check credentials, region and endpoint",
 }
 
 

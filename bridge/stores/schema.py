@@ -124,7 +124,8 @@ _HISTORY: tuple[tuple[str, ...], ...] = (
     ),
 )
 
-# `run_slots` is not used any more; processes of the version before this one do. `plan` is JSON, deleted with the entries of the run. `whole`: all entries exist.
+# `plan` is JSON, deleted with the entries of the run. `whole`: all entries exist. `run_slots` is for processes of the
+# version before this one.
 _RUNS: tuple[tuple[str, ...], ...] = (
     (
         """CREATE TABLE run_threads (
@@ -190,8 +191,10 @@ _RUNS: tuple[tuple[str, ...], ...] = (
         "DROP INDEX run_entries_by_thread",
         "CREATE INDEX runs_open ON runs (thread) WHERE ended_at IS NULL",
     ),
-    # Processes that know the tables before only have to be stopped (`needs`). `route` is the scope without what follows
-    # `#`. `kept`: 2 = plan and all entries exist, 1 = some are deleted, 0 = all are. An append changes no index.
+    # Processes that know the tables before only have to be stopped (`needs`): they lease each run, and now a process
+    # has one lease. Neither could fence the other without triggers that translate leases and numbers (docs/backup.md).
+    # `route` is the scope without what follows `#`. `kept`: 2 = plan and all entries exist, 1 = some are
+    # deleted, 0 = all are. An append changes no index.
     (
         "DROP INDEX runs_waiting",
         "DROP INDEX runs_leased",

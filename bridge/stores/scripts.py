@@ -124,7 +124,10 @@ class Syntax(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Spelled:
-    """A statement in an engine's words. `sets` are the values that `{in}` and `{rows}` name, `many` that of `{values}`."""
+    """A statement in an engine's words. `sets` are the values that `{in}` and `{rows}` name.
+
+    `many` is that of `{values}`.
+    """
 
     text: str
     sets: tuple[str, ...] = ()

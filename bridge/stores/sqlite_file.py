@@ -439,9 +439,9 @@ def _shrink(db: sqlite3.Connection) -> bool:
     if kind != _INCREMENTAL or more <= 0:
         return False
     for _ in range(min(more, _SHRINK)):
-        # The pragma has no columns, so that `sqlite3` takes only its first step, which is one page, whatever its number.
+        # The pragma has no columns, so that `sqlite3` takes only its first step: one page, whatever the number says.
         db.execute("PRAGMA incremental_vacuum(1)")
-    return more > _SHRINK
+    return bool(more > _SHRINK)
 
 
 class Syntax:

@@ -28,7 +28,13 @@ def describe(url: str) -> str:
         return f"sqlite file {rest.removeprefix('///')}"
     try:
         parts = urlsplit(url)
-        return _postgres(parts) if scheme.startswith("postgres") else f"{scheme} at {_hosts(parts, {}, '')}"
+        if scheme.startswith("postgres"):
+            return _postgres(parts)
+        if scheme == "file":
+            return f"folder {parts.path}"
+        query = dict(parse_qsl(parts.query))
+        endpoint = urlsplit(query.get("endpoint") or query.get("base_url") or "").netloc.rpartition("@")[2]
+        return f"{scheme} bucket {parts.netloc}{f' at {endpoint}' if endpoint else ''}"
     except ValueError:
         return scheme
 

@@ -281,7 +281,7 @@ def test_typos_on_the_command_line(args: list[str], said: str, tmp_path: Path) -
 def test_an_agent_of_ones_own_is_written_and_served(tmp_path: Path) -> None:
     code, out, err = bridge("init", "--from", "open-webui", "--to", "python", cwd=tmp_path)
     assert (code, err) == (0, "")
-    assert "wrote agent.py, an agent that repeats what it is told" in out
+    assert "wrote agent.py, an agent that repeats its input" in out
     assert "    URL: http://127.0.0.1:8080/v1\n" in out
     with serve(tmp_path, tmp_path / "config.yaml") as served:
         answer = json.loads(post(f"{served.url}/v1/chat/completions", {**HELLO, "stream": False}))

@@ -29,10 +29,10 @@ from bridge.model import (
     UsageReported,
 )
 from bridge.model.grammar import verify
-from bridge.runs import RunKey, Runs, RunState
+from bridge.runs import SUPERSEDED, RunKey, Runs, RunState
 from bridge.runs.log import from_body
 from bridge.runs.plan import FORMAT
-from bridge.stores import StoreConflict, open_history
+from bridge.stores import StoreConflict, open_history, run_scripts
 from bridge.transports.local import Yielded
 from tests.runs.agents import WORDS
 from tests.runs.conftest import MakeRuns
@@ -72,6 +72,59 @@ async def test_a_run_goes_on_without_a_reader(bridge: Bridge, runs: Runs) -> Non
     assert events[-1].reason is FinishReason.STOP
     assert text_of(events) == "".join(WORDS)
     assert await ended(runs, key) is RunState.ENDED
+
+
+@pytest.mark.parametrize("how", ["canceled", "superseded", "stopped"])
+async def test_the_answer_of_a_run_that_was_ended_is_stored_with_its_end(
+    run_engine: RunEngine, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """One transaction: as long as the end is not stored, the conversation has no answer, and no other may begin."""
+    config = {
+        "stores": {"history": run_engine.url, "runs": run_engine.url},
+        "backends": {"mine": {"dialect": "python", "target": "tests.runs.agents:run"}},
+        "routes": [{"dialect": "agentscope", "path": "/x", "backend": "mine", "durable": True}],
+    }
+    async with Bridge.from_config(config) as bridge:
+        runs, history = bridge.runs, bridge.history
+        finish, go_on, at_end = run_scripts.finish, asyncio.Event(), asyncio.Event()
+        appended = runs._store.append
+
+        async def held(*args: Any, **more: Any) -> int:
+            if more.get("end"):
+                at_end.set()
+                await go_on.wait()
+            return await appended(*args, **more)
+
+        joint: list[bool] = []
+
+        def noted(*args: Any) -> Any:
+            joint.append(True)
+            return finish(*args)
+
+        monkeypatch.setattr(runs._store, "append", held)
+        monkeypatch.setattr(run_scripts, "finish", noted)
+        request = Request([Message("user", [Text("hang")])], thread_id="t", history=HistoryMode.DELTA)
+        key, plan = bridge.plan(bridge.routes[0], request, Caller("o"), run_id="r1", created_at=1.5)
+        await runs.start(key, plan, "hang")
+        await begun(runs, key)
+        stopping = None
+        if how == "stopped":
+            stopping = asyncio.create_task(runs.retire())
+        else:
+            await runs.cancel(key, "" if how == "canceled" else SUPERSEDED)
+        async with asyncio.timeout(30):
+            await at_end.wait()
+        assert await history.load(key.owner, key.scope, key.thread_id) is None, "its question neither"
+        go_on.set()
+        await ended(runs, key)
+        stored = await history.load(key.owner, key.scope, key.thread_id)
+        assert stored is not None
+        assert [message.role for message in stored.messages] == ["user", "assistant"]
+        assert joint == [True]
+        async with asyncio.timeout(30), history.turn(key.owner, key.scope, key.thread_id):
+            pass
+        if stopping is not None:
+            await stopping
 
 
 async def test_the_same_run_twice_is_one(bridge: Bridge, runs: Runs) -> None:

@@ -630,6 +630,7 @@ async def test_what_connects_a_program() -> None:
         programs = {each["name"]: each for each in chat["programs"]}
         assert f"OPENAI_API_BASE_URLS={base}/v1 OPENAI_API_KEYS=unused" in programs["open-webui"]["snippets"][0]["text"]
         assert "claude-code" not in programs
+        assert "opencode" not in programs, "it speaks this dialect, too, but its lines are for another one"
         assert "tanstack-ai" in [each["name"] for each in agui["programs"]]
     async with serving(demo(auth=keys, page=True, public_url="https://bridge.example/here/")) as base:
         assert (await get(f"{base}/_page/connect")).status == 401

@@ -9,6 +9,7 @@ import stat
 import tracemalloc
 import uuid
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,12 +17,14 @@ import aiohttp
 import pytest
 
 from bridge.errors import BridgeError, ConfigError, ErrorCode
-from bridge.stores import Attachments, open_attachments
+from bridge.stores import Attachments, StoreUnavailable, describe, open_attachments
 from bridge.stores.attachments import EMPTY, UNSUPPORTED_TYPE, content_of, content_path, new_path
 from bridge.stores.folder import FolderAttachments
-from bridge.stores.s3 import S3Attachments
+from bridge.stores.objects import ObjectAttachments
+from bridge.stores.reasons import explain
 from bridge.stores.signing import kept_secret
 from tests.server.harness import free_port
+from tests.stores.clouds import ACCOUNT_KEY, Azure, Cloud, Google, running
 from tests.stores.s3 import SECRET, bucket
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
@@ -55,16 +58,31 @@ class Upload:
             yield piece
 
 
-@pytest.fixture(params=["folder", "s3"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Attachments]:
-    if request.param == "folder":
-        made = open_attachments(f"file:///{tmp_path}/attachments", secret=SECRET)
-    else:
-        made = open_attachments(await bucket(request.getfixturevalue("s3_url"), "pictures"))
-    await made.open()
-    yield made
-    await made.close()
-    await made.close()
+CLOUDS = {"gs": Google, "az": Azure}
+
+
+@pytest.fixture(params=["folder", "s3", "gs", "az"])
+async def store(
+    request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Attachments]:
+    async with AsyncExitStack() as stack:
+        if request.param == "folder":
+            made = open_attachments(f"file:///{tmp_path}/attachments", secret=SECRET)
+        elif request.param == "s3":
+            made = open_attachments(await bucket(request.getfixturevalue("s3_url"), "pictures"))
+        else:
+            cloud = await stack.enter_async_context(running(CLOUDS[request.param]()))
+            made = open_attachments(cloud.url(tmp_path_factory.mktemp("account")))
+        await made.open()
+        yield made
+        await made.close()
+        await made.close()
+
+
+@pytest.fixture(params=CLOUDS)
+async def cloud(request: pytest.FixtureRequest) -> AsyncIterator[Cloud]:
+    async with running(CLOUDS[request.param]()) as made:
+        yield made
 
 
 async def content(store: Attachments, where: str, path: str) -> bytes:
@@ -462,7 +480,84 @@ def test_urls_that_name_no_store(url: str) -> None:
     assert SECRET not in str(caught.value)
 
 
-def test_s3_without_its_package_is_a_clear_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("scheme", ["s3", "gs", "az"])
+def test_an_object_store_without_its_package_is_a_clear_mistake(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
     monkeypatch.setitem(__import__("sys").modules, "obstore", None)
-    with pytest.raises(ConfigError, match=r"pip install 'dialect-bridge\[s3\]'"):
-        S3Attachments("pictures", {})
+    with pytest.raises(ConfigError, match=r"pip install 'dialect-bridge\[objects\]'"):
+        ObjectAttachments(scheme, "pictures", {})
+
+
+async def test_a_link_of_another_cloud_gives_the_image_to_anybody(cloud: Cloud, tmp_path: Path) -> None:
+    store = open_attachments(cloud.url(tmp_path))
+    kept = await store.put("alice", "t1", Upload())
+    url = await store.sign(kept, BASE, 3600)
+    assert ACCOUNT_KEY not in url
+    assert store.find(url) == ("pictures", kept.path)
+    own = url if url.startswith(cloud.base) else cloud.base + "/" + url.partition("://")[2].partition("/")[2]
+    async with aiohttp.ClientSession() as session, session.get(own) as answer:
+        assert (answer.status, answer.content_type, await answer.read()) == (200, "image/png", PNG)
+
+
+async def test_a_large_file_reaches_another_cloud_in_parts(cloud: Cloud, tmp_path: Path) -> None:
+    store = open_attachments(cloud.url(tmp_path))
+    whole = b"".join([piece async for piece in Upload(total=11 * 2**20)])
+    kept = await store.put("alice", "t1", Upload(total=11 * 2**20), limit=2**24)
+    assert (await content(store, kept.bucket, kept.path), kept.size) == (whole, len(whole))
+    assert cloud.objects[kept.path][1] == "image/png"
+
+
+async def test_files_of_a_thread_that_are_old_enough_are_deleted_there(cloud: Cloud, tmp_path: Path) -> None:
+    store = open_attachments(cloud.url(tmp_path))
+    for thread in ("t1", "t1", "t1x"):
+        await store.put("alice", thread, Upload())
+    cloud.age(3600)
+    new = await store.put("alice", "t1", Upload())
+    assert await store.delete("alice", "t1", 60) == 1
+    assert {path.split("/")[1] for path in cloud.objects} == {"t1", "t1x"}
+    assert new.path in cloud.objects
+    assert await store.delete("alice", "t1") == 0
+    assert [path.split("/")[1] for path in cloud.objects] == ["t1x"]
+
+
+async def test_what_is_wrong_with_an_object_store_is_said(cloud: Cloud, tmp_path: Path) -> None:
+    url = cloud.url(tmp_path)
+    store = open_attachments(url)
+    await store.probe()
+    assert cloud.objects == {}, "the probe leaves nothing"
+    wrong = [(403, "may not write"), (401, "credentials are wrong"), (404, "no such bucket")]
+    for status, words in wrong:
+        cloud.refuses = status
+        for probed in (open_attachments(url), store):
+            error = await refusal(probed.probe())
+            assert isinstance(error, StoreUnavailable)
+            assert words in explain(error.reason)
+    dead = open_attachments(url.replace(cloud.base, f"http://127.0.0.1:{free_port()}"))
+    error = await refusal(dead.put("alice", "t1", Upload()))
+    assert isinstance(error, StoreUnavailable)
+    assert "cannot be reached" in explain(error.reason)
+    assert "127.0.0.1" not in error.message
+
+
+@pytest.mark.parametrize(
+    ("url", "described"),
+    [
+        ("s3://b?endpoint=https://u:p@minio.example:9000&secret_access_key=s", "s3 bucket b at minio.example:9000"),
+        ("gs://pictures?service_account=/run/key.json", "gs bucket pictures"),
+        ("az://c?account_name=a&account_key=k", "az bucket c"),
+        ("file:///var/files", "folder /var/files"),
+    ],
+)
+def test_an_attachment_store_in_the_log(url: str, described: str) -> None:
+    assert describe(url) == described
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["gs://pictures?service_account=/nowhere/account.json", "gs://pictures?account_key=" + SECRET,
+     "az://pictures?account_key=%21" + SECRET, "az://pictures/prefix?account_name=a"],
+)  # fmt: skip
+def test_settings_that_do_not_fit_are_refused_before_anything_is_stored(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_attachments(url)
+    assert SECRET not in str(caught.value)
+    assert "nowhere" not in str(caught.value)

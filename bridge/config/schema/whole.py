@@ -49,7 +49,7 @@ class Stores(Section):
     )
     attachments: AttachmentsUrl = Field(
         default="file:data/attachments",
-        description="URL of the store of uploaded files and media of answers: file or s3",
+        description="URL of the store of uploaded files and media of answers: file, s3, gs or az",
         repr=False,
     )
     lease: Annotated[Duration, AfterValidator(_a_second)] = Field(

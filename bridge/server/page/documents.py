@@ -1,5 +1,4 @@
-"""The documentation of a dialect, to which the page links: `docs/dialects`. Wheels have a copy of it beside this file.
-"""
+"""The documentation of a dialect, to which the page links: `docs/dialects`, of which wheels have a copy."""
 
 from __future__ import annotations
 
