@@ -146,7 +146,7 @@ class UIMessageEncoder(Encoder):
     def _call_started(self, event: ev.PartStarted) -> None:
         self._arguments = []
         call_id = event.call_id or ""
-        self._called[call_id] = event.name or ""
+        self._called.add(call_id)
         self._pending.add(call_id)
         self._write({"type": "tool-input-start", **self._named(event)})
         self._template = Template({"type": "tool-input-delta", "toolCallId": call_id, "inputTextDelta": HOLE})
@@ -177,7 +177,7 @@ class UIMessageEncoder(Encoder):
         name = {"toolCallId": event.call_id}
         if event.call_id not in self._called:
             self._enter()
-            self._called[event.call_id] = event.name or ""
+            self._called.add(event.call_id)
             call = {"toolName": event.name or "tool", "input": {}, "providerExecuted": True}
             self._write(with_metadata({"type": "tool-input-available", **name, **call}, EARLIER))
         ran = {"providerExecuted": True} if native.get("providerExecuted", True) else {}
@@ -289,11 +289,11 @@ def _identity(native: Wire) -> Wire:
     return {**known, "transient": True} if native.get("transient") is True else known
 
 
-def _calls_of_answer(context: Context) -> dict[str, str]:
-    """The calls of the message that the answer continues, with their names."""
-    calls: dict[str, str] = {}
+def _calls_of_answer(context: Context) -> set[str]:
+    """The ids of the calls of the message that the answer continues."""
+    calls: set[str] = set()
     for message in reversed(context.request.messages if context.request else ()):
         if message.role not in ("assistant", "tool"):
             break
-        calls.update({p.call_id: p.name for p in message.parts if isinstance(p, ToolCall)})
+        calls.update(p.call_id for p in message.parts if isinstance(p, ToolCall))
     return calls

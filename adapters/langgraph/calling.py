@@ -114,7 +114,7 @@ class Calling:
         if self._joins:
             self._joins = False
             self._seam.joined()
-            self._decoder.joined = True
+            self._decoder.rejoin()
         self._stage = _Stage.READ
 
     def whole(self, answer: WireResponse) -> list[Event]:

@@ -9,7 +9,7 @@ from bridge.codec import Context, Feature, MessageLosses, WireRequest, json_requ
 from bridge.codec.jsontext import dumps, input_of
 from bridge.codec.tools import supported
 from bridge.dialects.ollama.capabilities import CAPABILITIES
-from bridge.dialects.ollama.fields import OPTIONS, effort_of, write_format, write_think
+from bridge.dialects.ollama.fields import BODY, effort_of, write_think
 from bridge.dialects.ollama.options import BackOptions
 from bridge.dialects.ollama.wire import NAME, NOTES, Wire
 from bridge.dialects.openai.shapes import write_function
@@ -29,30 +29,27 @@ def _body(request: Request, context: Context, options: BackOptions) -> Wire:
     _LOSSES.note(request.messages, lost)
     if any(isinstance(p, Reasoning) and (p.signature or p.redacted) for m in request.messages for p in m.parts):
         lost.add(Feature.REASONING_HISTORY, "its signature")
-    extras, wanted, effort = dict(request.extra(NAME)), request.response_format, request.reasoning_effort
+    extras = dict(request.extra(NAME))
     notes = extras.pop(NOTES, None) or {}
     no_tools = request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE
     tools = [] if no_tools else supported(request, NAME, lost)
+    effort = request.reasoning_effort
     think = None if effort is None else write_think(effort)
     if "think" in notes and effort_of(notes["think"]) == effort:
         think = notes["think"]
     if effort is not None and think is None:
         lost.add(Feature.REASONING_EFFORT, effort)
-    settings: Wire = {} if options.num_ctx is None else {"num_ctx": options.num_ctx}
-    settings |= OPTIONS.write(request, lost, carries={"tool_choice"} if no_tools else ())
-    settings |= extras.pop("options", {})
-    fields = {
+    made = {
         "model": context.model or request.model or "",
         "messages": _messages(request),
-        "stream": request.stream,
         "tools": [{"type": "function", "function": write_function(tool)} for tool in tools] or None,
-        "format": None if wanted is None else write_format(wanted),
         "think": think,
-        "options": settings or None,
+        "options.num_ctx": options.num_ctx,
+        "options": extras.pop("options", None),
         "keep_alive": options.keep_alive,
         "truncate": options.truncate,
     }
-    return {**{name: value for name, value in fields.items() if value is not None}, **extras}
+    return {**BODY.write(request, lost, made, carries={"tool_choice"} if no_tools else ()), **extras}
 
 
 def _takes(part: Part, role: str) -> bool:

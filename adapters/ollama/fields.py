@@ -63,25 +63,26 @@ def write_think(effort: str) -> Any:
     return False if word == "none" else word if word in LEVELS else None
 
 
-OPTIONS = Fields(
-    NAME,
-    Row("temperature", NUMBER, "sampling.temperature"),
-    Row("top_p", NUMBER, "sampling.top_p"),
-    Row("num_predict", _not_negative, "sampling.max_tokens"),
-    Row("stop", STRINGS, "sampling.stop"),
-    Row("seed", _not_negative, "sampling.seed"),
-    Row("frequency_penalty", NUMBER, "sampling.frequency_penalty"),
-    Row("presence_penalty", NUMBER, "sampling.presence_penalty"),
-    carries={"tools", "response_format", "reasoning_effort", "resume"},
-)
-"""The object `options`, which carries what `BODY` does not; what neither of them has is lost."""
-OPTION_NAMES = ("repeat_penalty", "min_p", "typical_p", "repeat_last_n", "num_ctx", "num_keep", "top_k")
+_NUMBERS = ("repeat_penalty", "min_p", "typical_p", "repeat_last_n", "num_keep", "top_k")
 """Numbers among the options that only this API has."""
 BODY = Fields(
     NAME,
+    Row("model"),
+    Row("messages"),
     Row("stream", BOOLEAN, "stream"),
     Row("tools", _tools, "tools"),
-    Row("format", _format, "response_format"),
-    Row("think", _think, "reasoning_effort"),
-    also={"model", "messages", "options"},
+    Row("format", _format, "response_format", write_format),
+    Row("think", _think, "reasoning_effort", write_think),
+    Row("options.num_ctx", NUMBER),
+    Row("options.temperature", NUMBER, "sampling.temperature"),
+    Row("options.top_p", NUMBER, "sampling.top_p"),
+    Row("options.num_predict", _not_negative, "sampling.max_tokens"),
+    Row("options.stop", STRINGS, "sampling.stop"),
+    Row("options.seed", _not_negative, "sampling.seed"),
+    Row("options.frequency_penalty", NUMBER, "sampling.frequency_penalty"),
+    Row("options.presence_penalty", NUMBER, "sampling.presence_penalty"),
+    *(Row(f"options.{name}", NUMBER) for name in _NUMBERS),
+    Row("keep_alive", Node.get),
+    Row("truncate", Node.get),
+    carries={"resume"},  # which is refused
 )

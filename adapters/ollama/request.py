@@ -7,23 +7,21 @@ dialect; the name of the model, as it was sent, and the endpoint for the answer,
 from __future__ import annotations
 
 import base64
-from collections import deque
-from dataclasses import dataclass
 from typing import Any
 
 from bridge.codec import Context, Feature, Node, WireRequest
 from bridge.codec.check import model_in, wrong
 from bridge.codec.jsontext import arguments_of, read_body
-from bridge.dialects.ollama.fields import BODY, OPTION_NAMES, OPTIONS
-from bridge.dialects.ollama.wire import NAME, NOTES, plain_name
+from bridge.codec.open_calls import OpenCalls
+from bridge.dialects.ollama.fields import BODY
+from bridge.dialects.ollama.wire import NAME, NOTES, given, plain_name
 from bridge.errors import RequestError
 from bridge.model import Inline, Media, MediaKind, Message, Part, Reasoning, Request, Text, ToolCall, ToolResult
 from bridge.model.media_types import type_of_bytes
 
 GENERATE = "/api/generate"
-_NOT_IN_CHAT = frozenset({"context", "images", "prompt", "raw", "suffix", "system", "template"})
-_NO_FIELD = frozenset({"tool_choice"})
-"""Fields that clients send and that this API does not have."""
+_NOT_IN_CHAT = frozenset({"context", "images", "prompt", "raw", "suffix", "system", "template", "tool_choice"})
+"""Fields of `/api/generate`, and one that clients send and that this API does not have."""
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 _START = 64
 """Bytes of an image that are looked at."""
@@ -43,19 +41,13 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         request.messages = _prompt(body, notes, context)
     else:
         request.messages = _Talk().read(body)
-    extras = {k: v for k, v in BODY.read(body, request).items() if k not in _NOT_IN_CHAT and k not in _NO_FIELD}
-    options = body.object("options")
-    if options is not None:
-        for name in OPTION_NAMES:
-            options.number(name)
-        given = {name: value for name, value in OPTIONS.read(options, request).items() if value is not None}
-        if given:
-            extras["options"] = given
+    said = {name: value for name, value in BODY.read(body, request).items() if name not in _NOT_IN_CHAT}
+    extras = {**said, "options": given(said.get("options", {})) or None}
     if (think := body.get("think")) is True or think == "max":
         notes["think"] = think  # no effort means the same to every model of a backend of this dialect
     if request.reasoning_effort not in (None, "none"):
         request.reasoning_summary = "auto"
-    request.extras = {NAME: {**{k: v for k, v in extras.items() if v is not None}, NOTES: notes}}
+    request.extras = {NAME: {**given(extras), NOTES: notes}}
     return request
 
 
@@ -96,78 +88,14 @@ def _images(node: Node) -> list[Media]:
     return found
 
 
-@dataclass(slots=True)
-class _Call:
-    call_id: str
-    name: str
-    is_open: bool = True
-
-
-class _Pool:
-    """Calls in their order, of which the first open one is found in constant time."""
-
-    def __init__(self) -> None:
-        self.calls: deque[_Call] = deque()
-        self._named: dict[str, deque[_Call]] = {}
-
-    def add(self, call: _Call) -> None:
-        self.calls.append(call)
-        self._named.setdefault(call.name, deque()).append(call)
-
-    def first(self, name: str | None = None) -> _Call | None:
-        """Return the first open call, or that of a tool."""
-        queue = self.calls if name is None else self._named.get(name, deque())
-        while queue and not queue[0].is_open:
-            queue.popleft()
-        return queue[0] if queue else None
-
-
-class _OpenCalls:
-    """The calls without a result, of the latest turn and of earlier ones."""
-
-    def __init__(self) -> None:
-        self._by_id: dict[str, deque[_Call]] = {}
-        self._latest, self._earlier = _Pool(), _Pool()
-
-    def turn(self) -> None:
-        for call in self._latest.calls:
-            if call.is_open:
-                self._earlier.add(call)
-        self._latest = _Pool()
-
-    def add(self, call: _Call) -> None:
-        self._latest.add(call)
-        self._by_id.setdefault(call.call_id, deque()).append(call)
-
-    def take(self, call_id: str | None, name: str | None) -> _Call | None:
-        """Return the call of a result: that with its id, else its name, else the first one; the latest turn first."""
-        found = self._with_id(call_id) if call_id else None
-        pools = (self._latest, self._earlier)
-        if found is None and name:
-            found = next((call for pool in pools if (call := pool.first(name)) is not None), None)
-        if found is None:
-            found = next((call for pool in pools if (call := pool.first()) is not None), None)
-        if found is not None:
-            found.is_open = False
-        return found
-
-    def _with_id(self, call_id: str) -> _Call | None:
-        queue = self._by_id.get(call_id, deque())
-        while queue and not queue[0].is_open:
-            queue.popleft()
-        return queue[0] if queue else None
-
-
 class _Talk:
     """Reads one conversation. Calls may have no ids, and results neither an id nor a name."""
 
     def __init__(self) -> None:
-        self._open = _OpenCalls()
-        self._ids: set[str] = set()
-        self._made = 0
+        self._open = OpenCalls()
 
     def read(self, body: Node) -> list[Message]:
-        self._ids = {call_id for node in body.objects("messages") for call_id in _ids_in(node)}
+        self._open = OpenCalls({call_id for node in body.objects("messages") for call_id in _ids_in(node)})
         return [self._message(node) for node in body.objects("messages")]
 
     def _message(self, node: Node) -> Message:
@@ -193,21 +121,13 @@ class _Talk:
             function = call.need_object("function")
             arguments = function.object("arguments")
             name = function.need_string("name")
-            call_id = call.string("id") or self._new_id()
-            self._open.add(_Call(call_id, name))
+            call_id = self._open.add(name, call.string("id"))
             found.append(ToolCall(call_id, name, arguments_of(arguments.value) if arguments else "{}"))
         return found
 
-    def _new_id(self) -> str:
-        """Return an id that no other call of the conversation has; the same conversation has the same ids."""
-        while True:
-            self._made += 1
-            if (made := f"call_{self._made}") not in self._ids:
-                return made
-
     def _result(self, node: Node, parts: list[Part]) -> Message:
         call_id, name = node.string("tool_call_id"), node.string("tool_name") or node.string("name")
-        call = self._open.take(call_id, name)
+        call = self._open.take(name, call_id, any_tool=True)
         if call is None:
             # Clients cut the beginning of a conversation off, and leave results without their calls.
             return Message("user", parts)

@@ -14,6 +14,11 @@ LATEST = ":latest"
 """The tag of a model that is named without one."""
 
 
+def given(fields: Wire) -> Wire:
+    """Return the fields that are not null."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def line(value: Wire) -> bytes:
     """Return one object of a stream. The official Python client splits lines at every line break of Unicode."""
     return escape_line_breaks(dumps(value))

@@ -42,7 +42,9 @@ def body_of(request: Request, context: Context) -> dict[str, Any]:
         "tool_choice": write_tool_choice(request.tool_choice) if tools else None,
         "parallel_tool_calls": request.parallel_tool_calls if tools else None,
         "text": {"format": written} if written else None,
-        "reasoning": _reasoning(request, ours),
+        "reasoning.effort": request.reasoning_effort or None,
+        "reasoning.generate_summary": None,
+        "reasoning.summary": (request.reasoning_summary if ours or request.wants_reasoning else None) or None,
         "top_logprobs": request.logprobs or None,
         "user": user_of(request, context.lost),
     }
@@ -99,10 +101,3 @@ def _with_tools(items: list[dict[str, Any]], declaring: Sequence[tuple[int, dict
             backwards.append(left.pop())
         backwards.append(item)
     return left + backwards[::-1]
-
-
-def _reasoning(request: Request, ours: bool) -> dict[str, str] | None:
-    """The effort and how the reasoning is to be summed up."""
-    summary = request.reasoning_summary if ours or request.wants_reasoning else None
-    fields = {"effort": request.reasoning_effort, "summary": summary}
-    return {name: value for name, value in fields.items() if value} or None

@@ -225,10 +225,3 @@ def _set_wanted(request: Request, body: Node, extras: dict[str, Any]) -> None:
     request.encrypted_reasoning = ENCRYPTED in included
     if LOGPROBS in included:
         request.logprobs = extras.pop("top_logprobs", None) or 0
-    node = body.object("reasoning")
-    if node is None:
-        return
-    if more := node.rest({"effort", "summary", "generate_summary"}):
-        extras["reasoning"] = more
-    request.reasoning_effort = node.string("effort")
-    request.reasoning_summary = node.string("summary") or node.string("generate_summary")

@@ -52,7 +52,7 @@ class Row(NamedTuple):
     """One field.
 
     Attributes:
-        name: Its name in the body.
+        name: Its name in the body; `options.seed` is the field `seed` of the object `options`.
         read: Reads and checks it. None: the dialect reads it itself, and the table only says where it is written.
         to: The attribute of `Request` that it is, such as `user_id` or `sampling.seed`. None: it has no place in the
             model; a client's value is checked and stays among the fields that only this dialect knows.
@@ -89,7 +89,7 @@ _NOTHING: tuple[Any, ...] = (None, "", [], {})
 class Fields:
     """The fields of one object of a request's body, in the order in which they are written."""
 
-    __slots__ = ("_carried", "_common", "_dialect", "_ranks", "_readers", "_rows", "_values", "known")
+    __slots__ = ("_carried", "_common", "_dialect", "_objects", "_ranks", "_readers", "_rows", "_values", "known")
 
     def __init__(
         self,
@@ -110,14 +110,25 @@ class Fields:
             common: Fields of `Request.shared` that it writes.
             has_model: Whether a request can name a model, in a row or elsewhere.
         """
-        self.known = frozenset(also).union(row.name for row in rows if row.to is not None or row.read is None)
+        inner: dict[str, list[Row]] = {}
+        for row in rows:
+            if "." in row.name:
+                inner.setdefault(row.name.partition(".")[0], []).append(row._replace(name=row.name.partition(".")[2]))
+        outer = [row for row in rows if "." not in row.name]
+        self._objects = {name: Fields(dialect, *of_object) for name, of_object in inner.items()}
+        self.known = frozenset(also).union(inner, (row.name for row in outer if row.to is not None or row.read is None))
         """The fields that have a place in the model; all others travel as they are."""
         self._dialect = dialect
         self._common = frozenset(common)
         self._rows = [row for row in rows if row.to is not None]
         self._values = _getter([row.to for row in rows if row.to is not None])
-        self._ranks = {row.name: rank for rank, row in enumerate(rows)}
-        self._readers = {row.name: (row.read, *_owner(row.to)) for row in rows if row.read is not None}
+        # What is given for a whole object comes after its rows.
+        self._ranks: dict[str, float] = {}
+        for rank, row in enumerate(rows):
+            self._ranks[row.name] = rank
+            if "." in row.name:
+                self._ranks[row.name.partition(".")[0]] = rank + 0.5
+        self._readers = {row.name: (row.read, *_owner(row.to)) for row in outer if row.read is not None}
         said = frozenset(row.to for row in rows if row.to is not None)
         self._carried = said.union(carries, {"model"} if has_model else ())
 
@@ -150,7 +161,12 @@ class Fields:
                 continue
             if value is not None and attribute:
                 setattr(request.sampling if of_sampling else request, attribute, value)
-        return body.rest(known)
+        rest = body.rest(known)
+        for name, table in self._objects.items():
+            inner = body.object(name) if only is None or name in only else None
+            if inner is not None and (left := table.read(inner, request, tolerant=tolerant)):
+                rest[name] = left
+        return rest
 
     def write(
         self,
@@ -167,6 +183,7 @@ class Fields:
             request: What is asked for.
             lost: Where losses are recorded.
             given: Values of fields that the dialect makes itself; None leaves a field out, which is then no loss.
+                A value for a whole object is added to its fields.
             only: The fields that are sent, None for all; what others say is lost.
             carries: Further attributes of this request that are carried elsewhere.
         """
@@ -185,7 +202,19 @@ class Fields:
             in_rows = {row.to for row in self._rows if row.name in only}
             carried = carried.difference(row.to for row in self._rows if row.to not in in_rows)
         self._lose(request, lost, carried.union(carries) if carries else carried)
-        return out if None not in out.values() else {k: v for k, v in out.items() if v is not None}
+        out = out if None not in out.values() else {k: v for k, v in out.items() if v is not None}
+        return self._nested(out) if self._objects else out
+
+    def _nested(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields with those of an object in it."""
+        out: dict[str, Any] = {}
+        for name, value in fields.items():
+            owner, _, inner = name.partition(".")
+            if owner in self._objects:
+                out.setdefault(owner, {}).update({inner: value} if inner else value)
+            else:
+                out[name] = value
+        return out
 
     def _lose(self, request: Request, lost: Losses, carried: frozenset[str]) -> None:
         values, unsaid = _left(carried)

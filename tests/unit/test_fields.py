@@ -140,3 +140,43 @@ def test_a_model_is_lost_where_a_request_cannot_name_one() -> None:
     lost = Losses()
     assert table.write(Request([], model="m"), lost, only=()) == {}
     assert lost.details == {"model": ""}
+
+
+NESTED = Fields(
+    "one",
+    Row("who", STRING, "user_id"),
+    Row("set.heat", NUMBER, "sampling.temperature"),
+    Row("set.more", INTEGER),
+    Row("late", STRING),
+    carries={"thread_id"},
+)
+
+
+def test_rows_of_an_object_inside_of_the_body() -> None:
+    request = Request("hi")
+    body = Node({"who": "u", "set": {"heat": 0.5, "more": 3, "odd": 1}, "late": "x"})
+    assert NESTED.read(body, request) == {"late": "x", "set": {"more": 3, "odd": 1}}
+    assert (request.user_id, request.sampling) == ("u", Sampling(0.5))
+    lost = Losses()
+    given: dict[str, Any] = {"late": "x", "set": {"more": 3, "heat": 0.7}}
+    assert list(NESTED.write(request, lost, given).items()) == [
+        ("who", "u"), ("set", {"heat": 0.7, "more": 3}), ("late", "x"),
+    ]  # fmt: skip
+    assert NESTED.write(request, lost) == {"who": "u", "set": {"heat": 0.5}}
+    assert NESTED.write(request, lost, {"set.heat": None}) == {"who": "u"}
+    assert lost.names == []
+    assert lost_of(NESTED, sampling=Sampling(0.5, seed=1)) == {"sampling": "seed"}
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"set": 1}, "set: expected an object, got 1."),
+        ({"set": {"heat": "x"}}, "set.heat: expected a number, got 'x'."),
+        ({"set": {"more": 0.5}}, "set.more: expected a whole number, got 0.5."),
+    ],
+)
+def test_errors_name_the_place_inside_of_the_object(body: dict[str, Any], text: str) -> None:
+    with pytest.raises(RequestError) as error:
+        NESTED.read(Node(body), Request("hi"))
+    assert error.value.message == text

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bridge.dialects.ai_sdk_ui.wire import OURS, noted_file, read_file
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Custom,
@@ -220,3 +221,12 @@ def test_a_signature_keeps_its_namespace_on_the_way_through_another_dialect() ->
     bare = Reasoning(part.text, part.signature)
     body = sent(Request([Message("assistant", [bare]), Message("user", [Text("so?")])]))
     assert body["messages"][0]["parts"][1]["providerMetadata"] == metadata
+
+
+def test_metadata_of_a_file_goes_through_as_it_came() -> None:
+    vendor = {"google": {"mediaResolution": "low"}}
+    wire = {"type": "file", "url": "https://files.example/a.bin", "mediaType": "application/octet-stream"}
+    both = {**vendor, OURS: {"filename": "a.bin"}}
+    assert noted_file(read_file({**wire, "providerMetadata": vendor})) == {**wire, "providerMetadata": vendor}
+    assert noted_file(read_file({**wire, "providerMetadata": both})) == {**wire, "providerMetadata": both}
+    assert "providerMetadata" not in noted_file(read_file(wire))

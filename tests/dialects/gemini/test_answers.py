@@ -64,6 +64,24 @@ def test_a_broken_answer_is_a_failure(word: str) -> None:
     assert (failure.code, failure.message, failure.backend_code) == (ErrorCode.BACKEND_ERROR, "It went wrong.", word)
 
 
+@pytest.mark.parametrize(
+    ("word", "told", "texts", "refusals"),
+    [
+        ("SAFETY", "I must not.", ["Well. "], ["I must not."]),
+        ("SAFETY", "Well.", ["Well. "], []),  # the answer has said it
+        ("MAX_TOKENS", "I must not.", ["Well. "], []),
+    ],
+)
+def test_a_filter_explains_itself_unless_the_answer_did(
+    word: str, told: str, texts: list[str], refusals: list[str]
+) -> None:
+    last = chunk(finish=word)
+    last["candidates"][0]["finishMessage"] = told
+    said = [part for m in fold(decode_chunks(chunk({"text": texts[0]}), last)).messages for part in m.parts]
+    assert [part.text for part in said if isinstance(part, Text)] == texts
+    assert [part.text for part in said if isinstance(part, Refusal)] == refusals
+
+
 def test_a_word_that_clients_do_not_know_is_not_passed_on() -> None:
     events = decode_chunks(chunk({"functionCall": {"name": "f", "args": {}}}, finish="FUNCTION_CALL"))
     assert chunks(events)[-1]["candidates"][0]["finishReason"] == "STOP"

@@ -157,6 +157,15 @@ def test_blank_lines_other_line_ends_nulls_and_unknown_fields() -> None:
     assert (answer.text, answer.reason, answer.failure) == ("Hel", FinishReason.STOP, None)
 
 
+def test_pictures_of_an_answer_stand_between_its_texts() -> None:
+    picture = json.dumps({"model": "m", "message": {"content": "", "images": [PNG, "", 5]}, "done": False}).encode()
+    answer = fold(decode(FIRST + picture + b"\n" + FIRST + LAST))
+    kinds = [type(part) for message in answer.messages for part in message.parts]
+    pictures = [part for message in answer.messages for part in message.parts if isinstance(part, Media)]
+    assert kinds == [Text, Media, Text]
+    assert [(each.kind, each.source) for each in pictures] == [(MediaKind.IMAGE, Inline(PNG))]
+
+
 def last(**fields: Any) -> bytes:
     return json.dumps({"model": "m", "message": {"role": "assistant", "content": ""}, "done": True, **fields}).encode()
 

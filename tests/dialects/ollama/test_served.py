@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from bridge import ErrorCode, Failure, Reasoning, ToolCall
-from bridge.model import FinishReason, RunFinished, UsageReported
+from bridge.dialects.ollama import dialect
+from bridge.model import FinishReason, PartKind, RunFinished, UsageReported
 from bridge.testing import Exchange, fake_backend
 from tests.server.harness import ask, post, serving
 
-from .helpers import HI, PNG, TOOL, lines, ollama
+from .helpers import HI, PNG, TOOL, front, lines, ollama
 
 SAID = (Reasoning("Hmm."), "It is ", "sunny.", ToolCall("call_a", "look", '{"at": "sky"}'), UsageReported(3, 4))
 CALL = {"id": "call_a", "function": {"index": 0, "name": "look", "arguments": {"at": "sky"}}}
@@ -41,6 +42,19 @@ async def test_a_chat_streams_one_object_a_line() -> None:
     assert all(isinstance(last[name], int) for name in TIMES)
     assert last["total_duration"] >= last["eval_duration"] > 0
     assert not {"done_reason", *TIMES, "eval_count"} & read[0].keys()
+
+
+@pytest.mark.parametrize("kind", [PartKind.TEXT, PartKind.REASONING])
+def test_no_object_of_a_stream_has_a_character_that_ends_a_line_for_the_official_client(kind: PartKind) -> None:
+    context = front()
+    builder = context.builder()
+    builder.flow(0, kind, "a\u2028b\x85c")
+    builder.finish(FinishReason.STOP)
+    builder.end()
+    frames = [frame for frame in dialect.encoder(context).encode(builder.take()) if isinstance(frame, bytes)]
+    assert all(len(frame.decode().splitlines()) == 1 for frame in frames)
+    said = [json.loads(frame)["message"] for frame in frames]
+    assert "".join(each["content"] or each.get("thinking", "") for each in said) == "a\u2028b\x85c"
 
 
 async def test_a_whole_answer_is_the_fold_of_the_stream() -> None:
