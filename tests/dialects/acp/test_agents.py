@@ -104,9 +104,20 @@ def backend(bridge: Bridge) -> AgentBackend:
     return found
 
 
+_others: set[psutil.Process] = set()
+"""Processes that earlier tests have left running in this one, such as database servers."""
+
+
+@pytest.fixture(autouse=True)
+def _know_others() -> None:
+    _others.clear()
+    _others.update(psutil.Process().children(recursive=True))
+
+
 def processes() -> list[psutil.Process]:
-    """The living processes that this one has started, and theirs."""
-    return [each for each in psutil.Process().children(recursive=True) if each.status() != psutil.STATUS_ZOMBIE]
+    """The living processes that a test has started here, and theirs."""
+    found = psutil.Process().children(recursive=True)
+    return [each for each in found if each not in _others and each.status() != psutil.STATUS_ZOMBIE]
 
 
 async def until(condition: Callable[[], bool]) -> None:
