@@ -442,7 +442,7 @@ async def test_a_backend_that_answered_has_the_right_address(tab: Tab) -> None:
 async def test_the_documentation_of_the_dialect_is_one_click_away(tab: Tab) -> None:
     for path, about in (("/ag-ui", "# ag-ui\n"), ("/agentscope-java", "# `agentscope`, `agentscope-java`\n")):
         await tab.choose(path)
-        link = tab.page.get_by_role("link", name=f"About {path[1:]}")
+        link = tab.page.get_by_role("link", name=f"Docs: {path[1:]}")
         async with tab.page.context.expect_page() as opened:
             await link.click()
         text = await (await opened.value).locator("body").inner_text()
