@@ -408,7 +408,9 @@ PLACES = {
     # Clouds, whose credentials expire, and a placeholder.
     "www.googleapis.com", "cognitiveservices.azure.com", "bedrock-runtime.us-west-2.amazonaws.com",
     "my-resource.openai.azure.com", "us-central1-aiplatform.googleapis.com", "models.example",
-    "europe-west4-aiplatform.googleapis.com",
+    "europe-west4-aiplatform.googleapis.com", "aiplatform.googleapis.com", "ai.azure.com",
+    "bedrock-mantle.us-east-1.api.aws", "bedrock-runtime.REGION.amazonaws.com",
+    "bedrock-mantle.REGION.api.aws",
     # Servers that `docs/connect` names, each with its base URL.
     "api.deepseek.com", "api.groq.com", "api.mistral.ai", "dashscope.aliyuncs.com", "openrouter.ai",
 }  # fmt: skip

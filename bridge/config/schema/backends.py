@@ -28,7 +28,7 @@ from bridge.config.kinds import (
     not_in_metadata,
 )
 from bridge.config.problems import at, wrong
-from bridge.config.schema.base import FreeOptions, OrOff, Section, dialect_options
+from bridge.config.schema.base import FreeOptions, OrOff, Section, dialect_options, or_cloud_word
 from bridge.config.units import Duration, DurationOrOff, Size
 
 
@@ -143,7 +143,9 @@ class Backend(Section):
     api_key: OptionalSecret = Field(
         default=None, description="key of the backend, sent as its dialect requires; empty = none"
     )
-    auth: BackendAuth | None = Field(default=None, description="credentials that expire, in place of api_key")
+    auth: BackendAuth | None = Field(
+        default=None, description="credentials that expire, in place of api_key", json_schema_extra=or_cloud_word
+    )
     model: OptionalText = Field(default=None, description="model used when the client names none")
     model_map: dict[str, Text] = Field(
         default_factory=dict,

@@ -21,6 +21,10 @@ def or_none_word(schema: dict[str, Any]) -> None:
     _or_word(schema, {"const": "none"})
 
 
+def or_cloud_word(schema: dict[str, Any]) -> None:
+    _or_word(schema, {"enum": ["gcp", "azure", "aws"]})
+
+
 def _or_word(schema: dict[str, Any], word: dict[str, Any]) -> None:
     """Make the JSON Schema of a section also accept a word."""
     choices = schema.pop("anyOf", None) or [{"$ref": schema.pop("$ref")}]
