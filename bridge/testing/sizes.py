@@ -30,6 +30,8 @@ from bridge.model import events as ev
 from bridge.model.events import Event
 from bridge.model.parts import Inline, Media, MediaKind, ToolCall, ToolResult
 
+_PNG = "iVBORw0KGgoA"
+"""The beginning of a PNG file: some dialects look what a picture is."""
 UNIT = 1024
 """Characters of one unit where a single thing grows."""
 _TIME = 1_700_000_000.0
@@ -53,7 +55,7 @@ def long_delta(n: int) -> list[Event]:
 
 def image(n: int) -> list[Event]:
     """One picture of n KiB, base64."""
-    return _run([ev.ContentAdded("m1", Media(MediaKind.IMAGE, Inline("A" * (n * UNIT)), "image/png"))])
+    return _run([ev.ContentAdded("m1", Media(MediaKind.IMAGE, Inline(_PNG + "A" * (n * UNIT)), "image/png"))])
 
 
 def deltas(n: int) -> list[Event]:
@@ -140,7 +142,7 @@ def pictures(n: int) -> list[Event]:
     """n small pictures between texts."""
     body: list[Event] = []
     for i in range(n):
-        picture = Media(MediaKind.IMAGE, Inline("AAAA"), "image/png")
+        picture = Media(MediaKind.IMAGE, Inline(_PNG), "image/png")
         body += [*_text(f"p{i}", "m1"), ev.ContentAdded("m1", picture)]
     return _run(body)
 
@@ -203,13 +205,13 @@ def same_ids(n: int) -> Request:
 
 def picture(n: int) -> Request:
     """One question with a picture of n KiB, base64."""
-    media = Media(MediaKind.IMAGE, Inline("A" * (n * UNIT)), "image/png")
+    media = Media(MediaKind.IMAGE, Inline(_PNG + "A" * (n * UNIT)), "image/png")
     return Request([Message("user", [Text("What is it?"), media])])
 
 
 def many_parts(n: int) -> Request:
     """A message of n texts and n small pictures."""
-    picture = Media(MediaKind.IMAGE, Inline("AAAA"), "image/png")
+    picture = Media(MediaKind.IMAGE, Inline(_PNG), "image/png")
     return Request([Message("user", [part for i in range(n) for part in (Text(f"Text {i}."), picture)])])
 
 
