@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bridge.engine import Bridge
-from bridge.errors import BridgeError, ErrorCode
+from bridge.errors import ErrorCode
 from bridge.model import FinishReason, RunFailed, RunFinished
 from bridge.runs import RunKey, Runs
 from bridge.stores import open_runs
@@ -105,17 +105,6 @@ async def test_a_process_that_is_alive_still_ends_the_runs_of_dead_ones(
     last = (await events_of(runs, key))[-1]
     assert isinstance(last, RunFailed)
     assert last.error.code is ErrorCode.RUN_LOST
-
-
-async def test_a_place_of_a_reader_is_not_given_away_after_a_pause(run_engine: RunEngine, make_runs: MakeRuns) -> None:
-    """The place has expired, but the process that asks cannot know whether its holder is alive."""
-    runs, store = make_runs(lease=30.0), run_engine.store()
-    assert await store.enter("o", "theirs", 1, "dead", -1.0)
-    with pytest.raises(BridgeError) as caught:
-        async with runs.reader_slot("o", 1):
-            pytest.fail("the place of another process was given away")
-    assert caught.value.code is ErrorCode.RATE_LIMITED
-    assert await store.enter("o", "ours", 1, "me", 30.0), "without a grace it is free"
 
 
 async def test_a_conversation_is_not_taken_from_a_holder_after_an_outage(engine: Engine) -> None:
