@@ -7,7 +7,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 
 from packaging.requirements import Requirement
 
-EXTRAS = ("aip", "httptools", "jwt", "postgres", "s3", "speech", "uvloop")
+EXTRAS = ("all",)
 ALLOWED = {
     "apache", "bsd", "isc", "mit", "mpl", "psf", "python", "0bsd", "unlicense", "cnri", "zlib",
 }  # fmt: skip

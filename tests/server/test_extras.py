@@ -45,7 +45,7 @@ TOLD = {
         "asyncpg",
         "stores.history: postgresql needs the extra postgres: pip install 'dialect-bridge[postgres]'",
     ),
-    "s3": ("obstore", "stores.attachments: s3 needs the extra objects: pip install 'dialect-bridge[objects]'"),
+    "objects": ("obstore", "stores.attachments: s3 needs the extra objects: pip install 'dialect-bridge[objects]'"),
     "speech": ("openai", "speech: needs the extra speech: pip install 'dialect-bridge[speech]'"),
 }
 """For each extra a module without which it is not there, and what is said then."""
