@@ -700,7 +700,10 @@ def test_mistakes_at_the_top(tmp_path: Path, text: str, lines: list[str]) -> Non
     [
         ("history: mysql://u:p@h", "stores.history: expected a URL that begins with sqlite: or postgresql:, got text"),
         ("runs: 'sqlite:'", "stores.runs: expected a URL that begins with sqlite: or postgresql:, got text"),
-        ("attachments: /data", "stores.attachments: expected a URL that begins with file: or s3: or gs: or az:, got text"),
+        (
+            "attachments: /data",
+            "stores.attachments: expected a URL that begins with file: or s3: or gs: or az:, got text",
+        ),
         ("retention: {events: -1}", f"stores.retention.events: {DURATION}, got a number"),
         ("lease: 900ms", "stores.lease: expected at least 1s, got text"),
     ],
