@@ -9,7 +9,8 @@ from typing import Any
 
 from bridge.codec import Context, Operation, WireRequest
 from bridge.codec.agent_tasks import TaskCall
-from bridge.codec.jsontext import kind_of, need_json, read_body, read_json
+from bridge.codec.check import need_json
+from bridge.codec.jsontext import kind_of, read_body, read_json
 from bridge.dialects.a2a import refusals
 from bridge.dialects.a2a.old_rest import OldRest, read_params
 from bridge.dialects.a2a.options import FrontOptions

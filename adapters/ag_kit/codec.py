@@ -18,10 +18,11 @@ from bridge.codec import (
     WireResponse,
     json_response,
 )
+from bridge.codec.check import need_json
 from bridge.codec.demands import NOTHING, Demands
 from bridge.codec.dialect import Decoder as AnyDecoder
 from bridge.codec.errors import error_in
-from bridge.codec.jsontext import dumps, need_json, read_body, read_json
+from bridge.codec.jsontext import dumps, read_body, read_json
 from bridge.dialects.ag_kit import encoder, errors, generation2, request
 from bridge.dialects.ag_kit.body import HEADERS, encode_request
 from bridge.dialects.ag_kit.capabilities import CAPABILITIES, card

@@ -112,7 +112,7 @@ def _pop_resume(body: dict[str, Any]) -> list[Resume]:
     return [replace(resume_of("", command["resume"]), place="forwardedProps.command.resume")]
 
 
-class Encoder:
+class Encoder(EncoderLike):
     """AG-UI's encoder, with events translated to those of this generation."""
 
     def __init__(self, inner: EncoderLike, context: Context) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import WireRequest
-from bridge.codec.check import Node
-from bridge.codec.jsontext import need_json, read_body
+from bridge.codec.check import Node, need_json
+from bridge.codec.jsontext import read_body
 from bridge.dialects.ag_ui.messages import MessageReader
 from bridge.dialects.ag_ui.options import FrontOptions
 from bridge.dialects.ag_ui.props import PROPS

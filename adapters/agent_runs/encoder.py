@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.codec import Context, Frame, FrameLike
+from bridge.codec import Context, EncoderLike, Frame, FrameLike
 from bridge.codec.jsontext import dumps, loads
 from bridge.dialects.agent_runs.base import AGUI, inner
 from bridge.dialects.agent_runs.options import FrontOptions
@@ -13,7 +13,7 @@ from bridge.model import Event, RunStarted
 _TYPE = b'{"type":"'
 
 
-class RunEncoder:
+class RunEncoder(EncoderLike):
     """One run's frames. A frame that has an id already, such as RUN_STARTED, keeps its place for it."""
 
     def __init__(self, context: Context) -> None:

@@ -6,9 +6,9 @@ from collections import deque
 from typing import Any
 
 from bridge.codec import Context, WireRequest
-from bridge.codec.check import Node, SpelledNode
+from bridge.codec.check import Node, SpelledNode, need_json
 from bridge.codec.fields import BOOLEAN, OBJECT, STRING, STRINGS, Fields, Row, integer, number
-from bridge.codec.jsontext import need_json, read_body, text_of
+from bridge.codec.jsontext import read_body, text_of
 from bridge.codec.tools import FUNCTION
 from bridge.dialects.agentscope.calls import CALLS, OUTPUTS, call_of, result_of
 from bridge.dialects.agentscope.contents import part_of

@@ -30,7 +30,7 @@ from bridge.codec.sessions import (
     Registration,
     without_scheme,
 )
-from bridge.codec.tools import OfferedTool
+from bridge.codec.tool_host import OfferedTool
 from bridge.dialects.aip import encoder, errors, request, tools, writing
 from bridge.dialects.aip.caller import Caller
 from bridge.dialects.aip.capabilities import CAPABILITIES, card

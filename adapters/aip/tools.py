@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from bridge.codec import Context, WireRequest, WireResponse
 from bridge.codec.sessions import RegisteredNode
-from bridge.codec.tools import OfferedTool
+from bridge.codec.tool_host import OfferedTool
 from bridge.dialects.aip.content import part_of
 from bridge.dialects.aip.described import schema_of, schema_of_literal
 from bridge.dialects.aip.generation import Generation, of_registration, write_arguments

@@ -11,9 +11,9 @@ import re
 from typing import Any
 
 from bridge.codec import Context, WireRequest
-from bridge.codec.check import wrong
+from bridge.codec.check import need_json, wrong
 from bridge.codec.fields import thread_in
-from bridge.codec.jsontext import need_json, read_body
+from bridge.codec.jsontext import read_body
 from bridge.codec.thinking import HIDDEN, READABLE, effort_of
 from bridge.codec.tools import check_choice
 from bridge.dialects.gemini.contents import ContentReader, read_system

@@ -17,7 +17,8 @@ from bridge.codec import (
     WireResponse,
     json_response,
 )
-from bridge.codec.jsontext import dict_of, dumps, kind_of, need_json, read_body, read_json
+from bridge.codec.check import need_json
+from bridge.codec.jsontext import dict_of, dumps, kind_of, read_body, read_json
 from bridge.dialects.mcp import refusals
 from bridge.dialects.mcp.answer import failed, shaped
 from bridge.dialects.mcp.call import Call

@@ -10,9 +10,9 @@ from typing import Any
 
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.caching import with_control
-from bridge.codec.check import Node, model_in, wrong
+from bridge.codec.check import Node, model_in, need_json, wrong
 from bridge.codec.fields import thread_in
-from bridge.codec.jsontext import need_json, read_body
+from bridge.codec.jsontext import read_body
 from bridge.codec.tools import FUNCTION, check_choice
 from bridge.dialects.openai.api import COMMON
 from bridge.dialects.openai.shapes import (

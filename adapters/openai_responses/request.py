@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from bridge.codec import Context, Feature, StoredResponses, WireRequest
-from bridge.codec.check import Node, model_in
-from bridge.codec.jsontext import need_json, read_body
+from bridge.codec.check import Node, model_in, need_json
+from bridge.codec.jsontext import read_body
 from bridge.codec.tools import FUNCTION, check_choice
 from bridge.dialects.openai.api import SHARED
 from bridge.dialects.openai_responses import compaction

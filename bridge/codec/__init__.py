@@ -36,11 +36,12 @@ from bridge.codec.described import DescribedAgent, DescribedDialect
 from bridge.codec.dialect import Decoder, Dialect, EncoderLike, Framing, Options, require
 from bridge.codec.embeddings import Embeddings, EmbeddingsDialect, EmbeddingsRequest
 from bridge.codec.encoder import Encoder
+from bridge.codec.endings import failure_at_end
 from bridge.codec.fields import Fields, Row
 from bridge.codec.message_losses import MessageLosses
 from bridge.codec.models import ModelInfo, ModelsDialect
 from bridge.codec.objects import ObjectDialect
-from bridge.codec.projection import Projection, failure_at_end
+from bridge.codec.projection import Projection
 from bridge.codec.queued_runs import (
     CONNECTIONS,
     HistoryFile,
@@ -63,6 +64,7 @@ from bridge.codec.stepped_run import Step, SteppedRun, SteppedRunDialect
 from bridge.codec.stored_responses import StoredAnswersDialect
 from bridge.codec.surface import Endpoint, Operation, QueryParameter, Surface, offers, served
 from bridge.codec.tasks import TaskDialect, TaskRequest, TaskState, TaskStatus
+from bridge.codec.tool_host import OfferedTool, ToolHostDialect
 from bridge.codec.tool_server import (
     ToolAddress,
     ToolEncoder,
@@ -72,7 +74,6 @@ from bridge.codec.tool_server import (
     ToolServerDialect,
 )
 from bridge.codec.tool_site import ToolSite, ToolText
-from bridge.codec.tools import OfferedTool, ToolHostDialect
 from bridge.codec.wire import (
     KEEPALIVE,
     Frame,

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator, Mapping, Set
 from math import isfinite
 from typing import Any, ClassVar, NoReturn, Self
 
-from bridge.codec.jsontext import kind_of, need_json, read_body
+from bridge.codec.jsontext import kind_of, read_body
 from bridge.codec.wire import WireRequest
-from bridge.errors import RequestError, Wrong
+from bridge.errors import RequestError, Wrong, shortened
 
 
 class Node:
@@ -245,3 +245,22 @@ def wrong(path: str, expected: str, got: Any, *, missing: bool = False) -> NoRet
     if isinstance(got, (str, int, float)) and not isinstance(got, bool) and len(str(got)) <= 40:
         got_kind = repr(got)
     raise RequestError(f"{where}: expected {expected}, got {got_kind}.", param=path or None, wrong=Wrong.TYPE)
+
+
+_MEDIA_TYPE = re.compile(r"[\w.+-]{1,80}/[\w.+-]{1,80}", re.ASCII)
+
+
+def need_json(wire: WireRequest, status: int | None = None) -> None:
+    """Raise `RequestError` if the request declares another content type; declaring none is accepted.
+
+    `status`: the HTTP status of that error where it is not that of any invalid request.
+    """
+    declared = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if declared and declared != "application/json" and not declared.endswith("+json"):
+        # Not quoted: the log masks quoted text, and the type is what readers need.
+        got = declared if _MEDIA_TYPE.fullmatch(declared) else repr(shortened(declared))
+        raise RequestError(
+            f"content-type: expected application/json, got {got}.",
+            param="content-type",
+            status=status,
+        )

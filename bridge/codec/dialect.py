@@ -10,16 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from bridge.codec.capabilities import Capabilities
 from bridge.codec.context import Context
 from bridge.codec.demands import Demands
-from bridge.codec.encoder import Encoder
+from bridge.codec.endings import failure_at_end
 from bridge.codec.jsontext import dumps
-from bridge.codec.projection import failure_at_end
 from bridge.codec.surface import Surface
 from bridge.codec.wire import FrameLike, WireRequest, WireResponse, event_stream, json_response
 from bridge.errors import BridgeError, ConfigError, Failure, Unsupported
@@ -77,6 +76,15 @@ class EncoderLike(Protocol):
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         """Return the frames of these events, possibly none. `Heartbeat` keeps the connection open."""
+        raise NotImplementedError
+
+    def whole(self, events: Sequence[Event]) -> Any:
+        """Return the body of a whole answer, as JSON, of a run that did not fail.
+
+        Raises `Unsupported` if the dialect has no answers in one piece, and a `BridgeError` for an answer that clients
+        get as an error.
+        """
+        raise Unsupported("This dialect supports only streamed answers.")
 
 
 class Dialect:
@@ -188,8 +196,8 @@ class Dialect:
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
         """The whole answer at once, for a client that does not stream; a failed run is its error response.
 
-        By default it is what a client makes of the stream (`Encoder.accumulate`). Raises `Unsupported` if the encoder
-        has no such method.
+        By default it is `EncoderLike.whole`: what a client makes of the stream. Raises `Unsupported` if the encoder has
+        no answers in one piece.
         """
         failure = failure_at_end(events, self.capabilities, context.lost)
         if failure is not None:
@@ -197,10 +205,10 @@ class Dialect:
         encoder = self.encoder(context)
         if self.whole_is_stream:
             return event_stream(encoder.encode(events), self.stream_headers)
-        if not isinstance(encoder, Encoder) or not encoder.accumulates:
-            raise Unsupported(f"{self.name} supports only streamed answers.")
         try:
             return json_response(dumps(encoder.whole(events)))
+        except Unsupported:
+            raise
         except BridgeError as error:
             return self.encode_error(error.failure)
 

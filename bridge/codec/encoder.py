@@ -9,6 +9,7 @@ from bridge.codec.capabilities import Capabilities, Feature, Support
 from bridge.codec.context import Context
 from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.cut_calls import CutCalls
+from bridge.codec.dialect import EncoderLike
 from bridge.codec.jsontext import dumps, loads
 from bridge.codec.projection import Projection
 from bridge.codec.sequencer import DELTAS, Lane, Sequencer, one_lane
@@ -45,7 +46,7 @@ _PLACED = DELTAS | {ev.PartStarted, ev.PartEnded, ev.ContentAdded, ev.ToolResult
 _MESSAGE = ev.MessageStarted  # one of a further choice may be left out
 
 
-class Encoder:
+class Encoder(EncoderLike):
     """Encodes one run: events -> frames for the client. The events obey the grammar.
 
     A subclass defines the methods of the events that its wire can say, and appends frames to `self.out`::
@@ -138,6 +139,8 @@ class Encoder:
 
     def whole(self, events: Sequence[Event]) -> Any:
         """Return the body of a whole answer, as JSON, of a run that did not fail. Raises what `accumulate` raises."""
+        if not self.accumulates:
+            return super().whole(events)
         self.in_one_piece = True
         frames: list[Any] = self.encode(coalesced(events))
         return self.accumulate([frame if isinstance(frame, dict) else _value_of(frame) for frame in frames])

@@ -7,14 +7,12 @@ try - NaN, very deep nesting; the slow path reads the former and names the latte
 from __future__ import annotations
 
 import json
-import re
 from math import isfinite
 from typing import Any, TypeGuard
 
 import orjson
 
-from bridge.codec.wire import WireRequest
-from bridge.errors import ErrorCode, RequestError, Wrong, shortened
+from bridge.errors import ErrorCode, RequestError, Wrong
 from bridge.model.surrogates import repair, repaired
 from bridge.model.text import json_text
 
@@ -142,25 +140,6 @@ def read_body(body: bytes) -> dict[str, Any]:
     if len(body) > NESTABLE and may_nest(body) and deeper_than(value, MAX_DEPTH):
         raise RequestError(f"The request body is nested deeper than {MAX_DEPTH} levels.")
     return value
-
-
-_MEDIA_TYPE = re.compile(r"[\w.+-]{1,80}/[\w.+-]{1,80}", re.ASCII)
-
-
-def need_json(wire: WireRequest, status: int | None = None) -> None:
-    """Raise `RequestError` if the request declares another content type; declaring none is accepted.
-
-    `status`: the HTTP status of that error where it is not that of any invalid request.
-    """
-    declared = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if declared and declared != "application/json" and not declared.endswith("+json"):
-        # Not quoted: the log masks quoted text, and the type is what readers need.
-        got = declared if _MEDIA_TYPE.fullmatch(declared) else repr(shortened(declared))
-        raise RequestError(
-            f"content-type: expected application/json, got {got}.",
-            param="content-type",
-            status=status,
-        )
 
 
 def _read_slowly(body: bytes, error: ValueError) -> Any:

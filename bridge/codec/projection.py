@@ -10,21 +10,14 @@ from typing import Any
 from bridge.codec.capabilities import Capabilities, Feature, Support
 from bridge.codec.citations import annotations_in
 from bridge.codec.context import Losses
+from bridge.codec.endings import ENDS, REFUSED
 from bridge.codec.logprobs import logprobs_in
 from bridge.codec.media import answer_feature
 from bridge.codec.refusals import is_beside
-from bridge.errors import ErrorCode, Failure
 from bridge.model import events as ev
 from bridge.model.events import Event, FinishReason, MessageStatus, PartKind
 from bridge.model.parts import FileRef, Inline, Media, Origin, Part
 from bridge.model.text import as_markdown, interrupt_text
-
-REFUSED: dict[FinishReason, Failure] = {
-    FinishReason.CANCELED: Failure(ErrorCode.CANCELED, "The run was canceled."),
-    FinishReason.LENGTH: Failure(ErrorCode.BACKEND_ERROR, "The answer was cut at its length limit."),
-    FinishReason.CONTENT_FILTER: Failure(ErrorCode.CONTENT_FILTER, "The answer was stopped by a content filter."),
-}
-"""The failure that a finish reason is in a dialect that refuses it: `stop` would tell that the answer is whole."""
 
 _AS_TEXT = "sent as text"
 _HIDDEN_RESULT = "\0"
@@ -41,11 +34,6 @@ _PARTS: dict[PartKind, Feature] = {
     PartKind.REFUSAL: Feature.REFUSAL,
     PartKind.REASONING: Feature.REASONING,
     PartKind.TOOL_CALL: Feature.TOOL_CALL,
-}
-_ENDS: dict[FinishReason, Feature] = {
-    FinishReason.LENGTH: Feature.FINISH_LENGTH,
-    FinishReason.CONTENT_FILTER: Feature.FINISH_CONTENT_FILTER,
-    FinishReason.CANCELED: Feature.FINISH_CANCELED,
 }
 
 
@@ -276,7 +264,7 @@ class Projection:
         return ()
 
     def _finished(self, event: ev.RunFinished) -> Sequence[Event]:
-        feature = _ENDS.get(event.reason)
+        feature = ENDS.get(event.reason)
         support = Support.EXACT if feature is None else self._supports[feature]
         if feature is not None and support is Support.REFUSE:
             self._lost.add(feature, "sent as an error")
@@ -327,21 +315,3 @@ def _plan(card: Capabilities, keeps: tuple[Feature, ...]) -> tuple[Mapping[Featu
     if Support.DROP not in (supports[Feature.USAGE], supports[Feature.USAGE_DETAILS]):
         del rules[ev.UsageReported]
     return supports, rules
-
-
-def failure_at_end(events: Sequence[Event], card: Capabilities, lost: Losses) -> Failure | None:
-    """Return the failure that a whole run is for a client: its own, or its end that the card refuses.
-
-    For `assemble`, whose answer is then an error response. Returns None for a run that ended well, whose losses the
-    encoder names.
-    """
-    end = events[-1] if events else None
-    if isinstance(end, ev.RunFailed):
-        return end.error
-    if not isinstance(end, ev.RunFinished):
-        return None
-    feature = _ENDS.get(end.reason)
-    if feature is None or card.answer(feature) is not Support.REFUSE:
-        return None
-    lost.add(feature, "sent as an error")
-    return REFUSED[end.reason]

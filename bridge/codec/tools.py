@@ -1,33 +1,17 @@
-"""Tools that backends run, and the optional contract of dialects with such tools.
-
-`supported` tells codecs which tools their dialect can express in a request.
-"""
+"""The tools of a request: which of them a dialect can express, and whether the choice among them can be met."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 from bridge.errors import RequestError, Unsupported, shortened
-from bridge.model.parts import Part
 from bridge.model.request import Request, Tool, ToolChoice, ToolMode
 
 from .capabilities import Feature
 from .check import wrong
-from .context import Context, Losses
-from .dialect import Dialect, Options
-from .wire import WireRequest, WireResponse
+from .context import Losses
 
 FUNCTION = "function"
-
-
-@dataclass(frozen=True, slots=True)
-class OfferedTool:
-    """A tool that the provider runs. `place` is how its dialect finds it again."""
-
-    tool: Tool
-    place: Any
 
 
 def check_choice(choice: ToolChoice | None, tools: Sequence[Tool], path: str) -> None:
@@ -73,36 +57,3 @@ def _wanted(request: Request) -> set[str]:
     if choice.mode is ToolMode.REQUIRED and all(tool.kind != FUNCTION for tool in tools):
         return {tool.name for tool in tools}
     return set(choice.names)
-
-
-class ToolHostDialect(Dialect):
-    """A dialect whose backends list and run tools, in addition to models or instead of them."""
-
-    def own_tools(self, options: Options) -> int | None:
-        """Return how many rounds of calls the model behind a route may make to tools at the route's own address.
-
-        None, as by default, means never.
-        """
-        return None
-
-    def tools_request(self) -> WireRequest:
-        """Return the request for the tools at an address."""
-        raise NotImplementedError
-
-    def decode_tools(self, wire: WireResponse, options: Options) -> list[OfferedTool]:
-        """Return the tools in the answer; `options` are those of a backend or a route.
-
-        Raises `BackendError` when the answer is no list of tools.
-        """
-        raise NotImplementedError
-
-    def call_request(self, tool: OfferedTool, arguments: Mapping[str, Any], context: Context) -> WireRequest:
-        """Return the request that calls a tool."""
-        raise NotImplementedError
-
-    def decode_call(self, wire: WireResponse) -> tuple[list[Part], bool]:
-        """Return the result of a tool, and whether it is an error.
-
-        Raises `BackendError` when the answer is not one of a tool.
-        """
-        raise NotImplementedError

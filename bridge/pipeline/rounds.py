@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from bridge.codec import Losses
-from bridge.codec.tools import OfferedTool
+from bridge.codec.tool_host import OfferedTool
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Event,

@@ -16,7 +16,7 @@ from typing import Protocol, cast
 from bridge.codec import Context, Feature, Losses, Options, RunsTools, Support, ToolHostDialect, WireRequest
 from bridge.codec import WireResponse as Wire
 from bridge.codec.jsontext import loads
-from bridge.codec.tools import OfferedTool
+from bridge.codec.tool_host import OfferedTool
 from bridge.errors import BackendError, BridgeError, ErrorCode
 from bridge.model import Request, ToolCall, ToolMode, ToolResulted
 from bridge.pipeline.backend import Backend, Call, CallInfo

@@ -141,7 +141,7 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
     return response
 
 
-class _Observed:
+class _Observed(EncoderLike):
     """An encoder that passes the events to `observe` before it encodes them."""
 
     def __init__(self, encoder: EncoderLike, observe: Callable[[Sequence[Event]], None]) -> None:

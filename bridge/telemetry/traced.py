@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from opentelemetry.trace import Span, SpanKind
 
 from bridge.codec import Dialect, Losses, RunsTools
-from bridge.codec.tools import OfferedTool
+from bridge.codec.tool_host import OfferedTool
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed, RunFinished, RunStarted, ToolCall, ToolResulted
 from bridge.model.events import CONTENT, TERMINAL, UsageReported
