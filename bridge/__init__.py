@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from bridge.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from bridge.engine import Bridge
     from bridge.errors import (
@@ -152,8 +154,6 @@ _HOMES = {
         "bridge.errors",
     ),
 }
-
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:

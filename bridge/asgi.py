@@ -21,7 +21,8 @@ from yarl import URL
 
 from bridge.engine import Bridge
 from bridge.errors import ConfigError
-from bridge.server.app import CANCELS, STATE, make_app
+from bridge.server.app import make_app
+from bridge.server.state import CANCELS, STATE
 
 __all__ = ["ASGIApp", "Message", "Receive", "Send", "app"]
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import orjson
 
-from bridge import __version__
 from bridge.codec import Context, Dialect, registry
 from bridge.errors import BridgeError
 from bridge.framing import lines as json_lines
@@ -19,6 +18,7 @@ from bridge.library import Translator
 from bridge.model import pretty
 from bridge.model.pretty import pretty_request
 from bridge.translation import AnswerDecoder
+from bridge.version import __version__
 
 _RUN = "run"
 """The same run id each time: two reports of one recording can be compared."""

@@ -188,10 +188,10 @@ def _explain(args: argparse.Namespace) -> int:
 
 def openapi(args: argparse.Namespace) -> int:
     """Prints the OpenAPI description of the HTTP routes of a configuration."""
-    from bridge import __version__
     from bridge.config import load
     from bridge.engine import Bridge
     from bridge.server.openapi import describe
+    from bridge.version import __version__
 
     print(json.dumps(describe(Bridge.of(load(args.config)), __version__), indent=2, ensure_ascii=False))
     return 0

@@ -331,6 +331,6 @@ def _config_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def _version() -> str:
-    from bridge import __version__
+    from bridge.version import __version__
 
     return f"dialect-bridge {__version__}"

@@ -32,6 +32,7 @@ from bridge.codec import (
 )
 from bridge.engine.route import LIBRARY, Caller, Route
 from bridge.engine.store_watch import StoreWatch
+from bridge.engine.watching import RunWatch, WatchedRequest, Watcher
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, RequestError
 from bridge.model import Answer, Event, Folder, Request, UsageReported, estimate_tokens
 from bridge.pipeline import Backend, BackendAttempt, CallInfo, Group, Run, queued_runs, threads
@@ -96,8 +97,8 @@ class Bridge:
         self.speech = speech
         self._fetchers = dict(fetchers or {})
         self._pushers = dict(pushers or {})
-        self.around: dict[str, Callable[[Backend], Backend]] = {}
-        """Wrappers around the backend of a run, by run id, for the page's traces."""
+        self._watchers: list[tuple[str, Watcher]] = []
+        self._watches: dict[str, RunWatch] = {}
         self.metrics: Metrics | None = None
         """Set by a server that serves them."""
         self.slots: RunSlots | None = None
@@ -324,6 +325,24 @@ class Bridge:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
+    # ------------------------------------------------------------------ watching
+
+    def watch(self, header: str, watcher: Watcher) -> None:
+        """Show a watcher the requests to a server of this bridge that have this header."""
+        self._watchers.append((header, watcher))
+
+    def watch_of(self, headers: Mapping[str, str], request: Callable[[], WatchedRequest]) -> RunWatch | None:
+        """Return what watches the run of a request with these headers; None if nothing does."""
+        for header, watcher in self._watchers:
+            if header in headers and (watch := watcher.begin(asked := request())) is not None:
+                self._watches[asked.run_id] = watch
+                return watch
+        return None
+
+    def unwatch(self, run_id: str) -> None:
+        """Let nothing see the rest of a run. Calling it for a run that nothing watches has no effect."""
+        self._watches.pop(run_id, None)
+
     # ------------------------------------------------------------------ runs
 
     async def run(
@@ -364,8 +383,8 @@ class Bridge:
         `continued`: the text of an answer that another backend broke off.
         """
         route, caller = order.route, order.caller
-        if (around := self.around.get(order.run_id)) is not None:
-            backend = around(backend)
+        if self._watches and (watch := self._watches.get(order.run_id)) is not None:
+            backend = watch.watched(backend)
         if route.tools is not None:
             backend = await with_tools(backend, route.tools, route.max_tool_rounds, order.lost)
         turn = None

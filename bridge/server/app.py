@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import cast
 
@@ -19,18 +18,12 @@ from bridge.codec import Dialect, Endpoint, Operation
 from bridge.engine import Bridge, Route
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, RequestError, shortened, unexpected_failure
 from bridge.server.bodies import BODIES
-from bridge.server.browsers import Browsers, is_preflight
+from bridge.server.browsers import is_preflight
 from bridge.server.guard import GUARD, Guard
-from bridge.server.handler import RouteHandler
-from bridge.server.heads import HeadWatch
-from bridge.server.identity import Identity
-from bridge.server.keyfile import KeyFile
-from bridge.server.limits import Limits
 from bridge.server.operations import RouteOperations
 from bridge.server.page import Page
-from bridge.server.page.site import key_of
-from bridge.server.refusals import RefusalLog
 from bridge.server.resource_metadata import mount_metadata
+from bridge.server.state import CANCELS, STATE, State, Task
 from bridge.server.wire import (
     FAILURE,
     OTHER_VERSION,
@@ -45,77 +38,7 @@ from bridge.server.writing import BEGUN, StreamedResponse, abort, has_left, is_w
 log = logging.getLogger("bridge.server")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Task = asyncio.Task[object]
 
-CANCELS = web.AppKey("cancels", bool)
-"""Set by `bridge.server.serve`: this server cancels handlers when their client leaves. Any other aiohttp server may
-not (it is off by default), so handlers then watch for it themselves."""
-
-
-class State:
-    """The shared state of a server, which may not be started yet."""
-
-    def __init__(self, bridge: Bridge) -> None:
-        """Raises `ConfigError` for what the server needs and is not installed."""
-        server = bridge.config.server
-        self.bridge: Bridge = bridge
-        self.identity = Identity.of(server.auth, key_of(bridge), KeyFile.of(bridge.config))
-        self.limits: Limits = Limits(bridge.config, bridge.memory_budget, self.identity, bridge.places)
-        self.browsers = Browsers(server)
-        self.page = Page(bridge, self.identity) if server.has_page else None
-        self.refusals = RefusalLog(
-            lambda reason: bridge.metrics.refusal(reason) if bridge.metrics is not None else None
-        )
-        self.handlers: list[RouteHandler] = []
-        self.writing: set[Task] = set()
-        """The tasks of requests whose responses are being written, but for those of the page."""
-        self.heads: HeadWatch | None = None
-        self.draining = False
-        """The server is about to stop and not ready."""
-        self.silent_workers: Callable[[], int] = lambda: 0
-        """How many of the processes that share the port do not answer: a part of the connections waits for them."""
-        self.retired = False
-        """Another configuration is served now."""
-        self.hurry = asyncio.Event()
-        """Stop waiting for open runs."""
-
-    async def drain(self, seconds: float | None) -> None:
-        """Give open runs so long to finish (None: as they need) unless there is a hurry; then cut the rest."""
-        for handler in self.handlers:
-            handler.stop_accepting()
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds if seconds is not None else math.inf
-        runs = self.bridge.runs if self.bridge.has_runs else None
-        if runs is not None:
-            await runs.stop_taking()
-        # Runs that nobody reads may finish too.
-        while (
-            (tasks := self.open() | (runs.tasks if runs is not None else set()))
-            and (left := end - loop.time()) > 0
-            and not self.hurry.is_set()
-        ):
-            hurry = loop.create_task(self.hurry.wait())
-            limit = None if seconds is None else left
-            await asyncio.wait({*tasks, hurry}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-            hurry.cancel()
-        if runs is not None:
-            # Their readers get the end from the log, like all others.
-            await runs.retire()
-            if late := self.open():
-                await asyncio.wait(late, timeout=1)
-        for task in self.writing - {task for handler in self.handlers for task in handler.active}:
-            task.cancel()
-        for handler in self.handlers:
-            handler.cut()
-        if late := self.open():
-            await asyncio.wait(late, timeout=2)
-
-    def open(self) -> set[Task]:
-        """The tasks of the requests that are being served, wait for their turn, or have their response written."""
-        return {task for handler in self.handlers for task in handler.active} | self.writing
-
-
-STATE = web.AppKey("state", State)
 STREAMED = frozenset({Operation.SUBSCRIBE, Operation.RETRIEVE, Operation.SOCKET, Operation.CONNECT, Operation.TASKS})
 """Operations behind GET whose answer may be a stream, which a HEAD would wait for."""
 UNKNOWN_PATH = "unknown_url"
@@ -126,6 +49,7 @@ def make_app(bridge: Bridge) -> web.Application:
     """Return an application that serves all routes of `bridge`. It opens and closes the bridge itself."""
     server = bridge.config.server
     state = State(bridge)
+    page = Page(bridge, state.identity) if server.has_page else None
     app = web.Application(client_max_size=server.max_body, middlewares=[_shaping_errors(state)])
     app[STATE] = state
     app[CANCELS] = False
@@ -134,9 +58,9 @@ def make_app(bridge: Bridge) -> web.Application:
     bridge.spent = state.limits.spent
     app.on_response_prepare.append(_adding_headers(state))
     app.cleanup_ctx.append(_bridge_life)
-    if state.page is not None:
-        state.page.mount(app)
-    _mount(app, bridge, state)
+    if page is not None:
+        page.mount(app)
+    _mount(app, bridge, state, page)
     mount_metadata(app, bridge)
     if server.metrics is not None:
         from bridge.server.scrape import Scrape
@@ -169,7 +93,7 @@ async def _bridge_life(app: web.Application) -> AsyncIterator[None]:
 # ---------------------------------------------------------------------- routing
 
 
-def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
+def _mount(app: web.Application, bridge: Bridge, state: State, page: Page | None) -> None:
     """One aiohttp route per method and path; where several endpoints share it, headers decide.
 
     A dialect's health endpoint that falls on the server's own path (one mounted at "/") is answered by that, and so is
@@ -177,7 +101,7 @@ def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
     """
     health = bridge.config.server.health
     own = {("GET", health.live, Operation.HEALTH), ("GET", health.ready, Operation.HEALTH)}
-    if state.page is not None:
+    if page is not None:
         own.add(("GET", "/", Operation.DESCRIBE))
     table: dict[tuple[str, str], list[tuple[Endpoint, Handler]]] = {}
     for route in bridge.routes:
@@ -196,8 +120,8 @@ def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
     for (method, path), choices in table.items():
         handler = _chosen(choices)
         # Clients write paths with and without a slash at the end.
-        if (method, path) == ("GET", "/") and state.page is not None:
-            state.page.beside = handler
+        if (method, path) == ("GET", "/") and page is not None:
+            page.beside = handler
             continue
         for known in (path, f"{path}/") if path != "/" else (path,):
             app.router.add_route(method, known, handler)

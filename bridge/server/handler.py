@@ -18,13 +18,13 @@ from aiohttp import web
 
 from bridge.codec import Context, StoredResponses, WireRequest
 from bridge.engine import Bridge, Caller, Route
+from bridge.engine.watching import RequestEnd, WatchedRequest
 from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
 from bridge.model import Event, Request
 from bridge.model.places import note_places
 from bridge.pipeline import Run
 from bridge.server.guard import GUARD
 from bridge.server.limits import RouteLimiter
-from bridge.server.page.traces import HEADER, Traces
 from bridge.server.report import Report
 from bridge.server.spans import spanned
 from bridge.server.wire import REPORTED, USER, decoded, error_of, read_request, request_id
@@ -115,8 +115,8 @@ Serve = Callable[[RequestScope], Awaitable[web.StreamResponse]]
 class RouteHandler:
     """Serves one operation of one route.
 
-    `watch`: look for clients that left, where the server does not cancel handlers by itself. `traces`: the runs that
-    the page watches, where there is one. `active`: the tasks of the requests that are open, waiting ones included.
+    `watch`: look for clients that left, where the server does not cancel handlers by itself. `active`: the tasks of the
+    requests that are open, waiting ones included.
     """
 
     def __init__(self, bridge: Bridge, route: Route, limiter: RouteLimiter, serve: Serve) -> None:
@@ -125,7 +125,6 @@ class RouteHandler:
         self.limiter = limiter
         self.server = bridge.config.server
         self.watch = True
-        self.traces: Traces | None = None
         self.active: set[asyncio.Task[object]] = set()
         self.cutting = False
         self._serve = serve
@@ -165,10 +164,10 @@ class RouteHandler:
         """Write the response and the log line, whatever goes wrong."""
         report, context = scope.report, scope.context
         scope.http[REPORTED] = True
-        trace = None
-        if self.traces is not None and (token := scope.http.headers.get(HEADER)):
-            # The client's page asked for a trace; there is one if it reads that already.
-            trace = self.traces.watch(token, scope.user, report.run_id, report.front, lambda: report.sent)
+        headers = scope.http.headers
+        watch = self.bridge.watch_of(
+            headers, lambda: WatchedRequest(headers, scope.user, report.run_id, report.front, lambda: report.sent)
+        )
         try:
             try:
                 response = await self._serve(scope)
@@ -194,17 +193,10 @@ class RouteHandler:
             response = begun
         finally:
             report.write()
-            if trace is not None:
-                trace.lost(context.lost.details or dict.fromkeys(report.lost, ""))
+            if watch is not None:
                 code = str(report.failure.code) if report.failure is not None else None
-                trace.say(
-                    "end",
-                    status=report.status,
-                    code=code,
-                    http=report.http,
-                    run_id=report.run_id,
-                    backend=report.back,
-                )
+                lost = context.lost.details or dict.fromkeys(report.lost, "")
+                watch.ended(RequestEnd(report.run_id, report.status, code, report.http, report.back, lost))
         return response
 
     def _failed(self, scope: RequestScope, error: Exception | asyncio.CancelledError) -> web.StreamResponse | None:

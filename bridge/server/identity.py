@@ -20,7 +20,7 @@ from bridge.config.kinds import UNIX
 from bridge.server.access import Allowance, Grant, Key, Keys, Reason, check, checked_user, unauthorized
 
 if TYPE_CHECKING:
-    from bridge.config import ApiKey, Auth, FileKey, Jwt
+    from bridge.config import ApiKey, Auth, Config, FileKey, Jwt
     from bridge.server.keyfile import KeyFile
     from bridge.server.tokens import Tokens
 
@@ -244,3 +244,11 @@ def _tokens(section: Jwt) -> Tokens:
     from bridge.server.tokens import Tokens
 
     return Tokens(section)
+
+
+def page_key_of(config: Config) -> Key | None:
+    """Return the page's key in the form of the server's keys; None if it has none of its own."""
+    given = config.server.page_key
+    if given is None or not config.server.has_page:
+        return None
+    return Key("page", Keys.digest(given.get_secret_value()), frozenset("*"))

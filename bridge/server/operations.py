@@ -52,7 +52,7 @@ from bridge.server.wire import USER, decoded, read_request, request_id, response
 from bridge.server.writing import hold
 
 if TYPE_CHECKING:
-    from bridge.server.app import State
+    from bridge.server.state import State
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 H = TypeVar("H", bound=RouteHandler)
@@ -131,7 +131,6 @@ class RouteOperations:
         return self._made(RouteHandler(self._bridge, self._route, self._limiter, serve))
 
     def _made(self, handler: H) -> H:
-        handler.traces = self._state.page.traces if self._state.page is not None else None
         self._state.handlers.append(handler)
         return handler
 

@@ -20,10 +20,11 @@ from bridge.config.kinds import is_loopback
 from bridge.engine import Bridge
 from bridge.errors import BridgeError, ConfigError, Failure, log_unexpected
 from bridge.server import sockets as listening
-from bridge.server.app import CANCELS, STATE, State, make_app
+from bridge.server.app import make_app
 from bridge.server.connections import checking_version, listen
 from bridge.server.heads import HeadWatch
 from bridge.server.merged import MergedWork, in_daemon_thread
+from bridge.server.state import CANCELS, STATE, State
 
 if TYPE_CHECKING:
     from bridge.grpc.server.service import GrpcServer

@@ -121,7 +121,7 @@ async def test_readiness_tells_of_silent_workers() -> None:
         "routes": [{"dialect": "openai-chat", "path": "/v1", "backend": "it"}],
         "stores": {"history": "off"},
     }
-    from bridge.server.app import State
+    from bridge.server.state import State
 
     counts = [2, 0]
     own = State.__init__

@@ -134,7 +134,7 @@ def test_hosts_that_are_none(host: str) -> None:
 
 
 def test_an_application_in_another_server_knows_no_address_of_its_own() -> None:
-    from bridge.server.app import STATE
+    from bridge.server.state import STATE
 
     def browsers(**server: Any) -> Any:
         return make_app(Bridge.from_config(config(**server)))[STATE].browsers

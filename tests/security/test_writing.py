@@ -22,7 +22,8 @@ from bridge.codec.surface import shown_path
 from bridge.engine import Bridge
 from bridge.errors import BackendError, BridgeError, ErrorCode
 from bridge.pipeline import Run
-from bridge.server.app import CANCELS, make_app
+from bridge.server.app import make_app
+from bridge.server.state import CANCELS
 from bridge.server.writing import StreamedResponse, hold
 from tests.server.harness import Exchange, ask, bound_socket, fake_backend, post, serving
 

@@ -131,7 +131,7 @@ async def test_a_token_means_nothing_where_there_is_no_page() -> None:
     bridge = Bridge.of(config)
     async with running(bridge) as port:
         assert (await post(f"http://127.0.0.1:{port}/v1/chat/completions", CHAT, x_bridge_trace=made())).status == 200
-        assert bridge.around == {}
+        assert bridge._watches == {}
 
 
 @pytest.mark.parametrize(
@@ -583,10 +583,10 @@ async def test_nothing_is_left_of_a_trace_that_nobody_reads() -> None:
             await post(f"{base}/v1/chat/completions", CHAT, x_bridge_trace=t)
             await told.until("end")
             await told.until("end")
-            assert len(bridge.around) == 2
+            assert len(bridge._watches) == 2
         async with watching(base, t) as told:
             # The first reader is gone: his name can be used again, and his runs are forgotten.
-            assert bridge.around == {}
+            assert bridge._watches == {}
 
 
 async def test_a_run_that_nobody_watches_gets_its_backend_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,21 +10,21 @@ from typing import Any
 
 from aiohttp import web
 
-from bridge import __version__
 from bridge.codec import Dialect, Operation, Scope, registry
 from bridge.connect import CLIENTS, Place
 from bridge.connect.programs import NO_KEY
 from bridge.engine import Bridge, Route
 from bridge.errors import BridgeError, ConfigError, ErrorCode, RequestError, shortened
 from bridge.pipeline import Backend
-from bridge.server.access import Key, Keys, Reason, unauthorized
-from bridge.server.identity import Caller, Identity, visit_of
+from bridge.server.access import Keys, Reason, unauthorized
+from bridge.server.identity import Caller, Identity, page_key_of, visit_of
 from bridge.server.page.documents import document_of
 from bridge.server.page.errors import page_of
 from bridge.server.page.health import Health
-from bridge.server.page.traces import Traces
+from bridge.server.page.traces import HEADER, Traces
 from bridge.server.wire import OWN_PAGE, STREAM_HEADERS, error_of
 from bridge.server.writing import StreamedResponse
+from bridge.version import __version__
 
 PATH = "/"
 BELOW = "/_page"
@@ -58,22 +58,15 @@ _HEADERS = {
 Handler = Callable[[web.Request], Coroutine[Any, Any, web.StreamResponse]]
 
 
-def key_of(bridge: Bridge) -> Key | None:
-    """Return the page's key in the form of the server's keys; None if it has none of its own."""
-    given = bridge.config.server.page_key
-    if given is None or not bridge.config.server.has_page:
-        return None
-    return Key("page", Keys.digest(given.get_secret_value()), frozenset("*"))
-
-
 class Page:
     """The page of one server. `traces` are the runs that it watches."""
 
     def __init__(self, bridge: Bridge, identity: Identity) -> None:
         self.traces = Traces(bridge)
+        bridge.watch(HEADER, self.traces)
         self._bridge = bridge
         self._identity = identity
-        self._key = key_of(bridge)
+        self._key = page_key_of(bridge.config)
         self._health = Health()
         self.beside: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None
         """Answers requests for the page's address that do not ask for HTML."""

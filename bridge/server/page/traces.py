@@ -17,6 +17,7 @@ import orjson
 from bridge.codec import Feature, FeatureSupport, registry
 from bridge.config.kinds import DEMO
 from bridge.engine import Bridge
+from bridge.engine.watching import RequestEnd, RunWatch, WatchedRequest
 from bridge.errors import BackendError, ErrorCode, RequestError
 from bridge.framing import sse
 from bridge.pipeline import Backend
@@ -124,29 +125,40 @@ class Traces:
         trace = self._open.pop(token)
         trace.end()
         for run_id in trace.runs:
-            self._bridge.around.pop(run_id, None)
+            self._bridge.unwatch(run_id)
 
     def end(self) -> None:
         """The server stops: readers are let go."""
         for trace in self._open.values():
             trace.end()
 
-    def watch(self, token: str, owner: str, run_id: str, front: str, sent: Callable[[], int]) -> Trace | None:
-        """Return the trace of this run of this owner if there is one; from now on the run is watched.
+    def begin(self, request: WatchedRequest) -> RunWatch | None:
+        """Return the trace of the run if its client's page reads one already, by the token in `X-Bridge-Trace`.
 
-        The demo then answers over the wire of a dialect other than `front`, so that there is a wire to see.
+        The demo then answers over the wire of a dialect other than that of the client, so that there is a wire to see.
         """
-        trace = self._open.get(token)
-        if trace is None or trace.owner != owner:
+        trace = self._open.get(request.headers.get(HEADER) or "")
+        if trace is None or trace.owner != request.owner:
             return None
-        trace.begin(run_id)
-        trace.sent = sent
-        trace.answers = registry.get(front).capabilities.answers
+        trace.begin(request.run_id)
+        trace.sent = request.sent
+        trace.answers = registry.get(request.front).capabilities.answers
+        return _TracedRun(self._bridge, trace, request.front)
 
-        def watched(backend: Backend) -> Backend:
-            section = self._bridge.config.backends.get(backend.name)
-            demo = section is not None and section.dialect == DEMO
-            return cast("Backend", Watched(backend, trace, wire_beside(front) if demo else None))
 
-        self._bridge.around[run_id] = watched
-        return trace
+class _TracedRun:
+    """The part of a trace that is of one run."""
+
+    def __init__(self, bridge: Bridge, trace: Trace, front: str) -> None:
+        self._bridge = bridge
+        self._trace = trace
+        self._front = front
+
+    def watched(self, backend: Backend) -> Backend:
+        section = self._bridge.config.backends.get(backend.name)
+        demo = section is not None and section.dialect == DEMO
+        return cast("Backend", Watched(backend, self._trace, wire_beside(self._front) if demo else None))
+
+    def ended(self, end: RequestEnd) -> None:
+        self._trace.lost(end.lost)
+        self._trace.say("end", status=end.status, code=end.code, http=end.http, run_id=end.run_id, backend=end.backend)
