@@ -10,11 +10,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bridge import framing
-from bridge.codec import Dialect, WireRequest, registry
+from bridge.contract import Dialect, WireRequest, registry
 from bridge.errors import Unsupported
 from bridge.testing import sizes
 from bridge.testing.wires import context, encode
+from bridge.translation import framing
 
 READ = 64 * 1024
 REPEATS = 3

@@ -17,12 +17,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bridge import framing
-from bridge.codec import Dialect, registry
-from bridge.codec.wire import Frame, FrameLike
-from bridge.framing.arrays import END
+from bridge.contract import Dialect, registry
+from bridge.contract.wire import Frame, FrameLike
 from bridge.model import Event
 from bridge.testing.wires import context
+from bridge.translation import framing
+from bridge.translation.framing.arrays import END
 from tests.recorded import answers
 
 WINDOWS = (1, 2)

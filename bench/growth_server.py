@@ -20,7 +20,7 @@ from targets import HERE, Daemon, Mock, free_port, http
 
 sys.path.insert(0, str(HERE.parent))
 
-from bridge.codec import registry
+from bridge.contract import registry
 from bridge.testing import sizes
 from bridge.testing.wires import encode
 

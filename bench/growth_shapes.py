@@ -17,11 +17,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import growth_recorded
 
-from bridge import framing
-from bridge.codec import WireRequest, registry
+from bridge.contract import WireRequest, registry
 from bridge.errors import BridgeError, Unsupported
 from bridge.testing import sizes
 from bridge.testing.wires import context, encode
+from bridge.translation import framing
 
 BUDGET_MS_PER_MB = 600.0
 """CPU milliseconds for each megabyte of the larger wire, on the machine of docs/scale.md with other work on it."""

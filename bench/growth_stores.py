@@ -17,7 +17,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bridge.model import Message, Text
-from bridge.server.access import Key, Keys
+from bridge.server.auth.api_keys import Key, Keys
 from bridge.stores import Conversation, RunKey, open_history, open_runs
 
 THREADS = (1_000, 10_000, 100_000, 1_000_000)

@@ -24,7 +24,7 @@ import grpc
 import grpc.aio
 from load import STAMP, Load, main
 
-from bridge.dialects.aip.messages import AgentInfo, AgentMessage, ContentItem, SessionStatus, TaskInfo
+from bridge.dialects.aip.wire import AgentInfo, AgentMessage, ContentItem, SessionStatus, TaskInfo
 
 _GATEWAY = "/grpc_service.GatewayService/"
 

@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 from mock_replies import STAMP_HOLE, Settings
 
-from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus, TaskInfo, TaskStatus
+from bridge.dialects.aip.wire import AgentMessage, ContentItem, SessionStatus, TaskInfo, TaskStatus
 
 AGENT = "mock"
 METHOD = "/grpc_service.AgentService/CallAgent"

@@ -20,7 +20,7 @@ from mock_replies import (
     http_json_bytes,
 )
 
-from bridge.library import Translator
+from bridge.translation.library import Translator
 
 OWN_ID = b"i" * 32  # stands for the ids of the run API, which must be those of the request
 WIRES = (

@@ -20,7 +20,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from bridge.codec import registry
+from bridge.contract import registry
 
 ROOT = Path(__file__).parents[1]
 _SWAPS: dict[type[ast.AST], type[ast.AST]] = {

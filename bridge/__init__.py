@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from bridge.engine import Bridge
+    from bridge.engine.bridge import Bridge
     from bridge.errors import (
         BackendError,
         BridgeError,
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         RequestError,
         Unsupported,
     )
-    from bridge.library import Translator, decode, encode, translate
     from bridge.model.events import (
         ArgsDelta,
         ContentAdded,
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
     )
     from bridge.model.pretty import pretty
     from bridge.model.request import HistoryMode, Request, ResponseFormat, Resume, Sampling, Tool, ToolChoice, ToolMode
+    from bridge.translation.library import Translator, decode, encode, translate
 
 __all__ = [
     "Answer",
@@ -138,8 +138,8 @@ __all__ = [
 
 # Everything that is not named here comes from `bridge.model`.
 _HOMES = {
-    "Bridge": "bridge.engine",
-    **dict.fromkeys(("Translator", "decode", "encode", "translate"), "bridge.library"),
+    "Bridge": "bridge.engine.bridge",
+    **dict.fromkeys(("Translator", "decode", "encode", "translate"), "bridge.translation.library"),
     **dict.fromkeys(
         (
             "BackendError",

@@ -19,10 +19,10 @@ from aiohttp.http import HttpVersion11, RawRequestMessage
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from bridge.engine import Bridge
+from bridge.engine.bridge import Bridge
 from bridge.errors import ConfigError
-from bridge.server.app import make_app
-from bridge.server.state import CANCELS, STATE
+from bridge.server.host.app import make_app
+from bridge.server.requests.state import CANCELS, STATE
 
 __all__ = ["ASGIApp", "Message", "Receive", "Send", "app"]
 

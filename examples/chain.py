@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from bridge import Bridge, Event, Message, Part, ReasoningDelta, Request, Text, ToolCall, ToolResult, UsageReported
-from bridge.codec import Operation, offers, registry
+from bridge.contract import Operation, offers, registry
 from bridge.server import serve
 
 

@@ -14,20 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bridge import ErrorCode, Event, Failure, decode, pretty, translate
-from bridge.codec import (
-    Capabilities,
-    Context,
-    Endpoint,
-    Feature,
-    ObjectDialect,
-    Operation,
-    WireRequest,
-    body_of,
-    json_request,
-)
-from bridge.codec.check import Node
-from bridge.codec.jsontext import dumps
-from bridge.codec.redact import masked
+from bridge.contract import Capabilities, Context, Endpoint, Feature, Operation, WireRequest, json_request
 from bridge.model import (
     Builder,
     FinishReason,
@@ -40,6 +27,10 @@ from bridge.model import (
     TextDelta,
     result_text,
 )
+from bridge.model.jsontext import dumps
+from bridge.toolkit import ObjectDialect, body_of
+from bridge.toolkit.check import Node
+from bridge.toolkit.redact import masked
 
 NO_PLACE = "the protocol has only text and an end"
 

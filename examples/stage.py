@@ -12,7 +12,8 @@ import asyncio
 from dataclasses import replace
 
 from bridge import Bridge, Event, Message, Request, Text, TextDelta
-from bridge.pipeline import Stage, StageContext
+from bridge.translation.policies.stages import StageContext
+from bridge.translation.reader import Stage
 
 
 def shout(context: StageContext) -> Stage | None:

@@ -8,9 +8,9 @@ import re
 from functools import cache
 from pathlib import Path
 
-from bridge.codec import registry
-from bridge.framing import messages
+from bridge.contract import registry
 from bridge.testing.wires import decode, encode
+from bridge.translation.framing import messages
 
 CAPTURES = Path(__file__).parent / "captures"
 # Neither of them is what a backend answered.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import httpx2
 
-from bridge.codec import WireResponse
+from bridge.contract import WireResponse
 
 
 class _Pieces(httpx2.SyncByteStream):

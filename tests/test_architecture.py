@@ -1,8 +1,7 @@
 """The architecture: which package imports which, that nothing imports in a circle, and what a codec may not use.
 
-Read from the source with `ast`, imports inside functions included. Imports for type checking only
-(`if TYPE_CHECKING:`) count like all others in `adapters/`; inside `bridge/` they may also point upwards, since they
-import nothing at run time.
+Read from the source with `ast`, imports inside functions and those for type checking only (`if TYPE_CHECKING:`)
+included.
 """
 
 from __future__ import annotations
@@ -19,50 +18,45 @@ from pathlib import Path
 
 import pytest
 
-from bridge.codec import registry
+from bridge.contract import registry
 
 ROOT = Path(__file__).parents[1]
 
-# Each package or module below `bridge/` and what it may import. `bridge` is `bridge/__init__.py` itself. A new package
-# fails the tests until it has a row here. The packages named `server` hold the handlers of their parent: they stand
-# beside `bridge/server`, above everything else. The packages of `bridge/sdk` are libraries for programs, on top of all:
-# each also imports the adapter of its name, and no row names one of them.
-_BASE = {"errors", "model", "codec"}
-_WHOLE = {*_BASE, "framing", "config", "pipeline", "translation", "transports", "telemetry", "engine", "bridge"}
-_SERVERS = {"server", "grpc.server", "runs.server"}
+# Each room below `bridge/` and the rooms whose modules it may import, from the ground up. `bridge` is the module
+# `bridge/__init__.py`. A new room fails the tests until it has a row here. The packages of `bridge/sdk` are for
+# programs: each also imports the adapter of its name.
+_BASE = {"errors", "model", "contract", "toolkit"}
+_ENGINE = {*_BASE, "translation", "stores", "run", "engine"}
 ROOMS: dict[str, set[str]] = {
+    "version": set(),
     "errors": set(),
-    "liveness": set(),
     "model": {"errors"},
-    "codec": {"errors", "model"},
-    "framing": {"errors", "codec"},
-    "jsonrpc": {"errors", "codec", "framing"},
-    "agents": {*_BASE, "jsonrpc", "pipeline"},
-    "config": {"errors", "codec"},
-    "connect": {"errors"},
-    "stores": {"errors", "liveness", "model"},
-    "translation": {*_BASE, "framing"},
-    "pipeline": {*_BASE, "stores", "translation"},
-    "runs": {*_BASE, "framing", "liveness", "pipeline", "stores", "translation", "transports"},
-    "runs.server": {*_BASE, "engine", "framing", "pipeline", "runs", "server", "stores", "translation"},
-    "grpc": {*_BASE, "pipeline"},
-    "grpc.server": {*_BASE, "engine", "grpc", "liveness", "pipeline", "server", "stores", "telemetry"},
-    "transports": {*_BASE, "framing", "pipeline", "translation"},
-    "speech": {"errors"},
-    "library": {*_BASE, "pipeline", "translation"},
-    "telemetry": {*_BASE, "pipeline"},
-    "engine": {*_BASE, "agents", "config", "grpc", "pipeline", "runs", "speech", "stores", "telemetry", "transports"},
-    "rpc": {*_BASE, "engine", "jsonrpc", "pipeline", "stores"},
-    "testing": {*_BASE, "framing", "config", "pipeline", "transports", "library", "engine", "translation"},
-    "server": {*_WHOLE, "connect", "grpc", "jsonrpc", "rpc", "runs", *_SERVERS, "stores", "speech"},
+    "contract": {"errors", "model"},
+    "toolkit": {"errors", "model", "contract"},
+    "translation": _BASE,
+    "jsonrpc": {"errors", "model", "translation"},
+    "stores": {"errors", "model"},
+    "run": {*_BASE, "translation", "jsonrpc", "stores"},
+    "engine": {*_BASE, "translation", "stores", "run"},
+    "server": {*_ENGINE, "jsonrpc", "version"},
     "asgi": {"engine", "errors", "server"},
-    "tool_stdio": {*_BASE, "asgi", "engine", "framing", "jsonrpc"},
-    "sdk": set(),
-    "sdk.agentscope": {"codec"},
-    "sdk.aip": {*_BASE, "grpc", "grpc.server", "server", "stores"},
-    "cli": {*_WHOLE, "connect", "grpc", "jsonrpc", "library", "liveness", "rpc", "server", "tool_stdio"},
-    "bridge": {"errors", "model", "engine", "library"},
+    "bridge": {"version", "errors", "model", "translation", "engine"},
+    "sdk": {*_BASE, "stores", "run", "server"},
+    "testing": {*_BASE, "translation", "run", "engine"},
+    "cli": {*_ENGINE, "jsonrpc", "server", "asgi", "version"},
     "__main__": {"cli"},
+}
+
+# The floors inside a room, from the ground up; "" are the modules that stand in the room itself. Its `__init__.py` is
+# its face, above all of them.
+FLOORS: dict[str, tuple[str, ...]] = {
+    "contract": ("", "optional"),
+    "translation": ("framing", "", "policies", "library"),
+    "run": ("conversation", "", "tools", "backends", "durable"),
+    "engine": ("config", "telemetry", ""),
+    "server": ("connect", "auth", "requests", "sessions", "operations", "page", "grpc", "host"),
+    "sdk": ("agentscope", "aip"),
+    "testing": ("strategies", ""),
 }
 
 FOLDER, DIALECTS = "adapters", "bridge.dialects"
@@ -71,9 +65,9 @@ FOLDER, DIALECTS = "adapters", "bridge.dialects"
 KITS = {"openai"}
 """Folders of `adapters/` that are no dialects: what the wires of one vendor share, for the dialects that speak it."""
 
-# What a dialect may use: our three rooms, the kits, two libraries, and of the standard library what has no clock, no
+# What a dialect may use: our four rooms, the kits, two libraries, and of the standard library what has no clock, no
 # randomness and no I/O. A kit may use what a dialect may, but no dialect.
-ADAPTER_ROOMS = {"bridge.model", "bridge.codec", "bridge.errors"}
+ADAPTER_ROOMS = {"bridge.model", "bridge.contract", "bridge.toolkit", "bridge.errors"}
 ADAPTER_LIBRARIES = {"orjson", "pydantic"}
 IMPURE = {
     "asyncio", "concurrent", "multiprocessing", "threading", "socket", "socketserver", "ssl", "selectors", "select",
@@ -145,17 +139,22 @@ def room_of(module: str) -> str | None:
     pieces = module.split(".")
     if pieces[0] != "bridge":
         return None
-    if len(pieces) == 1:
-        return "bridge"
-    return ".".join(pieces[1:3]) if ".".join(pieces[1:3]) in ROOMS else pieces[1]
+    return pieces[1] if len(pieces) > 1 else "bridge"
+
+
+def floor_of(module: str) -> int:
+    """The floor of a module inside its room; that of a face is above all."""
+    room, *inner = module.split(".")[1:]
+    floors = FLOORS[room]
+    if not inner:
+        return len(floors)
+    return floors.index(inner[0]) if inner[0] in floors else floors.index("")
 
 
 def standing_rooms() -> set[str]:
     folder = ROOT / "bridge"
     files = {p.stem for p in folder.glob("*.py") if p.stem != "__init__"}
-    rooms = {p.name for p in folder.iterdir() if p.is_dir() and any(p.glob("*.py"))}
-    rooms |= {f"{p.parent.name}.server" for p in folder.glob("*/server") if any(p.glob("*.py"))}
-    rooms |= {f"sdk.{p.name}" for p in folder.glob("sdk/*") if any(p.glob("*.py"))}
+    rooms = {p.name for p in folder.iterdir() if p.is_dir() and any(p.rglob("*.py"))}
     return {"bridge"} | files | rooms - {"dialects"}
 
 
@@ -167,30 +166,36 @@ def test_every_room_has_a_row_and_every_row_a_room() -> None:
     assert {room for allowed in ROOMS.values() for room in allowed} <= set(ROOMS)
 
 
-def test_the_lower_rooms_have_no_way_back() -> None:
-    """Nothing below the engine can reach itself by way of other rooms."""
-    upper = {"engine", "bridge", *_SERVERS}
-    for start in set(ROOMS) - upper - {"__main__", "asgi", "cli", "rpc", "sdk.aip", "testing", "tool_stdio"}:
-        reached: set[str] = set()
-        ahead = set(ROOMS[start])
-        while ahead:
-            room = ahead.pop()
-            reached.add(room)
-            ahead |= ROOMS[room] - reached
-        assert start not in reached
-        assert not reached & upper
+def test_no_row_names_a_room_above_it() -> None:
+    order = list(ROOMS)
+    above = {
+        room: [name for name in allowed if order.index(name) >= order.index(room)] for room, allowed in ROOMS.items()
+    }
+    assert {room: names for room, names in above.items() if names} == {}
+
+
+def test_every_floor_has_its_packages() -> None:
+    for room, floors in FLOORS.items():
+        standing = {p.parent.name for p in (ROOT / "bridge" / room).glob("*/__init__.py")}
+        assert standing == set(floors) - {""}
 
 
 def trespasses(path: Path, tree: ast.Module | None = None) -> Iterator[str]:
-    own = room_of(name_of(path)) or ""
+    name = name_of(path)
+    own = room_of(name) or ""
     for found in imports(path, tree):
         room = room_of(found.module)
         if room == "dialects":
-            if own.startswith("sdk.") and found.module.split(".")[2:3] == [own.removeprefix("sdk.")]:
+            pieces = name.split(".")
+            if own == "sdk" and found.module.split(".")[2:3] == pieces[2:3]:
                 continue
             yield f"{where(path, found.line)}: the engine knows no dialect, but imports {found.module}"
-        elif room and room != own and not found.typing_only and room not in ROOMS[own]:
+        elif room and room != own and room not in ROOMS[own]:
             yield f"{where(path, found.line)}: {own} may not import {found.module}"
+        elif room == own and room in FLOORS and found.module != name:
+            same = own == "sdk" and floor_of(name) != floor_of(found.module)
+            if same or floor_of(found.module) > floor_of(name):
+                yield f"{where(path, found.line)}: {name} may not import {found.module}, on a floor above it"
 
 
 def test_rooms_import_only_what_their_row_names() -> None:
@@ -203,9 +208,8 @@ def test_rows_promise_no_more_than_is_used() -> None:
     for path in sources("bridge"):
         own = room_of(name_of(path)) or ""
         used[own] |= {room for i in imports(path) if (room := room_of(i.module)) and room != own}
-    loose = {room: sorted(ROOMS[room] - used[room] - _BASE) for room in ROOMS}
-    # The command line and the server stand on top and may import everything below.
-    assert {room: extra for room, extra in loose.items() if extra and room not in ("cli", "server")} == {}
+    loose = {room: sorted(ROOMS[room] - used[room]) for room in ROOMS}
+    assert {room: extra for room, extra in loose.items() if extra} == {}
 
 
 def circles(graph: dict[str, set[str]]) -> list[set[str]]:
@@ -290,11 +294,11 @@ def test_dialects_are_pure_and_strangers_to_each_other() -> None:
         "import grpc.aio",
         "from urllib.request import urlopen",
         "def f():\n    import os",
-        "from bridge.pipeline import Run",
-        "from bridge import pipeline",
+        "from bridge.run import Run",
+        "from bridge import run",
         "import bridge",
-        "import bridge.server.app",
-        "if TYPE_CHECKING:\n    from bridge.engine import Bridge",
+        "import bridge.server.host.app",
+        "if TYPE_CHECKING:\n    from bridge.engine.bridge import Bridge",
         "from bridge.dialects.another.codec import x",
         "from bridge.dialects import another",
         "from bridge.dialects.openai_chat.wire import x",
@@ -326,7 +330,7 @@ def test_a_kit_imports_no_dialect_and_is_none() -> None:
     "line",
     [
         "from bridge.model import Text",
-        "from bridge.codec.jsontext import dumps",
+        "from bridge.model.jsontext import dumps",
         "from bridge import errors",
         "import orjson",
         "from pydantic import Field",
@@ -346,30 +350,37 @@ def test_the_rule_for_dialects_lets_pass(line: str) -> None:
 @pytest.mark.parametrize(
     ("place", "line", "bad"),
     [
-        ("model/parts.py", "from bridge.codec import Card", True),
-        ("model/parts.py", "def f():\n    from bridge.codec import Card", True),
-        ("model/parts.py", "if TYPE_CHECKING:\n    from bridge.codec import Card", False),
-        ("model/parts.py", "if TYPE_CHECKING:\n    pass\nelse:\n    from bridge.codec import Card", True),
-        ("model/parts.py", "from ..codec import Card", True),
+        ("model/parts.py", "from bridge.contract import Card", True),
+        ("model/parts.py", "def f():\n    from bridge.contract import Card", True),
+        ("model/parts.py", "if TYPE_CHECKING:\n    from bridge.contract import Card", True),
+        ("model/parts.py", "from ..contract import Card", True),
         ("model/parts.py", "from .events import Event", False),
         ("model/parts.py", "from bridge import engine", True),
         ("model/parts.py", "from bridge import Text", True),
         ("errors.py", "import bridge.model.parts", True),
-        ("pipeline/run.py", "from bridge.framing import sse", True),
-        ("server/app.py", "import bridge.dialects", True),
-        ("server/app.py", "from bridge import dialects", True),
-        ("server/app.py", "from ..dialects.one import dialect", True),
-        ("server/app.py", "if TYPE_CHECKING:\n    from bridge.dialects.one import dialect", True),
-        ("codec/registry.py", "from bridge.dialects.one import dialect", True),
-        ("codec/registry.py", "import bridgehead", False),
+        ("contract/dialect.py", "from bridge.toolkit.encoder import Encoder", True),
+        ("contract/dialect.py", "from bridge.contract.optional.rpc import RpcDialect", True),
+        ("contract/optional/rpc.py", "from bridge.contract.dialect import Dialect", False),
+        ("run/run.py", "from bridge.engine.config import load", True),
+        ("run/run.py", "from bridge.run.backends import http", True),
+        ("run/run.py", "from bridge.run import Run", True),
+        ("run/backends/http.py", "from bridge.run.backend import Call", False),
+        ("run/conversation/memory.py", "if TYPE_CHECKING:\n    from bridge.run.run import Run", True),
+        ("server/auth/api_keys.py", "from bridge.server.requests.limits import Limits", True),
+        ("server/host/app.py", "import bridge.dialects", True),
+        ("server/host/app.py", "from bridge import dialects", True),
+        ("server/host/app.py", "from ...dialects.one import dialect", True),
+        ("server/host/app.py", "if TYPE_CHECKING:\n    from bridge.dialects.one import dialect", True),
+        ("contract/registry.py", "from bridge.dialects.one import dialect", True),
+        ("contract/registry.py", "import bridgehead", False),
         ("sdk/aip/node.py", "from bridge.dialects.aip.codec import dialect", False),
         ("sdk/aip/node.py", "from bridge.dialects import aip", False),
         ("sdk/aip/node.py", "from bridge.dialects.agentscope.codec import dialect", True),
         ("sdk/aip/node.py", "from bridge.dialects import agentscope", True),
         ("sdk/aip/node.py", "import bridge.dialects", True),
         ("sdk/aip/node.py", "from bridge.sdk.agentscope import Role", True),
-        ("sdk/aip/node.py", "from bridge.engine import Bridge", True),
-        ("server/app.py", "from bridge.sdk.aip import Agent", True),
+        ("sdk/aip/node.py", "from bridge.engine.bridge import Bridge", True),
+        ("server/host/app.py", "from bridge.sdk.aip import Agent", True),
     ],
 )
 def test_the_rule_for_rooms_bites(place: str, line: str, bad: bool) -> None:
@@ -466,7 +477,7 @@ def test_every_module_says_why_it_exists() -> None:
 # What each door may not bring in: events are plain values, translation is sans-IO, and nobody who runs the bridge
 # needs the tools of tests. (A dialect's options are pydantic models, so that `Translator` brings that one.)
 EXTRAS = {"asyncpg", "grpc", "jwt", "obstore", "openai"}
-SERVER = {"aiohttp", "yaml", *EXTRAS, "bridge.server", "bridge.config", "bridge.engine", "bridge.stores"}
+SERVER = {"aiohttp", "yaml", *EXTRAS, "bridge.server", "bridge.engine.config", "bridge.engine", "bridge.stores"}
 TESTS = {"hypothesis", "pytest", "_pytest", "bridge.testing"}
 DOORS = {
     "import bridge": {"orjson", "pydantic", "asyncio", "importlib.metadata", "bridge.model", *SERVER, *TESTS},
@@ -517,7 +528,7 @@ def test_the_public_names_are_those_that_type_checkers_see() -> None:
 
 @pytest.mark.parametrize(
     "package",
-    ["bridge.model", "bridge.codec", "bridge.jsonrpc", "bridge.pipeline", "bridge.sdk.agentscope", "bridge.sdk.aip"],
+    ["bridge.model", "bridge.contract", "bridge.toolkit", "bridge.jsonrpc", "bridge.sdk.agentscope", "bridge.sdk.aip"],
 )
 def test_the_names_of_rooms_are_there(package: str) -> None:
     module = importlib.import_module(package)

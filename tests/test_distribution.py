@@ -132,7 +132,7 @@ for entry in distribution("dialect-bridge").entry_points:
 
 
 def test_dialects_are_found_by_name_where_the_wheel_is_installed(installed: Path, tmp_path: Path) -> None:
-    code = "from bridge.codec import registry\nprint(*(type(registry.get(n)).__module__ for n in registry.names()))"
+    code = "from bridge.contract import registry\nprint(*(type(registry.get(n)).__module__ for n in registry.names()))"
     modules = python(code, cwd=tmp_path, site=installed).split()
     assert len(modules) == len(ENTRY_POINTS)
     assert [module for module in modules if not module.startswith("bridge.dialects.")] == []

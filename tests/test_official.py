@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import WireResponse, registry
-from bridge.codec.jsontext import loads
-from bridge.framing import sse
+from bridge.contract import WireResponse, registry
 from bridge.model import Event, FinishReason, RunFailed, RunFinished, UsageReported, verify
+from bridge.model.jsontext import loads
 from bridge.testing.wires import context
 from bridge.translation import AnswerDecoder
+from bridge.translation.framing import sse
 from tests import official
 from tests.cases import all_cases
 from tests.recorded import answers

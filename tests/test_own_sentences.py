@@ -20,19 +20,19 @@ NOT_READ = ("bridge/testing",)
 ALLOWED = {
     "adapters/a2a/calling.py failure.message.lower()": "the agent's words: an unknown context has no code",
     "adapters/aip/addresses.py 'host bits' in str(error)": "of ipaddress, which has no other sign of it",
-    "bridge/codec/jsontext.py str(error).partition(':')": "of orjson: the reason, without the position",
+    "bridge/model/jsontext.py str(error).partition(':')": "of orjson: the reason, without the position",
     "bridge/jsonrpc/messages.py str(error).partition(':')": "of orjson: the reason, without the position",
-    "bridge/codec/inner_errors.py failure.message[:_LONGEST]": "a backend's words: the error of a model's API in them",
-    "bridge/codec/errors.py is_full_context(failure.message)": "a backend's words",
-    "bridge/pipeline/amendments.py failure.message[:_LONGEST]": "a backend's words: what it refuses",
-    "bridge/pipeline/amendments.py failure.message[:200]": "a backend's words, cut for the log",
-    "bridge/pipeline/signatures.py _REFUSED.search(f'{failure.message} {failure.backend_code} {failure.param}')":
-        "a backend's words: what it refuses",
-    "bridge/server/connections.py error.message == 'Too many headers received'": "of aiohttp",
-    "bridge/server/keyfile.py error.message != self._mistake": "whether it is the mistake that the log has already",
-    "bridge/server/keyfile.py error.message.splitlines()": "the first of many mistakes, for the log",
-    "bridge/codec/redact.py self._address.sub('(address)', failure.message)": "hides the backend's address",
-    "bridge/codec/redact.py masked(failure.message)": "hides what a client sent, wherever a message quotes it",
+    "bridge/toolkit/inner_errors.py failure.message[:_LONGEST]": "a backend's words: an error of a model's API",
+    "bridge/toolkit/errors.py is_full_context(failure.message)": "a backend's words",
+    "bridge/run/amendments.py failure.message[:_LONGEST]": "a backend's words: what it refuses",
+    "bridge/run/amendments.py failure.message[:200]": "a backend's words, cut for the log",
+    "bridge/translation/policies/signatures.py "
+    "_REFUSED.search(f'{failure.message} {failure.backend_code} {failure.param}')": "a backend's words: of a refusal",
+    "bridge/server/host/connections.py error.message == 'Too many headers received'": "of aiohttp",
+    "bridge/server/auth/keyfile.py error.message != self._mistake": "whether the log has this mistake already",
+    "bridge/server/auth/keyfile.py error.message.splitlines()": "the first of many mistakes, for the log",
+    "bridge/toolkit/redact.py self._address.sub('(address)', failure.message)": "hides the backend's address",
+    "bridge/toolkit/redact.py masked(failure.message)": "hides what a client sent, wherever a message quotes it",
 }  # fmt: skip
 """Place and expression -> whose words they are."""
 

@@ -21,8 +21,9 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import redact, registry, repeat
+from bridge.contract import registry
 from bridge.dialects.aip.options import BackOptions
+from bridge.toolkit import redact, repeat
 
 ROOT = Path(__file__).parents[1]
 FACTOR = 4
@@ -36,15 +37,15 @@ Pattern = re.Pattern[str] | re.Pattern[bytes]
 
 # Where patterns are made while the program runs, and what they look like there.
 MADE: dict[str, list[Pattern]] = {
-    "bridge/codec/redact.py": [
+    "bridge/toolkit/redact.py": [
         p for words in (["a" * 200], ["a-" * 90 + "b", "a-" * 90, "Bearer eyJhbGci.eyJz"])
         if (p := redact.Secrets(words)._known) is not None
     ] + [p for address in ("a" * 200, "a.b:80") if (p := redact._address_pattern(address)) is not None],
-    "bridge/codec/repeat.py": [
+    "bridge/toolkit/repeat.py": [
         repeat._pattern(form, "delta") for form in (repeat._STRING, repeat._NUMBER, repeat._LETTERS)
     ],
-    "adapters/aip/decoder.py": [re.compile(BackOptions.model_fields["error_pattern"].default)],
-    "bridge/pipeline/names.py": [
+    "adapters/aip/read_answer.py": [re.compile(BackOptions.model_fields["error_pattern"].default)],
+    "bridge/translation/policies/names.py": [
         re.compile(names) for name in registry.names() if (names := registry.get(name).capabilities.tool_names)
     ],
     "bridge/translation/requirements.py": [

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.codec import registry
-from bridge.config import load
+from bridge.contract import registry
+from bridge.engine.config import load
 from tests.test_architecture import KITS
 
 ROOT = Path(__file__).parents[1]
@@ -21,8 +21,8 @@ CONFIG = ROOT / "config.yaml"
 SERVED = """
 import asyncio, sys
 import bridge.cli.serve
-from bridge.config import load
-from bridge.engine import Bridge
+from bridge.engine.config import load
+from bridge.engine.bridge import Bridge
 from bridge.server import running
 
 async def start():
@@ -40,21 +40,21 @@ LIBRARIES = {
 }
 NOT_NEEDED = {
     "bridge.cli.workers",
-    "bridge.library",
-    "bridge.grpc.server.agents",
-    "bridge.grpc.server.conversation",
-    "bridge.grpc.server.service",
-    "bridge.server.jwks",
-    "bridge.server.openapi",
-    "bridge.grpc.server.relay",
-    "bridge.server.tokens",
+    "bridge.translation.library",
+    "bridge.server.grpc.agents",
+    "bridge.server.grpc.conversation",
+    "bridge.server.grpc.service",
+    "bridge.server.auth.jwks",
+    "bridge.server.operations.openapi",
+    "bridge.server.grpc.relay",
+    "bridge.server.auth.tokens",
     "bridge.stores.folder",
     "bridge.stores.postgres",
     "bridge.stores.objects",
-    "bridge.telemetry.tracing",
+    "bridge.engine.telemetry.tracing",
     "bridge.testing",
-    "bridge.transports.fetch",
-    "bridge.grpc.backend",
+    "bridge.run.backends.fetch",
+    "bridge.run.backends.grpc.backend",
 }
 """Rooms and files of this package that the example has no use for; most of them stand for a library behind them."""
 TABLES = {"difflib", "encodings.idna", "stringprep"}

@@ -15,7 +15,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsNon
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 
 from bridge.errors import Unsupported
-from bridge.library import Translator
+from bridge.translation.library import Translator
 from tests.cases import all_cases
 from tests.sdk_types import faults
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Dialect, WireResponse, registry
-from bridge.codec.jsontext import dumps
+from bridge.contract import Dialect, WireResponse, registry
 from bridge.errors import BridgeError, Unsupported
-from bridge.framing import sse
-from bridge.library import Translator
 from bridge.model import Event
+from bridge.model.jsontext import dumps
 from bridge.testing.wires import context, encode
+from bridge.translation.framing import sse
+from bridge.translation.library import Translator
 from tests.cases import all_cases
 from tests.responses_judge import stream_faults
 from tests.wire_judge import JUDGES, Frames, chat_stream, frames_of

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.codec import registry
+from bridge.contract import registry
 from tests.docs.links import documents
 from tests.docs.tables import dialects
 

@@ -14,8 +14,8 @@ from typing import Any
 from anthropic.types import Message, RawMessageStreamEvent
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from bridge.codec import Frame
-from bridge.framing import sse
+from bridge.contract import Frame
+from bridge.translation.framing import sse
 from tests import gemini_types
 from tests.responses_judge import response_faults, stream_faults
 from tests.sdk_types import faults

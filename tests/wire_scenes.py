@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bridge.codec import Context, WireRequest, registry
-from bridge.codec.jsontext import dumps
+from bridge.contract import Context, WireRequest, registry
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     SHARED,
@@ -34,6 +33,7 @@ from bridge.model import (
     Url,
     UsageReported,
 )
+from bridge.model.jsontext import dumps
 from bridge.testing.wires import context
 
 PNG, WAV, PDF = Inline("iVBORw0KGgo="), Inline("UklGRiQAAABXQVZF"), Inline("JVBERi0xLjQKJeLjz9MK")

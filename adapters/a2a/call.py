@@ -7,15 +7,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.codec import Context, Operation, WireRequest
-from bridge.codec.agent_tasks import TaskCall
-from bridge.codec.check import need_json
-from bridge.codec.jsontext import kind_of, read_body, read_json
-from bridge.dialects.a2a import refusals
+from bridge.contract import Context, Operation, WireRequest
+from bridge.contract.optional.agent_tasks import TaskCall
+from bridge.dialects.a2a import write_errors
 from bridge.dialects.a2a.old_rest import OldRest, read_params
 from bridge.dialects.a2a.options import FrontOptions
 from bridge.dialects.a2a.push import ACTIONS, config_in, read_push, read_target
-from bridge.dialects.a2a.refusals import DETAIL, Head, refused
 from bridge.dialects.a2a.wire import (
     EXTENSIONS_HEADER,
     LONGEST_ID,
@@ -29,7 +26,10 @@ from bridge.dialects.a2a.wire import (
     Version,
     camel_keys,
 )
+from bridge.dialects.a2a.write_errors import DETAIL, Head, refused
 from bridge.errors import RequestError, shortened
+from bridge.model.jsontext import kind_of, read_body, read_json
+from bridge.toolkit.check import need_json
 
 _NEW = re.compile(r"1(?:\.\d{1,9}){0,2}")
 _OLD = re.compile(r"(?:0\.3(?:\.\d{1,9})?)?")
@@ -71,9 +71,9 @@ def read_call(wire: WireRequest, context: Context) -> Call:
         return read
     call = _over_http(wire, context) if wire.path.strip("/") else _over_json_rpc(wire, context)
     if not FrontOptions.of(context).push_hosts and (call.method in ACTIONS or _config(call) is not None):
-        raise refusals.no_push()
+        raise write_errors.no_push()
     if call.method is Method.EXTENDED_CARD and not FrontOptions.of(context).extended_card:
-        raise refused(refusals.UNSUPPORTED, "This agent has no extended card.")
+        raise refused(write_errors.UNSUPPORTED, "This agent has no extended card.")
     context.error_details[DETAIL] = call.head._replace(call=call)
     return call
 
@@ -104,7 +104,7 @@ def decode_call(wire: WireRequest, context: Context) -> TaskCall:
 def _known(task_id: str | None) -> str | None:
     """Return the id of a task. Raises `RequestError` for one that no task has, as it is too long to be stored."""
     if task_id is not None and len(task_id.encode("utf-8", "replace")) > LONGEST_ID:
-        raise refused(refusals.NOT_FOUND, f"Task {shortened(task_id)!r} not found.")
+        raise refused(write_errors.NOT_FOUND, f"Task {shortened(task_id)!r} not found.")
     return task_id
 
 
@@ -133,24 +133,24 @@ def _over_json_rpc(wire: WireRequest, context: Context) -> Call:
     if isinstance(call_id, float):
         call_id = json.loads(wire.body)["id"]  # exactly as sent: the fast parser makes integers beyond 64 bits floats
     if isinstance(call_id, bool) or not isinstance(call_id, str | int | float | None):
-        raise refused(refusals.REQUEST, f"id: expected a string or a number, got {kind_of(call_id)}.", "id")
+        raise refused(write_errors.REQUEST, f"id: expected a string or a number, got {kind_of(call_id)}.", "id")
     if len(str(call_id)) > LONGEST_ID:
-        raise refused(refusals.REQUEST, f"id: expected at most {LONGEST_ID} characters.", "id")
+        raise refused(write_errors.REQUEST, f"id: expected at most {LONGEST_ID} characters.", "id")
     head = context.error_details[DETAIL] = Head(id=call_id)
     if body.get("jsonrpc") != "2.0":
-        raise refused(refusals.REQUEST, "jsonrpc: expected '2.0'.", "jsonrpc")
+        raise refused(write_errors.REQUEST, "jsonrpc: expected '2.0'.", "jsonrpc")
     name = body.get("method")
     if not isinstance(name, str):
-        raise refused(refusals.REQUEST, f"method: expected a string, got {kind_of(name)}.", "method")
+        raise refused(write_errors.REQUEST, f"method: expected a string, got {kind_of(name)}.", "method")
     method = METHODS.get(name)
     if method is None:
-        raise refused(refusals.METHOD, f"There is no method {shortened(name)!r}.", "method")
+        raise refused(write_errors.METHOD, f"There is no method {shortened(name)!r}.", "method")
     version = _version(wire, context, Version.OLD if name in OLD_METHODS else Version.NEW)
     params = body.get("params")
     if params is None:
         params = {}
     if not isinstance(params, dict):
-        raise refused(refusals.PARAMS, f"params: expected an object, got {kind_of(params)}.", "params")
+        raise refused(write_errors.PARAMS, f"params: expected an object, got {kind_of(params)}.", "params")
     return Call(method, version, Spelled(params, "params"), head, _extensions(wire))
 
 
@@ -159,13 +159,13 @@ def _body(wire: WireRequest) -> dict[str, Any]:
     try:
         need_json(wire)
     except RequestError as error:
-        raise refused(refusals.CONTENT_TYPE, error.message, error.failure.param, 415) from None
+        raise refused(write_errors.CONTENT_TYPE, error.message, error.failure.param, 415) from None
     try:
         return read_body(body)
     except RequestError as error:
         # JSON that is not a call, and text that is not JSON, have different errors.
         said = body.strip()
-        kind = refusals.PARSE if said not in (b"", b"null") and read_json(body) is None else refusals.REQUEST
+        kind = write_errors.PARSE if said not in (b"", b"null") and read_json(body) is None else write_errors.REQUEST
         raise refused(kind, error.message) from None
 
 
@@ -180,7 +180,7 @@ def _version(wire: WireRequest, context: Context, named: Version) -> Version:
         method = f" for a method of {named}" if differs else ""
         expected = named if differs and named in served else ", ".join(served)
         text = f"The version {what} is not served{method}; expected A2A-Version: {expected}."
-        raise refused(refusals.VERSION, text, VERSION_HEADER)
+        raise refused(write_errors.VERSION, text, VERSION_HEADER)
     return version
 
 
@@ -215,7 +215,7 @@ def _addressed(wire: WireRequest, path: str, version: Version) -> tuple[Method, 
     query = {name: _from_query(name, value) for name, value in camel_keys(dict(wire.query)).items()}
     task, _, action = path.removeprefix("/tasks").removeprefix("/").partition(":")
     if not path.startswith("/tasks") or action not in ("", "cancel", "subscribe"):
-        raise refused(refusals.METHOD, f"There is nothing at {shortened(wire.path)}.")
+        raise refused(write_errors.METHOD, f"There is nothing at {shortened(wire.path)}.")
     if not task:
         return Method.LIST, query
     method = {"cancel": Method.CANCEL, "subscribe": Method.SUBSCRIBE}.get(action, Method.GET)

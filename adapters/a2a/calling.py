@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Any
 
-from bridge.codec import Context, Frame, FrameLike, Step, WireRequest, WireResponse
-from bridge.codec.errors import error_in
-from bridge.codec.jsontext import read_json
-from bridge.dialects.a2a import errors
+from bridge.contract import Context, Frame, FrameLike, Step, WireRequest, WireResponse
+from bridge.dialects.a2a import read_errors
 from bridge.dialects.a2a.card import (
     LARGEST,
     Card,
@@ -22,12 +20,14 @@ from bridge.dialects.a2a.card import (
     remember,
     remembered,
 )
-from bridge.dialects.a2a.decoder import A2ADecoder
 from bridge.dialects.a2a.options import BackOptions
-from bridge.dialects.a2a.sending import Sender
+from bridge.dialects.a2a.read_answer import A2ADecoder
 from bridge.dialects.a2a.wire import OVER, WAITING, Version
+from bridge.dialects.a2a.write_request import Sender
 from bridge.errors import UNKNOWN_THREAD, BackendError, ErrorCode, Failure
 from bridge.model import Event, Request
+from bridge.model.jsontext import read_json
+from bridge.toolkit.errors import error_in
 
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.5, 5.0, 1.6
 """Seconds between two questions for the state of a task."""
@@ -48,13 +48,13 @@ def parse_response(wire: WireResponse, context: Context) -> list[Event]:
     """The events of a message, of a task that is over or waits, or of a stream that is all there."""
     decoder = A2ADecoder(context)
     if wire.status >= 400:
-        return decoder.close(errors.ERRORS.decode(wire))
+        return decoder.close(read_errors.ERRORS.decode(wire))
     events, failure = _whole(decoder, wire)
     return events + decoder.close(failure)
 
 
 def decode_error(wire: WireResponse) -> Failure:
-    return errors.ERRORS.decode(wire)
+    return read_errors.ERRORS.decode(wire)
 
 
 def _whole(decoder: A2ADecoder, wire: WireResponse) -> tuple[list[Event], Failure | None]:
@@ -158,7 +158,7 @@ class Calling:
         value = read_json(answer.body)
         error = error_in(value)
         if error is not None:
-            failure = errors.ERRORS.failure(error)
+            failure = read_errors.ERRORS.failure(error)
             if self.refused(failure):
                 return []
             raise BackendError.of(failure)
@@ -179,7 +179,7 @@ class Calling:
         # The state of the task is polled a few times, then it counts as lost.
         self._refusals += 1
         self._pause = max(self._pause, _FIRST_PAUSE)
-        lost = failure.backend_code == errors.UNKNOWN_TASK
+        lost = failure.backend_code == read_errors.UNKNOWN_TASK
         self._gave_up = lost or self._refusals >= _MOST_REFUSALS
         return True
 
@@ -197,14 +197,18 @@ class Calling:
         """The message was refused; return whether it is sent again in another form."""
         self._sent = False
         code, sender = failure.backend_code, self._sender
-        if sender.task_id and code in (errors.UNKNOWN_TASK, errors.UNSUPPORTED):
+        if sender.task_id and code in (read_errors.UNKNOWN_TASK, read_errors.UNSUPPORTED):
             sender.task_id, self._to_send = "", True
             return True
-        if code == errors.OTHER_VERSION and self._has_old():
+        if code == read_errors.OTHER_VERSION and self._has_old():
             assert self._card is not None
             self._interface, self._to_send = chosen(self._card, self._options, old=True), True
             return True
-        if sender.context_id and code in (errors.UNKNOWN_TASK, errors.PARAMS) and "context" in failure.message.lower():
+        if (
+            sender.context_id
+            and code in (read_errors.UNKNOWN_TASK, read_errors.PARAMS)
+            and "context" in failure.message.lower()
+        ):
             failure.details[UNKNOWN_THREAD] = True
         return False
 

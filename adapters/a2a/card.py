@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from bridge.codec import WireRequest, WireResponse
-from bridge.codec.jsontext import dict_of, read_json, text_of
-from bridge.codec.paths import climbs
+from bridge.contract import WireRequest, WireResponse
 from bridge.dialects.a2a.options import BackOptions
 from bridge.dialects.a2a.wire import CARD_PATH, HTTP_JSON, JSON_RPC, Version, camel_keys
 from bridge.errors import BackendError, ErrorCode, shortened
+from bridge.model.jsontext import dict_of, read_json, text_of
+from bridge.toolkit.paths import climbs
 
 _MAX_AGE = re.compile(r"max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
 _KEPT, _LONGEST = 60.0, 86400.0

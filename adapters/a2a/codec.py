@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import (
+from bridge.contract import (
     AgentTasksDialect,
     Capabilities,
     Context,
@@ -29,16 +29,25 @@ from bridge.codec import (
     WireResponse,
     json_request,
 )
-from bridge.codec.jsontext import dumps
-from bridge.dialects.a2a import answer, call, calling, described, push, refusals, request, tasks
+from bridge.dialects.a2a import (
+    call,
+    calling,
+    described,
+    push,
+    read_request,
+    tasks,
+    whole_answer,
+    write_errors,
+)
 from bridge.dialects.a2a.capabilities import CAPABILITIES, card
-from bridge.dialects.a2a.decoder import A2ADecoder
-from bridge.dialects.a2a.encoder import A2AEncoder
 from bridge.dialects.a2a.options import BackOptions, FrontOptions
-from bridge.dialects.a2a.request import Notes
+from bridge.dialects.a2a.read_answer import A2ADecoder
+from bridge.dialects.a2a.read_request import Notes
 from bridge.dialects.a2a.wire import CARD_PATH, EXTENSIONS_HEADER, NAME, OLD_BASE, VERSION_HEADER, Method, Version
+from bridge.dialects.a2a.write_answer import A2AEncoder
 from bridge.errors import Failure, RequestError
 from bridge.model import Event, Request
+from bridge.model.jsontext import dumps
 
 _TASK = "/tasks/{id:[^/:]+}"
 _CONFIGS = f"{_TASK}/pushNotificationConfigs"
@@ -105,16 +114,16 @@ class A2A(AgentTasksDialect, DescribedDialect, SteppedRunDialect):
         return call.decode_call(wire, context)
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
-        return request.decode_request(wire, context)
+        return read_request.decode_request(wire, context)
 
     def encoder(self, context: Context) -> EncoderLike:
         return A2AEncoder(context)
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
-        return answer.assemble(events, context)
+        return whole_answer.assemble(events, context)
 
     def encode_error(self, failure: Failure) -> WireResponse:
-        return refusals.encode_error(failure)
+        return write_errors.encode_error(failure)
 
     def encode_description(self, agent: DescribedAgent) -> WireResponse:
         return described.encode_card(agent)
@@ -144,7 +153,7 @@ class A2A(AgentTasksDialect, DescribedDialect, SteppedRunDialect):
         return options.push_hosts if isinstance(options, FrontOptions) else ()
 
     def no_push(self) -> RequestError:
-        return refusals.no_push()
+        return write_errors.no_push()
 
     def encode_push_targets(self, asked: TaskCall, targets: Sequence[PushTarget]) -> WireResponse:
         return tasks.encode_push_targets(asked, targets)

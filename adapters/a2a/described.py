@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from bridge.codec import Capabilities, DescribedAgent, Feature, Support, TaskCall, WireResponse
-from bridge.dialects.a2a import refusals
-from bridge.dialects.a2a.answer import response
+from bridge.contract import Capabilities, DescribedAgent, Feature, Support, TaskCall, WireResponse
+from bridge.dialects.a2a import write_errors
 from bridge.dialects.a2a.call import Call
 from bridge.dialects.a2a.options import FrontOptions
-from bridge.dialects.a2a.refusals import refused
-from bridge.dialects.a2a.request import reader_of
+from bridge.dialects.a2a.read_request import reader_of
+from bridge.dialects.a2a.whole_answer import response
 from bridge.dialects.a2a.wire import HTTP_JSON, JSON_RPC, Version, Wire, written
+from bridge.dialects.a2a.write_errors import refused
 
 _MAX_AGE = 60
 _BINDINGS = {"jsonrpc": JSON_RPC, "http": HTTP_JSON}
@@ -35,7 +35,7 @@ def encode_extended_card(asked: TaskCall, agent: DescribedAgent) -> WireResponse
     call: Call = asked.sent
     if not agent.secured:
         raise refused(
-            refusals.NO_EXTENDED_CARD, "The extended card is for callers with a key, but this server has no keys."
+            write_errors.NO_EXTENDED_CARD, "The extended card is for callers with a key, but this server has no keys."
         )
     return response(card(agent, extended=True), reader_of(call))
 

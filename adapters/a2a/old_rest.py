@@ -12,8 +12,8 @@ import binascii
 import re
 from collections.abc import Callable
 
-from bridge.codec.jsontext import dict_of
 from bridge.dialects.a2a.wire import DATA_COMPAT, Spelled, Wire, camel_keys
+from bridge.model.jsontext import dict_of
 
 _CANCELED, _CANCELLED = "TASK_STATE_CANCELED", "TASK_STATE_CANCELLED"
 _Change = Callable[[Wire], Wire]

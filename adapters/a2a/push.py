@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from bridge.codec import PushAction, PushCall, PushTarget
-from bridge.codec.check import wrong
+from bridge.contract import PushAction, PushCall, PushTarget
 from bridge.dialects.a2a.wire import Method, Spelled, Version, Wire
 from bridge.errors import RequestError
+from bridge.toolkit.check import wrong
 
 TOKEN_HEADER: Final = "x-a2a-notification-token"
 ACTIONS = {

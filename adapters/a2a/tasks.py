@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from bridge.codec import (
+from bridge.contract import (
     Context,
     FrameLike,
     PushAction,
@@ -19,15 +19,14 @@ from bridge.codec import (
     TaskSummary,
     WireResponse,
 )
-from bridge.codec.check import wrong
-from bridge.dialects.a2a import refusals
-from bridge.dialects.a2a.answer import TaskFolder, response, task_of
+from bridge.dialects.a2a import write_errors
 from bridge.dialects.a2a.call import Call
-from bridge.dialects.a2a.encoder import A2AEncoder, named
 from bridge.dialects.a2a.push import config_said
-from bridge.dialects.a2a.refusals import refused
-from bridge.dialects.a2a.request import NOTES, Notes, notes_of, reader_of
+from bridge.dialects.a2a.read_request import NOTES, Notes, notes_of, reader_of
+from bridge.dialects.a2a.whole_answer import TaskFolder, response, task_of
 from bridge.dialects.a2a.wire import NAME, OVER, Method, Spelled, State, Version, state_of
+from bridge.dialects.a2a.write_answer import A2AEncoder, named
+from bridge.dialects.a2a.write_errors import refused
 from bridge.errors import RequestError, shortened
 from bridge.model import (
     Data,
@@ -44,6 +43,7 @@ from bridge.model import (
     ToolResult,
     ToolResulted,
 )
+from bridge.toolkit.check import wrong
 
 _PAGE, _LARGEST_PAGE = 50, 100
 
@@ -84,7 +84,7 @@ def encode_task_now(call: TaskCall, runs: Sequence[TaskStatus]) -> WireResponse:
 
 
 def not_cancelable(task_id: str) -> RequestError:
-    return refused(refusals.NOT_CANCELABLE, f"Task {shortened(task_id)!r} has ended and cannot be canceled.")
+    return refused(write_errors.NOT_CANCELABLE, f"Task {shortened(task_id)!r} has ended and cannot be canceled.")
 
 
 def watch(call: TaskCall, runs: Sequence[TaskStatus]) -> tuple[list[FrameLike], A2AEncoder]:
@@ -95,7 +95,7 @@ def watch(call: TaskCall, runs: Sequence[TaskStatus]) -> tuple[list[FrameLike], 
     folders = _folded(runs, reader)
     if (state := _state(folders[-1])) in OVER:
         text = f"Task {shortened(call.task_id or '')!r} is over ({state}): read it instead."
-        raise refused(refusals.UNSUPPORTED, text)
+        raise refused(write_errors.UNSUPPORTED, text)
     encoder = A2AEncoder(context, reader, goes_on=True)
     encoder.encode(last.events)
     return [encoder.frame("task", task_of(folders, _history(sent.params)))], encoder
@@ -109,15 +109,17 @@ def continues(request: Request, runs: Sequence[TaskStatus]) -> Request:
     said = notes_of(request).context
     if said and said != thread:
         text = f"contextId: task {shortened(task_id)!r} belongs to another context."
-        raise refused(refusals.PARAMS, text, "message.contextId")
+        raise refused(write_errors.PARAMS, text, "message.contextId")
     end = events[-1] if events else None
     if not isinstance(end, RunFinished | RunFailed):
         raise refused(
-            refusals.UNSUPPORTED, f"Task {shortened(task_id)!r} is still working; wait until it asks for input."
+            write_errors.UNSUPPORTED, f"Task {shortened(task_id)!r} is still working; wait until it asks for input."
         )
     calls = open_calls(events) if not isinstance(end, RunFailed) and end.reason is FinishReason.TOOL_CALLS else []
     if isinstance(end, RunFailed) or not (calls or end.reason is FinishReason.INTERRUPTED):
-        raise refused(refusals.UNSUPPORTED, f"Task {shortened(task_id)!r} has ended; start a new one without a taskId.")
+        raise refused(
+            write_errors.UNSUPPORTED, f"Task {shortened(task_id)!r} has ended; start a new one without a taskId."
+        )
     request = request.copy()
     request.thread_id = thread
     # What cancels a waiting task, too, is a run of the task, though no client's message named it.
@@ -130,7 +132,7 @@ def continues(request: Request, runs: Sequence[TaskStatus]) -> Request:
     for answer in request.resume:
         if answer.interrupt_id and answer.interrupt_id not in known:
             text = f"metadata.interruptId: task {shortened(task_id)!r} asks no such question."
-            raise refused(refusals.PARAMS, text, "message.metadata.interruptId")
+            raise refused(write_errors.PARAMS, text, "message.metadata.interruptId")
     return request
 
 
@@ -155,7 +157,7 @@ def _with_results(request: Request, calls: Sequence[str], task_id: str) -> Reque
         text = (
             f"message.parts: expected the results of the calls {expected}, which task {shortened(task_id)!r} waits for."
         )
-        raise refused(refusals.PARAMS, text, "message.parts")
+        raise refused(write_errors.PARAMS, text, "message.parts")
     return request
 
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import Context, Encoder, Feature
-from bridge.codec.jsontext import input_of
-from bridge.codec.redact import masked
+from bridge.contract import Context, Feature
 from bridge.dialects.a2a.capabilities import card
 from bridge.dialects.a2a.options import FrontOptions
-from bridge.dialects.a2a.request import Notes, notes_of
+from bridge.dialects.a2a.read_request import Notes, notes_of
 from bridge.dialects.a2a.wire import (
     ADK_USAGE,
     CODE,
@@ -46,6 +44,9 @@ from bridge.model import (
     result_text,
 )
 from bridge.model import events as ev
+from bridge.model.jsontext import input_of
+from bridge.toolkit import Encoder
+from bridge.toolkit.redact import masked
 
 _FREE = frozenset({ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.Interrupted})
 _ASIDE = frozenset({ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom, ev.Raw})

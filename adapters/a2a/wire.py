@@ -11,9 +11,6 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from bridge.codec.check import SpelledNode, Spelling
-from bridge.codec.jsontext import arguments_of, dict_of, dumps, escape_line_breaks, text_of
-from bridge.codec.words import Meaning, meaning_of, plain
 from bridge.errors import ErrorCode
 from bridge.model import (
     Data,
@@ -33,6 +30,9 @@ from bridge.model import (
     mime_of,
     source_of,
 )
+from bridge.model.jsontext import arguments_of, dict_of, dumps, escape_line_breaks, text_of
+from bridge.toolkit.check import SpelledNode, Spelling
+from bridge.toolkit.words import Meaning, meaning_of, plain
 
 NAME: Final = "a2a"
 Wire = dict[str, Any]

@@ -1,19 +1,19 @@
-"""A connection to an agent, and its prompts: see `bridge.codec.agents.AgentConnection`."""
+"""A connection to an agent, and its prompts: see `bridge.contract.optional.agents.AgentConnection`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import Context
-from bridge.codec.agents import Ask
-from bridge.codec.jsontext import dict_of, text_of, whole
-from bridge.dialects.acp.back_content import prompt_blocks
-from bridge.dialects.acp.decoder import UPDATE, Decoder, failure_of
+from bridge.contract import Context
+from bridge.contract.optional.agents import Ask
 from bridge.dialects.acp.permissions import CANCELLED, FORM, PERMISSION
+from bridge.dialects.acp.read_answer import UPDATE, Decoder, failure_of
 from bridge.dialects.acp.wire import AUTH_REQUIRED, INTERNAL_ERROR, INVALID_PARAMS, NOT_FOUND, VERSION, Wire
+from bridge.dialects.acp.write_request import prompt_blocks
 from bridge.errors import BackendError, ErrorCode, Failure, shortened
 from bridge.model import Request
+from bridge.model.jsontext import dict_of, text_of, whole
 
 _LOAD = "session/load"
 _METHOD_NOT_FOUND = -32601

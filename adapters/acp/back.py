@@ -6,17 +6,17 @@ from typing import Annotated
 
 from pydantic import Field
 
-from bridge.codec import Context, Options, WireRequest, WireResponse, json_request
-from bridge.codec.agents import AgentDialect, AgentLimits, Permissions
-from bridge.codec.error_table import KEYS, OWN
-from bridge.codec.jsontext import dict_of, dumps, read_json
-from bridge.codec.units import Seconds
+from bridge.contract import Context, Options, WireRequest, WireResponse, json_request
+from bridge.contract.optional.agents import AgentDialect, AgentLimits, Permissions
 from bridge.dialects.acp.agent import Connection
-from bridge.dialects.acp.back_content import prompt_blocks
-from bridge.dialects.acp.decoder import Decoder, failure_of
+from bridge.dialects.acp.read_answer import Decoder, failure_of
 from bridge.dialects.acp.wire import ERRORS
+from bridge.dialects.acp.write_request import prompt_blocks
 from bridge.errors import Failure
 from bridge.model import Event, Request
+from bridge.model.jsontext import dict_of, dumps, read_json
+from bridge.toolkit.error_table import KEYS, OWN
+from bridge.toolkit.units import Seconds
 
 _Seconds = Annotated[Seconds, Field(gt=0)]
 

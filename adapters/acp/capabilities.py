@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.codec import (
-    ANSWER_FEATURES,
-    REQUEST_FEATURES,
-    Capabilities,
-    Feature,
-    FeatureSupport,
-    RunsTools,
-    entries,
-)
+from bridge.contract import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, FeatureSupport, RunsTools, entries
 from bridge.model import HistoryMode
 
 _NO_UPDATE = "the protocol has no event for it"

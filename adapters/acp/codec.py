@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bridge.codec import Context, EncoderLike, Endpoint, Framing, Operation, WireRequest, WireResponse, json_request
-from bridge.codec.jsontext import dumps
-from bridge.codec.rpc import NewSession, Note, OpenSession, Params, RpcCall, RpcDialect, RpcService, RpcSession
+from bridge.contract import Context, EncoderLike, Endpoint, Framing, Operation, WireRequest, WireResponse, json_request
+from bridge.contract.optional.rpc import (
+    NewSession,
+    Note,
+    OpenSession,
+    Params,
+    RpcCall,
+    RpcDialect,
+    RpcService,
+    RpcSession,
+)
 from bridge.dialects.acp import front
 from bridge.dialects.acp.back import Back
 from bridge.dialects.acp.capabilities import CAPABILITIES
-from bridge.dialects.acp.encoder import Stream, Turn, error_object
 from bridge.dialects.acp.options import FrontOptions
 from bridge.dialects.acp.wire import ERRORS, NAME
+from bridge.dialects.acp.write_answer import Stream, Turn, error_object
 from bridge.errors import Failure
 from bridge.model import Message, Request
+from bridge.model.jsontext import dumps
 
 
 class ACP(Back, RpcDialect):

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from bridge.codec import Context, Feature, Node, WireRequest, body_of
-from bridge.codec.check import wrong
-from bridge.codec.jsontext import dict_of
-from bridge.codec.rpc import (
+from bridge.contract import Context, Feature, WireRequest
+from bridge.contract.optional.rpc import (
     CancelCall,
     CancelPrompt,
     ChooseModel,
@@ -27,7 +25,6 @@ from bridge.codec.rpc import (
     RpcService,
     RpcSession,
 )
-from bridge.dialects.acp.encoder import UPDATE, Calls, input_value, result_fields, uuid_of
 from bridge.dialects.acp.options import FrontOptions
 from bridge.dialects.acp.wire import (
     COMPLETED,
@@ -41,6 +38,7 @@ from bridge.dialects.acp.wire import (
     text_block,
     write_block,
 )
+from bridge.dialects.acp.write_answer import UPDATE, Calls, input_value, result_fields, uuid_of
 from bridge.errors import RequestError, Unsupported
 from bridge.model import (
     HistoryMode,
@@ -52,6 +50,9 @@ from bridge.model import (
     ToolCall,
     ToolResult,
 )
+from bridge.model.jsontext import dict_of
+from bridge.toolkit import Node, body_of
+from bridge.toolkit.check import wrong
 
 REQUESTS = frozenset({
     "initialize", "authenticate", "session/new", "session/load", "session/resume", "session/list", "session/close",

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from bridge.codec.agents import PromptAnswer
-from bridge.codec.jsontext import dict_of, text_of
+from bridge.contract.optional.agents import PromptAnswer
 from bridge.dialects.acp.wire import ALLOW_ALWAYS, ALLOW_ONCE, REJECT_ALWAYS, REJECT_ONCE, Wire
 from bridge.model import Resume
+from bridge.model.jsontext import dict_of, text_of
 
 PERMISSION: Final = "session/request_permission"
 FORM: Final = "elicitation/create"

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from bridge.codec.jsontext import dict_of, text_of
-from bridge.codec.rpc import Question
+from bridge.contract.optional.rpc import Question
 from bridge.dialects.acp.wire import ALLOW_ONCE, ASKED, OPTION_KINDS, REJECT_ONCE, Wire, content_of_agent, text_block
 from bridge.model import Interrupted, Resume, interrupt_text, question_of
 from bridge.model.events import APPROVALS
+from bridge.model.jsontext import dict_of, text_of
 
 PERMISSION, ELICITATION = "session/request_permission", "elicitation/create"
 _DEFAULTS: Sequence[Wire] = (

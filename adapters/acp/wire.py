@@ -7,10 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
-from bridge.codec.check import Node
-from bridge.codec.error_table import ErrorTable
-from bridge.codec.jsontext import dict_of, text_of
-from bridge.codec.media import DEFAULT_TYPES
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Data,
@@ -27,6 +23,10 @@ from bridge.model import (
     json_text,
     mime_of,
 )
+from bridge.model.jsontext import dict_of, text_of
+from bridge.toolkit.check import Node
+from bridge.toolkit.error_table import ErrorTable
+from bridge.toolkit.media import DEFAULT_TYPES
 
 NAME = "acp"
 VERSION = 1

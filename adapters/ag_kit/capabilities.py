@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
-from bridge.codec.demands import Demands
+from bridge.contract import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
+from bridge.contract.demands import Demands
 from bridge.dialects.ag_kit.options import FrontOptions
 from bridge.model import HistoryMode
 

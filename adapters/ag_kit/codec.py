@@ -6,7 +6,7 @@ dialect, which is looked up by name at run time, and adapts the differences.
 
 from __future__ import annotations
 
-from bridge.codec import (
+from bridge.contract import (
     Capabilities,
     Context,
     Dialect,
@@ -18,20 +18,20 @@ from bridge.codec import (
     WireResponse,
     json_response,
 )
-from bridge.codec.check import need_json
-from bridge.codec.demands import NOTHING, Demands
-from bridge.codec.dialect import Decoder as AnyDecoder
-from bridge.codec.errors import error_in
-from bridge.codec.jsontext import dumps, read_body, read_json
-from bridge.dialects.ag_kit import encoder, errors, generation2, request
-from bridge.dialects.ag_kit.body import HEADERS, encode_request
+from bridge.contract.demands import NOTHING, Demands
+from bridge.contract.dialect import Decoder as AnyDecoder
+from bridge.dialects.ag_kit import errors, generation2, read_request, write_answer
 from bridge.dialects.ag_kit.capabilities import CAPABILITIES, card
-from bridge.dialects.ag_kit.decoder import Decoder
 from bridge.dialects.ag_kit.generation import generation_in, generation_of
 from bridge.dialects.ag_kit.options import BackOptions, FrontOptions
+from bridge.dialects.ag_kit.read_answer import Decoder
 from bridge.dialects.ag_kit.wire import NAME
+from bridge.dialects.ag_kit.write_request import HEADERS, encode_request
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request
+from bridge.model.jsontext import dumps, read_body, read_json
+from bridge.toolkit.check import need_json
+from bridge.toolkit.errors import error_in
 
 _JSON = "application/json"
 
@@ -64,10 +64,12 @@ class AGKit(Dialect):
         normalized = generation2.normalized(body)
         if generation_of(normalized, context) == 2:
             return generation2.decode_request(wire, normalized, context)
-        return request.decode_request(body, context)
+        return read_request.decode_request(body, context)
 
     def encoder(self, context: Context) -> EncoderLike:
-        return generation2.encoder(context) if generation_in(context) == 2 else encoder.GenerationOneEncoder(context)
+        return (
+            generation2.encoder(context) if generation_in(context) == 2 else write_answer.GenerationOneEncoder(context)
+        )
 
     def encode_error(self, failure: Failure) -> WireResponse:
         return errors.encode_error(failure)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import WireResponse
-from bridge.codec.error_table import CODE_OR_TYPE, ErrorTable, Wire
-from bridge.codec.errors import error_in, words_in
-from bridge.codec.fastapi import detail_response
-from bridge.codec.jsontext import dict_of, read_json
-from bridge.codec.redact import masked
+from bridge.contract import WireResponse
 from bridge.errors import ErrorCode, Failure
+from bridge.model.jsontext import dict_of, read_json
+from bridge.toolkit.error_table import CODE_OR_TYPE, ErrorTable, Wire
+from bridge.toolkit.errors import error_in, words_in
+from bridge.toolkit.fastapi import detail_response
+from bridge.toolkit.redact import masked
 
 MAX_ERROR_LENGTH = 500
 """Maximum length of an error's text inside a stream, in characters: chat clients display it."""

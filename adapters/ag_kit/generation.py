@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import Context
+from bridge.contract import Context
 from bridge.dialects.ag_kit.options import FrontOptions, Generation
 from bridge.dialects.ag_kit.wire import request_notes
 

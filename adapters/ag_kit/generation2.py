@@ -12,15 +12,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from bridge.codec import Context, Dialect, EncoderLike, Feature, FrameLike, WireRequest, registry
-from bridge.codec import Decoder as AnyDecoder
-from bridge.codec.check import Spelling
-from bridge.codec.jsontext import dumps, loads
-from bridge.dialects.ag_kit.body import HEADERS, check_supported, path_of, payload_of
+from bridge.contract import Context, Dialect, EncoderLike, Feature, FrameLike, WireRequest, registry
+from bridge.contract import Decoder as AnyDecoder
 from bridge.dialects.ag_kit.errors import GENERATION_2, error_as_text, error_text
 from bridge.dialects.ag_kit.options import BackOptions, FrontOptions
-from bridge.dialects.ag_kit.request import resume_of
+from bridge.dialects.ag_kit.read_request import resume_of
 from bridge.dialects.ag_kit.wire import NAME
+from bridge.dialects.ag_kit.write_request import HEADERS, check_supported, path_of, payload_of
 from bridge.errors import ConfigError, RequestError, Unsupported
 from bridge.model import (
     Custom,
@@ -40,6 +38,8 @@ from bridge.model import (
     TextDelta,
     json_text,
 )
+from bridge.model.jsontext import dumps, loads
+from bridge.toolkit.check import Spelling
 
 AG_UI = "ag-ui"
 INTERRUPT = "on_interrupt"

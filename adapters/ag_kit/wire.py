@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.jsontext import dumps, escape_line_breaks
 from bridge.model import Extras
+from bridge.model.jsontext import dumps, escape_line_breaks
 
 NAME = "ag-kit"
 DONE = b"[DONE]"

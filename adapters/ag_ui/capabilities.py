@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Demands, Feature, RunsTools, entries
+from bridge.contract import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Demands, Feature, RunsTools, entries
 from bridge.dialects.ag_ui.options import FrontOptions
 from bridge.model import HistoryMode
 

@@ -5,7 +5,7 @@ As a front it satisfies clients from 0.0.35 on; as a back it reads every legal s
 
 from __future__ import annotations
 
-from bridge.codec import (
+from bridge.contract import (
     Capabilities,
     Context,
     Decoder,
@@ -19,17 +19,17 @@ from bridge.codec import (
     WireResponse,
     json_response,
 )
-from bridge.codec.errors import error_in
-from bridge.codec.jsontext import dumps, read_json
-from bridge.dialects.ag_ui import body, errors, request
+from bridge.dialects.ag_ui import errors, read_request, write_request
 from bridge.dialects.ag_ui.capabilities import CAPABILITIES, card
-from bridge.dialects.ag_ui.decoder import AGUIDecoder
 from bridge.dialects.ag_ui.described import description
-from bridge.dialects.ag_ui.encoder import AGUIEncoder
 from bridge.dialects.ag_ui.options import BackOptions, FrontOptions
+from bridge.dialects.ag_ui.read_answer import AGUIDecoder
 from bridge.dialects.ag_ui.wire import NAME, VERSION
+from bridge.dialects.ag_ui.write_answer import AGUIEncoder
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request
+from bridge.model.jsontext import dumps, read_json
+from bridge.toolkit.errors import error_in
 
 
 class AGUI(DescribedDialect):
@@ -51,7 +51,7 @@ class AGUI(DescribedDialect):
         return card(options, new=True) if isinstance(options, FrontOptions) else CAPABILITIES
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
-        return request.decode_request(wire, FrontOptions.of(context))
+        return read_request.decode_request(wire, FrontOptions.of(context))
 
     def encoder(self, context: Context) -> EncoderLike:
         return AGUIEncoder(context)
@@ -73,12 +73,12 @@ class AGUI(DescribedDialect):
             "context": [],
             "forwardedProps": {},
         }
-        return WireRequest("POST", "", dict(body.HEADERS), body=dumps(value))
+        return WireRequest("POST", "", dict(write_request.HEADERS), body=dumps(value))
 
     # ------------------------------------------------------------- as the back
 
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
-        return body.encode_request(wanted, context, BackOptions.of(context))
+        return write_request.encode_request(wanted, context, BackOptions.of(context))
 
     def decoder(self, context: Context) -> Decoder:
         return AGUIDecoder(context)

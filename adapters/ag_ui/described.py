@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bridge.codec import Capabilities, Feature, Support
+from bridge.contract import Capabilities, Feature, Support
 
 _CARRIED = (Support.EXACT, Support.CUSTOM)
 

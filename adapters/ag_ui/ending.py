@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import Context, Feature
-from bridge.codec.jsontext import input_of
+from bridge.contract import Context, Feature
 from bridge.dialects.ag_ui.errors import run_error
 from bridge.dialects.ag_ui.reports import write_interrupt, write_usage
 from bridge.dialects.ag_ui.wholes import Subagents
 from bridge.dialects.ag_ui.wire import NOTED, TOOL_INPUT, UNNAMED, own
 from bridge.errors import ErrorCode, Failure
 from bridge.model import FinishReason, Interrupted, RunFinished, UsageReported
+from bridge.model.jsontext import input_of
 
 _Wire = dict[str, Any]
 _FILTERED = Failure(ErrorCode.CONTENT_FILTER, "A content filter stopped the answer.")

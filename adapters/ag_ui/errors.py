@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import WireResponse
-from bridge.codec.error_table import UNPROCESSABLE, ErrorTable, Wire, members
-from bridge.codec.jsontext import dict_of
-from bridge.codec.redact import LONGEST_WORD, masked
+from bridge.contract import WireResponse
 from bridge.dialects.ag_ui.wire import OURS
 from bridge.errors import ErrorCode, Failure
+from bridge.model.jsontext import dict_of
+from bridge.toolkit.error_table import UNPROCESSABLE, ErrorTable, Wire, members
+from bridge.toolkit.redact import LONGEST_WORD, masked
 
 WORDS: dict[ErrorCode, str] = {
     **{code: str(code).upper() for code in ErrorCode},

@@ -6,8 +6,8 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from bridge.codec import Options
-from bridge.codec.units import OffWord
+from bridge.contract import Options
+from bridge.toolkit.units import OffWord
 
 Prop: TypeAlias = Literal[
     "model",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.check import Node
-from bridge.codec.media import DEFAULT_TYPES
 from bridge.dialects.ag_ui.wire import camel, noted, own
 from bridge.errors import RequestError
 from bridge.model import (
@@ -25,6 +23,8 @@ from bridge.model import (
     source_of,
     unseal,
 )
+from bridge.toolkit.check import Node
+from bridge.toolkit.media import DEFAULT_TYPES
 
 _Wire = dict[str, Any]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bridge.codec.fields import BOOLEAN, INTEGER, NUMBER, STRING, STRINGS, Fields, Row, integer
 from bridge.dialects.ag_ui.wire import NAME
 from bridge.dialects.openai.shapes import choice, shape, write_choice, write_format
+from bridge.toolkit.fields import BOOLEAN, INTEGER, NUMBER, STRING, STRINGS, Fields, Row, integer
 
 PROPS = Fields(
     NAME,

@@ -6,10 +6,10 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import Any
 
-from bridge.codec.counts import counts_in
-from bridge.codec.jsontext import loads
 from bridge.dialects.ag_ui.wire import OURS, UNNAMED, camel, noted, own
 from bridge.model import Interrupted, Resume, UsageReported, question_of
+from bridge.model.jsontext import loads
+from bridge.toolkit.counts import counts_in
 
 # ------------------------------------------------------------------ usage
 

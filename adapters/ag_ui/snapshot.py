@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.jsontext import arguments_text, text_of
 from bridge.dialects.ag_ui.parts import reasoning_part, tolerant_parts
 from bridge.dialects.ag_ui.wire import camel, noted
 from bridge.model import Builder, Request, Text, ToolCall, ToolResult, as_text
+from bridge.model.jsontext import arguments_text, text_of
 
 _Wire = dict[str, Any]
 

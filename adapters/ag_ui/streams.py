@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from bridge.codec.jsontext import arguments_text, text_of
 from bridge.dialects.ag_ui.parts import tolerant_parts
 from bridge.dialects.ag_ui.wire import attached, camel, is_result_error, noted
 from bridge.model import Builder, PartKind, unseal
+from bridge.model.jsontext import arguments_text, text_of
 
 _Event = dict[str, Any]
 _TEXT = frozenset({"TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT"})

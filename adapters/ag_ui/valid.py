@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridge.codec.jsontext import arguments_text
-from bridge.dialects.ag_ui.messages import ROLES
 from bridge.dialects.ag_ui.parts import tolerant_parts, write_part
+from bridge.dialects.ag_ui.read_messages import ROLES
 from bridge.dialects.ag_ui.wire import camel
 from bridge.model import result_text
+from bridge.model.jsontext import arguments_text
 
 _Wire = dict[str, Any]
 _Fields = Mapping[str, type]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.check import Spelling
-from bridge.codec.jsontext import text_of
-from bridge.codec.words import end_of
 from bridge.errors import Failure
 from bridge.model import Extras, FinishReason, Request
+from bridge.model.jsontext import text_of
+from bridge.toolkit.check import Spelling
+from bridge.toolkit.words import end_of
 
 NAME = "ag-ui"
 VERSION = "1.0"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import HistoryMessage, HistoryPage, RunRef, StoredFile, WireResponse, json_response
-from bridge.codec.jsontext import dumps, loads
+from bridge.contract import HistoryMessage, HistoryPage, RunRef, StoredFile, WireResponse, json_response
+from bridge.model.jsontext import dumps, loads
 
 
 def encode_started(run: RunRef, task_id: str, created: bool) -> WireResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bridge.codec import Context, Dialect, registry
+from bridge.contract import Context, Dialect, registry
 from bridge.dialects.agent_runs.options import BackOptions, FrontOptions
 from bridge.model import HistoryMode
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
-from bridge.codec import Frame, FrameLike, WireRequest, WireResponse
-from bridge.codec.jsontext import dumps, loads, read_json
+from bridge.contract import Frame, FrameLike, WireRequest, WireResponse
 from bridge.dialects.agent_runs.options import BackOptions
 from bridge.errors import BackendError, ErrorCode, RequestError
 from bridge.model import Inline, Media, Message, Text
-from bridge.model.places import place_of
+from bridge.model.error_paths import place_of
+from bridge.model.jsontext import dumps, loads, read_json
 
 _CURSOR = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
 _IMAGES = {"image/png": "png", "image/jpeg": "jpg", "image/jpg": "jpg", "image/gif": "gif", "image/webp": "webp"}

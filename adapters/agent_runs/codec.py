@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from bridge.codec import (
+from bridge.contract import (
     Context,
     Decoder,
     Demands,
@@ -23,16 +23,16 @@ from bridge.codec import (
     WireRequest,
     WireResponse,
 )
-from bridge.codec.dialect import EncoderLike
-from bridge.codec.jsontext import loads
-from bridge.dialects.agent_runs import answers, errors, request
+from bridge.contract.dialect import EncoderLike
+from bridge.dialects.agent_runs import answers, errors, read_request
 from bridge.dialects.agent_runs.base import AGUI, CAPABILITIES, MODES, NAME, outer
 from bridge.dialects.agent_runs.calling import Calling
-from bridge.dialects.agent_runs.decoder import RunDecoder
-from bridge.dialects.agent_runs.encoder import RunEncoder
 from bridge.dialects.agent_runs.options import BackOptions, FrontOptions
+from bridge.dialects.agent_runs.read_answer import RunDecoder
+from bridge.dialects.agent_runs.write_answer import RunEncoder
 from bridge.errors import Failure
 from bridge.model import Event, Request
+from bridge.model.jsontext import loads
 
 
 class AgentRuns(QueuedRunsDialect, ModesDialect):
@@ -51,12 +51,12 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
             "/runs/{thread_id}/events",
             Operation.SUBSCRIBE,
             query_token="access_token",
-            query=(request.RUN_ID, request.IDLE_LIMIT),
+            query=(read_request.RUN_ID, read_request.IDLE_LIMIT),
         ),
-        Endpoint("POST", "/runs/{thread_id}/cancel", Operation.CANCEL, query=(request.RUN_ID,), success=202),
-        Endpoint("GET", "/history", Operation.HISTORY, query=request.HISTORY),
+        Endpoint("POST", "/runs/{thread_id}/cancel", Operation.CANCEL, query=(read_request.RUN_ID,), success=202),
+        Endpoint("GET", "/history", Operation.HISTORY, query=read_request.HISTORY),
         Endpoint("POST", "/attachments", Operation.ATTACH),
-        Endpoint("GET", "/attachments/signed-url", Operation.SIGN, query=request.FILE),
+        Endpoint("GET", "/attachments/signed-url", Operation.SIGN, query=read_request.FILE),
         Endpoint("GET", "/attachments/content/{bucket}/{path:.+}", Operation.FETCH, public=True),
         Endpoint("POST", "/transcribe", Operation.TRANSCRIBE),
     )
@@ -67,10 +67,10 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
     # ------------------------------------------------------------- as the front
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
-        return request.decode_request(wire, context)
+        return read_request.decode_request(wire, context)
 
     def mode_of(self, wanted: Request) -> str | None:
-        return request.mode_of(wanted)
+        return read_request.mode_of(wanted)
 
     def encoder(self, context: Context) -> EncoderLike:
         return RunEncoder(context)
@@ -79,7 +79,7 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
         return errors.encode_error(failure)
 
     def example_request(self, text: str, stream: bool = True) -> WireRequest:
-        return request.with_mode(AGUI.example_request(text, stream), None)
+        return read_request.with_mode(AGUI.example_request(text, stream), None)
 
     def example_events(self) -> WireRequest:
         body = loads(self.example_request("").body)
@@ -89,28 +89,28 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
         return answers.encode_started(run, task_id, created)
 
     def decode_subscribe(self, wire: WireRequest) -> SubscribeRequest:
-        return request.decode_subscribe(wire)
+        return read_request.decode_subscribe(wire)
 
     def decode_cancel(self, wire: WireRequest) -> RunRef:
-        return request.decode_cancel(wire)
+        return read_request.decode_cancel(wire)
 
     def encode_canceled(self, run: RunRef) -> WireResponse:
         return answers.encode_canceled(run)
 
     def decode_history(self, wire: WireRequest) -> HistoryQuery:
-        return request.decode_history(wire)
+        return read_request.decode_history(wire)
 
     def encode_history(self, day: HistoryPage) -> WireResponse:
         return answers.encode_history(day)
 
     def decode_attach(self, fields: Mapping[str, str], has_file: bool) -> str:
-        return request.decode_attach(fields, has_file)
+        return read_request.decode_attach(fields, has_file)
 
     def encode_attached(self, file: StoredFile) -> WireResponse:
         return answers.encode_attached(file)
 
     def decode_sign(self, wire: WireRequest) -> tuple[str, str]:
-        return request.decode_sign(wire)
+        return read_request.decode_sign(wire)
 
     def encode_signed(self, file: StoredFile) -> WireResponse:
         return answers.encode_signed(file)
@@ -125,7 +125,7 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
         return replace(self.capabilities.demands, needs_user=True)
 
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
-        return request.encode_request(wanted, context)
+        return read_request.encode_request(wanted, context)
 
     def queued(self, wanted: Request, context: Context) -> QueuedRun:
         return Calling(self.encode_request(wanted, context), BackOptions.of(context), wanted.messages)

@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.codec import CONNECTIONS, Operation, WireResponse
-from bridge.codec.error_table import OWN, ErrorTable, names
-from bridge.codec.errors import STATUSES
-from bridge.codec.fastapi import location
-from bridge.codec.jsontext import dumps
+from bridge.contract import CONNECTIONS, Operation, WireResponse
 from bridge.errors import ErrorCode, Failure
+from bridge.model.jsontext import dumps
+from bridge.toolkit.error_table import OWN, ErrorTable, names
+from bridge.toolkit.errors import STATUSES
+from bridge.toolkit.fastapi import location
 
 TYPE = "application/problem+json"
 

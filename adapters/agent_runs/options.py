@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from bridge.codec import Options, QueuedRunsOptions
-from bridge.codec.units import Seconds
+from bridge.contract import Options, QueuedRunsOptions
+from bridge.toolkit.units import Seconds
 
 
 class FrontOptions(QueuedRunsOptions):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bridge.codec import Feature, Losses
-from bridge.codec.jsontext import loads, text_of
-from bridge.codec.media import result_as_text
+from bridge.contract import Feature, Losses
 from bridge.dialects.agentscope.extras import NAME, own
 from bridge.model import Origin, Part, Text, ToolCall, ToolResult, ToolResulted, json_text
+from bridge.model.jsontext import loads, text_of
+from bridge.toolkit.media import result_as_text
 
 ORIGINS: dict[str, Origin] = {
     "plugin_call": Origin.PLUGIN,

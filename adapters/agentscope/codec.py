@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bridge.codec import (
+from bridge.contract import (
     Capabilities,
     Context,
     Endpoint,
@@ -23,20 +23,20 @@ from bridge.codec import (
     WireResponse,
     json_response,
 )
-from bridge.codec.jsontext import MAX_DEPTH, deeper_than, dumps, may_nest
 from bridge.dialects.agentscope import errors, services
-from bridge.dialects.agentscope.body import encode_request, encode_stop
 from bridge.dialects.agentscope.capabilities import CAPABILITIES, JAVA_CAPABILITIES, card
-from bridge.dialects.agentscope.decoder import Decoder
-from bridge.dialects.agentscope.encoder import MessagesEncoder
 from bridge.dialects.agentscope.extras import own
 from bridge.dialects.agentscope.fields import read_json_unpaired, status_of
 from bridge.dialects.agentscope.forms import JAVA, PYTHON, Form
 from bridge.dialects.agentscope.normalization import normalized
 from bridge.dialects.agentscope.options import BackOptions, FrontOptions, JavaBackOptions, JavaFrontOptions
-from bridge.dialects.agentscope.request import decode_request
+from bridge.dialects.agentscope.read_answer import Decoder
+from bridge.dialects.agentscope.read_request import decode_request
+from bridge.dialects.agentscope.write_answer import MessagesEncoder
+from bridge.dialects.agentscope.write_request import encode_request, encode_stop
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed
+from bridge.model.jsontext import MAX_DEPTH, deeper_than, dumps, may_nest
 
 
 class AgentScope(SingleRunDialect, TaskDialect):

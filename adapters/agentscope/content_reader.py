@@ -6,16 +6,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from bridge.codec.pieces import Pieces
 from bridge.dialects.agentscope.calls import CALLS, OUTPUTS, arguments_of, call_of, origin_of, result_of
 from bridge.dialects.agentscope.contents import part_of
 from bridge.dialects.agentscope.extras import NAME, choice_of, message_extras, own, reasoning_of
 from bridge.dialects.agentscope.fields import end_fields, status_of
 from bridge.dialects.agentscope.merge import Merged
-from bridge.dialects.agentscope.messages import PART_KINDS, Content, Message
 from bridge.dialects.agentscope.normalization import normalized, payload_of
+from bridge.dialects.agentscope.open_messages import PART_KINDS, Content, Message
 from bridge.model import Builder, Extras, PartKind, Raw
 from bridge.model.surrogates import repair
+from bridge.toolkit.pieces import Pieces
 
 _NEVER_JOINED = ("call_id", "name", "server_label", "id")
 

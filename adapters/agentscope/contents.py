@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bridge.codec.jsontext import text_of
 from bridge.model import (
     Data,
     FileRef,
@@ -24,6 +23,7 @@ from bridge.model import (
     source_of,
     url_of,
 )
+from bridge.model.jsontext import text_of
 
 # ------------------------------------------------------------------ writing
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import WireResponse
-from bridge.codec.error_table import ErrorTable, members
-from bridge.codec.errors import STATUSES
-from bridge.codec.fastapi import detail_response
-from bridge.codec.jsontext import text_of
-from bridge.codec.redact import LONGEST_WORD, masked
+from bridge.contract import WireResponse
 from bridge.errors import ErrorCode, Failure
+from bridge.model.jsontext import text_of
+from bridge.toolkit.error_table import ErrorTable, members
+from bridge.toolkit.errors import STATUSES
+from bridge.toolkit.fastapi import detail_response
+from bridge.toolkit.redact import LONGEST_WORD, masked
 
 # Code of the bridge -> AgentScope's code; the default below for all others.
 _WIRE_CODES: dict[ErrorCode, str] = {

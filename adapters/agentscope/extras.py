@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bridge.codec.jsontext import text_of
 from bridge.model import Reasoning
+from bridge.model.jsontext import text_of
 
 NAME: Final = "agentscope"
 """The key of this dialect's extras, for all written forms."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import words
-from bridge.codec.jsontext import loads, loads_unpaired
-from bridge.codec.redact import masked
-from bridge.codec.words import Meaning, meaning_of
 from bridge.dialects.agentscope.errors import error_object, failure_of, has_error
 from bridge.dialects.agentscope.normalization import message_type
 from bridge.errors import ErrorCode, Failure
 from bridge.model import FinishReason, MessageStatus
+from bridge.model.jsontext import loads, loads_unpaired
+from bridge.toolkit import words
+from bridge.toolkit.redact import masked
+from bridge.toolkit.words import Meaning, meaning_of
 
 ENDS: dict[str, MessageStatus] = {
     "completed": MessageStatus.COMPLETED,

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.codec.jsontext import dumps, escape_line_breaks, text_of
 from bridge.dialects.agentscope.normalization import CAMEL_CASE, ENVELOPE_FIELDS, JAVA_DATA_FIELDS
+from bridge.model.jsontext import dumps, escape_line_breaks, text_of
 
 _COMMON = ("sequence_number", "object", "status", "error")
 _MESSAGE = frozenset({*_COMMON, "id", "type", "role", "content", "code", "message", "usage"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.pieces import Pieces
+from bridge.toolkit.pieces import Pieces
 
 MEDIA_FIELDS = ("image_url", "video_url", "file_url", "file_data", "data")
 _MERGE_DEPTH = 50

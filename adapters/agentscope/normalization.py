@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.check import Spelling
+from bridge.toolkit.check import Spelling
 
 CONTENT_TYPES = frozenset({"text", "refusal", "data", "image", "audio", "video", "file"})
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.codec.counts import counts_in
 from bridge.model import UsageReported
+from bridge.toolkit.counts import counts_in
 
 
 def content_object(

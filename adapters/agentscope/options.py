@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from bridge.codec import Options, SingleRunOptions
-from bridge.codec.units import OffWord
+from bridge.contract import Options, SingleRunOptions
+from bridge.toolkit.units import OffWord
 
 CallType = Literal["plugin_call", "function_call"]
 _REASONING = "Type of reasoning messages: REASONING, which the documented enumeration lacks, or MESSAGE."

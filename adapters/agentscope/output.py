@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import Feature, FrameLike, Losses
-from bridge.codec.template import HOLE, NUMBER, Template
+from bridge.contract import Feature, FrameLike, Losses
 from bridge.dialects.agentscope.fields import end_fields
 from bridge.dialects.agentscope.forms import Form
 from bridge.dialects.agentscope.normalization import payload_of
 from bridge.dialects.agentscope.objects import WireMessage, WireResponse, content_object
+from bridge.toolkit.template import HOLE, NUMBER, Template
 
 # Features lost by messages without metadata.
 _METADATA_FEATURES = {

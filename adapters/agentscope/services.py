@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import (
+from bridge.contract import (
     Context,
     Dialect,
     QueryParameter,
@@ -16,13 +16,13 @@ from bridge.codec import (
     WireResponse,
     json_response,
 )
-from bridge.codec.check import Node, body_of, wrong
-from bridge.codec.jsontext import dumps, read_json
 from bridge.dialects.agentscope.extras import NAME
 from bridge.dialects.agentscope.normalization import normalized
-from bridge.dialects.agentscope.request import decode_request
+from bridge.dialects.agentscope.read_request import decode_request
 from bridge.errors import ErrorCode
 from bridge.model import RunFailed
+from bridge.model.jsontext import dumps, read_json
+from bridge.toolkit.check import Node, body_of, wrong
 
 _QUEUE = "stream_query"
 # Failures not caused by the agent: the real server reports only such tasks as failed.

@@ -13,12 +13,11 @@ from hashlib import sha256
 from typing import Any, TypeGuard
 from weakref import WeakValueDictionary
 
-from bridge.codec import Context, FrameLike, Step, WireRequest, WireResponse, json_request
-from bridge.codec.jsontext import dumps, read_json
+from bridge.contract import Context, FrameLike, Step, WireRequest, WireResponse, json_request
 from bridge.dialects.agentscope_service.calls import Waiting, waiting_in
-from bridge.dialects.agentscope_service.decoder import Decoder
 from bridge.dialects.agentscope_service.options import BackOptions
-from bridge.dialects.agentscope_service.request import (
+from bridge.dialects.agentscope_service.read_answer import Decoder
+from bridge.dialects.agentscope_service.write_request import (
     USER_HEADER,
     MessageWriter,
     answers_in,
@@ -29,6 +28,7 @@ from bridge.dialects.agentscope_service.request import (
 from bridge.errors import BackendError, ErrorCode, Failure, RequestError
 from bridge.model import Request
 from bridge.model.events import TERMINAL, Event
+from bridge.model.jsontext import dumps, read_json
 
 _BUSY = (0.1, 0.2, 0.4, 0.8, 1.6, 1.6, 1.6)
 """Seconds before a run is requested again while the session is busy with the previous one."""
@@ -64,7 +64,7 @@ class _Stage(Enum):
 
 
 class Calling:
-    """One run. See `bridge.codec.SteppedRun` for what each method promises.
+    """One run. See `bridge.contract.SteppedRun` for what each method promises.
 
     Raises `Unsupported` for a request that cannot be expressed.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
+from bridge.contract import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
 
 _MODEL = "the model belongs to the session; backend option chat_model_config"
 _NO_FIELD = "the protocol has no field for it"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import Context, SteppedRun, SteppedRunDialect, WireRequest, WireResponse
+from bridge.contract import Context, SteppedRun, SteppedRunDialect, WireRequest, WireResponse
 from bridge.dialects.agentscope_service.calling import Calling
 from bridge.dialects.agentscope_service.capabilities import CAPABILITIES
-from bridge.dialects.agentscope_service.decoder import Decoder
 from bridge.dialects.agentscope_service.errors import ERRORS
 from bridge.dialects.agentscope_service.options import BackOptions
-from bridge.dialects.agentscope_service.request import NAME, encode_request
+from bridge.dialects.agentscope_service.read_answer import Decoder
+from bridge.dialects.agentscope_service.write_request import NAME, encode_request
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request
 

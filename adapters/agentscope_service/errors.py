@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.error_table import CODE_OR_TYPE, ErrorTable
 from bridge.errors import BY_STATUS, ErrorCode, Failure
+from bridge.toolkit.error_table import CODE_OR_TYPE, ErrorTable
 
 _OURS = frozenset({400, 404, 422})
 """Statuses about a session or a body, both of which the bridge made."""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from bridge.codec import Options
+from bridge.contract import Options
 
 
 class BackOptions(Options):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.codec import (
+from bridge.contract import (
     ANSWER_FEATURES,
     REQUEST_FEATURES,
     CallSignatures,

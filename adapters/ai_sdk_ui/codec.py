@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from bridge.codec import (
+from bridge.contract import (
     Context,
     Decoder,
     EncoderLike,
@@ -15,16 +15,16 @@ from bridge.codec import (
     WireResponse,
     json_request,
 )
-from bridge.codec.errors import error_in
-from bridge.codec.jsontext import dumps, read_json
-from bridge.dialects.ai_sdk_ui import body, errors, request
+from bridge.dialects.ai_sdk_ui import errors, read_request, write_request
 from bridge.dialects.ai_sdk_ui.capabilities import CAPABILITIES
-from bridge.dialects.ai_sdk_ui.decoder import UIMessageDecoder
-from bridge.dialects.ai_sdk_ui.encoder import UIMessageEncoder
 from bridge.dialects.ai_sdk_ui.options import BackOptions, FrontOptions
+from bridge.dialects.ai_sdk_ui.read_answer import UIMessageDecoder
 from bridge.dialects.ai_sdk_ui.wire import NAME
+from bridge.dialects.ai_sdk_ui.write_answer import UIMessageEncoder
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request
+from bridge.model.jsontext import dumps, read_json
+from bridge.toolkit.errors import error_in
 
 
 class AISDKUI(ResumableDialect):
@@ -47,7 +47,7 @@ class AISDKUI(ResumableDialect):
     # ------------------------------------------------------------- as the front
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
-        return request.decode_request(wire, context, FrontOptions.of(context))
+        return read_request.decode_request(wire, context, FrontOptions.of(context))
 
     def encoder(self, context: Context) -> EncoderLike:
         return UIMessageEncoder(context)
@@ -65,7 +65,7 @@ class AISDKUI(ResumableDialect):
     # ------------------------------------------------------------- as the back
 
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
-        return body.encode_request(wanted, context, BackOptions.of(context))
+        return write_request.encode_request(wanted, context, BackOptions.of(context))
 
     def decoder(self, context: Context) -> Decoder:
         return UIMessageDecoder(context)

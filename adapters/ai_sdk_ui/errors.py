@@ -5,9 +5,9 @@ The protocol has no codes.
 
 from __future__ import annotations
 
-from bridge.codec import WireResponse
-from bridge.codec.error_table import ErrorTable
+from bridge.contract import WireResponse
 from bridge.errors import Failure
+from bridge.toolkit.error_table import ErrorTable
 
 ERRORS = ErrorTable(
     unnamed="An error occurred.",

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from bridge.codec import Context, Node
-from bridge.codec.fields import INTEGER, NUMBER, OBJECT, STRING, STRINGS, Fields, Row
-from bridge.codec.tools import supported
+from bridge.contract import Context
 from bridge.dialects.ai_sdk_ui.wire import NAME, Wire
 from bridge.model import Message, Request, Text, Tool
+from bridge.toolkit import Node
+from bridge.toolkit.fields import INTEGER, NUMBER, OBJECT, STRING, STRINGS, Fields, Row
+from bridge.toolkit.tools import supported
 
 
 def _read_tools(fields: Node, name: str) -> list[Tool] | None:

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from bridge.codec import Options
+from bridge.contract import Options
 from bridge.model import HistoryMode
 
 BodyField: TypeAlias = Literal[

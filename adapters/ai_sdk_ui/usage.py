@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.counts import counts_in
 from bridge.dialects.ai_sdk_ui.wire import Wire, noted
 from bridge.model import UsageReported
+from bridge.toolkit.counts import counts_in
 
 _FIELDS = ("input", "output", "total", "cached", "reasoning")
 _NAMES = ("inputTokens", "outputTokens", "totalTokens", "cachedInputTokens", "reasoningTokens")

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.jsontext import loads, text_of
-from bridge.codec.media import DEFAULT_TYPES
-from bridge.codec.signed_parts import GOOGLE, signature_of, signed
 from bridge.model import (
     Extras,
     FileRef,
@@ -22,7 +19,10 @@ from bridge.model import (
     unseal,
     url_of,
 )
+from bridge.model.jsontext import loads, text_of
 from bridge.model.media_types import registered
+from bridge.toolkit.media import DEFAULT_TYPES
+from bridge.toolkit.signed_parts import GOOGLE, signature_of, signed
 
 NAME = "ai-sdk-ui"
 OURS = "dialect_bridge"

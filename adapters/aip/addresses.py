@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-from bridge.codec.redact import printable
-from bridge.codec.sessions import Dial, Refuse, Visitor, without_scheme
+from bridge.contract.optional.sessions import Dial, Refuse, Visitor, without_scheme
+from bridge.toolkit.redact import printable
 
 _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253}):([0-9]{1,5})")
 _TARGET = re.compile(r"(?:unix|unix-abstract|vsock|dns|ipv4|ipv6|xds|google-c2p|passthrough):", re.IGNORECASE)

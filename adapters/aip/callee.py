@@ -5,13 +5,13 @@ It also relays sessions, and has to end them well for a caller that hung up: a c
 
 from __future__ import annotations
 
-from bridge.codec import Context
-from bridge.codec.sessions import CalleeSession
-from bridge.dialects.aip.encoder import TurnEncoder
-from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus, TaskStatus
+from bridge.contract import Context
+from bridge.contract.optional.sessions import CalleeSession
 from bridge.dialects.aip.options import FrontOptions
 from bridge.dialects.aip.proto import bytes_field, fields, text_field
-from bridge.dialects.aip.request import Inquiry
+from bridge.dialects.aip.read_request import Inquiry
+from bridge.dialects.aip.wire import AgentMessage, ContentItem, SessionStatus, TaskStatus
+from bridge.dialects.aip.write_answer import TurnEncoder
 
 _SESSION_ID, _STATUS, _CONTENT, _TEXT = 3, 4, 8, 1
 """Numbers of fields that are read, or appended to a message that is forwarded."""
@@ -19,7 +19,7 @@ _ASKS = (SessionStatus.START_QUEST, SessionStatus.HOLD_QUEST)
 
 
 class Callee(CalleeSession):
-    """See `bridge.codec.sessions.CalleeSession`. Peers do odd things that are taken as they mean them."""
+    """See `bridge.contract.optional.sessions.CalleeSession`. Peers do odd things that are taken as they mean them."""
 
     def __init__(self, agent_id: str, options: FrontOptions, first: AgentMessage) -> None:
         self.name = first.session_id
@@ -65,7 +65,7 @@ class Callee(CalleeSession):
 
 
 class Relayed:
-    """See `bridge.codec.sessions.Relay`."""
+    """See `bridge.contract.optional.sessions.Relay`."""
 
     def __init__(self, first: AgentMessage) -> None:
         self.name = first.session_id

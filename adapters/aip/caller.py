@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.codec import Context, FrameLike
-from bridge.codec.sessions import ClientTools
-from bridge.dialects.aip.decoder import Decoder
+from bridge.contract import Context, FrameLike
+from bridge.contract.optional.sessions import ClientTools
 from bridge.dialects.aip.exposed import exposed
-from bridge.dialects.aip.messages import SessionStatus
 from bridge.dialects.aip.options import BackOptions
-from bridge.dialects.aip.writing import CALL_AGENT, ROUTE_AGENT, quest, stop_quest
+from bridge.dialects.aip.read_answer import Decoder
+from bridge.dialects.aip.wire import SessionStatus
+from bridge.dialects.aip.write_request import CALL_AGENT, ROUTE_AGENT, quest, stop_quest
 from bridge.errors import Failure
 from bridge.model import Event, Request, ToolCall
 
 
 class Caller:
-    """See `bridge.codec.sessions.CallerSession`."""
+    """See `bridge.contract.optional.sessions.CallerSession`."""
 
     def __init__(self, context: Context) -> None:
         options = BackOptions.of(context)

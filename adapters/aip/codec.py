@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridge.codec import (
+from bridge.contract import (
     Capabilities,
     Context,
     EncoderLike,
@@ -20,8 +20,8 @@ from bridge.codec import (
     WireRequest,
     WireResponse,
 )
-from bridge.codec.dialect import Decoder as AnyDecoder
-from bridge.codec.sessions import (
+from bridge.contract.dialect import Decoder as AnyDecoder
+from bridge.contract.optional.sessions import (
     AgentRegistry,
     CallerSession,
     Channel,
@@ -30,16 +30,22 @@ from bridge.codec.sessions import (
     Registration,
     without_scheme,
 )
-from bridge.codec.tool_host import OfferedTool
-from bridge.dialects.aip import encoder, errors, request, tools, writing
+from bridge.contract.optional.tool_host import OfferedTool
+from bridge.dialects.aip import (
+    errors,
+    read_request,
+    tools,
+    write_answer,
+    write_request,
+)
 from bridge.dialects.aip.caller import Caller
 from bridge.dialects.aip.capabilities import CAPABILITIES, card
-from bridge.dialects.aip.decoder import Decoder
 from bridge.dialects.aip.gateway import EVERY_DOMAIN, Gateway, info_of, options_of
-from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus, TaskInfo
 from bridge.dialects.aip.options import CANCEL_GRACE, MAX_MESSAGE, BackOptions, FrontOptions, Tls
+from bridge.dialects.aip.read_answer import Decoder
+from bridge.dialects.aip.read_request import CONTENT_TYPE, NAME
 from bridge.dialects.aip.registration import Membership
-from bridge.dialects.aip.request import CONTENT_TYPE, NAME
+from bridge.dialects.aip.wire import AgentMessage, ContentItem, SessionStatus, TaskInfo
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Part, Request
 
@@ -56,8 +62,8 @@ class AIP(SessionDialect, ToolHostDialect, ModelsDialect):
     framing = Framing.MESSAGES
     content_type = CONTENT_TYPE
     surface = (
-        Endpoint("POST", writing.CALL_AGENT, Operation.SESSION),
-        Endpoint("POST", writing.ROUTE_AGENT, Operation.SESSION),
+        Endpoint("POST", write_request.CALL_AGENT, Operation.SESSION),
+        Endpoint("POST", write_request.ROUTE_AGENT, Operation.SESSION),
         Endpoint("POST", f"{_TOOL}CallTool", Operation.CALL),
         Endpoint("POST", f"{_GATEWAY}RouteToolCalling", Operation.CALL),
         Endpoint("POST", f"{_GATEWAY}RegisterAgent", Operation.REGISTER),
@@ -112,10 +118,10 @@ class AIP(SessionDialect, ToolHostDialect, ModelsDialect):
         return card(options) if isinstance(options, FrontOptions) else CAPABILITIES
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
-        return request.decode_request(wire)
+        return read_request.decode_request(wire)
 
     def encoder(self, context: Context) -> EncoderLike:
-        return encoder.TurnEncoder(context)
+        return write_answer.TurnEncoder(context)
 
     def encode_error(self, failure: Failure) -> WireResponse:
         return errors.encode_error(failure)
@@ -124,12 +130,12 @@ class AIP(SessionDialect, ToolHostDialect, ModelsDialect):
         message = AgentMessage(
             "example", "bridge", "example", SessionStatus.START_QUEST, TaskInfo("task"), "msg", "", [ContentItem(text)]
         )
-        return WireRequest("POST", writing.CALL_AGENT, {"content-type": CONTENT_TYPE}, body=message.to_bytes())
+        return WireRequest("POST", write_request.CALL_AGENT, {"content-type": CONTENT_TYPE}, body=message.to_bytes())
 
     # ------------------------------------------------------------- as the back
 
     def encode_request(self, request: Request, context: Context) -> WireRequest:
-        return writing.encode_request(request, context)
+        return write_request.encode_request(request, context)
 
     def decoder(self, context: Context) -> AnyDecoder:
         return Decoder(context)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from bridge.codec.jsontext import loads
-from bridge.dialects.aip.messages import ContentItem
+from bridge.dialects.aip.wire import ContentItem
 from bridge.model import Data, Inline, Media, MediaKind, Part, Text, mime_of
+from bridge.model.jsontext import loads
 
 EXTRAS = b'{"aip_extras":'
 """The beginning of the item that holds fields that the wire lacks (option `extras: embedded`)."""

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bridge.codec.jsontext import loads
+from bridge.model.jsontext import loads
 
 _TYPES = {
     "int": "integer",

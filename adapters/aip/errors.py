@@ -5,12 +5,12 @@ A response with an error carries the name of its gRPC status in the header `grpc
 
 from __future__ import annotations
 
-from bridge.codec import WireResponse
-from bridge.codec.error_table import ErrorTable
-from bridge.codec.errors import error_in, words_in
-from bridge.codec.jsontext import read_json
-from bridge.codec.redact import LONGEST_WORD, masked
+from bridge.contract import WireResponse
 from bridge.errors import RULES, ErrorCode, Failure
+from bridge.model.jsontext import read_json
+from bridge.toolkit.error_table import ErrorTable
+from bridge.toolkit.errors import error_in, words_in
+from bridge.toolkit.redact import LONGEST_WORD, masked
 
 STATUS = "grpc-status"
 """The header that holds the name of the status, such as NOT_FOUND."""

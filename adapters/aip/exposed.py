@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.codec import Context
-from bridge.codec.jsontext import dumps
-from bridge.codec.media import request_feature, result_as_text
-from bridge.codec.redact import printable
-from bridge.codec.sessions import ClientTools, Refuse, Registration, Respond
-from bridge.codec.tools import supported
+from bridge.contract import Context
+from bridge.contract.optional.sessions import ClientTools, Refuse, Registration, Respond
 from bridge.dialects.aip.described import texts_of, typed
 from bridge.dialects.aip.gateway import CALL_TOOL
 from bridge.dialects.aip.generation import arguments_of
-from bridge.dialects.aip.messages import BoxedTool, ContentItem, Mode, ToolBoxInfo, ToolInfo, ToolRequest, ToolResponse
 from bridge.dialects.aip.options import BackOptions
+from bridge.dialects.aip.read_request import NAME
 from bridge.dialects.aip.registration import Membership
-from bridge.dialects.aip.request import NAME
+from bridge.dialects.aip.wire import BoxedTool, ContentItem, Mode, ToolBoxInfo, ToolInfo, ToolRequest, ToolResponse
 from bridge.model import Request, Tool, ToolCall, ToolMode, ToolResult
+from bridge.model.jsontext import dumps
+from bridge.toolkit.media import request_feature, result_as_text
+from bridge.toolkit.redact import printable
+from bridge.toolkit.tools import supported
 
 _ERROR = "Error executing tool: "
 
@@ -40,7 +40,7 @@ def exposed(request: Request, context: Context, session_id: str) -> Exposed | No
 
 
 class Exposed(ClientTools):
-    """See `bridge.codec.sessions.ClientTools`."""
+    """See `bridge.contract.optional.sessions.ClientTools`."""
 
     path = CALL_TOOL
 

@@ -11,10 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from bridge.codec import Endpoint, Feature, Support
-from bridge.codec.jsontext import dumps, read_json
-from bridge.codec.redact import printable
-from bridge.codec.sessions import (
+from bridge.contract import Endpoint, Feature, Support
+from bridge.contract.optional.sessions import (
     AgentRegistry,
     Decision,
     Dial,
@@ -33,7 +31,9 @@ from bridge.codec.sessions import (
 from bridge.dialects.aip.addresses import AddressRule, not_allowed, plain_address
 from bridge.dialects.aip.callee import Callee, Relayed
 from bridge.dialects.aip.generation import Generation, of_registration
-from bridge.dialects.aip.messages import (
+from bridge.dialects.aip.options import MAX_MESSAGE, FrontOptions
+from bridge.dialects.aip.proto import fields, text_field
+from bridge.dialects.aip.wire import (
     AgentInfo,
     AgentMessage,
     AgentSkill,
@@ -52,9 +52,9 @@ from bridge.dialects.aip.messages import (
     UpdateNodeInfoRequest,
     UpdateType,
 )
-from bridge.dialects.aip.options import MAX_MESSAGE, FrontOptions
-from bridge.dialects.aip.proto import fields, text_field
-from bridge.dialects.aip.writing import CALL_AGENT
+from bridge.dialects.aip.write_request import CALL_AGENT
+from bridge.model.jsontext import dumps, read_json
+from bridge.toolkit.redact import printable
 
 CALL_TOOL = "/grpc_service.ToolService/CallTool"
 EVERY_DOMAIN = "default"
@@ -137,7 +137,8 @@ class _Subscriber:
 
 
 class Gateway(AgentRegistry):
-    """See `bridge.codec.sessions.AgentRegistry`. Ids and texts of answers are those of the reference gateway."""
+    """See `bridge.contract.optional.sessions.AgentRegistry`. Ids and texts of answers are those of the reference
+    gateway."""
 
     def __init__(
         self,

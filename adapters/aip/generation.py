@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from bridge.codec.jsontext import dumps, loads
-from bridge.dialects.aip.messages import ToolBoxInfo
 from bridge.dialects.aip.proto import entry, fields, text_field
+from bridge.dialects.aip.wire import ToolBoxInfo
+from bridge.model.jsontext import dumps, loads
 
 Generation = Literal["tool", "toolbox"]
 

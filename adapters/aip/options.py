@@ -7,9 +7,9 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from bridge.codec import Options
-from bridge.codec.units import Bytes, OffWord, Seconds
+from bridge.contract import Options
 from bridge.dialects.aip.addresses import AddressRule
+from bridge.toolkit.units import Bytes, OffWord, Seconds
 
 MAX_MESSAGE = 4 * 2**20
 CANCEL_GRACE = 30.0

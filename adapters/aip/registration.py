@@ -6,8 +6,8 @@ registers again.
 
 from __future__ import annotations
 
-from bridge.codec.sessions import Registration
-from bridge.dialects.aip.messages import AgentInfo, Done, Named, NodeHead, RegisterAgentResponse, ToolBoxInfo, ToolInfo
+from bridge.contract.optional.sessions import Registration
+from bridge.dialects.aip.wire import AgentInfo, Done, Named, NodeHead, RegisterAgentResponse, ToolBoxInfo, ToolInfo
 
 _GATEWAY = "/grpc_service.GatewayService/"
 EVERY = 10.0
@@ -15,7 +15,7 @@ EVERY = 10.0
 
 
 class Membership(Registration):
-    """See `bridge.codec.sessions.Registration`."""
+    """See `bridge.contract.optional.sessions.Registration`."""
 
     def __init__(self, gateway: str, info: AgentInfo | ToolInfo | ToolBoxInfo, key: str = "") -> None:
         self.gateway = gateway

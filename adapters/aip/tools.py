@@ -8,13 +8,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bridge.codec import Context, WireRequest, WireResponse
-from bridge.codec.sessions import RegisteredNode
-from bridge.codec.tool_host import OfferedTool
+from bridge.contract import Context, WireRequest, WireResponse
+from bridge.contract.optional.sessions import RegisteredNode
+from bridge.contract.optional.tool_host import OfferedTool
 from bridge.dialects.aip.content import part_of
 from bridge.dialects.aip.described import schema_of, schema_of_literal
 from bridge.dialects.aip.generation import Generation, of_registration, write_arguments
-from bridge.dialects.aip.messages import (
+from bridge.dialects.aip.options import BackOptions
+from bridge.dialects.aip.read_request import CONTENT_TYPE
+from bridge.dialects.aip.wire import (
     AgentInfo,
     GetNodesRequest,
     NodeHead,
@@ -25,8 +27,6 @@ from bridge.dialects.aip.messages import (
     ToolRequest,
     ToolResponse,
 )
-from bridge.dialects.aip.options import BackOptions
-from bridge.dialects.aip.request import CONTENT_TYPE
 from bridge.errors import BackendError, ErrorCode
 from bridge.model import Part, Text, Tool
 

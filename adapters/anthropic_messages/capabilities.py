@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, entries
-from bridge.codec.capabilities import RunsTools
-from bridge.codec.demands import Demands, SchemaDemands, SystemPlace
+from bridge.contract import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, entries
+from bridge.contract.capabilities import RunsTools
+from bridge.contract.demands import Demands, SchemaDemands, SystemPlace
 from bridge.dialects.anthropic_messages.wire import NAME
 from bridge.model import HistoryMode
 

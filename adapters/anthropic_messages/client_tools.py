@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bridge.codec.check import Node
 from bridge.dialects.anthropic_messages.wire import noted
 from bridge.model import Tool
+from bridge.toolkit.check import Node
 
 Wire = dict[str, Any]
 _KIND = re.compile(r"(bash|text_editor|computer|memory)_\d{8}", re.ASCII)

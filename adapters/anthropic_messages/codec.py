@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bridge.codec import (
+from bridge.contract import (
     Capabilities,
     Context,
     CountingDialect,
@@ -19,16 +19,22 @@ from bridge.codec import (
     WireRequest,
     WireResponse,
 )
-from bridge.codec.demands import Demands
-from bridge.codec.jsontext import dumps
-from bridge.dialects.anthropic_messages import answer, body, errors, models, request
+from bridge.contract.demands import Demands
+from bridge.dialects.anthropic_messages import (
+    errors,
+    models,
+    read_request,
+    whole_answer,
+    write_request,
+)
 from bridge.dialects.anthropic_messages.capabilities import CAPABILITIES, DEMANDS, INSIDE_KEPT, card
-from bridge.dialects.anthropic_messages.decoder import MessagesDecoder
-from bridge.dialects.anthropic_messages.encoder import MessagesEncoder
 from bridge.dialects.anthropic_messages.options import BackOptions, FrontOptions
+from bridge.dialects.anthropic_messages.read_answer import MessagesDecoder
 from bridge.dialects.anthropic_messages.wire import NAME, VERSION, VERSION_HEADER
+from bridge.dialects.anthropic_messages.write_answer import MessagesEncoder
 from bridge.errors import Failure
 from bridge.model import Event, Request
+from bridge.model.jsontext import dumps
 
 
 class AnthropicMessages(CountingDialect, ModelsDialect):
@@ -60,7 +66,7 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
         return card(options.reasoning, options.media) if isinstance(options, FrontOptions) else CAPABILITIES
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
-        return request.decode_request(wire, context)
+        return read_request.decode_request(wire, context)
 
     def encoder(self, context: Context) -> EncoderLike:
         return MessagesEncoder(context)
@@ -75,7 +81,7 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
         return models.encode_model(model)
 
     def decode_count_request(self, wire: WireRequest, context: Context) -> Request:
-        return request.decode_request(wire, context, counting=True)
+        return read_request.decode_request(wire, context, counting=True)
 
     def encode_count(self, tokens: int, estimated: bool) -> WireResponse:
         return models.encode_count(tokens, estimated)
@@ -89,7 +95,7 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
     # ------------------------------------------------------------- as the back
 
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
-        return body.encode_request(wanted, context)
+        return write_request.encode_request(wanted, context)
 
     def takes_bytes(self, options: Options) -> bool:
         return not (isinstance(options, BackOptions) and options.endpoint == "vertex")
@@ -104,7 +110,7 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
         return MessagesDecoder(context)
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
-        return answer.parse_response(wire, context)
+        return whole_answer.parse_response(wire, context)
 
     def decode_error(self, wire: WireResponse) -> Failure:
         return errors.ERRORS.decode(wire)
@@ -113,7 +119,7 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
         return {"x-api-key": api_key}
 
     def count_request(self, wanted: Request, context: Context) -> WireRequest:
-        return body.count_request(wanted, context)
+        return write_request.count_request(wanted, context)
 
     def decode_count(self, wire: WireResponse) -> int:
         return models.decode_count(wire)

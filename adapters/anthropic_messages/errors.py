@@ -6,10 +6,10 @@ status, on `error.type`, and on the beginning of one message: "prompt is too lon
 
 from __future__ import annotations
 
-from bridge.codec import WireResponse
-from bridge.codec.error_table import ErrorTable, Wire
-from bridge.codec.ratelimits import ANTHROPIC
+from bridge.contract import WireResponse
 from bridge.errors import ErrorCode, Failure
+from bridge.toolkit.error_table import ErrorTable, Wire
+from bridge.toolkit.ratelimits import ANTHROPIC
 
 _REQUEST, _API = "invalid_request_error", "api_error"
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bridge.codec.caching import CONTROL
-from bridge.codec.check import Node
-from bridge.codec.fields import BOOLEAN, INTEGER, NUMBER, STRING, Fields, Row, integer
 from bridge.dialects.anthropic_messages.wire import NAME
+from bridge.toolkit.caching import CONTROL
+from bridge.toolkit.check import Node
+from bridge.toolkit.fields import BOOLEAN, INTEGER, NUMBER, STRING, Fields, Row, integer
 
 
 def _stop(body: Node, name: str) -> list[str] | None:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from bridge.codec import ModelInfo, WireResponse, json_response
-from bridge.codec.counts import input_tokens_in, is_count
-from bridge.codec.jsontext import dumps, read_json, text_of
-from bridge.codec.models import described
+from bridge.contract import ModelInfo, WireResponse, json_response
+from bridge.contract.optional.models import described
 from bridge.dialects.anthropic_messages.errors import ERRORS
 from bridge.errors import BackendError, BridgeError, ErrorCode
+from bridge.model.jsontext import dumps, read_json, text_of
+from bridge.toolkit.counts import input_tokens_in, is_count
 
 _FOREVER = 253_402_300_799  # 9999-12-31, the last day that the format can write
 

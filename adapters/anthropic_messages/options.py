@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from bridge.codec import Options
-from bridge.codec.units import OffWord
+from bridge.contract import Options
 from bridge.dialects.anthropic_messages.wire import VERSION, VERTEX_VERSION
+from bridge.toolkit.units import OffWord
 
 
 class FrontOptions(Options):

@@ -6,10 +6,10 @@ import base64
 import re
 from typing import Any
 
-from bridge.codec.caching import CACHE, CONTROL, control_of, with_control, written_of
-from bridge.codec.counts import counts_in, is_count
-from bridge.codec.words import reason_of
 from bridge.model import Extras, FinishReason, UsageReported
+from bridge.toolkit.caching import CACHE, CONTROL, control_of, with_control, written_of
+from bridge.toolkit.counts import counts_in, is_count
+from bridge.toolkit.words import reason_of
 
 NAME = "anthropic-messages"
 VERSION = "2023-06-01"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, RunsTools, entries
-from bridge.codec.demands import Demands, SchemaDemands, SystemPlace
+from bridge.contract import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, RunsTools, entries
+from bridge.contract.demands import Demands, SchemaDemands, SystemPlace
 from bridge.dialects.gemini.wire import NAME
 from bridge.model import HistoryMode
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.codec import (
+from bridge.contract import (
     Capabilities,
     Context,
     CountingDialect,
@@ -19,16 +19,22 @@ from bridge.codec import (
     WireRequest,
     WireResponse,
 )
-from bridge.codec.demands import Demands
-from bridge.codec.jsontext import dumps
-from bridge.dialects.gemini import answer, body, errors, models, request
+from bridge.contract.demands import Demands
+from bridge.dialects.gemini import (
+    errors,
+    models,
+    read_request,
+    whole_answer,
+    write_request,
+)
 from bridge.dialects.gemini.capabilities import CAPABILITIES, DEMANDS, INSIDE_KEPT, card
-from bridge.dialects.gemini.decoder import GeminiDecoder
-from bridge.dialects.gemini.encoder import GeminiEncoder
 from bridge.dialects.gemini.options import BackOptions, FrontOptions
+from bridge.dialects.gemini.read_answer import GeminiDecoder
 from bridge.dialects.gemini.wire import NAME
+from bridge.dialects.gemini.write_answer import GeminiEncoder
 from bridge.errors import Failure
 from bridge.model import Event, Request
+from bridge.model.jsontext import dumps
 
 _KEY_HEADER, _QUERY_KEY = "x-goog-api-key", "key"
 _RUN = "/{model:.+}:"
@@ -74,13 +80,13 @@ class Gemini(CountingDialect, ModelsDialect):
         return card(options.media, options.message_separator) if isinstance(options, FrontOptions) else CAPABILITIES
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
-        return request.decode_request(wire, context)
+        return read_request.decode_request(wire, context)
 
     def encoder(self, context: Context) -> EncoderLike:
         return GeminiEncoder(context)
 
     def writes_array(self, context: Context) -> bool:
-        return answer.wants_array(context)
+        return whole_answer.wants_array(context)
 
     def encode_error(self, failure: Failure) -> WireResponse:
         return errors.encode_error(failure)
@@ -92,7 +98,7 @@ class Gemini(CountingDialect, ModelsDialect):
         return models.encode_model(model)
 
     def decode_count_request(self, wire: WireRequest, context: Context) -> Request:
-        return request.decode_request(wire, context, counting=True)
+        return read_request.decode_request(wire, context, counting=True)
 
     def encode_count(self, tokens: int, estimated: bool) -> WireResponse:
         return models.encode_count(tokens)
@@ -106,7 +112,7 @@ class Gemini(CountingDialect, ModelsDialect):
     # ------------------------------------------------------------- as the back
 
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
-        return body.encode_request(wanted, context)
+        return write_request.encode_request(wanted, context)
 
     def demands(self, options: Options) -> Demands:
         keeps = isinstance(options, BackOptions) and options.system_inside == "user"
@@ -116,7 +122,7 @@ class Gemini(CountingDialect, ModelsDialect):
         return GeminiDecoder(context)
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
-        return answer.parse_response(wire, context)
+        return whole_answer.parse_response(wire, context)
 
     def decode_error(self, wire: WireResponse) -> Failure:
         return errors.ERRORS.decode(wire)
@@ -125,7 +131,7 @@ class Gemini(CountingDialect, ModelsDialect):
         return {_KEY_HEADER: api_key}
 
     def count_request(self, wanted: Request, context: Context) -> WireRequest:
-        return body.count_request(wanted, context)
+        return write_request.count_request(wanted, context)
 
     def decode_count(self, wire: WireResponse) -> int:
         return models.decode_count(wire)

@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import WireResponse
-from bridge.codec.error_table import ErrorTable, Wire, members
-from bridge.codec.jsontext import text_of
+from bridge.contract import WireResponse
 from bridge.errors import RULES, ErrorCode, Failure
+from bridge.model.jsontext import text_of
+from bridge.toolkit.error_table import ErrorTable, Wire, members
 
 _TYPE = "type.googleapis.com/google.rpc."
 _INFO, _RETRY, _FIELDS = f"{_TYPE}ErrorInfo", f"{_TYPE}RetryInfo", f"{_TYPE}BadRequest"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bridge.codec.check import Node
-from bridge.codec.fields import NUMBER, Fields, Row, integer
 from bridge.dialects.gemini.wire import NAME
+from bridge.toolkit.check import Node
+from bridge.toolkit.fields import NUMBER, Fields, Row, integer
 
 
 def _stop(config: Node, name: str) -> list[str] | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import ModelInfo, WireResponse, json_response
-from bridge.codec.counts import is_count
-from bridge.codec.jsontext import dumps, read_json, text_of
+from bridge.contract import ModelInfo, WireResponse, json_response
 from bridge.dialects.gemini.errors import ERRORS
 from bridge.dialects.gemini.wire import MODEL_PREFIX
 from bridge.errors import BackendError, BridgeError, ErrorCode
+from bridge.model.jsontext import dumps, read_json, text_of
+from bridge.toolkit.counts import is_count
 
 _METHODS = ["generateContent", "streamGenerateContent", "countTokens"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.check import Spelling
+from bridge.toolkit.check import Spelling
 
 Json = dict[str, Any]
 

@@ -6,14 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Any, Self
 
-from bridge.codec.check import SpelledNode
-from bridge.codec.citations import Positions
-from bridge.codec.counts import is_count
-from bridge.codec.jsontext import dict_of, text_of
-from bridge.codec.logprobs import entries, with_bytes
-from bridge.codec.media import DEFAULT_TYPES
-from bridge.codec.signed_parts import signature_of, signed
-from bridge.codec.words import reason_of
 from bridge.model import (
     Extras,
     FileRef,
@@ -26,7 +18,15 @@ from bridge.model import (
     UsageReported,
     mime_of,
 )
+from bridge.model.jsontext import dict_of, text_of
 from bridge.model.media_types import fitted, type_of_name
+from bridge.toolkit.check import SpelledNode
+from bridge.toolkit.citations import Positions
+from bridge.toolkit.counts import is_count
+from bridge.toolkit.logprobs import entries, with_bytes
+from bridge.toolkit.media import DEFAULT_TYPES
+from bridge.toolkit.signed_parts import signature_of, signed
+from bridge.toolkit.words import reason_of
 
 NAME = "gemini"
 SIGNATURE = "thoughtSignature"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.jsontext import dict_of, text_of
 from bridge.dialects.langgraph.wire import Wire
 from bridge.model import Data, FileRef, Inline, Media, MediaKind, Part, Source, Text, url_of
+from bridge.model.jsontext import dict_of, text_of
 from bridge.model.parts import mime_of, source_of
 
 CALLS = frozenset({

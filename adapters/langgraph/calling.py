@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Any
 
-from bridge.codec import Context, Feature, Frame, FrameLike, Step, WireRequest, WireResponse
-from bridge.codec.jsontext import dict_of, read_json
-from bridge.dialects.langgraph.decoder import Decoder
+from bridge.contract import Context, Feature, Frame, FrameLike, Step, WireRequest, WireResponse
 from bridge.dialects.langgraph.errors import canceled, run_failure
 from bridge.dialects.langgraph.options import BackOptions
-from bridge.dialects.langgraph.request import RunWriter, needs_state, open_in
+from bridge.dialects.langgraph.read_answer import Decoder
 from bridge.dialects.langgraph.wire import BREAKPOINT, run_in
+from bridge.dialects.langgraph.write_request import RunWriter, needs_state, open_in
 from bridge.errors import UNKNOWN_THREAD, BackendError, ErrorCode, Failure
 from bridge.model import HistoryMode, Request
 from bridge.model.events import TERMINAL, Event
+from bridge.model.jsontext import dict_of, read_json
 
 _AGAIN = (0.1, 0.5, 1.0)
 """Seconds before a stream is opened again, or a run is asked for again; what comes in the meantime starts over."""
@@ -49,7 +49,7 @@ class _Stage(Enum):
 
 
 class Calling:
-    """One run. See `bridge.codec.SteppedRun` for what each method promises.
+    """One run. See `bridge.contract.SteppedRun` for what each method promises.
 
     Raises `Unsupported` for a request that cannot be expressed.
     """

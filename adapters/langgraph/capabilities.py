@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Demands, Feature, RunsTools, entries
+from bridge.contract import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Demands, Feature, RunsTools, entries
 
 _GRAPH = "the graph chooses its model; backend option configurable"
 _NO_FIELD = "the protocol has no field for it"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import Context, SteppedRun, SteppedRunDialect, WireRequest, WireResponse
-from bridge.codec.errors import error_in
-from bridge.codec.jsontext import read_json
+from bridge.contract import Context, SteppedRun, SteppedRunDialect, WireRequest, WireResponse
 from bridge.dialects.langgraph.calling import Calling
 from bridge.dialects.langgraph.capabilities import CAPABILITIES
-from bridge.dialects.langgraph.decoder import Decoder
 from bridge.dialects.langgraph.errors import refusal, run_failure
 from bridge.dialects.langgraph.options import BackOptions
-from bridge.dialects.langgraph.request import RunWriter
+from bridge.dialects.langgraph.read_answer import Decoder
 from bridge.dialects.langgraph.wire import NAME
+from bridge.dialects.langgraph.write_request import RunWriter
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request
+from bridge.model.jsontext import read_json
+from bridge.toolkit.errors import error_in
 
 
 class LangGraph(SteppedRunDialect):

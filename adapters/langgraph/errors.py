@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.error_table import ErrorTable, members, names
-from bridge.codec.errors import STATUSES, error_in
-from bridge.codec.jsontext import dict_of, read_json
-from bridge.codec.redact import masked
-from bridge.codec.wire import WireResponse
+from bridge.contract.wire import WireResponse
 from bridge.errors import ErrorCode, Failure
+from bridge.model.jsontext import dict_of, read_json
+from bridge.toolkit.error_table import ErrorTable, members, names
+from bridge.toolkit.errors import STATUSES, error_in
+from bridge.toolkit.redact import masked
 
 _OURS = frozenset({400, 404, 422})
 """Statuses about an address or a body, both of which the bridge made."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from bridge.codec import Options
+from bridge.contract import Options
 
 Parameter = Literal["model", "temperature", "top_p", "max_tokens", "stop", "seed", "reasoning_effort", "user_id"]
 """What of a request an agent may read in its `context`."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.jsontext import dict_of, dumps, text_of
 from bridge.dialects.langgraph.wire import BREAKPOINT, UNNAMED, Wire
 from bridge.model import Builder, Interrupted, StateChanged, StateOp, StepEnded, StepStarted
+from bridge.model.jsontext import dict_of, dumps, text_of
 
 
 class ThreadState:

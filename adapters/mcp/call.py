@@ -6,9 +6,9 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.codec import ToolSite
-from bridge.codec.jsontext import dict_of, dumps
+from bridge.contract import ToolSite
 from bridge.dialects.mcp.wire import Head, Wire
+from bridge.model.jsontext import dict_of, dumps
 
 
 @dataclass(frozen=True, slots=True)

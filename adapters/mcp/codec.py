@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bridge.codec import (
+from bridge.contract import (
     Capabilities,
     Context,
     EncoderLike,
@@ -31,12 +31,10 @@ from bridge.codec import (
     json_request,
     json_response,
 )
-from bridge.codec.jsontext import dict_of, text_of
-from bridge.dialects.mcp import messages, refusals, tasks
+from bridge.dialects.mcp import errors, read_messages, tasks
 from bridge.dialects.mcp.capabilities import CAPABILITIES, card
-from bridge.dialects.mcp.encoder import CallEncoder
 from bridge.dialects.mcp.options import FrontOptions
-from bridge.dialects.mcp.request import notes_of, read_request
+from bridge.dialects.mcp.read_request import notes_of, read_request
 from bridge.dialects.mcp.tools import tools_of
 from bridge.dialects.mcp.wire import (
     CAPABILITIES_KEY,
@@ -54,8 +52,10 @@ from bridge.dialects.mcp.wire import (
     header_value,
     written,
 )
+from bridge.dialects.mcp.write_answer import CallEncoder
 from bridge.errors import Failure, RequestError
 from bridge.model import Event, Request
+from bridge.model.jsontext import dict_of, text_of
 
 
 class MCP(ToolServerDialect, ModesDialect):
@@ -83,13 +83,13 @@ class MCP(ToolServerDialect, ModesDialect):
     # ------------------------------------------------------------- messages
 
     def batch(self, wire: WireRequest, context: Context) -> list[WireRequest] | None:
-        return messages.batch(wire, context)
+        return read_messages.batch(wire, context)
 
     def decode_message(self, wire: WireRequest, context: Context) -> ToolMessage:
-        return messages.decode_message(wire, context)
+        return read_messages.decode_message(wire, context)
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
-        return read_request(messages.read_call(wire, context), context)
+        return read_request(read_messages.read_call(wire, context), context)
 
     def tool_encoder(self, context: Context, before: ToolEncoder | None = None) -> ToolEncoder:
         return CallEncoder(context, before if isinstance(before, CallEncoder) else None)
@@ -104,7 +104,7 @@ class MCP(ToolServerDialect, ModesDialect):
         return json_response(last if isinstance(last, bytes) else last.data)
 
     def encode_error(self, failure: Failure) -> WireResponse:
-        return refusals.encode_error(failure)
+        return errors.encode_error(failure)
 
     def tool_names(self, options: Options, site: ToolSite) -> Sequence[str]:
         return list(tools_of(options if isinstance(options, FrontOptions) else FrontOptions(), site))

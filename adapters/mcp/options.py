@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from bridge.codec import Options
+from bridge.contract import Options
 
 ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,48}$")]
 """Clients put `mcp__<server>__` or the like before it, and models take 64 characters."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from bridge.codec.jsontext import dict_of
 from bridge.dialects.mcp.wire import Wire
 from bridge.model import Interrupted, Resume
 from bridge.model.events import APPROVALS
+from bridge.model.jsontext import dict_of
 from bridge.model.text import question_about, question_of
 
 ANSWER = "answer"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bridge.codec import Operation, TaskCall, TaskState, TaskStatus, WireResponse, json_response
-from bridge.dialects.mcp import refusals
-from bridge.dialects.mcp.answer import shaped
+from bridge.contract import Operation, TaskCall, TaskState, TaskStatus, WireResponse, json_response
+from bridge.dialects.mcp import errors
 from bridge.dialects.mcp.call import Call
-from bridge.dialects.mcp.encoder import CallEncoder
+from bridge.dialects.mcp.errors import refused
 from bridge.dialects.mcp.questions import form_of, resume_of
-from bridge.dialects.mcp.refusals import refused
+from bridge.dialects.mcp.results import shaped
 from bridge.dialects.mcp.wire import POLL_MS, Method, Wire, result, timestamp, written
+from bridge.dialects.mcp.write_answer import CallEncoder
 from bridge.errors import ErrorCode, RequestError, shortened
 from bridge.model import FinishReason, Interrupted, Request, RunFailed, RunFinished
 
@@ -66,14 +66,14 @@ def continues(request: Request, runs: Sequence[TaskStatus]) -> Request:
     last = runs[-1]
     end = last.events[-1] if last.events else None
     if not isinstance(end, RunFinished) or end.reason is not FinishReason.INTERRUPTED:
-        raise refused(refusals.PARAMS, "The task waits for no answer.", "params.taskId")
+        raise refused(errors.PARAMS, "The task waits for no answer.", "params.taskId")
     asked = {event.interrupt_id: event for event in last.events if isinstance(event, Interrupted)}
     resume = []
     for answer in request.resume:
         event = asked.get(answer.interrupt_id)
         if event is None:
             text = f"{answer.place}: the task has no open question {shortened(answer.interrupt_id)!r}."
-            raise refused(refusals.PARAMS, text, answer.place)
+            raise refused(errors.PARAMS, text, answer.place)
         resume.append(resume_of(event.interrupt_id, form_of(event).in_words, answer.payload, answer.place))
     before = last.context.request
     assert before is not None
@@ -82,4 +82,4 @@ def continues(request: Request, runs: Sequence[TaskStatus]) -> Request:
 
 def not_cancelable() -> RequestError:
     """Return the error for a call to cancel a task that has ended."""
-    return refused(refusals.PARAMS, "The task has ended.", "params.taskId")
+    return refused(errors.PARAMS, "The task has ended.", "params.taskId")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bridge.codec import ToolSite, ToolText
+from bridge.contract import ToolSite, ToolText
 from bridge.dialects.mcp.options import FrontOptions
 from bridge.dialects.mcp.wire import Wire
 from bridge.errors import ConfigError

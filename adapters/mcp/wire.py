@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from bridge.codec.jsontext import dumps
+from bridge.model.jsontext import dumps
 
 Wire = dict[str, Any]
 

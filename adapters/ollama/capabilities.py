@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, entries
-from bridge.codec.demands import Demands, SchemaDemands
+from bridge.contract import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, entries
+from bridge.contract.demands import Demands, SchemaDemands
 from bridge.dialects.ollama.wire import NAME
 from bridge.model import HistoryMode
 

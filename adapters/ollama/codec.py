@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.codec import (
+from bridge.contract import (
     Capabilities,
     Context,
     Decoder,
@@ -19,17 +19,17 @@ from bridge.codec import (
     json_request,
     json_response,
 )
-from bridge.codec.answering import AnsweringDialect, RouteFacts
-from bridge.codec.embeddings import Embeddings, EmbeddingsDialect, EmbeddingsRequest
-from bridge.codec.jsontext import dumps
-from bridge.dialects.ollama import body, embeddings, errors, models, request
+from bridge.contract.optional.answering import AnsweringDialect, RouteFacts
+from bridge.contract.optional.embeddings import Embeddings, EmbeddingsDialect, EmbeddingsRequest
+from bridge.dialects.ollama import embeddings, errors, models, read_request, write_request
 from bridge.dialects.ollama.capabilities import CAPABILITIES, card
-from bridge.dialects.ollama.decoder import OllamaDecoder
-from bridge.dialects.ollama.encoder import OllamaEncoder, moment
 from bridge.dialects.ollama.options import BackOptions, FrontOptions
+from bridge.dialects.ollama.read_answer import OllamaDecoder
 from bridge.dialects.ollama.wire import NAME, NOTES, ends_at_once, is_same_model
+from bridge.dialects.ollama.write_answer import OllamaEncoder, moment
 from bridge.errors import Failure
 from bridge.model import Event, Request
+from bridge.model.jsontext import dumps
 
 _TEXT = {"content-type": "text/plain; charset=utf-8"}
 
@@ -47,7 +47,7 @@ class Ollama(AnsweringDialect, EmbeddingsDialect):
     capabilities = CAPABILITIES
     surface = (
         Endpoint("POST", "/api/chat", Operation.RUN),
-        Endpoint("POST", request.GENERATE, Operation.RUN),
+        Endpoint("POST", read_request.GENERATE, Operation.RUN),
         Endpoint("GET", "/api/tags", Operation.MODELS),
         Endpoint("POST", "/api/show", Operation.MODELS),
         Endpoint("POST", "/api/embed", Operation.EMBED),
@@ -72,7 +72,7 @@ class Ollama(AnsweringDialect, EmbeddingsDialect):
         return card(options.media) if isinstance(options, FrontOptions) else CAPABILITIES
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
-        return request.decode_request(wire, context)
+        return read_request.decode_request(wire, context)
 
     def encoder(self, context: Context) -> EncoderLike:
         return OllamaEncoder(context)
@@ -118,7 +118,7 @@ class Ollama(AnsweringDialect, EmbeddingsDialect):
     # ------------------------------------------------------------- as the back
 
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
-        return body.encode_request(wanted, context)
+        return write_request.encode_request(wanted, context)
 
     def decoder(self, context: Context) -> Decoder:
         return OllamaDecoder(context)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import Context, Node, WireRequest, WireResponse, json_request, json_response
-from bridge.codec.check import model_in, wrong
-from bridge.codec.counts import counts_in
-from bridge.codec.embeddings import Embeddings, EmbeddingsRequest, vectors_in
-from bridge.codec.jsontext import dumps, read_body, read_json
+from bridge.contract import Context, WireRequest, WireResponse, json_request, json_response
+from bridge.contract.optional.embeddings import Embeddings, EmbeddingsRequest, vectors_in
 from bridge.dialects.ollama.wire import plain_name
 from bridge.errors import BackendError, ErrorCode
+from bridge.model.jsontext import dumps, read_body, read_json
+from bridge.toolkit import Node
+from bridge.toolkit.check import model_in, wrong
+from bridge.toolkit.counts import counts_in
 
 _OLD = "/api/embeddings"
 _SECOND = 1_000_000_000

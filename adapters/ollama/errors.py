@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bridge.codec import WireResponse
-from bridge.codec.error_table import ErrorTable, Wire
-from bridge.codec.errors import error_in
-from bridge.codec.jsontext import read_json, text_of
+from bridge.contract import WireResponse
 from bridge.errors import ErrorCode, Failure, shortened
+from bridge.model.jsontext import read_json, text_of
+from bridge.toolkit.error_table import ErrorTable, Wire
+from bridge.toolkit.errors import error_in
 
 _UNKNOWN_PATH = "unknown_url"
 _UNKNOWN_MODEL = "model_not_found"

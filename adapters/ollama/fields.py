@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.check import Node, wrong
-from bridge.codec.fields import BOOLEAN, NUMBER, STRINGS, Fields, Row
 from bridge.dialects.ollama.wire import NAME
 from bridge.dialects.openai.shapes import read_function
 from bridge.model import ResponseFormat, Tool
+from bridge.toolkit.check import Node, wrong
+from bridge.toolkit.fields import BOOLEAN, NUMBER, STRINGS, Fields, Row
 
 LEVELS = ("low", "medium", "high")
 """The words of `think` that all servers with levels know; some also know `max`."""

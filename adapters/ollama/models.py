@@ -7,17 +7,18 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from bridge.codec import Feature, ModelInfo, Node, Support, WireRequest, WireResponse, json_response
-from bridge.codec.answering import RouteFacts, ServedModel
-from bridge.codec.check import wrong
-from bridge.codec.jsontext import dict_of, dumps, read_body, read_json, text_of, whole
-from bridge.codec.models import described
-from bridge.codec.naming import pick
-from bridge.dialects.ollama.encoder import moment
+from bridge.contract import Feature, ModelInfo, Support, WireRequest, WireResponse, json_response
+from bridge.contract.naming import pick
+from bridge.contract.optional.answering import RouteFacts, ServedModel
+from bridge.contract.optional.models import described
 from bridge.dialects.ollama.errors import ERRORS
 from bridge.dialects.ollama.options import FrontOptions, ModelOptions
 from bridge.dialects.ollama.wire import Wire, is_same_model, tagged_name
+from bridge.dialects.ollama.write_answer import moment
 from bridge.errors import BackendError, BridgeError, ErrorCode, RequestError
+from bridge.model.jsontext import dict_of, dumps, read_body, read_json, text_of, whole
+from bridge.toolkit import Node
+from bridge.toolkit.check import wrong
 
 _ARCHITECTURE = "bridge"
 _LINES = "application/x-ndjson"

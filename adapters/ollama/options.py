@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bridge.codec import Options
-from bridge.codec.units import OffWord
+from bridge.contract import Options
+from bridge.toolkit.units import OffWord
 
 Capability = Literal["audio", "embedding", "insert", "thinking", "tools", "vision"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.jsontext import dumps, escape_line_breaks
+from bridge.model.jsontext import dumps, escape_line_breaks
 
 Wire = dict[str, Any]
 

@@ -11,20 +11,20 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-from bridge.codec.caching import CONTROL, marked, marks_in, note_lost_marks, seconds_of
-from bridge.codec.capabilities import Feature
-from bridge.codec.context import Context, Losses
-from bridge.codec.counts import counts_in
-from bridge.codec.embeddings import Embeddings, EmbeddingsDialect, EmbeddingsRequest, vectors_in
-from bridge.codec.error_table import ErrorTable
-from bridge.codec.jsontext import dumps, read_json, whole
-from bridge.codec.models import ModelInfo, ModelsDialect, described
-from bridge.codec.ratelimits import OPENAI
-from bridge.codec.redact import LONGEST_WORD, masked
-from bridge.codec.surface import Endpoint, Operation, Surface
-from bridge.codec.wire import WireRequest, WireResponse, json_request, json_response
+from bridge.contract.capabilities import Feature
+from bridge.contract.context import Context, Losses
+from bridge.contract.optional.embeddings import Embeddings, EmbeddingsDialect, EmbeddingsRequest, vectors_in
+from bridge.contract.optional.models import ModelInfo, ModelsDialect, described
+from bridge.contract.surface import Endpoint, Operation, Surface
+from bridge.contract.wire import WireRequest, WireResponse, json_request, json_response
 from bridge.errors import RULES, BackendError, BridgeError, ErrorCode, Failure
 from bridge.model import Extras, FileRef, Inline, Request, Source, Url, source_of
+from bridge.model.jsontext import dumps, read_json, whole
+from bridge.toolkit.caching import CONTROL, marked, marks_in, note_lost_marks, seconds_of
+from bridge.toolkit.counts import counts_in
+from bridge.toolkit.error_table import ErrorTable
+from bridge.toolkit.ratelimits import OPENAI
+from bridge.toolkit.redact import LONGEST_WORD, masked
 
 _REQUEST, _SERVER, _UPSTREAM = "invalid_request_error", "server_error", "upstream_error"
 

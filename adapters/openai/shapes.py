@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from bridge.codec.check import Node, wrong
-from bridge.codec.tools import FUNCTION
 from bridge.model import Extras, ResponseFormat, Tool, ToolChoice, ToolMode
+from bridge.toolkit.check import Node, wrong
+from bridge.toolkit.tools import FUNCTION
 
 Wire = dict[str, Any]
 

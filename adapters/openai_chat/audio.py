@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from bridge.codec.merging import Added
 from bridge.dialects.openai.api import audio_type
 from bridge.dialects.openai_chat.wire import noted
 from bridge.model import Inline, Media, MediaKind
+from bridge.toolkit.merging import Added
 
 TRANSCRIPT = "openai-chat transcript"
 """The key of extras that marks a text as the transcript of an audio: chat clients get it in `audio`."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bridge.codec.jsontext import is_number, is_object, text_of
 from bridge.dialects.openai_chat.wire import noted_call, without_empty
 from bridge.model import Builder, PartKind, json_text
 from bridge.model.builder import NO_IDS
+from bridge.model.jsontext import is_number, is_object, text_of
 
 _CALL_KEYS = frozenset({"index", "id", "type", "function"})
 _FUNCTION_KEYS = frozenset({"name", "arguments"})

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, entries
-from bridge.codec.capabilities import RunsTools, Support
-from bridge.codec.demands import Demands, SchemaDemands, SystemPlace
+from bridge.contract import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, entries
+from bridge.contract.capabilities import RunsTools, Support
+from bridge.contract.demands import Demands, SchemaDemands, SystemPlace
 from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.dialects.openai_chat.wire import NAME
 from bridge.model import HistoryMode

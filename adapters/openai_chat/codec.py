@@ -6,7 +6,7 @@ fails with the real SDK, mostly silently.
 
 from __future__ import annotations
 
-from bridge.codec import (
+from bridge.contract import (
     Capabilities,
     Context,
     Decoder,
@@ -17,16 +17,16 @@ from bridge.codec import (
     WireRequest,
     WireResponse,
 )
-from bridge.codec.demands import Demands
-from bridge.codec.jsontext import dumps
+from bridge.contract.demands import Demands
 from bridge.dialects.openai.api import EXTRAS, MODELS, OpenAIDialect
-from bridge.dialects.openai_chat import answer, body, request
+from bridge.dialects.openai_chat import read_request, whole_answer, write_request
 from bridge.dialects.openai_chat.capabilities import CAPABILITIES, DEMANDS, HOISTED, card_of
-from bridge.dialects.openai_chat.decoder import ChatDecoder
-from bridge.dialects.openai_chat.encoder import ChatEncoder
 from bridge.dialects.openai_chat.options import BackOptions, FrontOptions
+from bridge.dialects.openai_chat.read_answer import ChatDecoder
 from bridge.dialects.openai_chat.wire import NAME
+from bridge.dialects.openai_chat.write_answer import ChatEncoder
 from bridge.model import Event, Request
+from bridge.model.jsontext import dumps
 
 
 class OpenAIChat(OpenAIDialect):
@@ -67,7 +67,7 @@ class OpenAIChat(OpenAIDialect):
         return card_of(options) if isinstance(options, FrontOptions) else CAPABILITIES
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
-        return request.decode_request(wire, context)
+        return read_request.decode_request(wire, context)
 
     def encoder(self, context: Context) -> EncoderLike:
         return ChatEncoder(context, FrontOptions.of(context))
@@ -80,7 +80,7 @@ class OpenAIChat(OpenAIDialect):
     # ------------------------------------------------------------- as the back
 
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
-        return body.encode_request(wanted, context, BackOptions.of(context))
+        return write_request.encode_request(wanted, context, BackOptions.of(context))
 
     def demands(self, options: Options) -> Demands:
         hoists = isinstance(options, BackOptions) and options.system_inside == "hoist"
@@ -90,7 +90,7 @@ class OpenAIChat(OpenAIDialect):
         return ChatDecoder(context, BackOptions.of(context))
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
-        return answer.parse_response(wire, context, BackOptions.of(context))
+        return whole_answer.parse_response(wire, context, BackOptions.of(context))
 
 
 dialect = OpenAIChat()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bridge.codec.check import Node
-from bridge.codec.fields import BOOLEAN, INTEGER, NUMBER, OBJECT, STRING, STRINGS, Fields, Row, integer
 from bridge.dialects.openai.api import SHARED
 from bridge.dialects.openai_chat.wire import NAME
+from bridge.toolkit.check import Node
+from bridge.toolkit.fields import BOOLEAN, INTEGER, NUMBER, OBJECT, STRING, STRINGS, Fields, Row, integer
 
 
 def _stream_options(body: Node, name: str) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.check import Node
-from bridge.codec.thinking import HIDDEN, OFF, READABLE, THINKING_FIELDS, effort_of, set_thinking
 from bridge.errors import RequestError
 from bridge.model import Request
+from bridge.toolkit.check import Node
+from bridge.toolkit.thinking import HIDDEN, OFF, READABLE, THINKING_FIELDS, effort_of, set_thinking
 
 _KNOWN = {
     "reasoning": frozenset({"effort", "max_tokens", "exclude", "enabled", "summary"}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import Context
+from bridge.contract import Context
 from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.dialects.openai_chat.wire import NAME, NOTES, own
 from bridge.model import FinishReason, Inline, Media, MediaKind, RunStarted, UsageReported, url_of

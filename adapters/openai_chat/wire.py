@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any
 
-from bridge.codec.caching import with_control
-from bridge.codec.counts import counts_in, is_all_zeros
-from bridge.codec.jsontext import dict_of
-from bridge.codec.signed_parts import GOOGLE, signature_of, signed
 from bridge.dialects.openai.api import with_mark
 from bridge.model import SHARED, Extras, UsageReported
+from bridge.model.jsontext import dict_of
+from bridge.toolkit.caching import with_control
+from bridge.toolkit.counts import counts_in, is_all_zeros
+from bridge.toolkit.signed_parts import GOOGLE, signature_of, signed
 
 NAME = "openai-chat"
 NOTES = "notes"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import Context, Frame, FrameLike, StoredAnswer
-from bridge.codec.jsontext import dumps
+from bridge.contract import Context, Frame, FrameLike, StoredAnswer
 from bridge.dialects.openai_responses import stored
-from bridge.dialects.openai_responses.encoder import ResponsesEncoder
 from bridge.dialects.openai_responses.response import QUEUED, new_response
+from bridge.dialects.openai_responses.write_answer import ResponsesEncoder
 from bridge.model import Event, RunStarted
+from bridge.model.jsontext import dumps
 
 
 def answer_so_far(events: Sequence[Event], context: Context) -> StoredAnswer:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, entries
-from bridge.codec.capabilities import RunsTools
-from bridge.codec.demands import Demands, SchemaDemands
+from bridge.contract import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, entries
+from bridge.contract.capabilities import RunsTools
+from bridge.contract.demands import Demands, SchemaDemands
 from bridge.dialects.openai_responses.wire import NAME
 from bridge.model import HistoryMode
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.codec.check import Node
-from bridge.codec.jsontext import dict_of, dumps, read_json, text_of
 from bridge.dialects.openai_responses.wire import dicts_in, noted
 from bridge.model import FileRef, Media, MediaKind, Part, Text, Tool, json_text, source_of
+from bridge.model.jsontext import dict_of, dumps, read_json, text_of
+from bridge.toolkit.check import Node
 
 Wire = dict[str, Any]
 _STRINGS = {"type": "array", "items": {"type": "string"}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.codec import (
+from bridge.contract import (
     Capabilities,
     Context,
     CountingDialect,
@@ -19,15 +19,24 @@ from bridge.codec import (
     WireRequest,
     WireResponse,
 )
-from bridge.codec.jsontext import dumps
 from bridge.dialects.openai.api import EXTRAS, MODELS, OpenAIDialect
-from bridge.dialects.openai_responses import answer, background, body, counting, input_items, messages, request, stored
+from bridge.dialects.openai_responses import (
+    background,
+    counting,
+    input_items,
+    read_request,
+    stored,
+    websocket_messages,
+    whole_answer,
+    write_request,
+)
 from bridge.dialects.openai_responses.capabilities import CAPABILITIES, card
-from bridge.dialects.openai_responses.decoder import ResponsesDecoder
-from bridge.dialects.openai_responses.encoder import ResponsesEncoder
 from bridge.dialects.openai_responses.options import BackOptions, FrontOptions
+from bridge.dialects.openai_responses.read_answer import ResponsesDecoder
 from bridge.dialects.openai_responses.wire import NAME
+from bridge.dialects.openai_responses.write_answer import ResponsesEncoder
 from bridge.model import Event, Request
+from bridge.model.jsontext import dumps
 
 
 class OpenAIResponses(CountingDialect, SocketDialect, OpenAIDialect):
@@ -62,7 +71,7 @@ class OpenAIResponses(CountingDialect, SocketDialect, OpenAIDialect):
         return card(options.media) if isinstance(options, FrontOptions) else CAPABILITIES
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
-        return request.decode_request(wire, context)
+        return read_request.decode_request(wire, context)
 
     def encoder(self, context: Context) -> EncoderLike:
         return ResponsesEncoder(context)
@@ -74,10 +83,10 @@ class OpenAIResponses(CountingDialect, SocketDialect, OpenAIDialect):
         return isinstance(options, FrontOptions) and options.websocket
 
     def decode_message(self, message: str) -> WireRequest:
-        return messages.decode_message(message)
+        return websocket_messages.decode_message(message)
 
     def encode_refusal(self, response: WireResponse) -> bytes:
-        return messages.encode_refusal(response)
+        return websocket_messages.encode_refusal(response)
 
     def stored_ids(self, wire: WireRequest) -> list[str]:
         return stored.stored_ids(wire)
@@ -98,7 +107,7 @@ class OpenAIResponses(CountingDialect, SocketDialect, OpenAIDialect):
         return background.encode_queued(context)
 
     def decode_count_request(self, wire: WireRequest, context: Context) -> Request:
-        return request.decode_request(wire, context, counting=True)
+        return read_request.decode_request(wire, context, counting=True)
 
     def encode_count(self, tokens: int, estimated: bool) -> WireResponse:
         return counting.encode_count(tokens, estimated)
@@ -113,7 +122,7 @@ class OpenAIResponses(CountingDialect, SocketDialect, OpenAIDialect):
     # ------------------------------------------------------------- as the back
 
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
-        return body.encode_request(wanted, context)
+        return write_request.encode_request(wanted, context)
 
     def decoder(self, context: Context) -> Decoder:
         return ResponsesDecoder(context)
@@ -125,7 +134,7 @@ class OpenAIResponses(CountingDialect, SocketDialect, OpenAIDialect):
         return counting.decode_count(wire)
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
-        return answer.parse_response(wire, context)
+        return whole_answer.parse_response(wire, context)
 
 
 dialect = OpenAIResponses()

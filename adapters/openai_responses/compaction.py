@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bridge.codec.jsontext import dict_of
 from bridge.dialects.openai_responses.wire import NAME, noted, own
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Data, FinishReason, Message, PartKind, Raw, Request
 from bridge.model import events as ev
 from bridge.model.events import Event
+from bridge.model.jsontext import dict_of
 
 ITEM, TRIGGER = "compaction", "compaction_trigger"
 KINDS = frozenset({ITEM, "compaction_summary"})

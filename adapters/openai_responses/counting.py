@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bridge.codec import Context, WireRequest, WireResponse, json_response
-from bridge.codec.counts import input_tokens_in
-from bridge.codec.jsontext import dumps
+from bridge.contract import Context, WireRequest, WireResponse, json_response
 from bridge.dialects.openai.api import ERRORS
-from bridge.dialects.openai_responses.body import body_of
+from bridge.dialects.openai_responses.write_request import body_of
 from bridge.errors import BridgeError
 from bridge.model import Request
+from bridge.model.jsontext import dumps
+from bridge.toolkit.counts import input_tokens_in
 
 _PATH = "/responses/input_tokens"
 _COUNTED = frozenset(

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.check import Node
-from bridge.codec.jsontext import dumps, read_json
-from bridge.codec.tools import FUNCTION
 from bridge.dialects.openai_responses.client_tools import is_run_by_client
 from bridge.dialects.openai_responses.wire import dicts_in, noted, own
 from bridge.model import Request, Tool
+from bridge.model.jsontext import dumps, read_json
+from bridge.toolkit.check import Node
+from bridge.toolkit.tools import FUNCTION
 
 Wire = dict[str, Any]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.jsontext import dict_of, text_of
 from bridge.dialects.openai.api import ERRORS, WORDS, error_object
 from bridge.errors import ErrorCode, Failure
+from bridge.model.jsontext import dict_of, text_of
 
 _CODES = frozenset(
     {

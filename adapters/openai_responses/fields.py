@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.check import Node
-from bridge.codec.fields import BOOLEAN, INTEGER, NUMBER, STRING, Fields, Row
 from bridge.dialects.openai.api import SHARED
 from bridge.dialects.openai_responses.wire import NAME
+from bridge.toolkit.check import Node
+from bridge.toolkit.fields import BOOLEAN, INTEGER, NUMBER, STRING, Fields, Row
 
 
 def _strings(body: Node, name: str) -> dict[str, Any] | None:

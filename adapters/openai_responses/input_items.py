@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import Context, QueryParameter, StoredAnswer, WireRequest, WireResponse, json_response
-from bridge.codec.check import Node
-from bridge.codec.jsontext import dumps
-from bridge.dialects.openai_responses.history import ItemWriter
+from bridge.contract import Context, QueryParameter, StoredAnswer, WireRequest, WireResponse, json_response
 from bridge.dialects.openai_responses.options import BackOptions
 from bridge.dialects.openai_responses.wire import dicts_in
+from bridge.dialects.openai_responses.write_messages import ItemWriter
 from bridge.errors import RequestError, shortened
+from bridge.model.jsontext import dumps
+from bridge.toolkit.check import Node
 
 _PAGE, _MOST = 20, 100
 

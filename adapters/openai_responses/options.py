@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from bridge.codec import Context, Options
-from bridge.codec.units import OffWord
+from bridge.contract import Context, Options
 from bridge.dialects.openai_responses.wire import CONTENT, SUMMARY
+from bridge.toolkit.units import OffWord
 
 
 class FrontOptions(Options):

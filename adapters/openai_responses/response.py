@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import Context
-from bridge.codec.jsontext import dict_of
+from bridge.contract import Context
 from bridge.dialects.openai_responses.stored import facts
 from bridge.dialects.openai_responses.tools import echoed_format, echoed_tools, write_tool_choice, write_tools
 from bridge.dialects.openai_responses.wire import NAME, own
 from bridge.model import SHARED, Request, RunStarted, Text, ToolChoice, ToolMode
+from bridge.model.jsontext import dict_of
 
 _AUTO = ToolChoice(ToolMode.AUTO)
 _DEFAULTS: dict[str, Any] = {

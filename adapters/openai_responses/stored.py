@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bridge.codec import (
+from bridge.contract import (
     Context,
     QueryParameter,
     StoredAnswer,
@@ -18,13 +18,13 @@ from bridge.codec import (
     WireResponse,
     json_response,
 )
-from bridge.codec.check import Node
-from bridge.codec.jsontext import dumps, read_json, text_of
 from bridge.dialects.openai_responses.compaction import is_wanted
-from bridge.dialects.openai_responses.items import ItemReader
+from bridge.dialects.openai_responses.read_messages import ItemReader
 from bridge.dialects.openai_responses.wire import dicts_in, own
 from bridge.errors import RequestError
 from bridge.model import Message
+from bridge.model.jsontext import dumps, read_json, text_of
+from bridge.toolkit.check import Node
 
 # The ids of items begin with that of their run, as that of the response ends (`Context.make_id`), followed by the
 # backend's id of an item that has one.

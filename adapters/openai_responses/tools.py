@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.check import Node, wrong
-from bridge.codec.tools import FUNCTION
 from bridge.dialects.openai import shapes as chat
 from bridge.dialects.openai.shapes import FUNCTION_FIELDS, MODES, SCHEMA, read_function, read_schema, write_schema
 from bridge.dialects.openai_responses.client_tools import client_tool, is_run_by_client
 from bridge.dialects.openai_responses.declared import free, members
 from bridge.dialects.openai_responses.wire import dicts_in, noted, own
 from bridge.model import ResponseFormat, Tool, ToolChoice, ToolMode
+from bridge.toolkit.check import Node, wrong
+from bridge.toolkit.tools import FUNCTION
 
 _FUNCTION_KEYS = FUNCTION_FIELDS | {"type"}
 

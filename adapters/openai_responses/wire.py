@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.caching import CACHE, written_of
-from bridge.codec.counts import counts_in, is_all_zeros
-from bridge.codec.jsontext import dict_of, whole
 from bridge.dialects.openai.api import with_mark
 from bridge.model import Extras, UsageReported
+from bridge.model.jsontext import dict_of, whole
+from bridge.toolkit.caching import CACHE, written_of
+from bridge.toolkit.counts import counts_in, is_all_zeros
 
 NAME = "openai-responses"
 

@@ -23,11 +23,11 @@ import orjson
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bridge.codec import Context, Losses, WireRequest
-from bridge.codec.registry import resolve
+from bridge.contract import Context, Losses, WireRequest
+from bridge.contract.registry import resolve
 from bridge.model import Request
-from bridge.model.places import note_places
-from bridge.pipeline.stages import StageContext, prepare
+from bridge.model.error_paths import note_places
+from bridge.translation.policies.stages import StageContext, prepare
 from bridge.translation.requirements import required
 
 MESSAGES, CHARACTERS = 100, 400

@@ -19,8 +19,8 @@ import orjson
 from codec import READS1, READS8, Decoder, Encoder
 from common import N, run, texts
 
-from bridge.codec import registry
-from bridge.library import Translator
+from bridge.contract import registry
+from bridge.translation.library import Translator
 
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 15
 MID = "msg_6b2f0c1e-9f58-4f3e-8d0a-1f2e3d4c5b6a"

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from bridge.cli import logs
-from bridge.codec import (
+from bridge.contract import (
     ANSWER_FEATURES,
     REQUEST_FEATURES,
     Capabilities,
@@ -28,14 +28,15 @@ from bridge.codec import (
     entries,
     registry,
 )
-from bridge.config import Config, load
+from bridge.engine.config import Config, load
 from bridge.errors import BridgeError, ConfigError
 from bridge.jsonrpc.stdio import StdioCarrier, claim_stdio
-from bridge.rpc import RunScope, SessionConnection
+from bridge.server.sessions import RunScope, SessionConnection
 
 if TYPE_CHECKING:
-    from bridge.config.schema.routes import Route as RouteSection
-    from bridge.engine import Bridge, Route
+    from bridge.engine.bridge import Bridge
+    from bridge.engine.config.schema.routes import Route as RouteSection
+    from bridge.engine.route import Route
 
 log = logging.getLogger("bridge.rpc")
 
@@ -143,7 +144,7 @@ class Command:
         async with self._lock:
             if self._open is None:
                 await asyncio.sleep(_HEADSTART)
-                from bridge.engine import Bridge
+                from bridge.engine.bridge import Bridge
 
                 config = self._config
                 needed = {*self._section.backends, *filter(None, (self._section.tool_host,))}
@@ -166,7 +167,7 @@ class Command:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[RunScope]:
-        from bridge.server.rpc import ReportedRun
+        from bridge.server.operations.rpc import ReportedRun
 
         bridge, route = await self.opened()
         scope = ReportedRun(bridge, route, "")

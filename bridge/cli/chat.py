@@ -14,9 +14,9 @@ from contextlib import AbstractAsyncContextManager
 
 from bridge.cli.key import given_key
 from bridge.cli.progress import Progress
-from bridge.codec import Dialect, registry
-from bridge.engine import LIBRARY
+from bridge.contract import Dialect, registry
 from bridge.engine.assembly import backend_class
+from bridge.engine.route import LIBRARY
 from bridge.errors import ConfigError
 from bridge.model import (
     Answer,
@@ -40,7 +40,9 @@ from bridge.model import (
     json_text,
     result_text,
 )
-from bridge.pipeline import Backend, BackendAttempt, CallInfo, Run
+from bridge.run.attempt import BackendAttempt
+from bridge.run.backend import Backend, CallInfo
+from bridge.run.run import Run
 
 
 def chat(args: argparse.Namespace) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.codec import Dialect, Operation, offers, registry
+from bridge.contract import Dialect, Operation, offers, registry
 
 DEMO = "demo"
 """The name of the scripted agent, as a backend and as its dialect."""

@@ -10,14 +10,14 @@ from typing import Any
 
 import orjson
 
-from bridge.codec import Context, Dialect, registry
+from bridge.contract import Context, Dialect, registry
 from bridge.errors import BridgeError
-from bridge.framing import lines as json_lines
-from bridge.framing import sse
-from bridge.library import Translator
 from bridge.model import pretty
 from bridge.model.pretty import pretty_request
 from bridge.translation import AnswerDecoder
+from bridge.translation.framing import lines as json_lines
+from bridge.translation.framing import sse
+from bridge.translation.library import Translator
 from bridge.version import __version__
 
 _RUN = "run"

@@ -10,8 +10,8 @@ import logging
 import os
 import tempfile
 
-from bridge.config import Config
-from bridge.server.sockets import url_host
+from bridge.engine.config import Config
+from bridge.server.host.listeners import url_host
 
 log = logging.getLogger("bridge.server")
 

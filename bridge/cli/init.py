@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from bridge.cli.demo import DEMO, mount_of
-from bridge.codec import AgentDialect, ModelsDialect, Operation, registry
-from bridge.codec.surface import shown_path
-from bridge.config import load
-from bridge.config.advice import warnings
-from bridge.config.kinds import BUILT_IN, PYTHON
-from bridge.connect import CLIENTS, SERVERS, Client, Place, Server, named, unknown
-from bridge.connect.probe import is_loopback, probe
+from bridge.contract import AgentDialect, ModelsDialect, Operation, registry
+from bridge.contract.surface import shown_path
+from bridge.engine.config import load
+from bridge.engine.config.advice import warnings
+from bridge.engine.config.kinds import BUILT_IN, PYTHON
 from bridge.errors import ConfigError
+from bridge.server.connect import CLIENTS, SERVERS, Client, Place, Server, named, unknown
+from bridge.server.connect.probe import is_loopback, probe
 
 Answer = TypeVar("Answer")
 _URL = re.compile(r"https?://[^\s/]\S*")
@@ -45,7 +45,7 @@ docs/your-agent.md has one for each framework, and what else it may yield.
 
 from collections.abc import AsyncIterator
 
-from bridge import Request
+from bridge.model import Request
 
 
 async def run(request: Request) -> AsyncIterator[str]:

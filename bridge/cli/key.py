@@ -10,7 +10,7 @@ import os
 import secrets
 import sys
 
-from bridge.config.invisible import invisible_in
+from bridge.engine.config.invisible import invisible_in
 from bridge.errors import ConfigError
 
 _BYTES = 32

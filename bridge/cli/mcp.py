@@ -7,12 +7,13 @@ import asyncio
 import signal
 
 from bridge.cli import logs
-from bridge.codec import ToolServerDialect, registry
-from bridge.config import Config, load
-from bridge.engine import Bridge, Route
+from bridge.cli.tool_stdio import ToolStdio
+from bridge.contract import ToolServerDialect, registry
+from bridge.engine.bridge import Bridge
+from bridge.engine.config import Config, load
+from bridge.engine.route import Route
 from bridge.errors import ConfigError
 from bridge.jsonrpc.stdio import ClaimedStdio, StdioCarrier, claim_stdio
-from bridge.tool_stdio import ToolStdio
 
 DEFAULT = "config.yaml"
 

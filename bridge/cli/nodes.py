@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 
 from bridge.cli.key import given_key
-from bridge.codec import SessionDialect, WireResponse, registry
-from bridge.codec.redact import printable
-from bridge.codec.sessions import RegisteredNode
+from bridge.contract import SessionDialect, WireResponse, registry
+from bridge.contract.optional.sessions import RegisteredNode
 from bridge.errors import BackendError, ConfigError, ErrorCode
+from bridge.toolkit.redact import printable
 
 _SECONDS = 10.0
 """Seconds that the gateway has to answer."""
@@ -45,7 +45,7 @@ def _dialect(name: str | None) -> SessionDialect:
 
 async def _ask(dialect: SessionDialect, args: argparse.Namespace) -> list[RegisteredNode]:
     # Here, as it loads gRPC.
-    from bridge.grpc.channels import call_unary, metadata_of, open_channel
+    from bridge.run.backends.grpc.channels import call_unary, metadata_of, open_channel
 
     settings = replace(dialect.channel(dialect.back_options()), ca=args.ca, cert=args.cert, key=args.cert_key)
     wire = dialect.nodes_request(args.domain)

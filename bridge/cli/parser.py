@@ -192,18 +192,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     explain.add_argument("code", nargs="?", metavar="CODE", help="a code of a log line; default: list all codes")
 
-    check = _command(commands, "bridge.cli.look.check", "validate a configuration", "dialect-bridge check config.yaml")
+    check = _command(
+        commands, "bridge.cli.inspect.check", "validate a configuration", "dialect-bridge check config.yaml"
+    )
     _config_argument(check)
     check.add_argument("--connect", action="store_true", help="also open the stores and write to them")
 
     dialects = _command(
-        commands, "bridge.cli.look.dialects", "list what each dialect can carry", "dialect-bridge dialects --json"
+        commands, "bridge.cli.inspect.dialects", "list what each dialect can carry", "dialect-bridge dialects --json"
     )
     dialects.add_argument("--json", action="store_true", help="print JSON")
 
     translate = _command(
         commands,
-        "bridge.cli.look.translate",
+        "bridge.cli.inspect.translate",
         "translate a recording from stdin to stdout",
         "dialect-bridge translate --from openai-chat --to agentscope < stream.sse",
     )
@@ -256,7 +258,7 @@ def _parser() -> argparse.ArgumentParser:
 
     openapi = _command(
         commands,
-        "bridge.cli.look.openapi",
+        "bridge.cli.inspect.openapi",
         "print an OpenAPI description of the HTTP endpoints of a configuration",
         "dialect-bridge openapi > openapi.json",
     )
@@ -264,7 +266,7 @@ def _parser() -> argparse.ArgumentParser:
 
     _command(
         commands,
-        "bridge.cli.look.schema",
+        "bridge.cli.inspect.schema",
         "print the JSON Schema of the configuration",
         "dialect-bridge schema > schema.json",
     )

@@ -22,12 +22,13 @@ from pathlib import Path
 
 from bridge.cli import init, logs
 from bridge.cli.demo import DEMO
-from bridge.config import Config, load
-from bridge.connect import CLIENTS, Place, named
-from bridge.connect.programs import AGENTS, NO_KEY, Client, CodingAgent
-from bridge.engine import Bridge, Route
+from bridge.engine.bridge import Bridge
+from bridge.engine.config import Config, load
+from bridge.engine.route import Route
 from bridge.errors import ConfigError
-from bridge.server.serve import check, running
+from bridge.server.connect import CLIENTS, Place, named
+from bridge.server.connect.programs import AGENTS, NO_KEY, Client, CodingAgent
+from bridge.server.host.serve import check, running
 
 DEFAULT = "config.yaml"
 _STORES = 'stores: {history: "sqlite:///:memory:", runs: "sqlite:///:memory:"}\n'

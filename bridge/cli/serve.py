@@ -22,16 +22,17 @@ from urllib.parse import quote
 
 from bridge.cli import early_signals, logs
 from bridge.cli.demo import configuration
-from bridge.cli.handover import Handover
 from bridge.cli.health_file import write_health_file
-from bridge.codec import Operation, QueuedRunsDialect, ToolServerDialect, WireRequest
-from bridge.config import Config, load, read, share_of
-from bridge.engine import Bridge, Route
+from bridge.cli.worker_channel import Handover
+from bridge.contract import Operation, QueuedRunsDialect, ToolServerDialect, WireRequest
+from bridge.engine.bridge import Bridge
+from bridge.engine.config import Config, load, read, share_of
+from bridge.engine.route import Route
+from bridge.engine.telemetry import SHARED_METRICS
 from bridge.errors import ConfigError, Unsupported
 from bridge.server import serve as run
-from bridge.server.serve import check
-from bridge.server.sockets import url_host
-from bridge.telemetry import SHARED_METRICS
+from bridge.server.host.listeners import url_host
+from bridge.server.host.serve import check
 
 _HINTS = {
     errno.EADDRINUSE: "; another program has the port: try --port",

@@ -1,7 +1,7 @@
 """Several processes that share one port. This one starts and replaces them, and changes their configuration.
 
 A worker that dies is replaced, and so is one that hangs: while it serves, its event loop writes a byte into a pipe
-every second. This process judges by that only after it has itself run without a pause (`bridge.liveness`).
+every second. This process judges by that only after it has itself run without a pause (`bridge.stores.liveness`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from asyncio.subprocess import Process
 from collections.abc import Callable, Sequence
 
 from bridge.cli import early_signals
-from bridge.cli.handover import Handover, SilentCount, kept
 from bridge.cli.health_file import write_health_file
-from bridge.config import Config
+from bridge.cli.worker_channel import Handover, SilentCount, kept
+from bridge.engine.config import Config
 from bridge.errors import ConfigError
-from bridge.liveness import Liveness
-from bridge.server import sockets as listening
-from bridge.server.merged import MergedWork, in_daemon_thread
+from bridge.server.host import listeners as listening
+from bridge.server.requests.coalescing import MergedWork, in_daemon_thread
+from bridge.stores.liveness import Liveness
 
 log = logging.getLogger("bridge.workers")
 

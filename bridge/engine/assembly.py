@@ -8,8 +8,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
-from bridge import config as cfg
-from bridge.codec import (
+from bridge.contract import (
     AgentDialect,
     AgentTasksDialect,
     Dialect,
@@ -22,26 +21,30 @@ from bridge.codec import (
     ToolText,
     registry,
 )
-from bridge.codec.naming import ModelNames
+from bridge.contract.naming import ModelNames
+from bridge.engine import config as cfg
 from bridge.engine.route import Route
 from bridge.errors import ConfigError
-from bridge.pipeline import Backend, Breaker, Group, Retry, StageFactory, Timeouts
-from bridge.pipeline.memory import Memory, wants_memory
-from bridge.pipeline.stages import EstimateUsage, load_object
-from bridge.pipeline.stages import load as load_stage
-from bridge.speech import Speech
+from bridge.run.backend import Backend, Timeouts
+from bridge.run.backends.speech import Speech
+from bridge.run.breaker import Breaker
+from bridge.run.conversation.memory import Memory, wants_memory
+from bridge.run.group import Group
+from bridge.run.retries import Retry
 from bridge.stores import Attachments, Bounds, open_attachments
 from bridge.stores.memory_budget import base64_size, charging
+from bridge.translation.policies.stages import EstimateUsage, StageFactory, load_object
+from bridge.translation.policies.stages import load as load_stage
 
 if TYPE_CHECKING:
     from yarl import URL
 
-    from bridge.runs.push import Pusher
+    from bridge.engine.telemetry.tracing import Tracing
+    from bridge.run.backends.credentials import Credentials
+    from bridge.run.backends.fetch import Fetcher
+    from bridge.run.backends.http import HttpBackend
+    from bridge.run.durable.push import Pusher
     from bridge.stores import RunStore
-    from bridge.telemetry.tracing import Tracing
-    from bridge.transports.credentials import Credentials
-    from bridge.transports.fetch import Fetcher
-    from bridge.transports.http import HttpBackend
 
 
 def assemble(
@@ -56,7 +59,7 @@ def assemble(
         )
     backends = {name: _backend(name, section, http_client, config.folder) for name, section in config.backends.items()}
     if tracing is not None:
-        from bridge.telemetry.traced import TracedBackend
+        from bridge.engine.telemetry.traced import TracedBackend
 
         for name, section in config.backends.items():
             provider = _provider(section)
@@ -70,7 +73,7 @@ def tracing_for(config: cfg.Config) -> Tracing | None:
     if section is None:
         return None
     try:
-        from bridge.telemetry.tracing import Tracing
+        from bridge.engine.telemetry.tracing import Tracing
     except ImportError as error:
         missing = "OpenTelemetry is not installed; pip install 'dialect-bridge[otel]'"
         raise ConfigError(f"{missing} ({error.name} is missing).", key="server.traces") from None
@@ -89,10 +92,10 @@ def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient, folde
     breaker = Breaker(name, section.breaker.failures, section.breaker.open_for) if section.breaker else None
     timeouts = Timeouts(**section.timeouts.model_dump())
     if section.is_demo or section.target is not None:
-        from bridge.transports.local import LocalBackend
+        from bridge.run.backends.local import LocalBackend
 
         if section.target is None:
-            from bridge.transports.demo import run
+            from bridge.run.backends.demo import run
 
             return LocalBackend(name, run, names=names, timeouts=timeouts, breaker=breaker)
         try:
@@ -124,7 +127,7 @@ def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient, folde
 
 def _credentials(key: str, auth: cfg.BackendAuth, url: URL, learn: Callable[[str], None]) -> Credentials:
     """Return what authenticates the requests of a backend. Raises `ConfigError`."""
-    from bridge.transports import credentials as made
+    from bridge.run.backends import credentials as made
 
     try:
         if auth.aws is not None:
@@ -142,8 +145,8 @@ def _credentials(key: str, auth: cfg.BackendAuth, url: URL, learn: Callable[[str
 def _agent(
     name: str, section: cfg.Backend, dialect: AgentDialect, settings: dict[str, Any], folder: str | None
 ) -> Backend:
-    from bridge.agents.backend import AgentBackend
-    from bridge.agents.program import Program, absolute
+    from bridge.run.backends.agents.backend import AgentBackend
+    from bridge.run.backends.agents.program import Program, absolute
 
     try:
         cwd = absolute(section.cwd or "", folder)
@@ -160,22 +163,22 @@ def _agent(
 def backend_class(dialect: Dialect) -> Callable[..., Backend]:
     """Return the class of backends of this dialect. Its arguments are a name, the dialect and a URL."""
     if isinstance(dialect, SessionDialect):
-        from bridge.grpc.backend import GrpcBackend
+        from bridge.run.backends.grpc.backend import GrpcBackend
 
         return GrpcBackend
     if isinstance(dialect, AgentDialect):
-        from bridge.agents.backend import AgentBackend
+        from bridge.run.backends.agents.backend import AgentBackend
 
         return AgentBackend.at
     if isinstance(dialect, QueuedRunsDialect):
-        from bridge.runs.backend import QueuedRunsBackend
+        from bridge.run.backends.queued import QueuedRunsBackend
 
         return QueuedRunsBackend
     if isinstance(dialect, SteppedRunDialect):
-        from bridge.transports.stepped import SteppedBackend
+        from bridge.run.backends.stepped import SteppedBackend
 
         return SteppedBackend
-    from bridge.transports.http import HttpBackend
+    from bridge.run.backends.http import HttpBackend
 
     return HttpBackend
 
@@ -263,7 +266,7 @@ def fetchers_for(config: cfg.Config) -> dict[str, Fetcher]:
     wanted = {name: section.fetch_urls for name, section in config.backends.items() if section.fetch_urls}
     if not wanted:
         return {}
-    from bridge.transports.fetch import Fetcher
+    from bridge.run.backends.fetch import Fetcher
 
     return {name: Fetcher(hosts, charge=_charge_medium) for name, hosts in wanted.items()}
 
@@ -282,7 +285,7 @@ def pushers_for(routes: list[Route]) -> dict[str, Pusher]:
     }
     if not any(hosts.values()):
         return {}
-    from bridge.runs.push import Pusher
+    from bridge.run.durable.push import Pusher
 
     return {path: Pusher(names) for path, names in hosts.items() if names}
 
@@ -313,7 +316,7 @@ def speech_for(config: cfg.Config) -> Speech | None:
     if config.speech is None:
         return None
     key = config.speech.api_key
-    from bridge.transports.proxies import proxy_for
+    from bridge.run.backends.proxies import proxy_for
 
     proxy = proxy_for(config.speech.url)
     return Speech(

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 
 from bridge.errors import BridgeError, log_unexpected
-from bridge.pipeline.breaker import Breaker
+from bridge.run.breaker import Breaker
 from bridge.stores.places import Places
 
 log = logging.getLogger("bridge.breaker")

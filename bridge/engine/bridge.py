@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
-from bridge.codec import (
+from bridge.contract import (
     AgentTasksDialect,
     Capabilities,
     Embeddings,
@@ -35,33 +35,37 @@ from bridge.engine.store_watch import StoreWatch
 from bridge.engine.watching import RunWatch, WatchedRequest, Watcher
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, RequestError
 from bridge.model import Answer, Event, Folder, Request, UsageReported, estimate_tokens
-from bridge.pipeline import Backend, BackendAttempt, CallInfo, Group, Run, queued_runs, threads
-from bridge.pipeline.attached import Attached, LinkedMedia, has_media
-from bridge.pipeline.continuation import StreamContinuation, continued_request
-from bridge.pipeline.interrupts import answer_open_interrupts
-from bridge.pipeline.memory import Memory, Turn
-from bridge.pipeline.push_targets import PushTargets
-from bridge.pipeline.redirects import without_redirects
-from bridge.pipeline.retries import may_ask_elsewhere
-from bridge.pipeline.stored_responses import Answers
-from bridge.pipeline.task_index import TaskIndex
-from bridge.pipeline.tools import with_tools
+from bridge.run.attached import Attached, LinkedMedia, has_media
+from bridge.run.attempt import BackendAttempt
+from bridge.run.backend import Backend, CallInfo
+from bridge.run.continuation import StreamContinuation, continued_request
+from bridge.run.conversation import queued_runs, threads
+from bridge.run.conversation.interrupts import answer_open_interrupts
+from bridge.run.conversation.memory import Memory, Turn
+from bridge.run.conversation.push_targets import PushTargets
+from bridge.run.conversation.stored_responses import Answers
+from bridge.run.conversation.task_index import TaskIndex
+from bridge.run.group import Group
+from bridge.run.retries import may_ask_elsewhere
+from bridge.run.run import Run
+from bridge.run.tools.tools import with_tools
 from bridge.stores import open_held_places, open_places
 from bridge.stores.memory_budget import LoadedBytes, MemoryBudget, counted
+from bridge.translation.policies.forbidden_fields import without_redirects
 
 if TYPE_CHECKING:
-    from bridge.config import Config, HttpClient
     from bridge.engine.breaker_advice import BreakerAdvice
-    from bridge.runs import RunKey, RunPlan, Runs, RunSlots
-    from bridge.runs.push import Pusher
-    from bridge.runs.waiting import WaitingTasks
-    from bridge.speech import Speech
+    from bridge.engine.config import Config, HttpClient
+    from bridge.engine.telemetry.metrics import Metrics
+    from bridge.engine.telemetry.tracing import Tracing
+    from bridge.run.backends.fetch import Fetcher
+    from bridge.run.backends.speech import Speech
+    from bridge.run.durable import RunKey, RunPlan, Runs, RunSlots
+    from bridge.run.durable.push import Pusher
+    from bridge.run.durable.waiting import WaitingTasks
     from bridge.stores import Attachments, ConversationStore, RunStore
     from bridge.stores.attachments import NoteFile
     from bridge.stores.held_places import HeldPlaces
-    from bridge.telemetry.metrics import Metrics
-    from bridge.telemetry.tracing import Tracing
-    from bridge.transports.fetch import Fetcher
 
 _LARGE = 256 * 1024
 """Bytes from which on a request is encoded in a thread."""
@@ -114,7 +118,7 @@ class Bridge:
         """The slots and sessions of this process that others count, too; None where nothing of the kind is needed."""
         self._runs: Runs | None = None
         self._response_now: Callable[..., Awaitable[StoredAnswer]] | None = None
-        """`bridge.runs.response_now` if there are runs: importing it in each request would cost time."""
+        """`bridge.run.durable.response_now` if there are runs: importing it in each request would cost time."""
         self._open: AsyncExitStack | None = None
         public = config.server.public_url
         serving = [route for route in self.routes if route.serves(Operation.ATTACH)]
@@ -125,7 +129,7 @@ class Bridge:
     @classmethod
     def from_config(cls, source: str | os.PathLike[str] | Mapping[str, Any]) -> Bridge:
         """Return a bridge from a YAML file or a mapping. Raises `ConfigError`, which names key and mistake."""
-        from bridge.config import load, parse
+        from bridge.engine.config import load, parse
 
         return cls.of(parse(dict(source)) if isinstance(source, Mapping) else load(source))
 
@@ -258,7 +262,7 @@ class Bridge:
     @cached_property
     def waiting_tasks(self) -> WaitingTasks:
         """The tasks that wait for an answer on routes that are not durable."""
-        from bridge.runs.waiting import WaitingTasks
+        from bridge.run.durable.waiting import WaitingTasks
 
         return WaitingTasks()
 
@@ -288,7 +292,7 @@ class Bridge:
         return lambda owner, thread: history.note_file(owner, route.path, thread)
 
     def _make_runs(self, store: RunStore) -> Runs:
-        from bridge.runs import Runs, response_now
+        from bridge.run.durable import Runs, response_now
 
         self._response_now = response_now
         stores = self.config.stores
@@ -528,7 +532,7 @@ class Bridge:
             await pusher.push(self.runs, key, plan, route.dialect, route.options, targets, entries)
 
     async def _settle(self, key: RunKey, plan: RunPlan) -> None:
-        from bridge.runs import settle
+        from bridge.run.durable import settle
 
         route = self._planned(plan) if plan.background else None
         answers = self.answers(route, key.owner) if route is not None else None
@@ -589,7 +593,7 @@ class Bridge:
 
         Raises `RequestError` for an unknown model.
         """
-        from bridge.runs import RunKey, RunPlan
+        from bridge.run.durable import RunKey, RunPlan
 
         run = request.run_id or run_id
         backends = _ordered(route.group_for(request), request, caller.owner, run_id)
@@ -679,7 +683,7 @@ def _is_large(request: Request, caller: Caller) -> bool:
 
 
 def _is_http(backend: Backend) -> bool:
-    from bridge.transports.http import HttpBackend
+    from bridge.run.backends.http import HttpBackend
 
     return isinstance(backend, HttpBackend)
 

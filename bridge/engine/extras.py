@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.util import find_spec
 
-from bridge import config as cfg
-from bridge.codec import registry
+from bridge.contract import registry
+from bridge.engine import config as cfg
 from bridge.errors import ConfigError
 
 

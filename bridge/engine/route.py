@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from bridge.codec import (
+from bridge.contract import (
     ANSWER_FEATURES,
     REQUEST_FEATURES,
     Capabilities,
@@ -27,16 +27,18 @@ from bridge.codec import (
     require,
     served,
 )
-from bridge.codec.contracts import check_surface
-from bridge.codec.naming import is_pattern, pick
+from bridge.contract.naming import is_pattern, pick
+from bridge.contract.optional.contracts import check_surface
 from bridge.errors import BackendError, ErrorCode, RequestError, shortened
 from bridge.model import Request
-from bridge.pipeline import Backend, Group, StageFactory
-from bridge.pipeline.tools import Tools
+from bridge.run.backend import Backend
+from bridge.run.group import Group
+from bridge.run.tools.tools import Tools
+from bridge.translation.policies.stages import StageFactory
 
 if TYPE_CHECKING:
-    from bridge.config import Concurrency
-    from bridge.transports.http import HttpBackend
+    from bridge.engine.config import Concurrency
+    from bridge.run.backends.http import HttpBackend
 
 _CHOICE = re.compile(r"\[(.)[^\]]{0,100}\]")
 """A pattern's set of characters, of which the first one is a guess."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from bridge.pipeline import Backend
+from bridge.run.backend import Backend
 
 
 @dataclass(frozen=True, slots=True)

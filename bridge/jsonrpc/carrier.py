@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from bridge.errors import BackendError
-from bridge.framing.lines import Splitter
 from bridge.jsonrpc.peer import MAX_FRAME
+from bridge.translation.framing.lines import Splitter
 
 CHUNK = 64 * 1024
 """Bytes of one read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from bridge.codec.jsontext import (
+from bridge.model.jsontext import (
     MAX_DEPTH,
     NESTABLE,
     deeper_than,

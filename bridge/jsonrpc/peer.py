@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from bridge.codec.jsontext import dumps
 from bridge.errors import shortened
 from bridge.jsonrpc.messages import (
     INTERNAL_ERROR,
@@ -40,6 +39,7 @@ from bridge.jsonrpc.messages import (
     message_of,
     parse,
 )
+from bridge.model.jsontext import dumps
 
 MAX_FRAME = 32 * 1024 * 1024
 """Bytes of a message; the limit of the common implementation for JavaScript."""

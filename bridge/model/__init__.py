@@ -1,6 +1,7 @@
 """The model: requests, parts, events, and what makes, checks, folds and stores them."""
 
 from bridge.model.builder import Builder
+from bridge.model.error_paths import unsupported
 from bridge.model.estimate import estimate_tokens
 from bridge.model.events import (
     ArgsDelta,
@@ -55,7 +56,6 @@ from bridge.model.parts import (
     unseal,
     url_of,
 )
-from bridge.model.places import unsupported
 from bridge.model.pretty import pretty
 from bridge.model.request import HistoryMode, Request, ResponseFormat, Resume, Sampling, Tool, ToolChoice, ToolMode
 from bridge.model.text import as_markdown, as_text, interrupt_text, json_text, question_about, question_of, result_text

@@ -1,8 +1,8 @@
 """Stores: conversations, runs and uploads.
 
-Conversations: `open_history(url)`, with the contract in `bridge.stores.base`. Runs and their events: `open_runs(url)`,
-with the contract in `bridge.stores.runs`. Both are on SQLite or PostgreSQL. Uploads, in a folder or an object store:
-`open_attachments(url)`, with the contract in `bridge.stores.attachments`.
+Conversations: `open_history(url)`, with the contract in `bridge.stores.conversation_store`. Runs and their events:
+`open_runs(url)`, with the contract in `bridge.stores.run_store`. Both are on SQLite or PostgreSQL. Uploads, in a folder
+or an object store: `open_attachments(url)`, with the contract in `bridge.stores.attachments`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING
 
 from bridge.errors import ConfigError
 from bridge.stores.attachments import Attachment, Attachments
-from bridge.stores.base import LEASE, Bounds, Conversation, ConversationStore, StoreConflict, StoreUnavailable
+from bridge.stores.conversation_store import (
+    LEASE,
+    Bounds,
+    Conversation,
+    ConversationStore,
+    StoreConflict,
+    StoreUnavailable,
+)
 from bridge.stores.rates import LocalRates, Rates
-from bridge.stores.runs import LeaseLost, Ownership, RunKey, RunRecord, RunState, RunStore, ThreadBusy
+from bridge.stores.run_store import LeaseLost, Ownership, RunKey, RunRecord, RunState, RunStore, ThreadBusy
 from bridge.stores.schema import Schema
 from bridge.stores.scripts import Database
 from bridge.stores.urls import check_postgres, describe

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from bridge.model.parts import LINKED, Message, ToolCall, ToolResult
-from bridge.stores.base import Bounds
+from bridge.stores.conversation_store import Bounds
 
 _ASKING = frozenset({"user", "system", "developer"})
 _GUIDING = frozenset({"system", "developer"})

@@ -11,9 +11,9 @@ import random
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from bridge.liveness import Grace, no_grace
 from bridge.stores import rows
-from bridge.stores.base import BaseGone, Bounds, StoreConflict, plain_id
+from bridge.stores.conversation_store import BaseGone, Bounds, StoreConflict, plain_id
+from bridge.stores.liveness import Grace, no_grace
 from bridge.stores.memory_budget import FREE, Charge
 from bridge.stores.scripts import Rows, Script
 

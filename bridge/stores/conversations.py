@@ -7,13 +7,22 @@ import time
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 
-from bridge.liveness import Liveness
 from bridge.model.parts import Message
 from bridge.stores import rows
-from bridge.stores.base import LEASE, Bounds, Conversation, HeldConversation, RemoveFiles, key, plain_id, stored_id
 from bridge.stores.conversation_scripts import FIND, LATEST, OWNER, commit, delete, fetch, head, prune
+from bridge.stores.conversation_store import (
+    LEASE,
+    Bounds,
+    Conversation,
+    HeldConversation,
+    RemoveFiles,
+    key,
+    plain_id,
+    stored_id,
+)
 from bridge.stores.file_scripts import drop, idle, mark, note, plain
 from bridge.stores.joint import Joint
+from bridge.stores.liveness import Liveness
 from bridge.stores.locks import ConversationLocks
 from bridge.stores.memory_budget import charging
 from bridge.stores.scripts import Database, Script, execute

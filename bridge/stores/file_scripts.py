@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from bridge.stores.base import plain_id
 from bridge.stores.conversation_scripts import Key, named
+from bridge.stores.conversation_store import plain_id
 from bridge.stores.scripts import Script
 
 Idle: TypeAlias = tuple[Key, float | None]

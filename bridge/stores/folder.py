@@ -23,7 +23,7 @@ from bridge.stores.attachments import (
     new_path,
     not_found,
 )
-from bridge.stores.base import unavailable
+from bridge.stores.conversation_store import unavailable
 from bridge.stores.signing import Signer, kept_secret
 
 _T = TypeVar("_T")

@@ -2,7 +2,7 @@
 
 Processes that share the database count together. A process is alive while its own place in the line `processes` has not
 expired, so that one row is renewed for all that it holds; places of a process that died are free after its lease, to
-processes that may judge it (`bridge.liveness`). While the database is away, each process counts alone.
+processes that may judge it (`bridge.stores.liveness`). While the database is away, each process counts alone.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any
 import orjson
 
 from bridge.errors import BridgeError, log_unexpected
-from bridge.liveness import Liveness
-from bridge.stores.base import LEASE
+from bridge.stores.conversation_store import LEASE
+from bridge.stores.liveness import Liveness
 from bridge.stores.scripts import ALONE, UNSYNCED, Database, Script, execute
 
 log = logging.getLogger("bridge.places")

@@ -3,8 +3,8 @@
 A run takes a numbered ticket in the conversation's queue in the database; the lowest ticket holds the lock. Tickets are
 leases: `ConversationLocks` renews all tickets of its process at once, and those of a dead process expire. An expired
 ticket can be renewed until another process deletes it, and a process deletes the expired tickets before its own when it
-takes the lock, if its own renewals have gone well (`bridge.liveness`). So at most one ticket holds a lock at any time,
-whatever the clocks say.
+takes the lock, if its own renewals have gone well (`bridge.stores.liveness`). So at most one ticket holds a lock at any
+time, whatever the clocks say.
 
 Where the database has no space for a ticket, the run goes on without one, so that its client gets the answer. The
 version of the conversation then refuses the later of two commits.
@@ -27,12 +27,12 @@ from functools import partial
 from typing import Any
 
 from bridge.errors import BridgeError
-from bridge.liveness import Liveness
 from bridge.model.parts import Message
 from bridge.stores import rows
-from bridge.stores.base import Conversation, HeldConversation, StoreFull, unavailable
 from bridge.stores.conversation_scripts import Key
+from bridge.stores.conversation_store import Conversation, HeldConversation, StoreFull, unavailable
 from bridge.stores.joint import Joint
+from bridge.stores.liveness import Liveness
 from bridge.stores.tickets import Read, Tickets
 
 _log = logging.getLogger(__name__)
@@ -304,7 +304,7 @@ class ConversationLocks:
 
 
 class _Held:
-    """See `bridge.stores.base.HeldConversation`."""
+    """See `bridge.stores.conversation_store.HeldConversation`."""
 
     conversation: Conversation
 

@@ -31,7 +31,7 @@ from bridge.stores.attachments import (
     not_found,
     path_in,
 )
-from bridge.stores.base import unavailable
+from bridge.stores.conversation_store import unavailable
 
 _T = TypeVar("_T")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]")

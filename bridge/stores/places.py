@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from bridge.stores.base import plain_id, stored_id
+from bridge.stores.conversation_store import plain_id, stored_id
 from bridge.stores.scripts import UNSYNCED, Database, Script
 
 _KEPT = 3600.0

@@ -24,7 +24,7 @@ import asyncpg
 
 from bridge.errors import BridgeError
 from bridge.stores import schema
-from bridge.stores.base import unavailable
+from bridge.stores.conversation_store import unavailable
 from bridge.stores.scripts import Rows, Script, T, Values, Work, execute, spelled
 
 if TYPE_CHECKING:

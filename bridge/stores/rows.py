@@ -13,8 +13,8 @@ import orjson
 from bridge.model.dump import dump, load, load_message, load_tool
 from bridge.model.events import Interrupted
 from bridge.model.parts import Message
-from bridge.stores.base import Bounds, Conversation, plain_id, stored_id
 from bridge.stores.bounds import MessageSize, links, surplus
+from bridge.stores.conversation_store import Bounds, Conversation, plain_id, stored_id
 
 _T = TypeVar("_T")
 _MANY = 50

@@ -14,10 +14,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from bridge.liveness import Grace, no_grace
-from bridge.stores.base import plain_id
+from bridge.stores.conversation_store import plain_id
+from bridge.stores.liveness import Grace, no_grace
 from bridge.stores.memory_budget import Charge
-from bridge.stores.runs import (
+from bridge.stores.run_store import (
     CANCEL_QUEUED,
     Blocked,
     LeaseLost,

@@ -7,7 +7,7 @@ with, so that old and new processes run side by side: a migration adds tables, c
 
 An index of a table that may be large is a migration of its own, `CREATE INDEX{concurrently} ...`: PostgreSQL builds it
 beside the work of others. A SQLite file also records in `machine_boot` the boot of the machine that its leases belong
-to (see `bridge.stores.machine`).
+to (see `bridge.stores.lease_clock`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bridge.errors import ConfigError
-from bridge.stores.runs import CANCEL_QUEUED
+from bridge.stores.run_store import CANCEL_QUEUED
 
 VERSIONS = "CREATE TABLE IF NOT EXISTS schema_version (room text PRIMARY KEY, version bigint NOT NULL, needs bigint)"
 NEEDS = "ALTER TABLE schema_version ADD COLUMN needs bigint"

@@ -22,7 +22,7 @@ fragments:
 | fragment | SQLite | PostgreSQL |
 |---|---|---|
 | `{serial}` | `INTEGER PRIMARY KEY AUTOINCREMENT` | `bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY` |
-| `{now}` | the machine's monotonic clock (`bridge.stores.machine`): leases | the server's clock |
+| `{now}` | the machine's monotonic clock (`bridge.stores.lease_clock`): leases | the server's clock |
 | `{wall}` | seconds since 1970: ages | the server's clock |
 | `{lock}` | | `FOR UPDATE` |
 | `{skip}` | | `FOR UPDATE SKIP LOCKED` |

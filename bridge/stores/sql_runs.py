@@ -16,14 +16,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bridge.errors import BridgeError, log_unexpected
-from bridge.liveness import Grace, no_grace
 from bridge.stores import run_scripts as scripts
-from bridge.stores.base import LEASE, stored_id
+from bridge.stores.conversation_store import LEASE, stored_id
 from bridge.stores.joint import Joint
+from bridge.stores.liveness import Grace, no_grace
 from bridge.stores.memory_budget import charging
 from bridge.stores.notifier import Notifier
+from bridge.stores.recent_entries import Tails
 from bridge.stores.run_scripts import Append, Stored
-from bridge.stores.runs import (
+from bridge.stores.run_store import (
     NONE_BLOCKED,
     Blocked,
     Created,
@@ -39,7 +40,6 @@ from bridge.stores.runs import (
     stored_key,
 )
 from bridge.stores.scripts import Database, Script, T, Work
-from bridge.stores.tails import Tails
 
 log = logging.getLogger("bridge.runs")
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from bridge.model.parts import Message
 from bridge.stores import rows, schema
-from bridge.stores.base import Bounds, Conversation, key, stored_id
 from bridge.stores.conversation_scripts import commit, fetch, head, names
+from bridge.stores.conversation_store import Bounds, Conversation, key, stored_id
 from bridge.stores.memory_budget import charging
 from bridge.stores.scripts import Script, T, Work
 from bridge.stores.sqlite_file import Connection, run_script

@@ -29,8 +29,8 @@ from typing import Any, ClassVar, TypeVar
 import orjson
 
 from bridge.errors import BridgeError, ConfigError
-from bridge.stores import machine, schema
-from bridge.stores.base import unavailable
+from bridge.stores import lease_clock, schema
+from bridge.stores.conversation_store import unavailable
 from bridge.stores.scripts import Rows, Values, Work, spelled
 
 _T = TypeVar("_T")
@@ -202,7 +202,8 @@ class Connection:
         db.execute("PRAGMA journal_size_limit = 67108864")
         with suppress(sqlite3.OperationalError):  # no such table, or no such column
             if all(
-                not self._missing(db, tables) and self._boot(db, tables) == machine.boot() for tables in self._tables
+                not self._missing(db, tables) and self._boot(db, tables) == lease_clock.boot()
+                for tables in self._tables
             ):
                 return
         db.execute("BEGIN IMMEDIATE")
@@ -216,13 +217,13 @@ class Connection:
                 run_statement(db, statement)
             if missing:
                 run_statement(db, schema.RECORD, tables.record(tables.newest))
-            if self._boot(db, tables) != machine.boot():
+            if self._boot(db, tables) != lease_clock.boot():
                 for statement in tables.rebooted:
                     run_statement(db, statement)
                 db.execute(
                     "INSERT INTO machine_boot (room, boot) VALUES (?, ?)"
                     " ON CONFLICT (room) DO UPDATE SET boot = excluded.boot",
-                    (tables.name, machine.boot()),
+                    (tables.name, lease_clock.boot()),
                 )
         db.execute("COMMIT")
 
@@ -500,7 +501,7 @@ def run_statement(db: sqlite3.Connection, statement: str, values: Values | None 
     found = spelled(statement, SYNTAX)
     if not found.text:
         return []
-    given: dict[str, Any] = {"now": machine.now(), "wall": time.time(), **(values or {})}
+    given: dict[str, Any] = {"now": lease_clock.now(), "wall": time.time(), **(values or {})}
     if found.many is not None:
         db.executemany(found.text, given[found.many])
         return []

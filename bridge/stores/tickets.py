@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from bridge.liveness import Grace
 from bridge.stores import rows
-from bridge.stores.base import Bounds, Conversation, StoreConflict, plain_id
 from bridge.stores.conversation_scripts import KEY, Key, Stored, commit, fetch, named
+from bridge.stores.conversation_store import Bounds, Conversation, StoreConflict, plain_id
+from bridge.stores.liveness import Grace
 from bridge.stores.memory_budget import charging
 from bridge.stores.scripts import ALONE, UNSYNCED, Database, Script, execute
 
@@ -45,7 +45,7 @@ class Tickets:
     """The tickets of `bridge.stores.locks`, in the database of the conversations. Each method is one transaction.
 
     `own` are other tickets of this process in the same queue: they are renewed before expired ones are deleted. Tickets
-    of other processes count as expired after the grace of this process (`bridge.liveness`).
+    of other processes count as expired after the grace of this process (`bridge.stores.liveness`).
     """
 
     def __init__(self, database: Database, lease: float, bounds: Bounds, grace: Grace) -> None:

@@ -21,9 +21,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge import framing
-from bridge.codec import Dialect, Feature, Support, WireRequest, WireResponse
-from bridge.codec.registry import resolve
+from bridge.contract import Dialect, Feature, Support, WireRequest, WireResponse
+from bridge.contract.registry import resolve
 from bridge.errors import ErrorCode, Failure, RequestError, Unsupported
 from bridge.model import (
     FinishReason,
@@ -54,7 +53,7 @@ from bridge.testing.wires import (
     without_separators,
 )
 from bridge.testing.witnesses import ANSWERS, REQUESTS, supported_answers, supported_requests
-from bridge.translation import AnswerDecoder
+from bridge.translation import AnswerDecoder, framing
 
 # The duration of an example reveals nothing about the dialect, and subclasses share the tests of one class.
 quick = settings(
@@ -274,7 +273,7 @@ class DialectConformance:
         builder.end()
         events = builder.take()
         known = [replace(e, status=MessageStatus.INCOMPLETE) if isinstance(e, PartEnded) else e for e in events]
-        assert encode(dialect, events) == encode(dialect, known), "see bridge.codec.cut_calls.CutCalls"
+        assert encode(dialect, events) == encode(dialect, known), "see bridge.toolkit.cut_calls.CutCalls"
 
     def test_a_refused_part_is_named_by_its_own_place(self, dialect: Dialect) -> None:
         earlier = [Message("user", [Text("one")]), Message("assistant", [Text("two")])]

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from bridge.codec import Dialect, QueuedRunsDialect
+from bridge.contract import Dialect, QueuedRunsDialect
 from bridge.errors import Failure
 from bridge.model import Request
 from bridge.testing.queue import QueuedRuns

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridge.codec import Dialect, Operation, offers, registry
-from bridge.codec.registry import resolve
-from bridge.config import Config, Server
-from bridge.engine import Bridge, Route
-from bridge.pipeline import Group
-from bridge.transports.local import Agent, LocalBackend
+from bridge.contract import Dialect, Operation, offers, registry
+from bridge.contract.registry import resolve
+from bridge.engine.bridge import Bridge
+from bridge.engine.config import Config, Server
+from bridge.engine.route import Route
+from bridge.run.backends.local import Agent, LocalBackend
+from bridge.run.group import Group
 
 
 def bridge_of(agent: Agent, *dialects: str | Dialect, server: Mapping[str, Any] | None = None) -> Bridge:

@@ -10,11 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.codec.capabilities import Capabilities, Feature, Support
-from bridge.codec.jsontext import arguments_of, input_of, is_object, loads
-from bridge.codec.media import answer_feature
+from bridge.contract.capabilities import Capabilities, Feature, Support
 from bridge.model.events import AWAITS_RESULT, Custom, FinishReason, Raw, StateChanged, StepEnded, StepStarted
 from bridge.model.fold import Answer
+from bridge.model.jsontext import arguments_of, input_of, is_object, loads
 from bridge.model.parts import (
     Data,
     FileRef,
@@ -31,6 +30,7 @@ from bridge.model.parts import (
     url_of,
 )
 from bridge.model.text import as_markdown, interrupt_text, json_text, result_text
+from bridge.toolkit.media import answer_feature
 
 _FEATURES: dict[type[Part], Feature] = {
     Text: Feature.TEXT,

@@ -16,13 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge import framing
-from bridge.codec import Dialect, Feature, Support, WireRequest, WireResponse, registry
-from bridge.codec.jsontext import loads
-from bridge.codec.registry import resolve
+from bridge.contract import Dialect, Feature, Support, WireRequest, WireResponse, registry
+from bridge.contract.registry import resolve
 from bridge.errors import BridgeError, Unsupported
-from bridge.library import Translator
 from bridge.model import Event, FinishReason, Message, PartKind, Request, Text, fold, result_text, unfold, verify
+from bridge.model.jsontext import loads
 from bridge.testing.conformance import quick
 from bridge.testing.outline import project
 from bridge.testing.strategies import answers, splits, texts, tools
@@ -36,7 +34,8 @@ from bridge.testing.witnesses import (
     supported_parts,
     supported_requests,
 )
-from bridge.translation import AnswerDecoder
+from bridge.translation import AnswerDecoder, framing
+from bridge.translation.library import Translator
 
 # What two wires of any age have in common; the rest is between a dialect and its own card.
 _COMMON: dict[str, Any] = {

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from bridge.codec import Frame, Operation, QueuedRunsDialect, RunRef, WireRequest, WireResponse
+from bridge.contract import Frame, Operation, QueuedRunsDialect, RunRef, WireRequest, WireResponse
 from bridge.errors import BridgeError, ErrorCode, Failure
-from bridge.framing import sse
 from bridge.testing.script import Reply, ScriptedBackend
+from bridge.translation.framing import sse
 
 _GONE = Failure(
     ErrorCode.NOT_FOUND,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bridge import framing
-from bridge.codec import Context, Dialect, WireResponse, wire_request
-from bridge.codec.registry import resolve
+from bridge.contract import Context, Dialect, WireResponse, wire_request
+from bridge.contract.registry import resolve
 from bridge.errors import BridgeError, Failure
 from bridge.model import Event, Part, Request
-from bridge.transports.local import Teller
+from bridge.run.backends.local import Teller
+from bridge.translation import framing
 
 Item = Event | Part | str
 """A piece of an answer, as an agent yields it: text, whole parts, events. Starts and ends are added."""

@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
-from bridge import framing
-from bridge.codec import Context, Dialect, Losses
+from bridge.contract import Context, Dialect, Losses
 from bridge.errors import BackendError, Failure, Unsupported
 from bridge.model import (
     Answer,
@@ -28,6 +27,7 @@ from bridge.model import (
     ToolResulted,
 )
 from bridge.testing.outline import Outline
+from bridge.translation import framing
 
 T = TypeVar("T", Answer, Request)
 

@@ -13,7 +13,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from bridge.codec import Dialect, Feature, Support, WireRequest
+from bridge.contract import Dialect, Feature, Support, WireRequest
 from bridge.errors import RequestError, Unsupported
 from bridge.model import (
     Answer,
@@ -54,9 +54,9 @@ from bridge.model import (
     url_of,
 )
 from bridge.model.builder import Builder
-from bridge.pipeline.signatures import unwrapped
 from bridge.testing.outline import outline
 from bridge.testing.wires import context, decode, encode, with_numbered_calls
+from bridge.translation.policies.signatures import unwrapped
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import re
 from collections import deque
 from dataclasses import replace
 
-from bridge.codec import Capabilities, Feature, Losses, RunsTools
+from bridge.contract import Capabilities, Feature, Losses, RunsTools
 from bridge.model import (
     Event,
     Interrupted,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bridge import framing
-from bridge.codec import Context, Decoder, Dialect, FrameLike, Framing, WireResponse
+from bridge.contract import Context, Decoder, Dialect, FrameLike, Framing, WireResponse
 from bridge.errors import BackendError, ErrorCode, Failure
-from bridge.framing import Splits, arrays, lines
 from bridge.model import Event
 from bridge.model.events import TERMINAL
+from bridge.translation import framing
+from bridge.translation.framing import Splits, arrays, lines
 
 _LOOKED_AT = 64
 """Bytes at the beginning of an answer that are looked at together to tell a stream from a body in one piece."""

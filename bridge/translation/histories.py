@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import is_
 
-from bridge.codec.demands import NO_RESULT, Demands
-from bridge.codec.merging import Added
+from bridge.contract.demands import NO_RESULT, Demands
 from bridge.model import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from bridge.model.parts import LINKED
+from bridge.toolkit.merging import Added
 
 _COPY = "-copy-"
 """Between a call id that stands for an earlier call already and the number of the call that has it. Answers have

@@ -1,4 +1,4 @@
-"""Brings a request to what the API of its backend demands (`bridge.codec.demands`).
+"""Brings a request to what the API of its backend demands (`bridge.contract.demands`).
 
 Every request passes here before it is encoded, whatever the client's dialect is, except on passthrough routes. What is
 as demanded stays the same object. Nothing here raises, and the work grows linearly with the messages, parts, tools and
@@ -14,10 +14,8 @@ from functools import cache
 from operator import is_
 from typing import Any
 
-from bridge.codec import Context, Dialect, Feature, Losses, WireRequest
-from bridge.codec.demands import NOTHING, Demands, SchemaDemands, SystemPlace
-from bridge.codec.jsontext import dumps, input_of, is_object
-from bridge.codec.tools import FUNCTION
+from bridge.contract import Context, Dialect, Feature, Losses, WireRequest
+from bridge.contract.demands import NOTHING, Demands, SchemaDemands, SystemPlace
 from bridge.model import (
     Inline,
     Media,
@@ -33,8 +31,10 @@ from bridge.model import (
     ToolResult,
     as_text,
 )
+from bridge.model.jsontext import dumps, input_of, is_object
 from bridge.model.media_types import registered, type_of_base64
 from bridge.model.parts import LINKED
+from bridge.toolkit.tools import FUNCTION
 from bridge.translation.histories import arranged, joined, with_parts
 from bridge.translation.schemas import SchemaWriter, is_taken
 from bridge.translation.survey import SYSTEM, Survey, surveyed

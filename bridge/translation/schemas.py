@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.demands import SchemaDemands
-from bridge.codec.jsontext import dict_of
+from bridge.contract.demands import SchemaDemands
+from bridge.model.jsontext import dict_of
 
 Json = dict[str, Any]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bridge import framing
-from bridge.codec import Context, Dialect, EncoderLike, FrameLike
-from bridge.framing import arrays
+from bridge.contract import Context, Dialect, EncoderLike, FrameLike
 from bridge.model import Event, Heartbeat
 from bridge.model.events import TERMINAL
+from bridge.translation import framing
+from bridge.translation.framing import arrays
 
 
 class Writer:

@@ -10,7 +10,7 @@ import growth_recorded
 import growth_server
 import growth_shapes
 
-from bridge.codec import FrameLike
+from bridge.contract import FrameLike
 
 TARGETS = Path(growth_server.__file__).parent / "durable.json"
 

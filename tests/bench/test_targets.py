@@ -19,8 +19,8 @@ from budgets import PER_PAIR
 from results import PEERS, RAW, SUBJECT
 from targets import Case, Target, read
 
-from bridge.codec import registry
-from bridge.config import load
+from bridge.contract import registry
+from bridge.engine.config import load
 from tests.docs.helpers import ROOT
 
 TARGETS = {t.name: t for t in read(list(run.FILES), None, {"upstream": "http://127.0.0.1:1", "port": "2"})}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.codec import registry
+from bridge.contract import registry
 from bridge.testing import DialectConformance
 
 

@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from bridge import framing
-from bridge.codec import Dialect, Losses, WireRequest, decoder, jsontext, registry
+from bridge.contract import Dialect, Losses, WireRequest, registry
 from bridge.errors import Unsupported
-from bridge.library import Translator
-from bridge.model import Event, FinishReason, Request, Text, ToolCall
-from bridge.pipeline.stages import WithholdServerTools
+from bridge.model import Event, FinishReason, Request, Text, ToolCall, jsontext
 from bridge.testing import sizes
 from bridge.testing.wires import answers_whole, context, encode
+from bridge.toolkit import decoder
+from bridge.translation import framing
+from bridge.translation.library import Translator
+from bridge.translation.policies.stages import WithholdServerTools
 
 N = 24
 MANY = tuple(name for name in sizes.ANSWERS if name not in ("long_delta", "image"))

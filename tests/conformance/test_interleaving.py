@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge import framing
-from bridge.codec import Dialect, Feature, Support, registry
+from bridge.contract import Dialect, Feature, Support, registry
 from bridge.model import (
     Answer,
     ArgsDelta,
@@ -34,7 +33,7 @@ from bridge.model import (
 )
 from bridge.testing.outline import outline, project
 from bridge.testing.wires import answers_whole, comparable, context, decode, encode, overlaps
-from bridge.translation import AnswerDecoder
+from bridge.translation import AnswerDecoder, framing
 
 _EXAMPLES = Path(__file__).parents[2] / "examples"
 toy: Dialect = run_path(str(_EXAMPLES / "dialect_toy.py"))["dialect"]

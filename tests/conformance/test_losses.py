@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bridge import framing
-from bridge.codec import Feature, Support, registry
+from bridge.contract import Feature, Support, registry
 from bridge.model import Message, Request, Text, fold
 from bridge.testing.wires import context, decode
 from bridge.testing.witnesses import ANSWERS, answer_of
+from bridge.translation import framing
 
 BOTH = [name for name in registry.served() if registry.get(name).called]
 """Where an answer can be read back."""

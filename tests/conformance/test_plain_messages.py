@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.codec import WireRequest, registry
-from bridge.codec.jsontext import dumps
-from bridge.codec.plain import plain_message
+from bridge.contract import WireRequest, registry
 from bridge.errors import RequestError, Unsupported
 from bridge.model import Message, Request, Text
+from bridge.model.error_paths import note_places, place_of
+from bridge.model.jsontext import dumps
 from bridge.model.parts import plain_text
-from bridge.model.places import note_places, place_of
 from bridge.testing.wires import context
+from bridge.toolkit.plain import plain_message
 from bridge.translation.requirements import encoded
 
 TEXTS = st.one_of(st.sampled_from(["", " ", "\n\t", "\u3000", "x", " x ", "你好"]), st.text(max_size=8))

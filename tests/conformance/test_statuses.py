@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.codec import WireResponse, registry
+from bridge.contract import WireResponse, registry
 from bridge.errors import BY_STATUS
 
 BODY = b'{"error": {"message": "It failed for sk-secret0123456789abcdef."}}'

@@ -19,8 +19,8 @@ import yaml
 
 from bridge.cli.health_file import VARIABLE
 from bridge.cli.parser import _arguments
-from bridge.config import load
 from bridge.engine.assembly import assemble, store_for
+from bridge.engine.config import load
 from tests.deploy.tools import lint
 from tests.docs.helpers import EXAMPLES, ROOT
 from tests.server.harness import ask, post, serving

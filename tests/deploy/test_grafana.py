@@ -10,9 +10,9 @@ from typing import Any
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from bridge.engine.telemetry.metrics import Metrics
 from bridge.errors import ErrorCode
-from bridge.server.access import Reason
-from bridge.telemetry.metrics import Metrics
+from bridge.server.auth.api_keys import Reason
 from tests.docs.helpers import ROOT
 
 FOLDER = ROOT / "deploy" / "grafana"

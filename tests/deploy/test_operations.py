@@ -12,12 +12,12 @@ from enum import StrEnum
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bridge.codec import Scope
-from bridge.config import json_schema
+from bridge.contract import Scope
+from bridge.engine.config import json_schema
+from bridge.engine.telemetry.metrics import Metrics
 from bridge.model import UsageReported
-from bridge.server.access import Reason
-from bridge.server.report import Report
-from bridge.telemetry.metrics import Metrics
+from bridge.server.auth.api_keys import Reason
+from bridge.server.requests.access_log import Report
 from tests.deploy.tools import lint
 from tests.docs.helpers import CONFIGS, ROOT
 

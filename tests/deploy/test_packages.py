@@ -53,15 +53,15 @@ NEEDS: dict[str, dict[str, Any]] = {
 }
 """For each extra a configuration that needs it. uvloop is taken where it is there."""
 MODULES = {
-    "aip": "bridge.grpc.backend, bridge.dialects.aip.codec",
+    "aip": "bridge.run.backends.grpc.backend, bridge.dialects.aip.codec",
     "postgres": "bridge.stores.postgres",
     "objects": "obstore",
     "aws": "botocore.auth",
     "azure": "azure.identity",
     "gcp": "google.auth.transport.requests",
     "jwt": "cryptography",
-    "httptools": "bridge.transports.http1",
-    "otel": "bridge.telemetry.tracing, opentelemetry.exporter.otlp.proto.http",
+    "httptools": "bridge.run.backends.http1",
+    "otel": "bridge.engine.telemetry.tracing, opentelemetry.exporter.otlp.proto.http",
     "speech": "openai",
     "uvloop": "uvloop",
 }

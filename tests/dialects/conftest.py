@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.transports.http import HttpBackend
+from bridge.run.backends.http import HttpBackend
 
 
 @pytest.fixture(params=["aiohttp", "httptools"])

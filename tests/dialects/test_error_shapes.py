@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec import Context, Losses, WireResponse, registry
-from bridge.codec.errors import FULL_CONTEXT, ROWS, code_in, code_of_word, error_in, is_full_context, recognized
+from bridge.contract import Context, Losses, WireResponse, registry
 from bridge.errors import ErrorCode, Failure
-from bridge.framing.sse import Splitter
 from bridge.model.fold import Answer, fold
+from bridge.toolkit.errors import FULL_CONTEXT, ROWS, code_in, code_of_word, error_in, is_full_context, recognized
+from bridge.translation.framing.sse import Splitter
 
 WORDS = "the disk is full"
 

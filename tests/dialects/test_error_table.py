@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import WireResponse, registry
-from bridge.codec.error_table import OWN, UNPROCESSABLE, ErrorTable, members, names
+from bridge.contract import WireResponse, registry
 from bridge.errors import KEY_REFUSED, RULES, ErrorCode, Failure
+from bridge.toolkit.error_table import OWN, UNPROCESSABLE, ErrorTable, members, names
 
 BACKS = [name for name in registry.called() if not registry.get(name).over_grpc]
 WITH_WORDS = [name for name in BACKS if name != "a2a"]

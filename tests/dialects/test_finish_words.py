@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec import Context, Losses, registry
-from bridge.codec.words import NOT_OVER, ROWS, UNSURE, Meaning, end_of, meaning_of, plain, reason_of
+from bridge.contract import Context, Losses, registry
 from bridge.errors import ErrorCode, Failure
-from bridge.framing.sse import Splitter
 from bridge.model import FinishReason
 from bridge.model.fold import Answer, fold
+from bridge.toolkit.words import NOT_OVER, ROWS, UNSURE, Meaning, end_of, meaning_of, plain, reason_of
+from bridge.translation.framing.sse import Splitter
 
 Wire = dict[str, Any]
 
@@ -205,7 +205,7 @@ def test_a_failure_by_an_unknown_word_names_it(place: str) -> None:
 
 @pytest.mark.parametrize("word", ["", "qux", "error", "insufficient_system_resource", "max_tokens"])
 def test_the_service_of_agentscope_ends_a_reply_by_the_table(word: str) -> None:
-    from bridge.dialects.agentscope_service.decoder import Decoder
+    from bridge.dialects.agentscope_service.read_answer import Decoder
 
     events: list[Wire] = [
         {"type": "REPLY_START", "reply_id": "r"},

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import pytest
 
-from bridge.codec import Dialect, Feature, Support, registry
+from bridge.contract import Dialect, Feature, Support, registry
 from bridge.model import Builder, FinishReason, PartKind, fold, verify
 from bridge.testing.wires import context, decode, encode
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.codec import Context, Frame, FrameLike, Losses, registry
-from bridge.codec.repeat import Repeat
+from bridge.contract import Context, Frame, FrameLike, Losses, registry
 from bridge.model import ArgsDelta, Event, ReasoningDelta, TextDelta
+from bridge.toolkit.repeat import Repeat
 
 # Of each wire: how it begins; events with a text for <text>, perhaps <n> and <pad>; what may come in between.
 _CHUNK = '{"id":"c","model":"m","choices":[{"index":%d,"delta":{%s},"finish_reason":%s}]%s}'

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec import Context, Losses, registry
+from bridge.contract import Context, Losses, registry
 from bridge.errors import ErrorCode, Failure
-from bridge.framing.sse import Splitter
-from bridge.library import translate
 from bridge.model import FinishReason, Request
 from bridge.model.fold import Answer, fold
+from bridge.translation.framing.sse import Splitter
+from bridge.translation.library import translate
 
 Wire = dict[str, Any]
 RUN = {"threadId": "t", "runId": "r"}

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec import Context, Losses, registry
-from bridge.codec.counts import counts_in
-from bridge.framing.sse import Splitter
-from bridge.library import translate
+from bridge.contract import Context, Losses, registry
 from bridge.model.events import UsageReported
 from bridge.model.fold import fold
+from bridge.toolkit.counts import counts_in
+from bridge.translation.framing.sse import Splitter
+from bridge.translation.library import translate
 
 SPELLINGS: dict[str, dict[str, Any]] = {
     "OpenAI": {

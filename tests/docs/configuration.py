@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from bridge.config import json_schema
-from bridge.config.kinds import BUILT_IN
+from bridge.engine.config import json_schema
+from bridge.engine.config.kinds import BUILT_IN
 from tests.docs.tables import ROOT, dialects
 
 _WORDS = {

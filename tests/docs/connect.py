@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from bridge.codec import registry
-from bridge.connect import CLIENTS, SERVERS, Client, Place
-from bridge.connect.programs import AGENTS
+from bridge.contract import registry
+from bridge.server.connect import CLIENTS, SERVERS, Client, Place
+from bridge.server.connect.programs import AGENTS
 from tests.docs.tables import ROOT
 
 FOLDER = ROOT / "docs" / "connect"

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.codec import Dialect, registry
-from bridge.codec.dialect import Framing
+from bridge.contract import Dialect, registry
+from bridge.contract.dialect import Framing
 from bridge.errors import RULES, ErrorCode, Failure
 from bridge.model import Event, RunFailed, RunStarted
 from bridge.server.page import errors

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bridge.codec import (
+from bridge.contract import (
     ANSWER_FEATURES,
     REQUEST_FEATURES,
     Dialect,

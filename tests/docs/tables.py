@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from bridge.codec import Capabilities, Feature, FeatureSupport, Support, registry
+from bridge.contract import Capabilities, Feature, FeatureSupport, Support, registry
 from bridge.model import HistoryMode
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ import pytest
 from bridge.cli import main
 from bridge.cli.chat import _Screen
 from bridge.cli.parser import _arguments, _parser
-from bridge.codec import Feature, registry
+from bridge.contract import Feature, registry
 from bridge.model import ArgsDelta, PartEnded, PartKind, PartStarted, Text, TextDelta, ToolResulted
 from tests.docs.helpers import COMMAND, ROOT, Server, bridge, listeners, run, serve
 from tests.server.harness import free_port

@@ -25,11 +25,11 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from openai.providers.bedrock import bedrock
 
-from bridge.codec import Context
-from bridge.config import load, parse
+from bridge.contract import Context
 from bridge.dialects.anthropic_messages import dialect as claude
 from bridge.dialects.anthropic_messages.options import BackOptions
-from bridge.engine import Bridge
+from bridge.engine.bridge import Bridge
+from bridge.engine.config import load, parse
 from bridge.errors import ConfigError
 from bridge.model import Message, Request, Text
 from bridge.server import running

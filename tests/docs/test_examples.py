@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bridge import decode, fold, pretty
-from bridge.codec import Operation, offers, registry
+from bridge.contract import Operation, offers, registry
 from tests.docs.helpers import COMMAND, EXAMPLES, ROOT, Server, blocks_of, bridge, run, server
 from tests.server.harness import free_port
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bridge import ErrorCode, Failure, Inline, Media, MediaKind, Reasoning, Text, ToolCall, ToolResult
-from bridge.codec import registry
+from bridge.contract import registry
 from bridge.model import UsageReported
 from bridge.testing import DialectConformance, Exchange, PairConformance, fake_backend
 from tests.docs.helpers import EXAMPLES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bridge.codec import registry
+from bridge.contract import registry
 from tests.docs.fidelity import PAGE, page
 from tests.docs.helpers import run
 from tests.docs.tables import dialects

@@ -21,9 +21,9 @@ import pytest
 
 from bridge import Bridge
 from bridge.cli.serve import _announce, _no_address
-from bridge.codec import registry
-from bridge.config import load
-from bridge.connect import SERVERS
+from bridge.contract import registry
+from bridge.engine.config import load
+from bridge.server.connect import SERVERS
 from tests.docs.helpers import COMMAND, ROOT, bridge, environment, run, serve
 from tests.server.harness import free_port
 from tests.unit.test_connect import CHAT, server

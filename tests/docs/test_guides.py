@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 import pytest
 
 from bridge.cli.parser import _arguments
-from bridge.config import load
 from bridge.engine.assembly import assemble
+from bridge.engine.config import load
 from tests.docs import cookbook
 from tests.docs.helpers import CONFIGS, EXAMPLES, ROOT, USUAL, Block, blocks_of, run
 from tests.docs.helpers import Server as Process

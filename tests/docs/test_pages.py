@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.codec import registry
-from bridge.config import json_schema
+from bridge.contract import registry
+from bridge.engine.config import json_schema
 from bridge.errors import RULES, ErrorCode
 from tests.docs import chinese, configuration, errors
 from tests.docs.helpers import ROOT, run

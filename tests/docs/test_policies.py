@@ -9,8 +9,8 @@ import orjson
 import pytest
 
 from bridge import ErrorCode, Translator, Unsupported
-from bridge.codec import Feature, Support, WireResponse, registry
-from bridge.config import Backend, Route
+from bridge.contract import Feature, Support, WireResponse, registry
+from bridge.engine.config import Backend, Route
 from bridge.errors import RULES
 from bridge.model import (
     FinishReason,

@@ -14,10 +14,10 @@ import pytest
 from bridge import translate
 from bridge.cli.parser import _arguments
 from bridge.cli.serve import curls
-from bridge.config import json_schema, load
 from bridge.engine.assembly import assemble
+from bridge.engine.config import json_schema, load
+from bridge.run.backends.demo import SCENES
 from bridge.testing import free_port
-from bridge.transports.demo import SCENES
 from tests.docs.helpers import (
     CONFIGS,
     EXAMPLES,
@@ -384,7 +384,7 @@ def _choices(place: dict, definitions: dict) -> list[dict]:
     [
         "docs/architecture.md",
         "docs/extending.md",
-        "docs/reference/codec.md",
+        "docs/reference/contract.md",
         "CONTRIBUTING.md",
     ],
 )

@@ -15,9 +15,9 @@ import aiohttp
 import orjson
 import pytest
 
-from bridge.config import load
 from bridge.dialects.mcp import dialect as mcp
-from bridge.engine import Bridge
+from bridge.engine.bridge import Bridge
+from bridge.engine.config import load
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Interrupted, Text, ToolCall
 from bridge.server import running

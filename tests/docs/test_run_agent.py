@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.connect.programs import AGENTS
+from bridge.server.connect.programs import AGENTS
 from tests.docs.helpers import COMMAND, bridge, environment
 from tests.server.harness import fake_backend
 

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from bridge.codec import registry
+from bridge.contract import registry
 from bridge.testing import bound_socket, free_port
 from tests.dialects.aip import schema
 from tests.dialects.aip.peers import reply

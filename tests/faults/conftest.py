@@ -51,7 +51,7 @@ async def _warmed() -> None:
     """What is opened once and kept by libraries is no leak."""
     global _warm
     if not _warm:
-        from bridge.codec import registry
+        from bridge.contract import registry
 
         demo = {
             "backends": {"it": {"dialect": "demo"}},

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.codec import registry
+from bridge.contract import registry
 from bridge.testing.pairs import frames_of
 from tests.server.harness import Exchange
 

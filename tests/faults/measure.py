@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import orjson
 
-from bridge.codec import registry
+from bridge.contract import registry
 from bridge.errors import Failure
 from tests.faults.faults import Fault, Said
 from tests.faults.wire import SPEAKING, Read, ask, read

@@ -16,11 +16,11 @@ from typing import Any
 
 import orjson
 
-from bridge import framing
-from bridge.codec import registry
+from bridge.contract import registry
 from bridge.model import PartKind, ToolCall
 from bridge.testing.pairs import frames_of
 from bridge.testing.wires import context
+from bridge.translation import framing
 from tests.faults.wire import LIMIT, SPEAKING, ask, asking, connect, exchange, raw, read
 from tests.fuzz.output import Answer, Invalid, judge_events, taken
 from tests.server.harness import Exchange

@@ -20,8 +20,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bridge.codec import registry
-from bridge.config.schema.backends import Timeouts
+from bridge.contract import registry
+from bridge.engine.config.schema.backends import Timeouts
 from bridge.testing.pairs import frames_of
 from tests.faults.wire import asking, connect, parsed, raw, read
 from tests.server.harness import Exchange, FakeBackend, fake_backend, free_port, serving

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from bridge.codec import registry
+from bridge.contract import registry
 from bridge.testing.pairs import frames_of
 from tests.faults.apart import Apart, Figures, apart
 from tests.faults.faults import FAULTS, Said, with_run

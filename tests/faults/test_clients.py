@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import registry
+from bridge.contract import registry
 from tests.faults.faults import Said
 from tests.faults.measure import back_of, queued, setup
 from tests.faults.wire import SPEAKING, asking, connect, exchange, raw, read

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bridge import Request
-from bridge.codec import WireRequest, registry
+from bridge.contract import WireRequest, registry
 from bridge.testing import free_port
 from tests.dialects.aip.peers import client, quest
 from tests.faults.agents import Node, Turn

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.codec import registry
+from bridge.contract import registry
 from bridge.testing.pairs import frames_of
 from tests.faults import shapes
 from tests.faults.apart import Figures, resident

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trustme
 
-from bridge.codec import registry
+from bridge.contract import registry
 from tests.docs.helpers import COMMAND, environment
 from tests.faults.measure import back_of, setup
 from tests.faults.test_secrets import _listening

@@ -12,10 +12,10 @@ from typing import Any
 import jwt
 import pytest
 
-from bridge.codec import Context, registry
+from bridge.contract import Context, registry
 from bridge.errors import ErrorCode, Failure
-from bridge.framing import sse
 from bridge.model import PartKind
+from bridge.translation.framing import sse
 from tests.docs.helpers import COMMAND, environment
 from tests.faults.faults import FAULTS, Said
 from tests.faults.measure import queued

@@ -13,7 +13,7 @@ import openai
 import orjson
 import pytest
 
-from bridge.codec import WireRequest, registry
+from bridge.contract import WireRequest, registry
 from bridge.testing.pairs import frames_of
 from tests.dialects.a2a.back import OLD_CARD, rpc
 from tests.faults import silent

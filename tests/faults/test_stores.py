@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import registry
+from bridge.contract import registry
 from bridge.stores.sqlite_file import Connection
 from bridge.testing import FakeBackend
 from tests.faults.measure import setup

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge import Message, Request, Text
-from bridge.codec import Context, Dialect, WireRequest, WireResponse, registry
+from bridge.contract import Context, Dialect, WireRequest, WireResponse, registry
 from bridge.errors import Failure
 from bridge.model import Event, RunFailed, fold, verify
 from bridge.translation import AnswerDecoder

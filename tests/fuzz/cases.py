@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import orjson
 
-from bridge.codec import WireRequest, registry
+from bridge.contract import WireRequest, registry
 from bridge.errors import Unsupported
 from bridge.testing.pairs import frames_of
 from bridge.testing.wires import context

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from bridge.codec import registry
+from bridge.contract import registry
 from bridge.errors import ErrorCode, Failure, Unsupported
 from bridge.testing.wires import context, encode
 from bridge.testing.witnesses import ANSWERS, REQUESTS, answer_of

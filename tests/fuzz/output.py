@@ -24,7 +24,7 @@ from typing import Any
 
 import orjson
 
-from bridge.codec import registry
+from bridge.contract import registry
 from bridge.errors import Unsupported
 from bridge.model import Event, PartKind
 from bridge.testing.wires import context, encode

@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from bridge.engine import Bridge
+from bridge.engine.bridge import Bridge
 from bridge.server import running
 from tests.watched import LONGEST, WatchedLoop
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from bridge.codec import Dialect, WireRequest, WireResponse, registry
+from bridge.contract import Dialect, WireRequest, WireResponse, registry
 from bridge.errors import BridgeError, Failure, RequestError, Unsupported
-from bridge.framing import sse
 from bridge.model import ArgsDelta, Event, ReasoningDelta, Request, TextDelta, fold, verify
 from bridge.testing.wires import context
 from bridge.translation import AnswerDecoder
+from bridge.translation.framing import sse
 
 JSON = {"content-type": "application/json"}
 

@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 import orjson
 
-from bridge.codec import WireRequest, WireResponse, registry
+from bridge.contract import WireRequest, WireResponse, registry
 from bridge.model import verify
 from bridge.testing.wires import context
 from tests.faults.wire import LIMIT, SPEAKING, Saw, connect, exchange, parsed, raw, read

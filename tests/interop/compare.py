@@ -24,9 +24,9 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from bridge.framing import sse
 from bridge.model import Reasoning, Request, Text, ToolCall, ToolResult, UsageReported, result_text
 from bridge.testing import Exchange, ScriptedBackend, fake_backend, free_port
+from bridge.translation.framing import sse
 from tests.docs.helpers import environment
 from tests.interop.test_coding_agents import ANSWER, FOLDER, PROGRAMS, SAID, Program, said_by
 from tests.server.harness import serving

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bridge.transports import fetch
+from bridge.run.backends import fetch
 from tests.interop.test_frameworks import said_by
 from tests.server.harness import bound_socket, serving
 

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bridge.codec import Capabilities, Feature, Support, WireRequest, WireResponse, registry
+from bridge.contract import Capabilities, Feature, Support, WireRequest, WireResponse, registry
 from bridge.errors import ErrorCode
 from bridge.model import (
     Answer,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import registry
+from bridge.contract import registry
 from tests.interop.backends import QUESTION
 from tests.interop.client import Driver, Frontend
 from tests.interop.official import OfficialPerson

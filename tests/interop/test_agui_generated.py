@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.framing.sse import join
 from bridge.model import Event, StateChanged, StateOp, fold
+from bridge.translation.framing.sse import join
 from tests.dialects.ag_ui.helpers import decode, encode, flat, flat_wire, new_client, old_client
 from tests.dialects.ag_ui.test_properties import NEARLY
 from tests.interop.client import VERSIONS, Driver, View, read

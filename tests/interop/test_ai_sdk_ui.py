@@ -16,11 +16,11 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from bridge.codec import Feature
-from bridge.framing.sse import join
+from bridge.contract import Feature
 from bridge.model import Builder, Event, FinishReason, Interrupted, PartKind, Text, ToolCall, fold
 from bridge.testing.strategies import answers
 from bridge.testing.witnesses import ANSWERS, answer_of
+from bridge.translation.framing.sse import join
 from tests.dialects.ai_sdk_ui.helpers import FrontOptions, asked, context, dialect
 from tests.docs.helpers import server
 from tests.interop.client import Driver

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
-from bridge.connect import CLIENTS, Place
+from bridge.server.connect import CLIENTS, Place
 from tests.browser import PATIENCE, browser, site
 from tests.docs.connect import place
 from tests.docs.helpers import environment

@@ -14,8 +14,8 @@ from uuid import uuid4
 import aiohttp
 import pytest
 
-from bridge.codec import registry
-from bridge.engine import Bridge
+from bridge.contract import registry
+from bridge.engine.bridge import Bridge
 from bridge.errors import ErrorCode
 from bridge.model import (
     Answer,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge.codec import registry
+from bridge.contract import registry
 from tests.docs.helpers import bridge, serve
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]

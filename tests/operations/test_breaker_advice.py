@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from bridge.engine import Bridge
 from bridge.engine.breaker_advice import BreakerAdvice
+from bridge.engine.bridge import Bridge
 from bridge.errors import BackendError, ErrorCode
 from bridge.model import Message, Request, Text
-from bridge.pipeline.breaker import Breaker
+from bridge.run.breaker import Breaker
 from bridge.stores import open_places
 from bridge.testing import fake_backend
 from tests.stores.conftest import Postgres

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge.engine import Bridge
+from bridge.engine.bridge import Bridge
 from bridge.errors import ErrorCode
 from bridge.model import FinishReason, RunFailed, RunFinished
-from bridge.runs import RunKey, Runs
+from bridge.run.durable import RunKey, Runs
 from bridge.stores import open_runs
 from tests.runs.agents import WORDS
 from tests.runs.conftest import MakeRuns

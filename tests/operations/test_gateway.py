@@ -7,12 +7,12 @@ import contextlib
 
 import pytest
 
-from bridge.codec.sessions import Dialed
+from bridge.contract.optional.sessions import Dialed
 from bridge.dialects.aip import dialect
 from bridge.dialects.aip.gateway import Gateway
-from bridge.grpc.server import service
-from bridge.grpc.server.service import GrpcServer
-from bridge.liveness import NEVER, Liveness
+from bridge.server.grpc import service
+from bridge.server.grpc.service import GrpcServer
+from bridge.stores.liveness import NEVER, Liveness
 from tests.dialects.aip.test_gateway import call, gateway
 from tests.dialects.aip.test_keys import address
 from tests.dialects.aip.test_server import info

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bridge.engine import Bridge
+from bridge.engine.bridge import Bridge
+from bridge.run.backends import lookups
+from bridge.run.backends.lookups import Lookups, Resolver
 from bridge.server import running
-from bridge.transports import lookups
-from bridge.transports.lookups import Lookups, Resolver
 from tests.server.harness import fake_backend, free_port, post
 
 BOTH = pytest.mark.parametrize("client", ["aiohttp", "httptools"])

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from bridge.server.merged import MergedWork, in_daemon_thread
+from bridge.server.requests.coalescing import MergedWork, in_daemon_thread
 
 
 class Work:

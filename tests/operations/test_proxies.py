@@ -15,16 +15,16 @@ import pytest
 import trustme
 from yarl import URL
 
-from bridge.config import parse
-from bridge.engine import Bridge
 from bridge.engine.assembly import speech_for
+from bridge.engine.bridge import Bridge
+from bridge.engine.config import parse
 from bridge.errors import BackendError, BridgeError, ConfigError
 from bridge.model import Inline, Media, MediaKind, Message, Request, Text
 from bridge.model import Url as MediaUrl
-from bridge.server.jwks import KeySet
-from bridge.transports import proxies
-from bridge.transports.fetch import CallFailed, Fetcher
-from bridge.transports.proxies import proxy_for
+from bridge.run.backends import proxies
+from bridge.run.backends.fetch import CallFailed, Fetcher
+from bridge.run.backends.proxies import proxy_for
+from bridge.server.auth.jwks import KeySet
 from tests.server.harness import post, serving
 from tests.server.issuer import SigningKey
 from tests.server.test_fetch import Names
@@ -358,7 +358,7 @@ async def test_speech_on_this_machine(proxy: Proxy, monkeypatch: pytest.MonkeyPa
 
 async def test_media_from_urls(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names that only the proxy knows are allowed; addresses and names that are private here are not."""
-    from bridge.codec import registry
+    from bridge.contract import registry
 
     monkeypatch.setenv("HTTP_PROXY", proxy.url)
     proxy.body, proxy.kind = b"ID3 sound", b"audio/mpeg"

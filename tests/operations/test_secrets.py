@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.cli import main
-from bridge.config import load
+from bridge.engine.config import load
 from bridge.errors import ConfigError
 
 INVISIBLE = {

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from bridge.server import sockets as listening
+from bridge.server.host import listeners as listening
 from tests.server.harness import free_port
 
 

@@ -17,7 +17,8 @@ import aiohttp
 import pytest
 import yaml
 
-from bridge.engine import Bridge, store_watch
+from bridge.engine import store_watch
+from bridge.engine.bridge import Bridge
 from bridge.errors import ConfigError
 from tests.server.harness import free_port, serving
 from tests.stores.conftest import SECRET, Engine, Postgres, engine, postgres, postgres_schema  # noqa: F401

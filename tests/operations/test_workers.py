@@ -14,9 +14,9 @@ import pytest
 
 from bridge.cli import health_file, workers
 from bridge.cli.early_signals import WORKER
-from bridge.cli.handover import Handover, SilentCount, kept
+from bridge.cli.worker_channel import Handover, SilentCount, kept
 from bridge.cli.workers import WorkerProcess
-from bridge.config import Config, parse
+from bridge.engine.config import Config, parse
 from tests.server.harness import ask, serving
 
 
@@ -121,7 +121,7 @@ async def test_readiness_tells_of_silent_workers() -> None:
         "routes": [{"dialect": "openai-chat", "path": "/v1", "backend": "it"}],
         "stores": {"history": "off"},
     }
-    from bridge.server.state import State
+    from bridge.server.requests.state import State
 
     counts = [2, 0]
     own = State.__init__

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, ConsoleMessage, Error, Locator, Page
 
-from bridge.codec import registry
+from bridge.contract import registry
 from tests.browser import PATIENCE, browser
 from tests.server.harness import free_port, serving
 

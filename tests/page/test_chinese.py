@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.codec import Feature, registry
+from bridge.contract import Feature, registry
 from bridge.errors import ErrorCode
-from bridge.transports.demo import CHINESE, SCENES
+from bridge.run.backends.demo import CHINESE, SCENES
 from tests.docs.tables import dialects
 
 ROOT = Path(__file__).parents[2]

@@ -15,9 +15,9 @@ import pytest
 from playwright.async_api import Browser, Page
 
 from bridge.cli.explain import Explanation
-from bridge.codec import Feature, Support, registry
-from bridge.config import load
-from bridge.engine import Bridge
+from bridge.contract import Feature, Support, registry
+from bridge.engine.bridge import Bridge
+from bridge.engine.config import load
 from bridge.server import running
 from tests.page.conftest import DIALECTS, PROGRAMS, SCREENSHOTS, Tab
 from tests.server.harness import ask, free_port, serving

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.codec import Dialect
+from bridge.contract import Dialect
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

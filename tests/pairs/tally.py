@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from bridge.codec import registry
+from bridge.contract import registry
 
 FOLDER = "tests/pairs/"
 

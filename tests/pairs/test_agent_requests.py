@@ -13,7 +13,7 @@ import pytest
 from ag_ui.core import RunAgentInput
 
 from bridge.errors import Unsupported
-from bridge.library import Translator
+from bridge.translation.library import Translator
 from tests.cases import all_cases
 from tests.test_wire_requests import REQUESTS
 

@@ -12,7 +12,7 @@ import openai.types.chat as chat_types
 import openai.types.responses as responses_types
 import pytest
 
-from bridge.library import Translator
+from bridge.translation.library import Translator
 from tests.pairs.test_asked_for import CHAT, GEMINI, MESSAGES, RESPONSES
 
 Json = dict[str, Any]
@@ -261,9 +261,9 @@ def test_made_citations_do_not_go_to_anthropic() -> None:
 
 
 def test_an_answer_in_the_history_has_no_citations_for_a_chat_backend() -> None:
-    from bridge.codec import Context
-    from bridge.dialects.openai_chat.history import MessageWriter
+    from bridge.contract import Context
     from bridge.dialects.openai_chat.options import BackOptions
+    from bridge.dialects.openai_chat.write_messages import MessageWriter
     from bridge.model import Message, Text
 
     extras = {"shared": {"annotations": [{"type": "url_citation", "url_citation": PAGE}], "logprobs": {"content": []}}}

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Context, Frame, Losses, registry
-from bridge.codec.citations import with_citations
-from bridge.codec.logprobs import shared_logprobs
+from bridge.contract import Context, Frame, Losses, registry
 from bridge.model import (
     Event,
     FinishReason,
@@ -28,6 +26,8 @@ from bridge.model import (
     UsageReported,
 )
 from bridge.testing.wires import answers_whole
+from bridge.toolkit.citations import with_citations
+from bridge.toolkit.logprobs import shared_logprobs
 
 FRONTS = [name for name in registry.called() if registry.get(name).served]
 WHOLE = [name for name in FRONTS if answers_whole(registry.get(name))]

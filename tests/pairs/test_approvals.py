@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import registry
-from bridge.library import Translator
+from bridge.contract import registry
 from bridge.model import Message, Text
-from bridge.pipeline.conversation import unknown
+from bridge.run.conversation.conversation import unknown
+from bridge.translation.library import Translator
 from tests.pairs.clients import Seen, agentscope_client, routes
 from tests.pairs.test_conversations import chat_stream
 from tests.pairs.test_memory import chat_sent

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bridge.errors import RequestError
-from bridge.library import Translator
+from bridge.translation.library import Translator
 
 CHAT, RESPONSES, MESSAGES, GEMINI = "openai-chat", "openai-responses", "anthropic-messages", "gemini"
 BODIES: dict[str, dict[str, Any]] = {

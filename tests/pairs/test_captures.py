@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 import pytest
 
-from bridge.codec import registry
+from bridge.contract import registry
 from tests.pairs.clients import CLIENTS, Seen, routes
 from tests.server.harness import Exchange, fake_backend, serving
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from openai.types.responses import Response
 
-from bridge.library import Translator
+from bridge.translation.library import Translator
 from tests.pairs.test_answers_carry import candidate, chat_stream, chat_whole, message_whole, sse, streamed
 from tests.pairs.test_asked_for import CHAT, GEMINI, MESSAGES, RESPONSES, sent
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.codec import Feature, Support, registry
+from bridge.contract import Feature, Support, registry
 from bridge.errors import Unsupported
 from bridge.model import Data, Message, Request, Text, ToolCall, ToolResult
 from bridge.testing.wires import context

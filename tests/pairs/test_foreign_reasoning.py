@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.library import Translator
+from bridge.translation.library import Translator
 from tests.pairs.test_answers_carry import candidate, chat_whole, message_whole, response_whole, whole
 from tests.pairs.test_asked_for import BODIES, CHAT, GEMINI, MESSAGES, RESPONSES
 

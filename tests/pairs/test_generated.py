@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.codec import registry
+from bridge.contract import registry
 from bridge.testing import PairConformance
 
 pytestmark = pytest.mark.sampled(5)

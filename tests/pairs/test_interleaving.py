@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import WireResponse, registry
-from bridge.library import Translator
+from bridge.contract import WireResponse, registry
 from bridge.model import fold
 from bridge.testing.pairs import decode_whole
 from bridge.testing.wires import answers_whole, decode
+from bridge.translation.library import Translator
 
 _PIECES = (("a", "<a1"), ("b", "<b1"), ("a", "a2>"), ("b", "b2>"))
 _WHOLE = {"a": "<a1a2>", "b": "<b1b2>"}

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import registry
-from bridge.config import parse
-from bridge.config.advice import warnings
-from bridge.library import Translator
+from bridge.contract import registry
+from bridge.engine.config import parse
+from bridge.engine.config.advice import warnings
+from bridge.translation.library import Translator
 from tests.pairs.clients import routes
 from tests.pairs.test_conversations import chat_stream
 from tests.server.harness import fake_backend, post, serving

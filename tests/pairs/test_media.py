@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Context, registry
+from bridge.contract import Context, registry
 from bridge.dialects.openai_chat import dialect as chat
 from bridge.dialects.openai_chat.options import FrontOptions
-from bridge.library import Translator
 from bridge.model import Answer, Inline, Media, MediaKind, Message, Part, Request, Text, fold
 from bridge.testing.wires import context, decode, encode
+from bridge.translation.library import Translator
 from tests.server.harness import ask, fake_backend, free_port, post, serving
 
 SPOKEN = (Path(__file__).parents[1] / "captures" / "openai-chat" / "openai-audio.sse").read_bytes()

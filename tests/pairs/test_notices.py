@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from bridge import framing
-from bridge.codec import Frame, FrameLike, Framing, registry
-from bridge.framing.arrays import END
+from bridge.contract import Frame, FrameLike, Framing, registry
 from bridge.model import PartKind, Raw, RunFailed, TextDelta, fold
 from bridge.model import events as ev
 from bridge.testing.wires import context, encode
+from bridge.translation import framing
+from bridge.translation.framing.arrays import END
 from tests.cases import all_cases
 
 NAME = {"type": "x_notice", "object": "x_notice", "event": "x_notice"}

@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 from bridge import Message, Request, Text
-from bridge.codec import Context, Dialect, registry
-from bridge.pipeline.threads import name_at_backend, travels
+from bridge.contract import Context, Dialect, registry
+from bridge.run.conversation.threads import name_at_backend, travels
 from bridge.testing import FakeBackend
 from tests.docs.tables import dialects
 from tests.server.harness import Reply, ask, fake_backend, serving

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus
+from bridge.dialects.aip.wire import AgentMessage, ContentItem, SessionStatus
 from bridge.errors import Unsupported
-from bridge.library import Translator
 from bridge.model import Media, MediaKind, Message, Request, Text, ToolResult, Url
-from bridge.model.places import note_places, place_of, unsupported
+from bridge.model.error_paths import note_places, place_of, unsupported
+from bridge.translation.library import Translator
 from tests.pairs.clients import routes
 from tests.pairs.test_conversations import chat_stream
 from tests.server.harness import fake_backend, post, serving

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Context, Losses, registry
+from bridge.contract import Context, Losses, registry
 from bridge.model import Message, Request, Text
-from bridge.pipeline.backend import CallInfo
+from bridge.run.backend import CallInfo
+from bridge.run.backends.http import HttpBackend, HttpCall
 from bridge.testing import FakeBackend, fake_backend
-from bridge.transports.http import HttpBackend, HttpCall
 from tests.pairs.keeping import KEEPING, request, route, run_input
 from tests.server.harness import Reply, ask, post, serving
 

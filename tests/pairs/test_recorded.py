@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import CallSignatures, Dialect, Feature, Support, registry
-from bridge.library import Translator
+from bridge.contract import CallSignatures, Dialect, Feature, Support, registry
 from bridge.model import (
     Event,
     Media,
@@ -33,6 +32,7 @@ from bridge.model import (
 from bridge.testing.pairs import visible_to
 from bridge.testing.wires import context, decode
 from bridge.translation import AnswerDecoder
+from bridge.translation.library import Translator
 from tests.cases import all_cases
 from tests.recorded import CAPTURES, answers
 

@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 import pytest
 
-from bridge.codec import registry
+from bridge.contract import registry
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Answer, FinishReason, HistoryMode, Message, Request, Text
-from bridge.pipeline.memory import Memory
+from bridge.run.conversation.memory import Memory
 from bridge.stores import open_history
 from tests.pairs.clients import TOOL, agentscope_client
 from tests.pairs.keeping import KEEPING, Client, route

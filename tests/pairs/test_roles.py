@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.codec import registry
+from bridge.contract import registry
 from bridge.model import Inline, Media, MediaKind, PartKind, verify
 from bridge.model import events as ev
 from bridge.testing.wires import answers_whole, context, encode

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Feature, Support, registry
+from bridge.contract import Feature, Support, registry
 from bridge.errors import BridgeError, Unsupported
-from bridge.library import Translator
 from bridge.model import Answer, FinishReason, fold, verify
 from bridge.testing.wires import decode
+from bridge.translation.library import Translator
 
 FRONTS = [name for name in registry.called() if registry.get(name).served]
 ERROR = {"code": "ACCESS_DENIED", "message": "not this"}

@@ -14,13 +14,13 @@ import openai
 import pytest
 from anthropic.lib.streaming import AsyncMessageStream
 
-from bridge.codec import registry
-from bridge.codec.signed_parts import signed
+from bridge.contract import registry
 from bridge.errors import ErrorCode, Failure
-from bridge.library import Translator
 from bridge.model import HistoryMode, Reasoning, Text, ToolCall
+from bridge.run.backends.demo import PICTURE
 from bridge.testing import FakeBackend, ScriptedBackend, fake_backend
-from bridge.transports.demo import PICTURE
+from bridge.toolkit.signed_parts import signed
+from bridge.translation.library import Translator
 from tests.pairs.test_recorded import translated
 from tests.server.harness import Reply, post, serving
 

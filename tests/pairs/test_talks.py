@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import orjson
 import pytest
 
-from bridge.codec import registry
-from bridge.transports.demo import PICTURE
+from bridge.contract import registry
+from bridge.run.backends.demo import PICTURE
 from tests.pairs.agents import AGENTS as DIRECT
 from tests.pairs.agents import BREAKS, Agent, Ask, Fall, Hang, Heard, Ran, Say, Step, Think, Use
 from tests.pairs.agents.runs import RUNS

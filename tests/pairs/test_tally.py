@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from bridge.codec import registry
+from bridge.contract import registry
 from tests.pairs.tally import tally
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bridge.engine import Bridge
-from bridge.runs import Runs
+from bridge.engine.bridge import Bridge
+from bridge.run.durable import Runs
 from tests.runs.helpers import bridge_of, runs_of
 from tests.stores.conftest import postgres  # noqa: F401
 from tests.stores.run_engines import RunEngine, run_engine, run_store  # noqa: F401

@@ -13,13 +13,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from bridge.codec import registry
-from bridge.engine import Bridge, Caller
-from bridge.framing import sse
+from bridge.contract import registry
+from bridge.engine.bridge import Bridge
+from bridge.engine.route import Caller
 from bridge.model import Event, Message, Request, Text, TextDelta, verify
 from bridge.model.events import TERMINAL
-from bridge.runs import START, Cursor, RunKey, Runs, Subscription
+from bridge.run.durable import START, Cursor, RunKey, Runs, Subscription
 from bridge.stores import RunStore
+from bridge.translation.framing import sse
 
 ROOT = Path(__file__).parents[2]
 FRONT = "ag-ui"

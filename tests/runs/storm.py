@@ -21,7 +21,7 @@ from typing import Protocol
 
 from bridge.errors import BridgeError, ErrorCode
 from bridge.model import Event, RunFailed, RunFinished, TextDelta, verify
-from bridge.runs import RunKey, Runs
+from bridge.run.durable import RunKey, Runs
 from bridge.stores import open_runs
 from tests.runs.agents import LONG
 from tests.runs.helpers import begin, bridge_of, process, runs_of

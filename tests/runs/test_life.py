@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from bridge.engine import Bridge, Caller
+from bridge.engine.bridge import Bridge
+from bridge.engine.route import Caller
 from bridge.errors import BridgeError, ErrorCode
-from bridge.liveness import no_grace
 from bridge.model import (
     FinishReason,
     HistoryMode,
@@ -29,11 +29,12 @@ from bridge.model import (
     UsageReported,
 )
 from bridge.model.grammar import verify
-from bridge.runs import SUPERSEDED, RunKey, Runs, RunState
-from bridge.runs.log import from_body
-from bridge.runs.plan import FORMAT
+from bridge.run.backends.local import Yielded
+from bridge.run.durable import SUPERSEDED, RunKey, Runs, RunState
+from bridge.run.durable.log import from_body
+from bridge.run.durable.plan import FORMAT
 from bridge.stores import StoreConflict, open_history, run_scripts
-from bridge.transports.local import Yielded
+from bridge.stores.liveness import no_grace
 from tests.runs.agents import WORDS
 from tests.runs.conftest import MakeRuns
 from tests.runs.helpers import begin, bridge_of, cursor_of, events_of, frames_of, process, subscribe, text_of
@@ -172,7 +173,7 @@ async def test_a_long_run_is_read_and_resumed(
     bridge: Bridge, make_runs: MakeRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More entries than any number of them that was kept of a thread once; bytes are what counts."""
-    monkeypatch.setattr("bridge.runs.recorder.JOIN", -1.0)
+    monkeypatch.setattr("bridge.run.durable.recorder.JOIN", -1.0)
     say(bridge, monkeypatch, "word ", 11_000)
     runs = make_runs(max_run=2**20)
     await runs.open()

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import registry
-from bridge.engine import Bridge
+from bridge.contract import registry
+from bridge.engine.bridge import Bridge
 from bridge.errors import BridgeError, ErrorCode, RequestError
-from bridge.framing import sse
 from bridge.model import RunFailed, RunFinished
-from bridge.runs import Cursor, RunKey, Runs
-from bridge.runs import recorder as recording
-from bridge.runs.log import from_body
+from bridge.run.durable import Cursor, RunKey, Runs
+from bridge.run.durable import recorder as recording
+from bridge.run.durable.log import from_body
 from bridge.stores import RunStore
+from bridge.translation.framing import sse
 from tests.runs.agents import WORDS
 from tests.runs.conftest import MakeRuns
 from tests.runs.helpers import (
@@ -343,7 +343,7 @@ async def test_a_reader_waits_for_a_store_that_is_away(bridge: Bridge, run_engin
 async def test_a_reader_is_told_when_the_store_stays_away(
     bridge: Bridge, run_engine: RunEngine, runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridge.runs.log.LONGEST_OUTAGE", 0.2)
+    monkeypatch.setattr("bridge.run.durable.log.LONGEST_OUTAGE", 0.2)
     key = await begin(bridge, runs, "hang")
     subscription = subscribe(runs, key)
     await subscription.read(30)

@@ -19,8 +19,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bridge.runs import RunKey, RunState
-from bridge.runs.log import from_body
+from bridge.run.durable import RunKey, RunState
+from bridge.run.durable.log import from_body
 from bridge.stores import open_runs
 from tests.dialects.agent_runs.helpers import (
     BASE,

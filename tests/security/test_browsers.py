@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from bridge import asgi
-from bridge.config import parse
-from bridge.config.schema.server import Server
-from bridge.engine import Bridge
+from bridge.engine.bridge import Bridge
+from bridge.engine.config import parse
+from bridge.engine.config.schema.server import Server
 from bridge.errors import ConfigError
 from bridge.server import make_app
 from tests.server.harness import Reply, ask, fake_backend, post, serving
@@ -134,7 +134,7 @@ def test_hosts_that_are_none(host: str) -> None:
 
 
 def test_an_application_in_another_server_knows_no_address_of_its_own() -> None:
-    from bridge.server.state import STATE
+    from bridge.server.requests.state import STATE
 
     def browsers(**server: Any) -> Any:
         return make_app(Bridge.from_config(config(**server)))[STATE].browsers

@@ -9,13 +9,13 @@ from urllib.parse import unquote
 
 import pytest
 
-from bridge import framing
-from bridge.codec import CountingDialect, Frame, FrameLike, WireRequest, registry
-from bridge.codec.paths import check_path, climbs, resource, segment
+from bridge.contract import CountingDialect, Frame, FrameLike, WireRequest, registry
 from bridge.errors import BackendError, RequestError
-from bridge.library import Translator
 from bridge.model import Message, MessageStarted, Raw, Request, Resume, RunFinished, RunStarted, Text
 from bridge.testing.wires import context, encode
+from bridge.toolkit.paths import check_path, climbs, resource, segment
+from bridge.translation import framing
+from bridge.translation.library import Translator
 from tests.cases import all_cases
 
 DIALECTS = {name: registry.get(name) for name in registry.names()}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import WireRequest, registry
+from bridge.contract import WireRequest, registry
 from bridge.model import Message, Request, Text, ToolCall, ToolResult
 from bridge.testing.wires import context
 from tests.security.test_foreign_values import check_linear

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bridge.server.frames import ReceivedFrames
+from bridge.server.operations.websocket_frames import ReceivedFrames
 from tests.server.harness import serving
 
 MASK = b"\1\2\3\4"

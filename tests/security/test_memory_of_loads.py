@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bridge.engine import Bridge
+from bridge.engine.bridge import Bridge
 from bridge.server import running
 from tests.pairs.keeping import KEEPING, request, route, run_input
 from tests.server.harness import FakeBackend, Reply, ask, fake_backend, free_port, post

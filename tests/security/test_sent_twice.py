@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import WireRequest, registry
-from bridge.transports import connections
-from bridge.transports.http import HttpBackend
+from bridge.contract import WireRequest, registry
+from bridge.run.backends import connections
+from bridge.run.backends.http import HttpBackend
 from tests.server.harness import Exchange, FakeBackend, fake_backend, post, serving
 
 BOTH = pytest.mark.parametrize("client", ["aiohttp", "httptools"])

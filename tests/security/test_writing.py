@@ -17,14 +17,14 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from bridge.codec import Operation, registry
-from bridge.codec.surface import shown_path
-from bridge.engine import Bridge
+from bridge.contract import Operation, registry
+from bridge.contract.surface import shown_path
+from bridge.engine.bridge import Bridge
 from bridge.errors import BackendError, BridgeError, ErrorCode
-from bridge.pipeline import Run
-from bridge.server.app import make_app
-from bridge.server.state import CANCELS
-from bridge.server.writing import StreamedResponse, hold
+from bridge.run.run import Run
+from bridge.server.host.app import make_app
+from bridge.server.requests.state import CANCELS
+from bridge.server.requests.writing import StreamedResponse, hold
 from tests.server.harness import Exchange, ask, bound_socket, fake_backend, post, serving
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.codec import registry
+from bridge.contract import registry
 
 
 @pytest.fixture

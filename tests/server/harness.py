@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from bridge.engine import Bridge
+from bridge.engine.bridge import Bridge
 from bridge.server import running
 from bridge.testing import Exchange, FakeBackend, Seen, bound_socket, fake_backend, free_port
 

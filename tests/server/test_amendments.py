@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec import Losses
+from bridge.contract import Losses
 from bridge.errors import ErrorCode, Failure
-from bridge.pipeline.amendments import AMENDMENTS, Amendment, Remembered, amended_body, rows_for
+from bridge.run.amendments import AMENDMENTS, Amendment, Remembered, amended_body, rows_for
 from tests.server.harness import FakeBackend, Reply, fake_backend, post, serving
 from tests.translation.test_requirements import asked
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge import Bridge, BridgeError, Message, Request, Text, decode, fold
-from bridge.codec import Operation, offers, registry
+from bridge.contract import Operation, offers, registry
 from bridge.errors import ErrorCode
 from bridge.model import verify
 from bridge.testing import Exchange, fake_backend

@@ -21,7 +21,7 @@ from starlette.routing import Mount, Route
 
 from bridge import Bridge, asgi
 from bridge.errors import BackendError, ConfigError, ErrorCode
-from bridge.server.writing import StreamedResponse
+from bridge.server.requests.writing import StreamedResponse
 from tests.server.harness import Exchange, ask, fake_backend, post
 
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}

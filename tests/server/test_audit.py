@@ -13,8 +13,8 @@ import pytest
 
 from bridge.cli.logs import JsonFormatter, TextFormatter
 from bridge.errors import ErrorCode, Failure
-from bridge.server.access import Reason, Refusal
-from bridge.server.refusals import LINES, PEERS, WINDOW, RefusalLog
+from bridge.server.auth.api_keys import Reason, Refusal
+from bridge.server.auth.audit_log import LINES, PEERS, WINDOW, RefusalLog
 from tests.server.harness import ask, post, serving
 from tests.server.test_metrics import of, read
 
@@ -214,7 +214,7 @@ async def test_many_peers_take_neither_memory_nor_the_log(caplog: pytest.LogCapt
 async def test_the_end_of_a_flood_is_told_without_a_further_one(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridge.server.refusals.WINDOW", 0.01)
+    monkeypatch.setattr("bridge.server.auth.audit_log.WINDOW", 0.01)
     told = asyncio.Event()
 
     class Handler(logging.Handler):

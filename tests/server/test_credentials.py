@@ -22,12 +22,12 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from yarl import URL
 
-from bridge.codec import WireRequest
-from bridge.config import parse
+from bridge.contract import WireRequest
+from bridge.engine.config import parse
 from bridge.errors import BackendError, ConfigError, ErrorCode
+from bridge.run.backends.credentials import AwsSigner, Command, CredentialsError, Token, Tokens, token_in
+from bridge.run.backends.http import HttpBackend
 from bridge.testing import Exchange
-from bridge.transports.credentials import AwsSigner, Command, CredentialsError, Token, Tokens, token_in
-from bridge.transports.http import HttpBackend
 from tests.server.harness import FakeBackend, fake_backend, post, serving
 
 MESSAGE = {"role": "assistant", "content": "ok"}
@@ -209,14 +209,14 @@ async def test_a_token_is_renewed_before_it_expires_while_requests_go_on_with_it
     tokens = Tokens(source)
     assert await sent(tokens) == "Bearer token-1"
     now = time.time()
-    monkeypatch.setattr("bridge.transports.credentials.time.time", lambda: now + 85)
+    monkeypatch.setattr("bridge.run.backends.credentials.time.time", lambda: now + 85)
     source.fails = True
     assert await sent(tokens) == "Bearer token-1"
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert source.calls == 2
     assert await sent(tokens) == "Bearer token-1", "a source that fails does not matter while the token is valid"
-    monkeypatch.setattr("bridge.transports.credentials.time.time", lambda: now + 101)
+    monkeypatch.setattr("bridge.run.backends.credentials.time.time", lambda: now + 101)
     with pytest.raises(BackendError) as failed:
         await sent(tokens)
     assert failed.value.failure.code is ErrorCode.BACKEND_AUTH

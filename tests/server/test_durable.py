@@ -13,12 +13,12 @@ import aiohttp
 import orjson
 import pytest
 
-from bridge.codec import Frame, Operation, offers, registry
-from bridge.config import parse
-from bridge.engine import Bridge
+from bridge.contract import Frame, Operation, offers, registry
+from bridge.engine.bridge import Bridge
+from bridge.engine.config import parse
 from bridge.errors import ConfigError
-from bridge.framing import sse
 from bridge.server import running
+from bridge.translation.framing import sse
 from tests.server.harness import Exchange, FakeBackend, Reply, ask, fake_backend, free_port, post, serving
 from tests.stores.conftest import postgres  # noqa: F401
 from tests.stores.run_engines import RunEngine, run_engine  # noqa: F401
@@ -261,7 +261,7 @@ def test_durable_does_not_go_with_passthrough() -> None:
 def test_without_the_extra_its_name_is_told() -> None:
     code = (
         "import sys; sys.modules['asyncpg'] = None\n"
-        "from bridge.engine import Bridge\n"
+        "from bridge.engine.bridge import Bridge\n"
         "it = {'backends': {'d': {'dialect': 'demo'}}, 'stores': {'runs': 'postgresql://h/d'},\n"
         "      'routes': [{'dialect': 'ag-ui', 'path': '/x', 'backend': 'd', 'durable': False}]}\n"
         "Bridge.from_config(it)\n"
@@ -277,7 +277,7 @@ def test_without_the_extra_its_name_is_told() -> None:
 def test_what_is_not_durable_brings_in_no_store() -> None:
     code = (
         "import sys\n"
-        "from bridge.engine import Bridge\n"
+        "from bridge.engine.bridge import Bridge\n"
         "import bridge.server\n"
         "Bridge.from_config({'backends': {'d': {'dialect': 'demo'}},\n"
         "    'routes': [{'dialect': 'ag-ui', 'path': '/x', 'backend': 'd'}]})\n"

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Losses
-from bridge.engine import Bridge, Caller
+from bridge.contract import Losses
+from bridge.engine.bridge import Bridge
+from bridge.engine.route import Caller
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Message, Request, Text, UsageReported
-from bridge.pipeline import Breaker, Retry
-from bridge.pipeline.retries import Budget, asked_pause
+from bridge.run.breaker import Breaker
+from bridge.run.retries import Budget, Retry, asked_pause
 from tests.pairs.agents import AGENTS, Agent, Say
 from tests.pairs.clients import agentscope_client, openai_client
 from tests.server.harness import Exchange, FakeBackend, Reply, fake_backend, free_port, post, serving

@@ -14,12 +14,12 @@ import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from bridge.codec import registry
-from bridge.engine import Bridge
+from bridge.contract import registry
+from bridge.engine.bridge import Bridge
 from bridge.errors import BackendError, ErrorCode, RequestError
 from bridge.model import Inline, Media, MediaKind, Message, Request, Text, ToolResult, Url
+from bridge.run.backends.fetch import Fetcher, is_public
 from bridge.stores import memory_budget
-from bridge.transports.fetch import Fetcher, is_public
 from tests.pairs.agents import Chat
 from tests.server.harness import bound_socket, fake_backend, post, serving
 
@@ -245,7 +245,7 @@ async def test_a_backend_is_sent_the_bytes_and_a_private_address_is_not_called(
         assert refused.status == 400
         assert "its address is not public" in refused.body.decode()
         assert (seen, backend.seen) == ([], [])
-        monkeypatch.setattr("bridge.transports.fetch.Fetcher", partial(Fetcher, permit=loopback_too))
+        monkeypatch.setattr("bridge.run.backends.fetch.Fetcher", partial(Fetcher, permit=loopback_too))
         async with serving(config) as base:
             assert (await post(f"{base}/v1/responses", body)).status == 200
         (asked,) = backend.seen
@@ -255,7 +255,7 @@ async def test_a_backend_is_sent_the_bytes_and_a_private_address_is_not_called(
 async def test_media_count_as_they_come(site: tuple[int, list[web.Request]], monkeypatch: pytest.MonkeyPatch) -> None:
     """Against `limits.bodies`, whether the server says how long they are or not, until the request ends."""
     port, _ = site
-    monkeypatch.setattr("bridge.transports.fetch.Fetcher", partial(Fetcher, permit=loopback_too))
+    monkeypatch.setattr("bridge.run.backends.fetch.Fetcher", partial(Fetcher, permit=loopback_too))
     monkeypatch.setattr(memory_budget, "FREE", 0)
     async with fake_backend() as backend:
         config = {

@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from bridge.config import parse
 from bridge.dialects.openai.api import EXTRAS
+from bridge.engine.config import parse
 from bridge.errors import ConfigError
 from tests.server.harness import Exchange, ask, bound_socket, fake_backend, post, serving
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from bridge import Bridge, Message, Request, RunFinished, Text, TextDelta
-from bridge.codec.objects import ObjectEncoder
 from bridge.model import Event, verify
+from bridge.toolkit.objects import ObjectEncoder
 from tests.server.harness import Exchange, ask, fake_backend, post, serving
 from tests.server.test_server import END, SAID, config
 

@@ -19,13 +19,13 @@ import pytest
 import trustme
 from yarl import URL
 
-from bridge.engine import Bridge
+from bridge.engine.bridge import Bridge
 from bridge.errors import ConfigError
 from bridge.model import TextDelta
-from bridge.pipeline import Run
-from bridge.transports import http1, probes
-from bridge.transports.answers import AT_ONCE, InvalidAnswer
-from bridge.transports.http1 import Answer, Client
+from bridge.run.backends import http1, probes
+from bridge.run.backends.answers import AT_ONCE, InvalidAnswer
+from bridge.run.backends.http1 import Answer, Client
+from bridge.run.run import Run
 from tests.server.harness import Exchange, bound_socket, fake_backend, post, serving
 from tests.server.test_writes import ASK, END, WORDS, chunk, config, one_by_one
 

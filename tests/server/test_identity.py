@@ -21,16 +21,17 @@ import pytest
 from multidict import CIMultiDict
 from pydantic import SecretStr
 
-from bridge.codec import Endpoint, Operation, Options, Scope, registry
-from bridge.config import Auth, Jwt
-from bridge.engine import Bridge, Caller
+from bridge.contract import Endpoint, Operation, Options, Scope, registry
+from bridge.engine.bridge import Bridge
+from bridge.engine.config import Auth, Jwt
+from bridge.engine.route import Caller
 from bridge.errors import BridgeError, ErrorCode
 from bridge.server import running
-from bridge.server.access import Key, Keys
-from bridge.server.identity import Identity, Proxy, Visit, checked_user
-from bridge.server.jwks import LIFE, PATIENCE, PAUSE, RETRY, KeySet
-from bridge.server.tokens import Tokens
-from bridge.stores.base import stored_id
+from bridge.server.auth.api_keys import Key, Keys
+from bridge.server.auth.identity import Identity, Proxy, Visit, checked_user
+from bridge.server.auth.jwks import LIFE, PATIENCE, PAUSE, RETRY, KeySet
+from bridge.server.auth.tokens import Tokens
+from bridge.stores.conversation_store import stored_id
 from tests.server.harness import ask, fake_backend, free_port, post, serving
 from tests.server.issuer import Issuer, SigningKey
 
@@ -598,7 +599,7 @@ def test_a_server_without_tokens_does_not_load_them() -> None:
 
 
 def test_public_keys_without_their_package_are_a_clear_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.server.tokens.has_crypto", False)
+    monkeypatch.setattr("bridge.server.auth.tokens.has_crypto", False)
     with pytest.raises(BridgeError, match=r"pip install 'dialect-bridge\[jwt\]'"):
         auth(jwt={"jwks_url": "http://127.0.0.1:1/keys"})
     assert Tokens(Jwt(secret=SecretStr(SECRET)))

@@ -20,14 +20,15 @@ import grpc.aio
 import pytest
 import yaml
 
-from bridge.config import Auth, load, parse
-from bridge.engine import Bridge
+from bridge.engine.bridge import Bridge
+from bridge.engine.config import Auth, load, parse
 from bridge.errors import BridgeError, ConfigError
-from bridge.server import keyfile, running
-from bridge.server.access import Key, Keys
-from bridge.server.identity import Identity
-from bridge.server.keyfile import PAUSE, KeyFile
-from bridge.server.serve import check
+from bridge.server import running
+from bridge.server.auth import keyfile
+from bridge.server.auth.api_keys import Key, Keys
+from bridge.server.auth.identity import Identity
+from bridge.server.auth.keyfile import PAUSE, KeyFile
+from bridge.server.host.serve import check
 from tests.docs.helpers import Server, serve
 from tests.server.harness import ask, free_port, post, serving
 from tests.server.test_identity import refusal, visit

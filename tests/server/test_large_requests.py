@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import registry
+from bridge.contract import registry
 from bridge.model import Request
 from tests.server.harness import fake_backend, post, serving
 

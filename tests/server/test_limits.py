@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bridge.config import parse
-from bridge.engine import Bridge
+from bridge.engine.bridge import Bridge
+from bridge.engine.config import parse
 from bridge.errors import ConfigError
 from bridge.server import make_app
-from bridge.server.bodies import BODIES, FREE, Bodies
-from bridge.server.limits import SlotPool
+from bridge.server.requests.bodies import BODIES, FREE, Bodies
+from bridge.server.requests.limits import SlotPool
 from bridge.stores import open_rates
 from bridge.stores.rates import LocalRates
 from tests.server.harness import Exchange, FakeBackend, Reply, ask, bound_socket, fake_backend, post, serving

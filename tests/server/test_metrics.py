@@ -16,9 +16,9 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bridge.config import parse
+from bridge.engine.config import parse
+from bridge.engine.telemetry.shared import AllocatedDict
 from bridge.errors import ConfigError
-from bridge.telemetry.shared import AllocatedDict
 from tests.docs.helpers import listeners, run, serve
 from tests.server.harness import Exchange, ask, fake_backend, post, serving
 
@@ -69,7 +69,7 @@ def of(metrics: dict[str, dict[Labels, float]], name: str, **labels: str) -> flo
 
 async def test_scrapes_hold_up_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """The text of a server with hundreds of routes takes long: it is written in a thread, for one scrape at a time."""
-    from bridge.telemetry import metrics
+    from bridge.engine.telemetry import metrics
 
     write, writing, most = metrics.generate_latest, 0, 0
     threads: set[bool] = set()
@@ -383,7 +383,7 @@ def test_a_folder_that_is_removed_while_processes_count(tmp_path: Path) -> None:
     folder = tmp_path / "metrics"
     folder.mkdir()
     code = (
-        "import shutil, sys; from bridge.telemetry.metrics import metrics; m = metrics();"
+        "import shutil, sys; from bridge.engine.telemetry.metrics import metrics; m = metrics();"
         f"shutil.rmtree({str(folder)!r}); m.request('/r', 'f', 'b', 200, 'stop', 0.1);"
         f"sys.stdout.write(m.text().decode()); shutil.rmtree({str(folder)!r}, ignore_errors=True);"
         "m.request('/s', 'f', 'b', 200, 'stop', 0.1);"
@@ -398,7 +398,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     """The process counts for itself."""
     (tmp_path / "file").touch()
     code = (
-        "import sys; from bridge.telemetry.metrics import metrics; m = metrics();"
+        "import sys; from bridge.engine.telemetry.metrics import metrics; m = metrics();"
         "m.request('/r', 'f', 'b', 200, 'stop', 0.1); sys.stdout.write(m.text().decode())"
     )
     done = run(sys.executable, "-c", code, **{SHARED: str(tmp_path / "file" / "metrics")})
@@ -434,10 +434,12 @@ def test_a_file_of_numbers_takes_its_blocks_before_it_writes_into_them(
 def test_the_state_of_a_process_that_died_counts_no_more_and_what_it_counted_does(tmp_path: Path) -> None:
     """A process of its own counts into the folder and dies; another one is asked."""
     count = (
-        "from bridge.telemetry.metrics import metrics; m = metrics(); m.stream('/r', 'f', 1);"
+        "from bridge.engine.telemetry.metrics import metrics; m = metrics(); m.stream('/r', 'f', 1);"
         "m.request('/r', 'f', 'b', 200, 'stop', 0.1)"
     )
-    told = "import sys; from bridge.telemetry.metrics import metrics; sys.stdout.write(metrics().text().decode())"
+    told = (
+        "import sys; from bridge.engine.telemetry.metrics import metrics; sys.stdout.write(metrics().text().decode())"
+    )
     shared = {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
     assert run(sys.executable, "-c", count, **shared).returncode == 0
     metrics = parsed(run(sys.executable, "-c", told, **shared).stdout.decode())

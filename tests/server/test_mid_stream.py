@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bridge import Bridge
-from bridge.codec import registry
+from bridge.contract import registry
 from bridge.errors import ConfigError
 from bridge.model import ToolCall
 from tests.faults.faults import Said

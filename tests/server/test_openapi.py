@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from bridge import Bridge
-from bridge.codec import Operation, registry
+from bridge.contract import Operation, registry
 from bridge.server import make_app
-from bridge.server.openapi import describe, loosely
+from bridge.server.operations.openapi import describe, loosely
 
 SERVED = registry.over_http()
 OPEN: dict[str, Any] = {

@@ -14,17 +14,17 @@ import pytest
 
 from bridge import decode, fold
 from bridge.cli.explain import Explanation
-from bridge.codec import registry
-from bridge.config import parse
-from bridge.engine import Bridge
+from bridge.contract import registry
+from bridge.engine.bridge import Bridge
+from bridge.engine.config import parse
 from bridge.errors import BackendError, ConfigError, ErrorCode, Failure
-from bridge.grpc.backend import GrpcBackend
-from bridge.pipeline import Timeouts
+from bridge.run.backend import Timeouts
+from bridge.run.backends.grpc.backend import GrpcBackend
+from bridge.run.backends.http import HttpBackend
+from bridge.run.backends.local import LocalBackend
 from bridge.server import running
 from bridge.server.page.errors import page_of
 from bridge.server.page.site import script_of
-from bridge.transports.http import HttpBackend
-from bridge.transports.local import LocalBackend
 from tests.server.harness import Exchange, Reply, ask, fake_backend, free_port, post, serving
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}

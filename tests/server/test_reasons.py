@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from bridge.cli.logs import TextFormatter
-from bridge.codec import registry
+from bridge.contract import registry
 from bridge.errors import ErrorCode
 from bridge.model import FinishReason, PartKind
 from bridge.testing.wires import context, encode

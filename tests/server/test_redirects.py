@@ -9,8 +9,8 @@ import orjson
 import pytest
 
 from bridge import Message, Request, Text
-from bridge.codec import Context, Dialect, Losses, SteppedRunDialect, WireRequest, registry
-from bridge.pipeline.redirects import redirects, without_redirects
+from bridge.contract import Context, Dialect, Losses, SteppedRunDialect, WireRequest, registry
+from bridge.translation.policies.forbidden_fields import redirects, without_redirects
 from tests.docs.tables import dialects
 from tests.server.harness import Exchange, ask, fake_backend, serving
 

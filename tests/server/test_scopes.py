@@ -8,9 +8,9 @@ from typing import Any
 import jwt
 import pytest
 
-from bridge.codec import SCOPES, Operation, Scope, registry
-from bridge.codec.surface import shown_path
-from bridge.config import parse
+from bridge.contract import SCOPES, Operation, Scope, registry
+from bridge.contract.surface import shown_path
+from bridge.engine.config import parse
 from bridge.errors import ConfigError
 from tests.server.harness import ask, post, serving
 

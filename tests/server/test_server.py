@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from bridge.engine import Bridge
+from bridge.engine.bridge import Bridge
 from bridge.model import UsageReported
-from bridge.pipeline import Run
+from bridge.run.run import Run
 from bridge.server import make_app
 from tests.server.harness import Exchange, ask, fake_backend, free_port, post, serving
 

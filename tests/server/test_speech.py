@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bridge.config import parse
 from bridge.engine.assembly import speech_for
+from bridge.engine.config import parse
 from bridge.errors import BridgeError, ConfigError, ErrorCode
-from bridge.speech import EMPTY, LIMIT, UNSUPPORTED_FORMAT, Speech, read_wav, unavailable
+from bridge.run.backends.speech import EMPTY, LIMIT, UNSUPPORTED_FORMAT, Speech, read_wav, unavailable
 from tests.server.harness import Exchange, bound_socket, fake_backend, free_port
 
 KEY = "s3cr3t-pa55word"
@@ -269,6 +269,6 @@ def test_without_the_package_it_is_a_clear_mistake(monkeypatch: pytest.MonkeyPat
 
 def test_who_does_not_speak_does_not_load_it() -> None:
     heavy = "{'openai', 'obstore', 'jwt'}"
-    code = f"import sys, bridge.speech, bridge.engine.assembly; print(sorted({heavy} & set(sys.modules)))"
+    code = f"import sys, bridge.run.backends.speech, bridge.engine.assembly; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

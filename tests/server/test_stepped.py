@@ -10,13 +10,14 @@ import aiohttp
 import orjson
 import pytest
 
-from bridge.codec import Context, FrameLike, Losses, Step, WireRequest, WireResponse, registry
+from bridge.contract import Context, FrameLike, Losses, Step, WireRequest, WireResponse, registry
 from bridge.dialects.a2a.codec import A2A
 from bridge.errors import Failure
 from bridge.model import Event, Message, Request, Text, TextDelta
 from bridge.model.events import TERMINAL
-from bridge.pipeline import CallInfo, Run
-from bridge.transports.stepped import SteppedBackend
+from bridge.run.backend import CallInfo
+from bridge.run.backends.stepped import SteppedBackend
+from bridge.run.run import Run
 from tests.server.harness import Exchange, fake_backend, serving
 from tests.server.test_writes import ASK, WORDS, chunk
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from bridge import Message, Request, Text, translate
-from bridge.codec import registry
-from bridge.engine import Bridge
+from bridge.contract import registry
+from bridge.engine.bridge import Bridge
 from tests.server.harness import ask, fake_backend, post, serving
 
 SAID = b'data: {"say":"Hel"}\n\ndata: {"say":"lo"}\n\n'

@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from bridge.engine import Bridge
+from bridge.engine.bridge import Bridge
 from bridge.errors import ConfigError
 from tests.docs.helpers import run
 from tests.server.harness import Exchange, bound_socket, fake_backend, post, serving
@@ -262,7 +262,7 @@ async def test_a_receiver_that_is_not_there_holds_up_nobody() -> None:
 
 def test_nothing_of_it_is_loaded_where_it_is_not_configured() -> None:
     told = (
-        "import sys; from bridge.engine import Bridge; from bridge.server import make_app;"
+        "import sys; from bridge.engine.bridge import Bridge; from bridge.server import make_app;"
         "make_app(Bridge.from_config('config.yaml'));"
         "sys.exit(any(name.split('.')[0] == 'opentelemetry' for name in sys.modules))"
     )
@@ -271,7 +271,7 @@ def test_nothing_of_it_is_loaded_where_it_is_not_configured() -> None:
 
 
 def test_who_wants_traces_without_the_packages_is_told_which(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "bridge.telemetry.tracing", raising=False)
+    monkeypatch.delitem(sys.modules, "bridge.engine.telemetry.tracing", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with pytest.raises(ConfigError, match=r"pip install 'dialect-bridge\[otel\]'"):
         Bridge.from_config(config("http://127.0.0.1:1", {"dialect": "demo"}))

@@ -11,12 +11,12 @@ import pytest
 from aioresponses import CallbackResult, aioresponses
 
 from bridge import ErrorCode, Message, Request, Text, fold
-from bridge.codec import Dialect, Losses, ModelInfo, registry
+from bridge.contract import Dialect, Losses, ModelInfo, registry
 from bridge.errors import BackendError
 from bridge.model import Event
 from bridge.model.events import TERMINAL
-from bridge.pipeline import CallInfo
-from bridge.transports.http import HttpBackend
+from bridge.run.backend import CallInfo
+from bridge.run.backends.http import HttpBackend
 
 pytestmark = pytest.mark.usefixtures("toy")
 URL = "http://backend.example/base/ask"

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from aiohttp import web
 
-from bridge.engine import Bridge
+from bridge.engine.bridge import Bridge
 from bridge.model import Message, Request, Text
 from tests.server.harness import Exchange, fake_backend, post, serving
 

@@ -12,9 +12,9 @@ import openai
 import pytest
 from openai.types.responses import Response
 
-from bridge.codec import StoredAnswer
+from bridge.contract import StoredAnswer
 from bridge.model import Message, Text
-from bridge.pipeline.stored_responses import Answers
+from bridge.run.conversation.stored_responses import Answers
 from bridge.stores import Bounds, Conversation
 from tests.pairs.agents import AGENTS, Agent, Fall, Hang, Say, Think, Use
 from tests.pairs.test_conversations import responses_stream, responses_text

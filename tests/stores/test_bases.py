@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import StoredAnswer
+from bridge.contract import StoredAnswer
 from bridge.model import Message, Text
-from bridge.pipeline.stored_responses import Answers
+from bridge.run.conversation.stored_responses import Answers
 from bridge.stores import Bounds, Conversation, StoreConflict
-from bridge.stores.base import BaseGone, derived_id
+from bridge.stores.conversation_store import BaseGone, derived_id
 from tests.stores.conftest import Engine
 
 LONG_AGO = -86400.0

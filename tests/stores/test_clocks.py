@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bridge.stores import RunStore, machine
+from bridge.stores import RunStore, lease_clock
 from tests.stores.conftest import Engine
 from tests.stores.run_engines import RunEngine, Sqlite
 from tests.stores.test_run_store import DAY, begun, key
@@ -121,17 +121,17 @@ async def test_the_turn_of_a_dead_holder_goes_on(engine: Engine, wall: Callable[
 
 async def test_a_reboot_ends_every_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock begins anew then, and what was stored lies far ahead."""
-    monkeypatch.setattr(machine, "now", lambda: 1_000_000.0)
+    monkeypatch.setattr(lease_clock, "now", lambda: 1_000_000.0)
     engine, run = Sqlite(tmp_path), key()
     before: RunStore = engine.store()
     await begun(before, run, lease=30)
     await before.cancel(run, "enough")
     await before.close()
-    monkeypatch.setattr(machine, "now", lambda: 5.0)
+    monkeypatch.setattr(lease_clock, "now", lambda: 5.0)
     same = engine.store()
     assert await same.lost() == [], "no reboot, no end"
     await same.close()
-    monkeypatch.setattr(machine, "boot", lambda: "another")
+    monkeypatch.setattr(lease_clock, "boot", lambda: "another")
     after = engine.store()
     assert await after.lost() == [run]
     assert await after.canceled([run]) == {run: "enough"}, "nobody took it back"
@@ -151,7 +151,7 @@ async def test_a_reboot_ends_every_turn(engine: Engine, monkeypatch: pytest.Monk
             f" VALUES ('o', 's', '{thread}', {1e9 if engine.name == 'sqlite' else 0})"
         )
     await first.close()
-    monkeypatch.setattr(machine, "boot", lambda: "another")
+    monkeypatch.setattr(lease_clock, "boot", lambda: "another")
     second, entered = engine.history(lease=0.3), list[str]()
     visitors = [Visitor(second, thread, entered, thread) for thread in ("t", "u")]
     for visitor in visitors:
@@ -161,16 +161,16 @@ async def test_a_reboot_ends_every_turn(engine: Engine, monkeypatch: pytest.Monk
 
 def test_the_boot_has_a_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def named() -> str:
-        machine.boot.cache_clear()
-        return machine.boot()
+        lease_clock.boot.cache_clear()
+        return lease_clock.boot()
 
     file = tmp_path / "boot_id"
     file.write_text("on-linux\n")
-    monkeypatch.setattr(machine, "_LINUX", file)
+    monkeypatch.setattr(lease_clock, "_LINUX", file)
     assert named() == "on-linux"
-    monkeypatch.setattr(machine, "_LINUX", tmp_path / "missing")
-    monkeypatch.setattr(machine, "_MACOS", ("/bin/echo", "on-macos"))
+    monkeypatch.setattr(lease_clock, "_LINUX", tmp_path / "missing")
+    monkeypatch.setattr(lease_clock, "_MACOS", ("/bin/echo", "on-macos"))
     assert named() == "on-macos"
-    monkeypatch.setattr(machine, "_MACOS", (str(tmp_path / "missing"),))
+    monkeypatch.setattr(lease_clock, "_MACOS", (str(tmp_path / "missing"),))
     assert named() == ""
-    machine.boot.cache_clear()
+    lease_clock.boot.cache_clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.stores.base import MAX_KEY, derived_id, fits, stored_id
+from bridge.stores.conversation_store import MAX_KEY, derived_id, fits, stored_id
 
 NAMES = ["a", *("x" * size for size in range(MAX_KEY - 14, MAX_KEY + 1)), "\u6a21" * (MAX_KEY // 3), "\0" * 100]
 

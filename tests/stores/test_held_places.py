@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bridge.stores import machine, open_held_places
+from bridge.stores import lease_clock, open_held_places
 from bridge.stores.held_places import LOST, HeldPlace, HeldPlaces, line_of
 from tests.stores.run_engines import RunEngine, Sqlite
 
@@ -181,7 +181,7 @@ async def test_a_reboot_frees_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     before = Process(engine)
     assert await before.take() is not None
     await before.places._database.close()
-    monkeypatch.setattr(machine, "boot", lambda: "another")
+    monkeypatch.setattr(lease_clock, "boot", lambda: "another")
     after = Process(engine)
     assert await after.take() is not None
     await after.places.close()

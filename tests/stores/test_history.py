@@ -481,7 +481,7 @@ async def test_owners_are_counted_often_enough(engine: Engine) -> None:
 
 
 async def test_without_a_limit_nobody_is_counted(engine: Engine) -> None:
-    from bridge.config.schema.whole import Stores
+    from bridge.engine.config.schema.whole import Stores
 
     assert Stores().max_conversations is Bounds().conversations is None
     history = engine.history()

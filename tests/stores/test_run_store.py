@@ -26,7 +26,7 @@ from bridge.stores import (
     sql_runs,
 )
 from bridge.stores.notifier import Listener
-from bridge.stores.runs import CANCEL_QUEUED, NONE_BLOCKED, Blocked, Pulse, QueueLimits
+from bridge.stores.run_store import CANCEL_QUEUED, NONE_BLOCKED, Blocked, Pulse, QueueLimits
 from bridge.stores.scripts import Script
 from tests.stores.run_engines import SECRET, RunEngine
 from tests.strategies import AWKWARD

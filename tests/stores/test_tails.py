@@ -10,8 +10,8 @@ import pytest
 
 from bridge.stores import LeaseLost, RunStore, open_runs, run_scripts, sql_runs
 from bridge.stores.notifier import Listener
-from bridge.stores.runs import LogEntry
-from bridge.stores.tails import Tails
+from bridge.stores.recent_entries import Tails
+from bridge.stores.run_store import LogEntry
 from tests.stores.run_engines import RunEngine
 from tests.stores.test_run_store import begun, key
 

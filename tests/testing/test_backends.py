@@ -22,7 +22,7 @@ from bridge import (
     decode,
     fold,
 )
-from bridge.codec import Feature, Operation, Support, offers, registry
+from bridge.contract import Feature, Operation, Support, offers, registry
 from bridge.server import running
 from bridge.testing import Exchange, ScriptedAgent, ScriptedBackend, bridge_of, fake_backend, free_port
 from tests.server.harness import post

@@ -27,7 +27,7 @@ class TestMineBesideOthers(PairConformance):
 """
 
 OF_ANY_TYPE = "body_of(type(wire)(body=wire.body))"
-ALWAYS_ENDS_WELL = """from bridge.codec.objects import ObjectDecoder
+ALWAYS_ENDS_WELL = """from bridge.toolkit.objects import ObjectDecoder
 
 class Hasty(Toy):
     def decoder(self, context):

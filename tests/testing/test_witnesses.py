@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Feature
+from bridge.contract import ANSWER_FEATURES, REQUEST_FEATURES, Feature
 from bridge.model import Request, fold, verify
 from bridge.testing.witnesses import ANSWERS, REQUESTS, answer_of
 

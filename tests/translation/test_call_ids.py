@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from bridge import decode, fold, translate
-from bridge.codec import Losses, registry
-from bridge.library import Translator
+from bridge.contract import Losses, registry
 from bridge.model import (
     Event,
     Interrupted,
@@ -25,6 +24,7 @@ from bridge.model import (
     ToolResulted,
 )
 from bridge.translation.call_ids import of_calls, with_ids_of
+from bridge.translation.library import Translator
 from bridge.translation.survey import surveyed
 from tests.translation.test_histories import calls, result, user
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec import Context, Losses, registry
-from bridge.codec.demands import NO_RESULT
-from bridge.library import Translator
+from bridge.contract import Context, Losses, registry
+from bridge.contract.demands import NO_RESULT
 from bridge.model import Message, Part, Reasoning, Request, Text, ToolCall, ToolResult
+from bridge.translation.library import Translator
 from bridge.translation.requirements import encoded, required
 
 BACKS = ["openai-chat", "openai-responses", "anthropic-messages", "gemini"]

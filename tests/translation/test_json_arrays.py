@@ -11,13 +11,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bridge.codec import KEEPALIVE, Frame, registry
+from bridge.contract import KEEPALIVE, Frame, registry
 from bridge.errors import BackendError, ErrorCode
-from bridge.framing import arrays
-from bridge.library import Translator, decode
 from bridge.model import Answer, fold, verify
 from bridge.testing.wires import context
 from bridge.translation import AnswerDecoder
+from bridge.translation.framing import arrays
+from bridge.translation.library import Translator, decode
 from tests.server.harness import Exchange, fake_backend, post, serving
 
 RECORDED = (Path(__file__).parents[1] / "captures" / "gemini" / "raw-json-array-stream.json").read_bytes()

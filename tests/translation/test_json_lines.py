@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import KEEPALIVE, Frame, Framing, registry
-from bridge.engine import Bridge
+from bridge.contract import KEEPALIVE, Frame, Framing, registry
+from bridge.engine.bridge import Bridge
 from bridge.errors import BackendError, ConfigError, ErrorCode
-from bridge.framing import lines
-from bridge.library import Translator, decode, translate
 from bridge.model import Answer, TextDelta, fold, verify
 from bridge.testing.wires import context
 from bridge.translation import AnswerDecoder
+from bridge.translation.framing import lines
+from bridge.translation.library import Translator, decode, translate
 from tests.server.harness import Exchange, fake_backend, post, serving
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec import Losses, registry
-from bridge.codec.demands import Demands, SchemaDemands, SystemPlace
-from bridge.library import Translator
+from bridge.contract import Losses, registry
+from bridge.contract.demands import Demands, SchemaDemands, SystemPlace
 from bridge.model import (
     Inline,
     Media,
@@ -30,6 +29,7 @@ from bridge.model import (
     ToolResult,
     Url,
 )
+from bridge.translation.library import Translator
 from bridge.translation.requirements import required
 from bridge.translation.schemas import SchemaWriter
 

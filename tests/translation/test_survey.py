@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.codec.caching import CACHE, marked
 from bridge.model import Data, Message, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from bridge.toolkit.caching import CACHE, marked
 from bridge.translation.survey import SYSTEM, surveyed
 
 EXTRAS = st.sampled_from([None, {}, {"one": {"a": 1}}, marked(None, 300)])

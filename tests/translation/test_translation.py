@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from bridge.codec import Context, Encoder, FrameLike, registry
+from bridge.contract import Context, FrameLike, registry
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Event,
@@ -23,6 +23,7 @@ from bridge.model import (
     verify,
 )
 from bridge.model.events import FinishReason
+from bridge.toolkit import Encoder
 from bridge.translation import AnswerDecoder, Reader, Translation, Writer
 
 HEAD = RunStarted("r")

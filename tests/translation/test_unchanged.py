@@ -6,12 +6,12 @@ from copy import deepcopy
 
 import pytest
 
-from bridge.codec import Context, Losses, registry
+from bridge.contract import Context, Losses, registry
 from bridge.dialects.openai_responses.compaction import Compaction
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, FinishReason, MessageStatus, PartKind
 from bridge.model import events as ev
-from bridge.pipeline.attempt import _ShowThread
+from bridge.run.attempt import _ShowThread
 from bridge.translation import Reader
 
 OPEN = [

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bridge.config import load, parse
-from bridge.config.advice import warnings
+from bridge.engine.config import load, parse
+from bridge.engine.config.advice import warnings
 from bridge.errors import ConfigError
 
 

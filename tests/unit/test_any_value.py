@@ -9,10 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.codec import Context, Demands, Losses, SchemaDemands, SystemPlace, registry
-from bridge.codec.citations import annotations_in, citations_in, with_citations
-from bridge.codec.error_table import ErrorTable, members, names
-from bridge.codec.logprobs import logprobs_in, shared_logprobs
+from bridge.contract import Context, Demands, Losses, SchemaDemands, SystemPlace, registry
 from bridge.errors import ErrorCode
 from bridge.model import (
     Event,
@@ -39,6 +36,9 @@ from bridge.model import (
     ToolResult,
 )
 from bridge.testing.wires import answers_whole
+from bridge.toolkit.citations import annotations_in, citations_in, with_citations
+from bridge.toolkit.error_table import ErrorTable, members, names
+from bridge.toolkit.logprobs import logprobs_in, shared_logprobs
 from bridge.translation.requirements import required
 
 NAMES = ["url", "title", "start_index", "end_index", "url_citation", "source", "type", "token", "logprob", "bytes",

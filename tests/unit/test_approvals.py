@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec.approvals import CALLS, mastra_question, question_in
 from bridge.model import Interrupted, Message, Request, Resume, Text, ToolCall, interrupt_text
 from bridge.model.text import ASKED, question_of
-from bridge.pipeline.interrupts import settle
+from bridge.run.conversation.interrupts import settle
+from bridge.toolkit.approvals import CALLS, mastra_question, question_in
 
 ORIGINAL = {"id": "o", "name": "delete_file", "args": {"path": "a.txt"}}
 CONFIRM = {"originalFunctionCall": ORIGINAL, "toolConfirmation": {"hint": "Delete a.txt?", "confirmed": False}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.codec import (
+from bridge.contract import (
     ANSWER_FEATURES,
     REQUEST_FEATURES,
     Capabilities,
@@ -16,7 +16,7 @@ from bridge.codec import (
     entries,
     registry,
 )
-from bridge.engine import Route
+from bridge.engine.route import Route
 
 
 def test_all_features_belong_to_a_role() -> None:

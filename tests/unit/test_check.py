@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bridge.codec.check import Node, SpelledNode, Spelling, wrong
 from bridge.errors import ErrorCode, RequestError
+from bridge.toolkit.check import Node, SpelledNode, Spelling, wrong
 
 LONG = "x" * 41
 Reader = Callable[[Node], Any]

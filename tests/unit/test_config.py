@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, get_args
 import pytest
 from pydantic import BaseModel, Field, SecretStr, field_validator
 
-from bridge.codec import (
+from bridge.contract import (
     ANSWER_FEATURES,
     REQUEST_FEATURES,
     Capabilities,
@@ -26,9 +26,9 @@ from bridge.codec import (
     entries,
     registry,
 )
-from bridge.config import Config, is_loopback, json_schema, kinds, load, parse
-from bridge.config.schema.base import Section
 from bridge.engine import extras
+from bridge.engine.config import Config, is_loopback, json_schema, kinds, load, parse
+from bridge.engine.config.schema.base import Section
 from bridge.errors import ConfigError
 
 CAPABILITIES = Capabilities(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES))

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from bridge.config.origin import Origin
-from bridge.config.problems import Problem, path_text
-from bridge.config.source import read
-from bridge.config.substitute import substitute
-from bridge.config.units import Duration, DurationOrOff, Size
+from bridge.engine.config.origin import Origin
+from bridge.engine.config.problems import Problem, path_text
+from bridge.engine.config.source import read
+from bridge.engine.config.substitute import substitute
+from bridge.engine.config.units import Duration, DurationOrOff, Size
 from bridge.errors import ConfigError
 
 FORMS = 'expected ${NAME}, ${NAME:-default} or ${file:/path}; a literal "${" is written "$${"'

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import registry
-from bridge.connect import CLIENTS, SERVERS, Place, named
-from bridge.connect.probe import Found, is_loopback, probe
+from bridge.contract import registry
+from bridge.server.connect import CLIENTS, SERVERS, Place, named
+from bridge.server.connect.probe import Found, is_loopback, probe
 
 CHAT = {"object": "list", "data": [{"id": "small", "object": "model"}, {"id": "large", "object": "model"}]}
 MESSAGES = {"data": [{"type": "model", "id": "claude-x"}], "has_more": False}

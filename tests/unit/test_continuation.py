@@ -27,7 +27,7 @@ from bridge.model import (
     verify,
 )
 from bridge.model.closing import OpenParts
-from bridge.pipeline.continuation import ContinuedText, StreamContinuation
+from bridge.run.continuation import ContinuedText, StreamContinuation
 
 HEAD = RunStarted("r")
 BROKE = Failure(ErrorCode.TRUNCATED_STREAM, "it broke")

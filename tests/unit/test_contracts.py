@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from bridge.codec import (
+from bridge.contract import (
     AgentDialect,
     CountingDialect,
     Dialect,
@@ -22,7 +22,7 @@ from bridge.codec import (
     registry,
     require,
 )
-from bridge.codec.contracts import CONTRACTS, check_surface
+from bridge.contract.optional.contracts import CONTRACTS, check_surface
 from bridge.engine.route import Route
 from bridge.errors import ConfigError
 

@@ -6,9 +6,9 @@ import ast
 from pathlib import Path
 
 import bridge.dialects
-from bridge.codec import registry
-from bridge.codec.jsontext import dumps
+from bridge.contract import registry
 from bridge.model import FinishReason, Media, MediaKind, Message, PartKind, Request, Text, TextDelta, Url
+from bridge.model.jsontext import dumps
 from bridge.testing.wires import context, decode, encode
 
 ADAPTERS = Path(bridge.dialects.__file__).parent

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Losses, Node, WireRequest
-from bridge.codec.fields import BOOLEAN, INTEGER, NUMBER, OBJECT, STRING, STRINGS, Fields, Row, integer, thread_in
+from bridge.contract import Losses, WireRequest
 from bridge.errors import RequestError
 from bridge.model import Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
+from bridge.toolkit import Node
+from bridge.toolkit.fields import BOOLEAN, INTEGER, NUMBER, OBJECT, STRING, STRINGS, Fields, Row, integer, thread_in
 
 TABLE = Fields(
     "one",

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec.inner_errors import unwrapped
 from bridge.errors import ErrorCode, Failure
+from bridge.toolkit.inner_errors import unwrapped
 
 SLOW = {"error": {"message": "Slow down, it's full.", "type": "requests", "code": "rate_limit_exceeded"}}
 

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.errors import ErrorCode, RequestError
 from bridge.model import Interrupted, Message, Request, Resume, Text, ToolResult, interrupt_text
-from bridge.pipeline.interrupts import settle
+from bridge.run.conversation.interrupts import settle
 
 ASKED = Interrupted("int-1", "confirmation", {"message": "Go on?"})
 CALL = Interrupted("int-2", "tool_call", None, "call_1")

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Context, Dialect, Frame, JsonDecoder, Losses, registry
-from bridge.codec.jsontext import MAX_DEPTH
+from bridge.contract import Context, Dialect, Frame, Losses, registry
 from bridge.errors import ErrorCode
 from bridge.model import Event, PartKind, RunFailed, RunFinished, TextDelta, fold, verify
+from bridge.model.jsontext import MAX_DEPTH
+from bridge.toolkit import JsonDecoder
 
 JSON_DIALECTS = ("openai-chat", "openai-responses", "anthropic-messages", "gemini", "agentscope", "ag-ui", "ag-kit")
 NAMES_ERRORS = ("openai-chat", "openai-responses", "anthropic-messages")

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from bridge.codec.jsontext import (
+from bridge.errors import ErrorCode, RequestError, Wrong
+from bridge.model import json_text
+from bridge.model.jsontext import (
     MAX_DEPTH,
     dumps,
     is_number,
@@ -19,8 +21,6 @@ from bridge.codec.jsontext import (
     read_body,
     read_json,
 )
-from bridge.errors import ErrorCode, RequestError, Wrong
-from bridge.model import json_text
 from bridge.model.surrogates import repaired
 from tests.strategies import json_objects, json_values
 

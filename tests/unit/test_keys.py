@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.server.access import Key, Keys
+from bridge.server.auth.api_keys import Key, Keys
 
 
 class Counted(bytes):

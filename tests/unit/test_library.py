@@ -36,10 +36,11 @@ from bridge import (
     translate,
     unfold,
 )
-from bridge.codec import registry
-from bridge.library.guess import guessed
+from bridge.contract import registry
 from bridge.model import GrammarError, Message, Request, Text, TextDelta, verify
-from bridge.pipeline import Stage, StageContext
+from bridge.translation.library.guess import guessed
+from bridge.translation.policies.stages import StageContext
+from bridge.translation.reader import Stage
 from tests.strategies import splits
 
 CAPTURES = Path(__file__).parents[1] / "captures"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.liveness import LONGEST_OUTAGE, NEVER, Liveness
+from bridge.stores.liveness import LONGEST_OUTAGE, NEVER, Liveness
 
 
 class Clock:

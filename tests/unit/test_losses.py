@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bridge.codec import Feature, Losses
-from bridge.codec.context import MOST_DETAILS
+from bridge.contract import Feature, Losses
+from bridge.contract.context import MOST_DETAILS
 
 
 def test_different_details_of_a_feature_are_kept() -> None:

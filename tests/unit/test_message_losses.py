@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, Losses, entries
-from bridge.codec.message_losses import RESULT, MessageLosses
+from bridge.contract import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, Losses, entries
 from bridge.errors import Unsupported
 from bridge.model import (
     Data,
@@ -25,6 +24,7 @@ from bridge.model import (
     ToolResult,
     Url,
 )
+from bridge.toolkit.message_losses import RESULT, MessageLosses
 
 EXACT = Capabilities(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES))
 POOR = Capabilities(

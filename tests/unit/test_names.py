@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, entries, registry
+from bridge.contract import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, entries, registry
 from bridge.model import (
     Message,
     PartKind,
@@ -23,7 +23,7 @@ from bridge.model import (
     ToolResult,
     ToolResulted,
 )
-from bridge.pipeline.names import tool_names
+from bridge.translation.policies.names import tool_names
 from bridge.translation.survey import Survey, surveyed
 
 PATTERN = "[a-zA-Z0-9_-]{1,64}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.codec.naming import ModelNames, is_pattern, pick
+from bridge.contract.naming import ModelNames, is_pattern, pick
 
 NAMES = ModelNames("fallback", {"gpt-*": "general", "gpt-4": "exact", "*": "any", "o[13]": "never reached"})
 

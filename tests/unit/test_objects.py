@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import Capabilities, Context, Feature, JsonDecoder, Node, ObjectDialect, WireResponse
-from bridge.codec.jsontext import loads
+from bridge.contract import Capabilities, Context, Feature, WireResponse
 from bridge.errors import ErrorCode
 from bridge.model import (
     Builder,
@@ -25,7 +24,9 @@ from bridge.model import (
     TextDelta,
     fold,
 )
+from bridge.model.jsontext import loads
 from bridge.testing.wires import context
+from bridge.toolkit import JsonDecoder, Node, ObjectDialect
 
 
 class Pieces(JsonDecoder):

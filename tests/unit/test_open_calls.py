@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.codec.open_calls import OpenCalls
+from bridge.toolkit.open_calls import OpenCalls
 
 
 def test_new_ids_are_counted_and_differ_from_those_of_the_conversation() -> None:

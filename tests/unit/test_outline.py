@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, entries
+from bridge.contract import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, entries
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Answer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec.pieces import Pieces
+from bridge.toolkit.pieces import Pieces
 
 
 @given(st.lists(st.tuples(st.sampled_from(("append", "size", "text", "begins")), st.text("ab", max_size=3))))

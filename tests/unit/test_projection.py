@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, Losses, Projection, Support, entries
+from bridge.contract import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, Losses, Support, entries
 from bridge.model import Data, FileRef, FinishReason, Inline, Media, MediaKind, Origin, PartKind, StateOp, Text, Url
 from bridge.model import events as ev
+from bridge.toolkit import Projection
 from tests.wire_scenes import SCENES
 from tests.wire_scenes import events as events_of
 

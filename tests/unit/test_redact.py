@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.codec.ratelimits import ANTHROPIC, OPENAI, passed_on
-from bridge.codec.redact import Secrets, masked
 from bridge.errors import ErrorCode, Failure
+from bridge.toolkit.ratelimits import ANTHROPIC, OPENAI, passed_on
+from bridge.toolkit.redact import Secrets, masked
 
 
 @pytest.mark.parametrize(

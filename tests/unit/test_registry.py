@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from bridge.cli import main
-from bridge.codec import Dialect, registry
-from bridge.config import json_schema, parse
+from bridge.contract import Dialect, registry
+from bridge.engine.config import json_schema, parse
 from bridge.errors import ConfigError
 
 MODULE = """
-from bridge.codec import Dialect
+from bridge.contract import Dialect
 
 class Outside(Dialect):
     name = "outside"
@@ -104,7 +104,8 @@ def test_an_entry_point_that_is_no_dialect_is_named() -> None:
     with pytest.raises(ConfigError) as caught:
         registry.get("outside-nothing")
     assert str(caught.value) == (
-        "the entry point 'outside_package_for_tests:nothing' of dialect 'outside-nothing' is not a bridge.codec.Dialect"
+        "the entry point 'outside_package_for_tests:nothing' of dialect 'outside-nothing' is not a "
+        "bridge.contract.Dialect"
     )
 
 
@@ -112,7 +113,7 @@ def test_an_entry_point_that_is_no_dialect_is_named() -> None:
 def test_a_dialect_that_cannot_be_loaded_names_file_and_line(tmp_path: Path) -> None:
     module = tmp_path / "outside_package_for_tests.py"
     for text, said in (
-        ("from bridge.codec import Feature\n\nWRONG = Feature.HISTORY\n", "AttributeError: .*HISTORY.*:3\\)$"),
+        ("from bridge.contract import Feature\n\nWRONG = Feature.HISTORY\n", "AttributeError: .*HISTORY.*:3\\)$"),
         ("def f(:\n", "SyntaxError: .*:1\\)$"),
     ):
         module.write_text(text)

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.codec import Context, Frame, FrameLike, repeat
-from bridge.codec.jsontext import loads
-from bridge.codec.repeat import Repeat
+from bridge.contract import Context, Frame, FrameLike
 from bridge.model import Event, PartKind, Raw, TextDelta
+from bridge.model.jsontext import loads
+from bridge.toolkit import repeat
+from bridge.toolkit.repeat import Repeat
 
 
 class Reader:

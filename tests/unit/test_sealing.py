@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec import Sealer
+from bridge.contract import Sealer
 
 ONE, OTHER = Sealer(b"a" * 32), Sealer(b"b" * 32)
 

@@ -9,8 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec import Feature, Losses
-from bridge.codec.sequencer import Sequencer
+from bridge.contract import Feature, Losses
 from bridge.model import (
     ArgsDelta,
     ContentAdded,
@@ -29,6 +28,7 @@ from bridge.model import (
 )
 from bridge.model import events as ev
 from bridge.model.dump import dump
+from bridge.toolkit.sequencer import Sequencer
 from tests.strategies import answers, batches
 
 FREE = frozenset({

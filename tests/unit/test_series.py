@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-from bridge.telemetry.series import PlainCounter, PlainHistogram
+from bridge.engine.telemetry.series import PlainCounter, PlainHistogram
 
 LABELS = ("route", "status")
 BOUNDS = (0.005, 0.1, 1, 10)

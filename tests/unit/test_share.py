@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.config import parse, share_of
+from bridge.engine.config import parse, share_of
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec import KEEPALIVE, Frame, FrameLike
+from bridge.contract import KEEPALIVE, Frame, FrameLike
 from bridge.errors import BackendError, ErrorCode
-from bridge.framing.sse import Splitter, is_stream, join
+from bridge.translation.framing.sse import Splitter, is_stream, join
 from tests.strategies import splits
 
 BOM = b"\xef\xbb\xbf"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Losses, RunsTools, entries, registry
+from bridge.contract import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Losses, RunsTools, entries, registry
 from bridge.errors import ConfigError, ErrorCode, Failure
 from bridge.model import (
     ArgsDelta,
@@ -40,7 +40,7 @@ from bridge.model import (
 )
 from bridge.model.closing import PIECES
 from bridge.model.events import AWAITS_RESULT
-from bridge.pipeline.stages import (
+from bridge.translation.policies.stages import (
     Stage,
     StageContext,
     WithholdServerTools,

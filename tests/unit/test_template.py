@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.codec.jsontext import dumps, escape_line_breaks, loads
-from bridge.codec.template import HOLE, NUMBER, Template, filled
+from bridge.model.jsontext import dumps, escape_line_breaks, loads
 from bridge.testing.strategies import json_objects
+from bridge.toolkit.template import HOLE, NUMBER, Template, filled
 from tests.strategies import texts
 
 ANY_TEXT = texts() | st.text(st.characters(exclude_categories=()))

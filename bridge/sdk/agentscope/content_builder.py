@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Protocol
 
-from bridge.codec.jsontext import dumps, kind_of
 from bridge.dialects.agentscope.forms import PYTHON, Form
 from bridge.dialects.agentscope.merge import MEDIA_FIELDS, join_media, merge
 from bridge.dialects.agentscope.normalization import CONTENT_TYPES
 from bridge.dialects.agentscope.objects import content_object
+from bridge.model.jsontext import dumps, kind_of
 
 # The payload fields of each content type, with their initial values.
 PAYLOADS: dict[str, dict[str, Any]] = {

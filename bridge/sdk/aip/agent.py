@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
-from bridge.codec.sessions import OwnAgent
+from bridge.contract.optional.sessions import OwnAgent
 from bridge.dialects.aip.gateway import Gateway as Machine
 from bridge.dialects.aip.options import FrontOptions
 from bridge.sdk.aip.answering import Inquiries

@@ -13,8 +13,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from bridge.codec.sessions import Handle, Refuse, Respond, Serve
-from bridge.dialects.aip.messages import AgentMessage, SessionStatus
+from bridge.contract.optional.sessions import Handle, Refuse, Respond, Serve
+from bridge.dialects.aip.wire import AgentMessage, SessionStatus
 
 _AHEAD = 32
 """Inquiries of one session that wait to be received; then its caller has to wait."""
@@ -59,7 +59,7 @@ class Dialogue:
 
 
 class Inquiries:
-    """See `bridge.grpc.server.service.Host`. `idle`: seconds without messages after which a session is ended."""
+    """See `bridge.server.grpc.service.Host`. `idle`: seconds without messages after which a session is ended."""
 
     def __init__(self, idle: float) -> None:
         self.conversations: dict[str, Dialogue] = {}

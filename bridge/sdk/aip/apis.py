@@ -9,9 +9,9 @@ from urllib.parse import quote, urlsplit
 
 import aiohttp
 
-from bridge.codec.paths import climbs
 from bridge.dialects.aip.described import typed
 from bridge.dialects.aip.generation import as_map_value
+from bridge.toolkit.paths import climbs
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _IN_QUERY = ("GET", "DELETE")

@@ -9,8 +9,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from bridge.dialects.aip.messages import AgentMessage, SessionStatus
-from bridge.grpc.duplex import Duplex
+from bridge.dialects.aip.wire import AgentMessage, SessionStatus
+from bridge.run.backends.grpc.duplex import Duplex
 
 
 class Client:

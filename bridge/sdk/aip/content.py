@@ -6,7 +6,7 @@ import datetime
 import uuid
 from collections.abc import Sequence
 
-from bridge.dialects.aip.messages import ContentItem, Mode
+from bridge.dialects.aip.wire import ContentItem, Mode
 
 Content = str | bytes | Sequence[str | bytes]
 Modes = Mode | int | Sequence[Mode | int]

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from bridge.dialects.aip import messages as wire
+from bridge.dialects.aip import wire
 from bridge.dialects.aip.generation import Generation, arguments_of, of_registration, write_arguments
-from bridge.dialects.aip.messages import (
+from bridge.dialects.aip.proto import Kind, Wire, alias, at
+from bridge.dialects.aip.wire import (
     AgentInfo,
     AgentMessage,
     AgentSkill,
@@ -25,7 +26,6 @@ from bridge.dialects.aip.messages import (
     ToolInfo,
     ToolResponse,
 )
-from bridge.dialects.aip.proto import Kind, Wire, alias, at
 
 __all__ = [
     "AgentInfo", "AgentMessage", "AgentSkill", "BoxedTool", "ContentItem", "DeregisterNodeRequest",

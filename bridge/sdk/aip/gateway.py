@@ -7,13 +7,13 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
-from bridge.codec.sessions import Handle, Refuse, Respond, Serve
+from bridge.contract.optional.sessions import Handle, Refuse, Respond, Serve
 from bridge.dialects.aip.gateway import Gateway as Machine
-from bridge.grpc.server.guard import Guard
 from bridge.sdk.aip.data import AgentInfo, NodeInfo, ToolBoxInfo, ToolInfo, info_of
 from bridge.sdk.aip.node import Node
-from bridge.server.access import Key, Keys
-from bridge.server.identity import Identity
+from bridge.server.auth.api_keys import Key, Keys
+from bridge.server.auth.identity import Identity
+from bridge.server.grpc.guard import Guard
 
 
 class Gateway(Node):
@@ -67,7 +67,7 @@ def _guard(keys: Mapping[str, str]) -> Guard:
 
 
 class _Nobody:
-    """See `bridge.grpc.server.service.Host`: a gateway has no agents and tools of its own."""
+    """See `bridge.server.grpc.service.Host`: a gateway has no agents and tools of its own."""
 
     async def session(self, reply: Serve, first: bytes, rpc: Any, leaving: asyncio.Event) -> None:
         raise NotImplementedError

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from bridge.codec.jsontext import dumps, loads
 from bridge.dialects.aip.content import item_of, part_of
-from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus, ToolResponse
+from bridge.dialects.aip.wire import AgentMessage, ContentItem, SessionStatus, ToolResponse
 from bridge.errors import BridgeError
 from bridge.model import Media, Message, Part, Text, ToolCall, ToolResult
+from bridge.model.jsontext import dumps, loads
 from bridge.sdk.aip.data import ToolRequest
 from bridge.stores.sqlite_conversations import SQLiteConversations
 

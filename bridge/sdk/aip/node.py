@@ -7,15 +7,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
-from bridge.codec.sessions import AgentRegistry, Channel
+from bridge.contract.optional.sessions import AgentRegistry, Channel
 from bridge.dialects.aip.addresses import plain_address
 from bridge.dialects.aip.codec import dialect
-from bridge.dialects.aip.messages import AgentInfo, ToolInfo
 from bridge.dialects.aip.options import MAX_MESSAGE, FrontOptions, Tls
 from bridge.dialects.aip.registration import Membership
-from bridge.grpc.channels import Metadata, metadata_of, open_channel
-from bridge.grpc.server.guard import Guard
-from bridge.grpc.server.service import GrpcServer, Host
+from bridge.dialects.aip.wire import AgentInfo, ToolInfo
+from bridge.run.backends.grpc.channels import Metadata, metadata_of, open_channel
+from bridge.server.grpc.guard import Guard
+from bridge.server.grpc.service import GrpcServer, Host
 
 if TYPE_CHECKING:
     import grpc.aio

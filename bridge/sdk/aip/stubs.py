@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from bridge.dialects.aip.messages import ToolResponse
+from bridge.dialects.aip.wire import ToolResponse
 from bridge.sdk.aip import data as d
 
 

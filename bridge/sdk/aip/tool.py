@@ -8,9 +8,9 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self
 
-from bridge.codec import Endpoint
-from bridge.codec.sessions import Decision, Handle, Refuse, Respond, Serve, Visitor
-from bridge.dialects.aip import messages as wire
+from bridge.contract import Endpoint
+from bridge.contract.optional.sessions import Decision, Handle, Refuse, Respond, Serve, Visitor
+from bridge.dialects.aip import wire
 from bridge.dialects.aip.gateway import CALL_TOOL
 from bridge.dialects.aip.gateway import Gateway as Machine
 from bridge.sdk.aip.apis import ApiCall
@@ -239,7 +239,7 @@ class ToolNode(Machine):
 
 
 class _Host:
-    """See `bridge.grpc.server.service.Host`."""
+    """See `bridge.server.grpc.service.Host`."""
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from bridge.errors import BridgeError
-from bridge.pipeline import Backend
+from bridge.run.backend import Backend
 
 _FRESH = 10.0  # seconds
 _PATIENCE = 5.0  # seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from bridge.codec import (
+from bridge.contract import (
     Context,
     Dialect,
     Feature,
@@ -19,14 +19,13 @@ from bridge.codec import (
     offers,
     registry,
 )
-from bridge.codec.dialect import Framing
+from bridge.contract.dialect import Framing
 from bridge.errors import Failure
-from bridge.framing import sse
 from bridge.model import Event, Request
 from bridge.model.events import TERMINAL
-from bridge.pipeline import Backend
-from bridge.pipeline.backend import Call, CallInfo
+from bridge.run.backend import Backend, Call, CallInfo
 from bridge.translation import AnswerDecoder
+from bridge.translation.framing import sse
 
 
 @cache

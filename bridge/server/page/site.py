@@ -10,20 +10,21 @@ from typing import Any
 
 from aiohttp import web
 
-from bridge.codec import Dialect, Operation, Scope, registry
-from bridge.connect import CLIENTS, Place
-from bridge.connect.programs import NO_KEY
-from bridge.engine import Bridge, Route
+from bridge.contract import Dialect, Operation, Scope, registry
+from bridge.engine.bridge import Bridge
+from bridge.engine.route import Route
 from bridge.errors import BridgeError, ConfigError, ErrorCode, RequestError, shortened
-from bridge.pipeline import Backend
-from bridge.server.access import Keys, Reason, unauthorized
-from bridge.server.identity import Caller, Identity, page_key_of, visit_of
+from bridge.run.backend import Backend
+from bridge.server.auth.api_keys import Keys, Reason, unauthorized
+from bridge.server.auth.identity import Caller, Identity, page_key_of, visit_of
+from bridge.server.connect import CLIENTS, Place
+from bridge.server.connect.programs import NO_KEY
 from bridge.server.page.documents import document_of
 from bridge.server.page.errors import page_of
 from bridge.server.page.health import Health
-from bridge.server.page.traces import HEADER, Traces
-from bridge.server.wire import OWN_PAGE, STREAM_HEADERS, error_of
-from bridge.server.writing import StreamedResponse
+from bridge.server.page.inspector import HEADER, Traces
+from bridge.server.requests.wire import OWN_PAGE, STREAM_HEADERS, error_of
+from bridge.server.requests.writing import StreamedResponse
 from bridge.version import __version__
 
 PATH = "/"

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from bridge.codec import Dialect, Losses, WireRequest
+from bridge.contract import Dialect, Losses, WireRequest
 from bridge.errors import BackendError, BridgeError, Failure
-from bridge.framing import sse
 from bridge.model import Event, Request, pretty
 from bridge.model.pretty import pretty_request
-from bridge.pipeline import Backend
-from bridge.pipeline.backend import Call, CallInfo
-from bridge.pipeline.wrapped import WrappedBackend, WrappedCall
+from bridge.run.backend import Backend, Call, CallInfo
+from bridge.run.wrapped import WrappedBackend, WrappedCall
 from bridge.server.page.loopback import LoopbackCall
+from bridge.translation.framing import sse
 
 if TYPE_CHECKING:
-    from bridge.server.page.traces import Trace
+    from bridge.server.page.inspector import Trace
 
 
 class Watched(WrappedBackend):

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from bridge.codec.cut_calls import CUT, is_json
 from bridge.errors import ErrorCode
 from bridge.model import (
     Builder,
@@ -45,6 +44,7 @@ from bridge.testing.strategies.values import (
     names,
     texts,
 )
+from bridge.toolkit.cut_calls import CUT, is_json
 
 T = TypeVar("T")
 

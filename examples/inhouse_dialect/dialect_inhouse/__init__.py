@@ -11,37 +11,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridge import BackendError, ErrorCode, Event, Failure, Request, RequestError, RunFailed, Unsupported
-from bridge.codec import (
+from bridge.contract import (
     ANSWER_FEATURES,
     REQUEST_FEATURES,
     Capabilities,
     Context,
     Demands,
-    Encoder,
     Endpoint,
     Feature,
-    Fields,
     Framing,
-    MessageLosses,
     ModelInfo,
     ModelsDialect,
-    Node,
-    ObjectDialect,
     Operation,
-    Row,
     WireRequest,
     WireResponse,
-    body_of,
     entries,
     json_request,
     json_response,
 )
-from bridge.codec.check import model_in
-from bridge.codec.fields import BOOLEAN
-from bridge.codec.jsontext import arguments_of, dict_of, dumps, input_of, read_json
-from bridge.codec.open_calls import OpenCalls
-from bridge.codec.redact import masked
-from bridge.codec.tools import supported
 from bridge.dialects.openai.shapes import read_function, write_function
 from bridge.model import (
     Builder,
@@ -62,6 +49,13 @@ from bridge.model import (
     mime_of,
 )
 from bridge.model import events as ev
+from bridge.model.jsontext import arguments_of, dict_of, dumps, input_of, read_json
+from bridge.toolkit import Encoder, Fields, MessageLosses, Node, ObjectDialect, Row, body_of
+from bridge.toolkit.check import model_in
+from bridge.toolkit.fields import BOOLEAN
+from bridge.toolkit.open_calls import OpenCalls
+from bridge.toolkit.redact import masked
+from bridge.toolkit.tools import supported
 
 NAME = "inhouse"
 Wire = dict[str, Any]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import Context, FrameLike, WireRequest, WireResponse
+from bridge.contract import Context, FrameLike, WireRequest, WireResponse
 from bridge.dialects.a2a import dialect
 from bridge.dialects.a2a.options import BackOptions
 from bridge.errors import BackendError, ErrorCode, Failure

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bridge.codec import Context, Frame, WireRequest, WireResponse
+from bridge.contract import Context, Frame, WireRequest, WireResponse
 from bridge.dialects.a2a import dialect
 from bridge.dialects.a2a.options import FrontOptions
 from bridge.errors import BridgeError
-from bridge.framing.sse import Splitter
 from bridge.model import Event, Request
+from bridge.translation.framing.sse import Splitter
 from tests.server.harness import Reply, ask
 
 NEW = {"a2a-version": "1.0", "content-type": "application/json"}

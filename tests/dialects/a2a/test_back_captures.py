@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Context, WireResponse
+from bridge.contract import Context, WireResponse
 from bridge.dialects.a2a import dialect
-from bridge.framing import sse
 from bridge.model import Answer, Data, Event, Inline, Media, Url, fold, verify
+from bridge.translation.framing import sse
 from tests.recorded import CAPTURES, body
 
 FOLDER = CAPTURES / "a2a"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Context, WireResponse
+from bridge.contract import Context, WireResponse
 from bridge.dialects.a2a import dialect
 from bridge.dialects.a2a.options import BackOptions
 from bridge.model import Answer, Event, Raw, Resume, fold, verify

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Context, Feature
+from bridge.contract import Context, Feature
 from bridge.dialects.a2a import dialect
 from bridge.dialects.a2a.options import BackOptions
 from bridge.errors import Unsupported

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from bridge.engine import Bridge
+from bridge.engine.bridge import Bridge
 from bridge.errors import ConfigError
-from bridge.pipeline import attempt
+from bridge.run import attempt
 from tests.pairs.people import PEOPLE, leave, routes
 from tests.pairs.test_owners import setup
 from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, post, serving

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from bridge.runs import push
+from bridge.run.durable import push
 from tests.server.harness import Reply, ask, serving
 
 from .front import DEMO, NEW, call, events_in, message, route, stores

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import TaskState, TaskStatus, WireRequest
+from bridge.contract import TaskState, TaskStatus, WireRequest
 from bridge.dialects.a2a import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (

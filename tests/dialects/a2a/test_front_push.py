@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bridge.config import parse
+from bridge.engine.config import parse
 from bridge.errors import ConfigError
 from bridge.model import MessageStarted, PartKind, PartStarted, RunStarted, TextDelta
 from bridge.model.dump import dump
-from bridge.runs import RunPlan, push
-from bridge.runs.log import to_body
+from bridge.run.backends import fetch
+from bridge.run.durable import RunPlan, push
+from bridge.run.durable.log import to_body
 from bridge.stores import open_runs
 from bridge.stores.rows import write
-from bridge.transports import fetch
 from tests.server.harness import Exchange, ask, bound_socket, fake_backend, serving
 
 from .front import DEMO, NEW, OLD, artifacts, call, route, rpc, say, send, states, stores, stream

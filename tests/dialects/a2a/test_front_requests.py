@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import WireRequest
-from bridge.codec.jsontext import read_body
+from bridge.contract import WireRequest
 from bridge.dialects.a2a import dialect
-from bridge.dialects.a2a.request import notes_of
+from bridge.dialects.a2a.read_request import notes_of
 from bridge.dialects.a2a.wire import LONGEST_ID, Version
 from bridge.model import (
     Data,
@@ -24,6 +23,7 @@ from bridge.model import (
     ToolResult,
     Url,
 )
+from bridge.model.jsontext import read_body
 
 from .front import ADK, NEW, OLD, call, front, message, read, refusal, send
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from bridge.codec import DescribedAgent, Support, WireRequest
-from bridge.config import parse
+from bridge.contract import DescribedAgent, Support, WireRequest
 from bridge.dialects.a2a import dialect
 from bridge.dialects.a2a.described import card
 from bridge.dialects.a2a.options import BackOptions, FrontOptions
 from bridge.dialects.gemini import dialect as gemini
+from bridge.engine.config import parse
 from bridge.errors import ConfigError
 from tests.server.harness import ask, serving
 

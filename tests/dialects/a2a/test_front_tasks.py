@@ -11,11 +11,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bridge.codec import Context, TaskState
+from bridge.contract import Context, TaskState
 from bridge.errors import ErrorCode, Failure
-from bridge.framing.sse import Splitter
 from bridge.model import Event, FinishReason, RunFinished, RunStarted, Text, as_text
-from bridge.runs.waiting import WaitingTasks
+from bridge.run.durable.waiting import WaitingTasks
+from bridge.translation.framing.sse import Splitter
 from tests.pairs.agents import Agent, Ask, Kit, Say, Scope
 from tests.server.harness import Exchange, ask, fake_backend, serving
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Frame
+from bridge.contract import Frame
 from bridge.dialects.a2a.old_rest import read_params, read_result, write_params, write_result
 from bridge.model import (
     Data,

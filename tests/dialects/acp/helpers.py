@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from bridge.cli.acp import Command
-from bridge.config import parse
+from bridge.engine.config import parse
 from bridge.jsonrpc import RpcConnection, RpcError, RpcNotification, RpcRequest
 from bridge.jsonrpc.stdio import StdioCarrier
-from bridge.rpc import SessionConnection
+from bridge.server.sessions import SessionConnection
 from tests.dialects.acp import agents
 from tests.jsonrpc.helpers import joined_carriers
 

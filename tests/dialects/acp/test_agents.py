@@ -15,8 +15,7 @@ import psutil
 import pytest
 
 from bridge import Bridge, Request
-from bridge.agents.backend import AgentBackend
-from bridge.engine import Caller
+from bridge.engine.route import Caller
 from bridge.errors import BridgeError, ConfigError, ErrorCode
 from bridge.model import (
     Answer,
@@ -33,6 +32,7 @@ from bridge.model import (
     ToolResulted,
     result_text,
 )
+from bridge.run.backends.agents.backend import AgentBackend
 
 AGENT = Path(__file__).with_name("scripted_agent.py")
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Feature, QueuedRunsDialect, Support, registry
-from bridge.codec.agents import AgentDialect
+from bridge.contract import Feature, QueuedRunsDialect, Support, registry
+from bridge.contract.optional.agents import AgentDialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Interrupted, Text, ToolCall, ToolResult, UsageReported, result_text
 from bridge.testing import FakeBackend, fake_backend

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bridge.cli import acp as command
-from bridge.config import parse
+from bridge.engine.config import parse
 from bridge.errors import ConfigError
 from bridge.jsonrpc.process import ProcessCarrier, short_environment
 from tests.dialects.acp.helpers import Editor, configuration

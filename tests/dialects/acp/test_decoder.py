@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Context
+from bridge.contract import Context
 from bridge.dialects.acp import dialect
-from bridge.dialects.acp.decoder import Decoder
+from bridge.dialects.acp.read_answer import Decoder
 from bridge.errors import ErrorCode
 from bridge.model import (
     Answer,

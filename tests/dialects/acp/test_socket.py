@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bridge.engine import Bridge
+from bridge.engine.bridge import Bridge
 from bridge.jsonrpc.carrier import CarrierEnded
 from bridge.jsonrpc.websocket import WebSocketCarrier
 from bridge.server import running

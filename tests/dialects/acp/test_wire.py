@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.codec import Node
 from bridge.dialects.acp.wire import KINDS, fenced, kind_of_tool, part_of, read_block, write_block
 from bridge.errors import RequestError
 from bridge.model import Data, FileRef, Inline, Media, MediaKind, Text, Url
+from bridge.toolkit import Node
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bridge.codec import registry
+from bridge.contract import registry
 from bridge.dialects.ag_ui import dialect
 
 

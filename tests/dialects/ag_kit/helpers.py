@@ -11,10 +11,10 @@ from typing import Any
 
 import orjson
 
-from bridge.codec import Context, FrameLike, WireRequest
+from bridge.contract import Context, FrameLike, WireRequest
 from bridge.dialects.ag_kit import dialect
-from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Event, Request, fold, verify
+from bridge.translation.framing.sse import Splitter, join
 
 CAPTURES = Path(__file__).parents[2] / "captures" / "ag-kit"
 CASES: dict[str, dict[str, Any]] = {c["name"]: c for c in json.loads((CAPTURES / "index.json").read_text())["captures"]}

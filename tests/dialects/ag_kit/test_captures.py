@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import WireResponse
+from bridge.contract import WireResponse
 from bridge.dialects.ag_kit import dialect
 from bridge.errors import ErrorCode, Failure
-from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, FinishReason, MessageEnded, ToolResulted, fold, result_text, verify
 from bridge.model.events import TERMINAL
+from bridge.translation.framing.sse import Splitter, join
 
 from .helpers import CASES, WAYS, body_of, context, cuts, decode, encode
 

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from bridge.codec import Frame
+from bridge.contract import Frame
 from bridge.dialects.ag_kit import dialect
 from bridge.errors import ErrorCode
 from bridge.model import (

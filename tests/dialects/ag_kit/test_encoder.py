@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import KEEPALIVE, Frame
+from bridge.contract import KEEPALIVE, Frame
 from bridge.dialects.ag_kit import dialect
 from bridge.dialects.ag_kit.options import FrontOptions
 from bridge.errors import ErrorCode, Failure
-from bridge.framing.sse import join
 from bridge.model import (
     Builder,
     Custom,
@@ -34,6 +33,7 @@ from bridge.model import (
     Url,
     UsageReported,
 )
+from bridge.translation.framing.sse import join
 
 from .helpers import asked, context, encode, payloads, shown
 

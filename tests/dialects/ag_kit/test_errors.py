@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from bridge.codec import Feature, Operation, Support, WireResponse
+from bridge.contract import Feature, Operation, Support, WireResponse
 from bridge.dialects.ag_kit import AGKit, dialect
 from bridge.errors import ErrorCode, Failure, Wrong
 from bridge.model import HistoryMode, fold, verify

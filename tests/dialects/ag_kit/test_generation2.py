@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec import WireRequest, WireResponse, registry
+from bridge.contract import WireRequest, WireResponse, registry
 from bridge.dialects.ag_kit import dialect
 from bridge.dialects.ag_kit.options import BackOptions, FrontOptions
 from bridge.errors import ErrorCode, Failure, RequestError, Unsupported
-from bridge.framing.sse import join
 from bridge.model import (
     Builder,
     FinishReason,
@@ -33,6 +32,7 @@ from bridge.model import (
     verify,
 )
 from bridge.model.events import TERMINAL
+from bridge.translation.framing.sse import join
 from tests.strategies import json_values
 
 from .helpers import CASES, WAYS, asked, body_of, context, cuts, decode, encode, said

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from bridge.dialects.ag_kit import dialect
 from bridge.errors import RequestError
-from bridge.framing.sse import join
 from bridge.model import Event, fold, verify
 from bridge.testing.outline import Outline, outline, project
 from bridge.testing.wires import has_inner_result, without_separators
+from bridge.translation.framing.sse import join
 from tests.strategies import answers, batches, json_objects, json_values, requests, splits
 
 from .helpers import again, asked, context, decode, encode, payloads, sent, shown

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import WireRequest
+from bridge.contract import WireRequest
 from bridge.dialects.ag_kit import dialect
 from bridge.dialects.ag_kit.options import BackOptions
 from bridge.errors import RequestError, Unsupported

@@ -11,12 +11,12 @@ from ag_ui.core import Event as OfficialEvent
 from ag_ui.core import EventType, RunAgentInput
 from pydantic import TypeAdapter
 
-from bridge.codec import Context, Frame, FrameLike, WireRequest, WireResponse
+from bridge.contract import Context, Frame, FrameLike, WireRequest, WireResponse
 from bridge.dialects.ag_ui import dialect
 from bridge.dialects.ag_ui.options import BackOptions, FrontOptions
 from bridge.errors import ErrorCode, Failure
-from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Builder, Event, Message, Request, Text, ToolCall, fold, verify
+from bridge.translation.framing.sse import Splitter, join
 
 from .order import check_order
 

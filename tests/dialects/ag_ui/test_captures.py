@@ -11,9 +11,9 @@ from ag_ui.core import RunAgentInput
 
 from bridge.dialects.ag_ui import dialect
 from bridge.errors import ErrorCode, Failure
-from bridge.framing.sse import Splitter, join
 from bridge.model import Event, Interrupted, RunFailed, RunFinished, StateChanged, fold, verify
 from bridge.testing.outline import outline
+from bridge.translation.framing.sse import Splitter, join
 
 from .helpers import (
     INDEX,

@@ -11,12 +11,10 @@ from typing import Any
 import orjson
 import pytest
 
-from bridge import library
-from bridge.codec import KEEPALIVE
+from bridge.contract import KEEPALIVE
 from bridge.dialects.ag_ui import dialect
 from bridge.dialects.ag_ui.wire import own
 from bridge.errors import ErrorCode, Failure
-from bridge.framing.sse import join
 from bridge.model import (
     Custom,
     Data,
@@ -44,6 +42,8 @@ from bridge.model import (
     fold,
     unfold,
 )
+from bridge.translation import library
+from bridge.translation.framing.sse import join
 
 from .helpers import (
     again,

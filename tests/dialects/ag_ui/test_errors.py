@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bridge.codec import WireResponse
+from bridge.contract import WireResponse
 from bridge.dialects.ag_ui import dialect
 from bridge.errors import ErrorCode, Failure, RequestError
 from bridge.model import fold

@@ -8,12 +8,12 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.codec import WireResponse
+from bridge.contract import WireResponse
 from bridge.dialects.ag_ui import dialect
 from bridge.errors import ErrorCode
-from bridge.framing.sse import join
 from bridge.model import Event, fold, verify
 from bridge.testing.outline import Outline, outline, project
+from bridge.translation.framing.sse import join
 from tests.strategies import answers, batches, json_values, splits
 
 from .helpers import OF_ANOTHER_BRIDGE, again, back, decode, encode, front, new_client, old_client, payloads, said

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec import WireRequest
+from bridge.contract import WireRequest
 from bridge.dialects.ag_ui import dialect
 from bridge.errors import Failure, RequestError
 from bridge.model import (
@@ -32,7 +32,7 @@ from bridge.model import (
     ToolResult,
     Url,
 )
-from bridge.pipeline.interrupts import settle
+from bridge.run.conversation.interrupts import settle
 from tests.strategies import json_values, requests
 
 from .helpers import asked, back, front, heard, read, sent

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from ag_ui.core import AgentCapabilities
 
-from bridge.codec import registry
+from bridge.contract import registry
 from bridge.dialects.ag_ui import dialect
 from tests.server.harness import ask, fake_backend, post, serving
 

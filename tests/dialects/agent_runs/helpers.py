@@ -11,8 +11,8 @@ from urllib.parse import quote
 from ag_ui.core import Event as OfficialEvent
 from pydantic import TypeAdapter
 
-from bridge.codec import Frame
-from bridge.framing import sse
+from bridge.contract import Frame
+from bridge.translation.framing import sse
 from tests.server.harness import FakeBackend, Reply, ask, post, serving
 
 CAPTURES = Path(__file__).parents[2] / "captures" / "agent-runs"

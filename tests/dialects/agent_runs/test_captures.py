@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Context, Frame, WireRequest, WireResponse
+from bridge.contract import Context, Frame, WireRequest, WireResponse
 from bridge.dialects.agent_runs import dialect
-from bridge.framing.sse import Splitter
 from bridge.model import Raw, RunFailed, RunFinished, RunStarted, fold, verify
+from bridge.translation.framing.sse import Splitter
 from tests.server.harness import Reply, ask, fake_backend
 
 from .helpers import BASE, CAPTURES, CHUNK, END, Client, llm, request_in, response_in, served

@@ -11,12 +11,12 @@ import aiohttp
 import orjson
 import pytest
 
-from bridge.codec import Operation, offers, registry
-from bridge.config import parse
+from bridge.contract import Operation, offers, registry
+from bridge.engine.config import parse
 from bridge.errors import ConfigError
-from bridge.library import decode
 from bridge.model import fold
-from bridge.transports.demo import PICTURE
+from bridge.run.backends.demo import PICTURE
+from bridge.translation.library import decode
 from tests.server.harness import Exchange, ask, fake_backend, free_port, post, serving
 
 from .helpers import BASE, CHUNK, config, llm, response_in, served

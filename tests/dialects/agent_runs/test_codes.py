@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Context
+from bridge.contract import Context
 from bridge.model import Event, TextDelta
 from bridge.stores import open_attachments
 from tests.runs.servers import Server, machines

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.config import parse
+from bridge.engine.config import parse
 from bridge.errors import ConfigError
 
 from .helpers import config

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bridge.codec import WireResponse
+from bridge.contract import WireResponse
 from bridge.dialects.agent_runs import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.stores import open_runs

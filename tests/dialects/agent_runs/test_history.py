@@ -16,9 +16,9 @@ import aiohttp
 import pytest
 
 from bridge.model import Message, Reasoning, Text, ToolCall, ToolResult
-from bridge.pipeline import memory
-from bridge.pipeline.queued_runs import MessageInfo
-from bridge.runs.server.history import visible
+from bridge.run.conversation import memory
+from bridge.run.conversation.queued_runs import MessageInfo
+from bridge.server.operations.history import visible
 from bridge.stores import Conversation
 from tests.server.harness import FakeBackend, fake_backend, serving
 from tests.stores.conftest import Engine

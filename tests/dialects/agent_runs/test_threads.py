@@ -13,7 +13,7 @@ import pytest
 
 from bridge import Bridge
 from bridge.cli.logs import JsonFormatter, TextFormatter
-from bridge.server.openapi import describe
+from bridge.server.operations.openapi import describe
 from tests.server.harness import Exchange, FakeBackend, fake_backend, serving
 
 from .helpers import BASE, CHUNK, END, THREAD, Client, config, events_in, llm, run_input, served, types_in

@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from bridge.codec import Losses
+from bridge.contract import Losses
 from bridge.dialects.agent_runs import dialect
 from bridge.model import Event, Message, Part, Request, Text, verify
 from bridge.model.events import TERMINAL
-from bridge.pipeline import CallInfo
-from bridge.runs.backend import QueuedRunsBackend
+from bridge.run.backend import CallInfo
+from bridge.run.backends.queued import QueuedRunsBackend
 from tests.server.harness import Exchange, FakeBackend, Seen, fake_backend
 
 from .helpers import THREAD, blocks, response_in

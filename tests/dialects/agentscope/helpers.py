@@ -10,10 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bridge.codec import Context, Dialect, Frame, FrameLike
+from bridge.contract import Context, Dialect, Frame, FrameLike
 from bridge.dialects.agentscope import dialect
-from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Event, fold, verify
+from bridge.translation.framing.sse import Splitter, join
 
 CAPTURES = Path(__file__).parents[2] / "captures" / "agentscope"
 CASES: dict[str, dict[str, Any]] = {c["name"]: c for c in json.loads((CAPTURES / "index.json").read_text())["cases"]}

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import WireResponse
+from bridge.contract import WireResponse
 from bridge.dialects.agentscope import dialect
 from bridge.errors import ErrorCode
-from bridge.framing.sse import Splitter
 from bridge.model import Answer, FinishReason, Heartbeat, Origin, fold, url_of, verify
 from bridge.model.events import TERMINAL
+from bridge.translation.framing.sse import Splitter
 
 from .helpers import CAPTURES, CASES, body_of, check_schemas, context, decode, encode, payloads
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import WireResponse
+from bridge.contract import WireResponse
 from bridge.dialects.agentscope import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (

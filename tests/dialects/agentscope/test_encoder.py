@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Dialect, Frame, WireResponse
+from bridge.contract import Dialect, Frame, WireResponse
 from bridge.dialects.agentscope import dialect, java
 from bridge.dialects.agentscope.options import FrontOptions
 from bridge.dialects.anthropic_messages import dialect as messages
 from bridge.dialects.openai_chat import dialect as chat
 from bridge.dialects.openai_responses import dialect as responses
 from bridge.errors import KEY_REFUSED, ErrorCode, Failure
-from bridge.framing.sse import join
 from bridge.model import (
     Builder,
     Custom,
@@ -46,6 +45,7 @@ from bridge.model import (
     UsageReported,
     fold,
 )
+from bridge.translation.framing.sse import join
 
 from .frontends import WebFrontend, python_client
 from .helpers import again, check_schemas, context, decode, encode, payloads

@@ -9,8 +9,8 @@ import pytest
 
 from bridge.dialects.agentscope import dialect
 from bridge.errors import BackendError, BridgeError, ErrorCode
-from bridge.library import Translator
 from bridge.model import FinishReason, RunFailed, RunFinished
+from bridge.translation.library import Translator
 
 from .helpers import check_schemas, context, decode
 

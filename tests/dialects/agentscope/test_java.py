@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given, settings
 
 from bridge import translate
-from bridge.codec import Dialect, Feature, WireRequest
-from bridge.codec.cut_calls import is_json
+from bridge.contract import Dialect, Feature, WireRequest
 from bridge.dialects.agentscope import dialect, java
 from bridge.dialects.agentscope.options import JavaBackOptions, JavaFrontOptions
 from bridge.errors import ErrorCode, Failure
-from bridge.framing.sse import join
 from bridge.model import (
     Data,
     Event,
@@ -46,6 +44,8 @@ from bridge.model import (
     fold,
 )
 from bridge.testing.outline import outline, project
+from bridge.toolkit.cut_calls import is_json
+from bridge.translation.framing.sse import join
 
 from .helpers import CAPTURES, CASES, again, body_of, check_schemas, context, decode, encode, payloads
 from .test_captures import EXPECTED

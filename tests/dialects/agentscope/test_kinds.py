@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bridge import Translator
-from bridge.codec import Dialect, WireRequest, registry
+from bridge.contract import Dialect, WireRequest, registry
 from bridge.dialects.agentscope import dialect, java
 from bridge.model import Heartbeat, Interrupted, Origin, Raw, Resume, fold
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from bridge.dialects.agentscope import dialect
 from bridge.errors import ErrorCode, Failure
-from bridge.framing.sse import join
 from bridge.model import (
     Builder,
     Data,
@@ -34,6 +33,7 @@ from bridge.model import (
     verify,
 )
 from bridge.testing.outline import outline, project
+from bridge.translation.framing.sse import join
 
 from .frontends import WebFrontend
 from .helpers import again, check_schemas, context, encode, payloads

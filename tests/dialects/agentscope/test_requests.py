@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import WireRequest
+from bridge.contract import WireRequest
 from bridge.dialects.agentscope import dialect
 from bridge.dialects.agentscope.options import BackOptions, FrontOptions
 from bridge.errors import RequestError, Unsupported

@@ -8,7 +8,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from bridge.codec.jsontext import dumps
+from bridge.model.jsontext import dumps
 from bridge.testing import Exchange, fake_backend
 
 WORDS = ("Hello, ", "world.")

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Context, Step, WireRequest, WireResponse
-from bridge.codec.jsontext import dumps
+from bridge.contract import Context, Step, WireRequest, WireResponse
 from bridge.dialects.agentscope_service import dialect
 from bridge.dialects.agentscope_service.options import BackOptions
 from bridge.errors import BackendError, ErrorCode, Failure, RequestError, Unsupported
@@ -29,6 +28,7 @@ from bridge.model import (
     Url,
     fold,
 )
+from bridge.model.jsontext import dumps
 
 REPLY = "0123456789abcdef"
 SHOWN = "01234567_call_1"

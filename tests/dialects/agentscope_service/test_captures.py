@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Feature, Support
-from bridge.codec.jsontext import dumps
+from bridge.contract import Feature, Support
 from bridge.dialects.agentscope_service import dialect
 from bridge.dialects.agentscope_service.options import BackOptions
-from bridge.dialects.agentscope_service.request import encode_request
+from bridge.dialects.agentscope_service.write_request import encode_request
 from bridge.errors import ErrorCode
 from bridge.model import (
     Event,
@@ -32,6 +31,7 @@ from bridge.model import (
     verify,
 )
 from bridge.model import events as ev
+from bridge.model.jsontext import dumps
 from bridge.testing.wires import context, decode
 from bridge.testing.witnesses import ANSWERS
 from tests.recorded import CAPTURES

@@ -8,11 +8,11 @@ from typing import Any
 
 import orjson
 
-from bridge.codec import Context, WireRequest
+from bridge.contract import Context, WireRequest
 from bridge.dialects.ai_sdk_ui import dialect
 from bridge.dialects.ai_sdk_ui.options import BackOptions, FrontOptions
-from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Builder, Event, Request, fold, verify
+from bridge.translation.framing.sse import Splitter, join
 
 CAPTURES = Path(__file__).parents[2] / "captures" / "ai-sdk-ui"
 INDEX: dict[str, dict[str, Any]] = {c["name"]: c for c in json.loads((CAPTURES / "index.json").read_text())["captures"]}

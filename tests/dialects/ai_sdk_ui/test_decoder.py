@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import WireResponse
+from bridge.contract import WireResponse
 from bridge.dialects.ai_sdk_ui import dialect
 from bridge.errors import ErrorCode
 from bridge.model import FinishReason, ToolResult, fold, result_text

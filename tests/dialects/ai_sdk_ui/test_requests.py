@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from bridge.codec import WireRequest
+from bridge.contract import WireRequest
 from bridge.dialects.ai_sdk_ui import dialect
 from bridge.dialects.ai_sdk_ui.options import BackOptions, FrontOptions
 from bridge.errors import RequestError, Unsupported

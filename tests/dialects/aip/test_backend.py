@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from bridge import Bridge, BridgeError, Inline, Media, MediaKind, Message, Request, Text
-from bridge.engine import Caller
+from bridge.engine.route import Caller
 from bridge.errors import ErrorCode
 from bridge.model import fold
 from bridge.testing import free_port

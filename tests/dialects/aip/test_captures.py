@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Context, WireRequest, WireResponse
+from bridge.contract import Context, WireRequest, WireResponse
 from bridge.dialects.aip import dialect
 from bridge.errors import RequestError
-from bridge.framing import messages
 from bridge.model import (
     Answer,
     Builder,
@@ -27,6 +26,7 @@ from bridge.model import (
     verify,
 )
 from bridge.testing.wires import decode
+from bridge.translation.framing import messages
 
 CAPTURES = Path(__file__).parents[2] / "captures" / "aip"
 

@@ -15,11 +15,11 @@ import openai
 import pytest
 
 from bridge import Bridge, ConfigError, ErrorCode, Message, Request, Text, Tool, ToolCall, ToolResult, Unsupported
-from bridge.codec import Context
-from bridge.config import parse
+from bridge.contract import Context
 from bridge.dialects.aip import dialect
 from bridge.dialects.aip.described import schema_of, texts_of
-from bridge.engine import Caller
+from bridge.engine.config import parse
+from bridge.engine.route import Caller
 from bridge.model import Answer, Folder, fold, verify
 from bridge.sdk.aip import Agent, AgentMessage, ContentItem, Gateway, SessionStatus
 

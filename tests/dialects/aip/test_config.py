@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from bridge import ConfigError
-from bridge.codec import registry
-from bridge.config import parse
+from bridge.contract import registry
 from bridge.engine import extras
+from bridge.engine.config import parse
 from bridge.engine.extras import check_extras
 from tests.docs.helpers import ROOT, run
 

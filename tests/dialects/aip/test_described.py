@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.dialects.aip.described import schema_of, schema_of_literal, typed
-from bridge.dialects.aip.messages import ToolBoxInfo, ToolInfo
+from bridge.dialects.aip.wire import ToolBoxInfo, ToolInfo
 
 from .test_gateway import recorded
 

@@ -9,12 +9,22 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Endpoint
-from bridge.codec.sessions import Dial, Dialed, Forward, OwnAgent, Refuse, Respond, Serve, Subscribe, Visitor
+from bridge.contract import Endpoint
+from bridge.contract.optional.sessions import (
+    Dial,
+    Dialed,
+    Forward,
+    OwnAgent,
+    Refuse,
+    Respond,
+    Serve,
+    Subscribe,
+    Visitor,
+)
 from bridge.dialects.aip import dialect
 from bridge.dialects.aip.gateway import Gateway
 from bridge.dialects.aip.proto import text_field
-from bridge.transports.local import CAPABILITIES
+from bridge.run.backends.local import CAPABILITIES
 
 from . import schema
 from .peers import quest
@@ -227,7 +237,7 @@ def test_a_subscriber_hears_of_the_nodes_it_named() -> None:
 def test_a_relayed_session_ends_once_and_nothing_follows() -> None:
     """What comes behind a STOP_QUEST ends agents made with the specification's library (section 5)."""
     from bridge.dialects.aip.callee import Relayed
-    from bridge.dialects.aip.messages import AgentMessage
+    from bridge.dialects.aip.wire import AgentMessage
 
     first = AgentMessage.from_bytes(quest("START_QUEST", receiver="chat").SerializeToString())
     asked = [
@@ -253,7 +263,7 @@ def test_a_relayed_session_ends_once_and_nothing_follows() -> None:
 
 def test_what_would_end_an_agent_for_everybody_is_mended_on_the_way() -> None:
     from bridge.dialects.aip.callee import Relayed
-    from bridge.dialects.aip.messages import AgentMessage
+    from bridge.dialects.aip.wire import AgentMessage
 
     it = Relayed(AgentMessage.from_bytes(quest("START_QUEST", receiver="chat").SerializeToString()))
     odd = quest("HOLD_QUEST", receiver="chat", session="another")

@@ -14,11 +14,11 @@ import openai
 import pytest
 
 from bridge import Bridge, ToolCall
-from bridge.codec import SCOPES, Operation, Scope
+from bridge.contract import SCOPES, Operation, Scope
 from bridge.dialects.aip import dialect
-from bridge.grpc.server.guard import visit_of
 from bridge.sdk.aip import Agent, AgentServiceStub, Gateway, Tool
 from bridge.server import running
+from bridge.server.grpc.guard import visit_of
 from bridge.testing import fake_backend, free_port
 
 from . import peers, schema

@@ -12,7 +12,7 @@ from google.protobuf import json_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.dialects.aip import messages as m
+from bridge.dialects.aip import wire as m
 from bridge.dialects.aip.generation import arguments_of, of_registration, write_arguments
 from bridge.dialects.aip.proto import Wire
 

@@ -11,9 +11,9 @@ import openai
 import pytest
 
 from bridge import Bridge, BridgeError, ConfigError
-from bridge.config import parse
-from bridge.engine import Caller
-from bridge.grpc.duplex import Duplex
+from bridge.engine.config import parse
+from bridge.engine.route import Caller
+from bridge.run.backends.grpc.duplex import Duplex
 from bridge.testing import free_port
 from tests.server.harness import serving
 from tests.server.test_traces import CONTEXT, TRACE, receiver

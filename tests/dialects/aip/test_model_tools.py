@@ -14,7 +14,7 @@ import openai
 import pytest
 
 from bridge import Bridge, ErrorCode, Failure, Request, ToolCall, ToolResult
-from bridge.codec import WireResponse
+from bridge.contract import WireResponse
 from bridge.dialects.aip import dialect
 from bridge.model import Message, Text, UsageReported, fold, result_text, verify
 from bridge.sdk.aip import Agent, Gateway, Tool
@@ -414,9 +414,9 @@ def test_is_error_decides(fields: dict[str, Any], expected: tuple[str, bool]) ->
 
 
 def test_names_are_legal_and_apart() -> None:
-    from bridge.codec import WireResponse
-    from bridge.dialects.aip.messages import Peer, Peers, ToolInfo
+    from bridge.contract import WireResponse
     from bridge.dialects.aip.tools import offered
+    from bridge.dialects.aip.wire import Peer, Peers, ToolInfo
 
     names = ["add", "add", "ädd", "x" * 70, "x" * 71, "", "a b"]
     infos = [ToolInfo(f"t{n}", f"h:{n}", name, arguments={"a": "int"}) for n, name in enumerate(names)]
@@ -437,9 +437,9 @@ def test_a_registration_that_shows_no_generation_is_of_the_configured_one(
     options: str, generation: str, names: list[str]
 ) -> None:
     """Without any field behind the first four it may be a tool without arguments, or a box without tools."""
-    from bridge.codec import WireResponse
+    from bridge.contract import WireResponse
     from bridge.dialects.aip import dialect
-    from bridge.dialects.aip.messages import NodeHead, Peer, Peers
+    from bridge.dialects.aip.wire import NodeHead, Peer, Peers
 
     wire = WireResponse(200, {}, Peers([Peer(tool=NodeHead("odd", "h:1", "odd", "default").to_bytes())]).to_bytes())
     chosen = getattr(dialect, options)(generation=generation)

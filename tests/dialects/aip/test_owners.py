@@ -15,7 +15,7 @@ import grpc.aio
 import pytest
 
 from bridge import Bridge
-from bridge.codec.sessions import Dial, Dialed, Refuse, Visitor
+from bridge.contract.optional.sessions import Dial, Dialed, Refuse, Visitor
 from bridge.dialects.aip import dialect
 from bridge.dialects.aip.addresses import AddressRule, plain_address
 from bridge.dialects.aip.gateway import Gateway as Machine
@@ -344,7 +344,7 @@ async def test_names_of_nodes_are_cut_and_escaped(tmp_path: Path, caplog: pytest
         assert isinstance(reply, Refuse)
         assert reply.details.isprintable()
         assert len(reply.details) < 150
-    from bridge.grpc.server.service import GrpcServer
+    from bridge.server.grpc.service import GrpcServer
 
     server = GrpcServer(address(), dialect, it, dialect.channel(dialect.front_options()), None)  # type: ignore[arg-type]
     with caplog.at_level(logging.INFO, "bridge.grpc"):

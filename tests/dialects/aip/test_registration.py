@@ -9,10 +9,10 @@ import grpc
 import grpc.aio
 import pytest
 
-from bridge.codec.sessions import OwnAgent
+from bridge.contract.optional.sessions import OwnAgent
 from bridge.dialects.aip import dialect
-from bridge.dialects.aip.messages import AgentInfo, Done, RegisterAgentResponse
 from bridge.dialects.aip.registration import EVERY, Membership
+from bridge.dialects.aip.wire import AgentInfo, Done, RegisterAgentResponse
 from bridge.testing import free_port
 
 from . import schema

@@ -16,8 +16,8 @@ import pytest
 from bridge import Bridge, ConfigError, Request, ToolCall
 from bridge.model import Text
 from bridge.sdk.aip import Tool
-from bridge.server import sockets as listening
-from bridge.server.serve import Served
+from bridge.server.host import listeners as listening
+from bridge.server.host.serve import Served
 from bridge.testing import free_port
 
 from . import peers, schema

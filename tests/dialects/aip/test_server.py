@@ -12,15 +12,15 @@ import grpc.aio
 import pytest
 
 from bridge import Bridge, ErrorCode, Failure, Inline, Media, MediaKind, Message, Request, RunFailed, Text
-from bridge.codec import registry
-from bridge.config import Config, Server
-from bridge.engine import Route
-from bridge.pipeline import Group
-from bridge.pipeline.memory import Memory
+from bridge.contract import registry
+from bridge.engine.config import Config, Server
+from bridge.engine.route import Route
+from bridge.run.backends.local import LocalBackend
+from bridge.run.conversation.memory import Memory
+from bridge.run.group import Group
 from bridge.server import running
 from bridge.stores import open_history
 from bridge.testing import free_port
-from bridge.transports.local import LocalBackend
 
 from . import schema
 from .peers import agent, client, quest, rest, tool

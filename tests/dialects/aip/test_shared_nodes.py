@@ -15,8 +15,8 @@ import pytest
 
 from bridge.dialects.aip import dialect
 from bridge.errors import BridgeError
-from bridge.grpc.server.nodes import Nodes
-from bridge.grpc.server.sharing import Sharing
+from bridge.server.grpc.nodes import Nodes
+from bridge.server.grpc.sharing import Sharing
 from bridge.stores import open_places
 from bridge.testing import free_port
 from tests.operations.processes import Process, started

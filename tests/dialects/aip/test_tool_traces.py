@@ -15,8 +15,8 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from bridge import ToolCall
-from bridge.grpc.server.relay import trace_of
 from bridge.sdk.aip import Gateway, Tool
+from bridge.server.grpc.relay import trace_of
 from bridge.testing import FakeBackend, fake_backend, free_port
 from tests.server.harness import post, serving
 from tests.server.test_traces import CONTEXT, PARENT, TRACE, Receiver, receiver, said

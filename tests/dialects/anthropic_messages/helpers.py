@@ -11,12 +11,12 @@ import anthropic
 import pydantic
 from anthropic.types import Message, RawMessageStreamEvent
 
-from bridge.codec import Context, Frame, WireRequest, WireResponse
+from bridge.contract import Context, Frame, WireRequest, WireResponse
 from bridge.dialects.anthropic_messages import dialect
 from bridge.dialects.anthropic_messages.options import BackOptions, FrontOptions
 from bridge.errors import Failure
-from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Builder, Event, Request, fold, verify
+from bridge.translation.framing.sse import Splitter, join
 from bridge.translation.requirements import encoded
 from tests.official import judge_message, judge_message_event
 from tests.replay import replaying

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Context, WireResponse
+from bridge.contract import Context, WireResponse
 from bridge.dialects.anthropic_messages import dialect
 from bridge.dialects.anthropic_messages.wire import own
 from bridge.errors import ErrorCode, Failure

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import WireResponse
+from bridge.contract import WireResponse
 from bridge.dialects.anthropic_messages import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import FinishReason, Heartbeat, Raw, RunFailed, fold, verify

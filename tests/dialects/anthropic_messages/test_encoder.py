@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge.codec import WireResponse
+from bridge.contract import WireResponse
 from bridge.dialects.anthropic_messages import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (

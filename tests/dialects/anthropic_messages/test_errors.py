@@ -8,7 +8,7 @@ from typing import Any
 import anthropic
 import pytest
 
-from bridge.codec import ModelInfo, WireResponse
+from bridge.contract import ModelInfo, WireResponse
 from bridge.dialects.anthropic_messages import dialect
 from bridge.dialects.anthropic_messages.errors import WORDS
 from bridge.errors import BackendError, ErrorCode, Failure

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from bridge.codec import Feature, WireRequest
+from bridge.contract import Feature, WireRequest
 from bridge.dialects.anthropic_messages import dialect
 from bridge.errors import RequestError, Unsupported
 from bridge.model import (
@@ -345,7 +345,7 @@ def test_other_dialects_see_neither_half_of_a_server_tool() -> None:
     parts = [p for m in wanted.messages for p in m.parts]
     assert [p.text for p in parts if isinstance(p, Text)] == ["x", "Let me search.", "21 degrees.", "Thanks"]
     assert all(isinstance(p, Text) for p in parts)
-    from bridge.codec import registry
+    from bridge.contract import registry
 
     context = back()
     sent_on = json.loads(registry.get("openai-chat").encode_request(wanted, context).body)
@@ -613,7 +613,7 @@ FUNCTION = {"name": "f", "input_schema": {"type": "object"}}
 
 @pytest.mark.parametrize("name", ["ag-ui", "agentscope", "agentscope-java", "openai-chat", "openai-responses"])
 def test_a_tool_of_anthropics_own_that_another_backend_does_not_have(name: str) -> None:
-    from bridge.codec import registry
+    from bridge.contract import registry
 
     context = back()
     registry.get(name).encode_request(request(asked([user(text("x"))], tools=[FUNCTION, SEARCH])), context)

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 import bridge.dialects.anthropic_messages
-from bridge.codec import Dialect, Operation, Support
+from bridge.contract import Dialect, Operation, Support
 from bridge.dialects.anthropic_messages import AnthropicMessages, dialect
 from bridge.dialects.anthropic_messages.options import BackOptions, FrontOptions
 from bridge.model import HistoryMode

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bridge.codec import Context, WireRequest, wire_request
+from bridge.contract import Context, WireRequest, wire_request
 from bridge.dialects.gemini import dialect
 from bridge.dialects.gemini.options import BackOptions, FrontOptions
-from bridge.framing.sse import Splitter, join
 from bridge.model import Event, Request, verify
+from bridge.translation.framing.sse import Splitter, join
 from bridge.translation.requirements import encoded
 
 CAPTURES = Path(__file__).parents[2] / "captures" / "gemini"

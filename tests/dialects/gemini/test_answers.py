@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import WireResponse, registry
+from bridge.contract import WireResponse, registry
 from bridge.dialects.gemini import dialect
 from bridge.dialects.gemini.wire import SIGNATURE
 from bridge.errors import ErrorCode, Failure
-from bridge.library import Translator
 from bridge.model import (
     Event,
     FinishReason,
@@ -32,6 +31,7 @@ from bridge.model import (
     fold,
 )
 from bridge.testing.wires import encode
+from bridge.translation.library import Translator
 
 from .helpers import chunk, chunks, decode_chunks, front, parts, read, user
 

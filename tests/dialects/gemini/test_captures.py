@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import WireResponse
-from bridge.codec.signed_parts import signature_of
+from bridge.contract import WireResponse
 from bridge.dialects.gemini import dialect
 from bridge.dialects.gemini.wire import SIGNATURE, own, standard
-from bridge.framing.sse import join
 from bridge.model import Event, Inline, Media, Raw, fold, verify
+from bridge.toolkit.signed_parts import signature_of
+from bridge.translation.framing.sse import join
 
 from .helpers import ANSWERS, CAPTURES, INDEX, asked, back, body_of, chunks, decode, front, names, parts, read
 

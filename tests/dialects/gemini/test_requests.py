@@ -8,14 +8,11 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import WireRequest, registry, wire_request
-from bridge.codec.jsontext import MAX_DEPTH
-from bridge.codec.signed_parts import signed as signed_call
+from bridge.contract import WireRequest, registry, wire_request
 from bridge.dialects.gemini import dialect
 from bridge.dialects.gemini.schema import Reducer, json_schema
 from bridge.dialects.gemini.wire import SIGNATURE, own
 from bridge.errors import RequestError, Unsupported
-from bridge.library import Translator
 from bridge.model import (
     Data,
     FileRef,
@@ -35,6 +32,9 @@ from bridge.model import (
     ToolResult,
     Url,
 )
+from bridge.model.jsontext import MAX_DEPTH
+from bridge.toolkit.signed_parts import signed as signed_call
+from bridge.translation.library import Translator
 
 from .helpers import back, body_of, front, read, sent, user
 

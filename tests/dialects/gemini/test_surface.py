@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from pydantic import ValidationError
 
-from bridge.codec import Support
+from bridge.contract import Support
 from bridge.dialects.gemini import dialect
 from bridge.dialects.gemini.options import BackOptions, FrontOptions
 from bridge.model import ToolCall

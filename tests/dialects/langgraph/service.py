@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from bridge.codec.jsontext import dumps
+from bridge.model.jsontext import dumps
 from bridge.testing import Exchange, fake_backend
 from tests.recorded import CAPTURES, body
 

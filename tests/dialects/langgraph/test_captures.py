@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from bridge.codec.jsontext import loads
 from bridge.dialects.langgraph import dialect
 from bridge.errors import ErrorCode
 from bridge.model import Inline, Media, RunFailed, StateChanged, Text, fold, result_text, verify
 from bridge.model import events as ev
+from bridge.model.jsontext import loads
 from bridge.testing.wires import decode
 from tests.recorded import CAPTURES, body
 

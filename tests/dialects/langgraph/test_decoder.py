@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Support
-from bridge.codec.jsontext import dumps
+from bridge.contract import Support
 from bridge.dialects.langgraph import dialect
 from bridge.dialects.langgraph.options import BackOptions
 from bridge.errors import ErrorCode
-from bridge.framing.sse import Splitter
 from bridge.model import (
     Answer,
     Custom,
@@ -32,8 +30,10 @@ from bridge.model import (
     result_text,
     verify,
 )
+from bridge.model.jsontext import dumps
 from bridge.testing.wires import context, decode
 from bridge.testing.witnesses import ANSWERS
+from bridge.translation.framing.sse import Splitter
 from tests.dialects.langgraph.service import event
 from tests.recorded import answers
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Feature, Losses
-from bridge.codec.context import Context
+from bridge.contract import Feature, Losses
+from bridge.contract.context import Context
 from bridge.dialects.langgraph import dialect
 from bridge.dialects.langgraph.options import BackOptions
-from bridge.dialects.langgraph.request import Open, command_of, formed, open_in
+from bridge.dialects.langgraph.write_request import Open, command_of, formed, open_in
 from bridge.errors import RequestError
 from bridge.model import (
     Data,

@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 
 from bridge.dialects.langgraph.wire import thread_id
-from bridge.engine import Bridge
+from bridge.engine.bridge import Bridge
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Answer, FinishReason, Request, Resume, fold, verify
 from tests.dialects.langgraph.service import RUN, Server, event, events, recorded

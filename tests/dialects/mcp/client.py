@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 
-from bridge.framing.sse import Splitter
+from bridge.translation.framing.sse import Splitter
 from tests.server.harness import serving
 
 NEW, OLD = "2026-07-28", "2025-11-25"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Context, Sealer, ToolSite, ToolText, WireRequest
+from bridge.contract import Context, Sealer, ToolSite, ToolText, WireRequest
 from bridge.dialects.mcp import dialect
-from bridge.dialects.mcp.messages import read_call
-from bridge.dialects.mcp.request import notes_of
+from bridge.dialects.mcp.read_messages import read_call
+from bridge.dialects.mcp.read_request import notes_of
 from bridge.errors import RequestError
 from bridge.model import Resume, Text
 

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from bridge.codec import Context, WireRequest
-from bridge.codec.jsontext import dumps
+from bridge.contract import Context, WireRequest
 from bridge.dialects.ollama import dialect
 from bridge.dialects.ollama.options import BackOptions, FrontOptions
 from bridge.model import Event, Request, verify
+from bridge.model.jsontext import dumps
 from bridge.testing import FakeBackend, fake_backend
 from tests.recorded import body
 from tests.server.harness import Reply, serving
@@ -50,7 +50,7 @@ def sent(request: Request, **options: Any) -> dict[str, Any]:
 
 def decode(data: bytes, context: Context | None = None) -> list[Event]:
     """The events of a backend's stream."""
-    from bridge.framing.lines import Splitter
+    from bridge.translation.framing.lines import Splitter
 
     splitter, decoder = Splitter(), dialect.decoder(context or back())
     events = decoder.feed(splitter.feed(data)) + decoder.feed(splitter.close())

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bridge import ErrorCode, FinishReason, RequestError, Unsupported
-from bridge.codec import Losses, WireResponse
-from bridge.codec.demands import NOTHING
+from bridge.contract import Losses, WireResponse
+from bridge.contract.demands import NOTHING
 from bridge.dialects.ollama import dialect
 from bridge.model import (
     Data,

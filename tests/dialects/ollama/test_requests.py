@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bridge import RequestError
-from bridge.codec import WireRequest
+from bridge.contract import WireRequest
 from bridge.dialects.ollama import dialect
 from bridge.model import (
     Inline,

@@ -9,12 +9,12 @@ from typing import Any
 
 import openai
 
-from bridge.codec import Context, Frame, WireRequest, WireResponse
+from bridge.contract import Context, Frame, WireRequest, WireResponse
 from bridge.dialects.openai_chat import dialect
 from bridge.dialects.openai_chat.options import BackOptions, FrontOptions
 from bridge.errors import Failure
-from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Builder, Event, Request, fold, verify
+from bridge.translation.framing.sse import Splitter, join
 from bridge.translation.requirements import encoded
 from tests.replay import replaying
 

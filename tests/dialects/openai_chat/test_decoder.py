@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Frame
+from bridge.contract import Frame
 from bridge.dialects.openai_chat import dialect
 from bridge.dialects.openai_chat.think import ThinkSplitter
 from bridge.errors import ErrorCode, Failure
-from bridge.framing.sse import join
 from bridge.model import (
     Answer,
     FinishReason,
@@ -28,6 +27,7 @@ from bridge.model import (
     fold,
     url_of,
 )
+from bridge.translation.framing.sse import join
 
 from .helpers import answer, back, chunk, decode, decode_chunks, deltas, encode, front
 

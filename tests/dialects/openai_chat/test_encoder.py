@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Feature
+from bridge.contract import Feature
 from bridge.dialects.openai_chat import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (

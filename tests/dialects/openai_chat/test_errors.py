@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import ModelInfo, WireResponse
-from bridge.codec.redact import masked
+from bridge.contract import ModelInfo, WireResponse
 from bridge.dialects.openai_chat import dialect
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.model import Answer, fold, verify
+from bridge.toolkit.redact import masked
 from bridge.translation import AnswerDecoder
 
 from .helpers import back, capture

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.codec import WireRequest, WireResponse
-from bridge.codec.repeat import Repeat
+from bridge.contract import WireRequest, WireResponse
 from bridge.dialects.openai_chat import dialect
 from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.errors import BridgeError, RequestError
-from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Event, fold, verify
 from bridge.model.surrogates import repair
 from bridge.testing.outline import Outline, outline, project
 from bridge.testing.wires import has_inner_result, without_separators
+from bridge.toolkit.repeat import Repeat
+from bridge.translation.framing.sse import Splitter, join
 
 from . import strategies as our
 from .helpers import back, decode, encode, front

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Context, Feature, WireRequest, registry
+from bridge.contract import Context, Feature, WireRequest, registry
 from bridge.dialects.openai_chat import dialect
 from bridge.errors import RequestError, Unsupported
 from bridge.model import (
@@ -787,7 +787,7 @@ def test_example_request(stream: bool) -> None:
 
 
 def test_a_user_longer_than_the_apis_take_is_left_out() -> None:
-    from bridge.codec import registry
+    from bridge.contract import registry
 
     metadata = {"user_id": json.dumps({"device_id": "a" * 64, "session_id": "s1"})}
     body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "metadata": metadata}

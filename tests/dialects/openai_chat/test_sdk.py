@@ -9,7 +9,7 @@ import openai
 import pydantic
 import pytest
 
-from bridge.codec import ModelInfo
+from bridge.contract import ModelInfo
 from bridge.dialects.openai_chat import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 import bridge.dialects.openai_chat
-from bridge.codec import Dialect, Operation, Support
+from bridge.contract import Dialect, Operation, Support
 from bridge.dialects.openai_chat import OpenAIChat, dialect
 from bridge.dialects.openai_chat.options import BackOptions, FrontOptions
 from bridge.model import HistoryMode
@@ -51,7 +51,14 @@ def test_options_are_described(options: type[FrontOptions] | type[BackOptions]) 
 
 
 def test_a_codec_has_no_clock_and_no_sockets() -> None:
-    rooms = ("bridge.dialects.openai_chat", "bridge.dialects.openai.", "bridge.codec", "bridge.model", "bridge.errors")
+    rooms = (
+        "bridge.dialects.openai_chat",
+        "bridge.dialects.openai.",
+        "bridge.contract",
+        "bridge.toolkit",
+        "bridge.model",
+        "bridge.errors",
+    )
     allowed = (*rooms, "pydantic", "orjson")
     plain = {"__future__", "base64", "collections.abc", "dataclasses", "functools", "operator", "re", "typing"}
     for file in ROOM.glob("*.py"):

@@ -9,12 +9,12 @@ from typing import Any
 
 from openai.types.responses import Response
 
-from bridge.codec import Context, Frame, FrameLike, WireRequest, WireResponse
+from bridge.contract import Context, Frame, FrameLike, WireRequest, WireResponse
 from bridge.dialects.openai_responses import dialect
 from bridge.dialects.openai_responses.options import BackOptions, FrontOptions
 from bridge.errors import Failure
-from bridge.framing.sse import Splitter, join
 from bridge.model import Builder, Event, Request, verify
+from bridge.translation.framing.sse import Splitter, join
 from tests.official import judge_response
 from tests.responses_judge import judge
 

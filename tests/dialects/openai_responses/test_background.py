@@ -16,12 +16,12 @@ import openai
 import pytest
 from openai.types.responses import Response
 
-from bridge.codec import StoredAnswer
-from bridge.framing import sse
+from bridge.contract import StoredAnswer
 from bridge.model import Message, Text
-from bridge.pipeline.stored_responses import Answers
-from bridge.runs import RunKey
+from bridge.run.conversation.stored_responses import Answers
+from bridge.run.durable import RunKey
 from bridge.stores import open_history
+from bridge.translation.framing import sse
 from tests.pairs.agents import AGENTS, Agent, Fall, Hang, Say, Think, Use
 from tests.responses_judge import judge, wire_events
 from tests.server.harness import Exchange, Reply, ask, fake_backend, free_port, serving
@@ -520,7 +520,7 @@ async def test_a_server_that_stops(tmp_path: Path, serve: Serve, run_engine: Run
 
 CHILD = """
 import asyncio, json, sys
-from bridge.engine import Bridge
+from bridge.engine.bridge import Bridge
 from bridge.server import running
 
 async def main():

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import WireResponse
+from bridge.contract import WireResponse
 from bridge.dialects.openai_responses import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Answer, TextDelta, fold, url_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import registry
+from bridge.contract import registry
 from bridge.errors import Unsupported
 from bridge.model import Builder, PartKind, Request
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Frame
+from bridge.contract import Frame
 from bridge.dialects.openai_responses import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (

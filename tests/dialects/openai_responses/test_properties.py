@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge.codec import WireResponse
+from bridge.contract import WireResponse
 from bridge.dialects.openai_responses import dialect
 from bridge.errors import BridgeError, RequestError
 from bridge.model import Event, RunFailed, fold, verify

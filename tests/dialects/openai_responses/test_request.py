@@ -9,10 +9,10 @@ import pytest
 from openai.types.responses import ResponseInputParam, ToolParam
 from pydantic import TypeAdapter
 
-from bridge.codec import Node, WireRequest
+from bridge.contract import WireRequest
 from bridge.dialects.openai_chat import dialect as chat
 from bridge.dialects.openai_responses import dialect
-from bridge.dialects.openai_responses.items import ItemReader
+from bridge.dialects.openai_responses.read_messages import ItemReader
 from bridge.errors import RequestError, Unsupported
 from bridge.model import (
     Data,
@@ -35,6 +35,7 @@ from bridge.model import (
     ToolResult,
     Url,
 )
+from bridge.toolkit import Node
 from bridge.translation.requirements import encoded
 
 from .helpers import asked, back, front, request, sent
@@ -514,7 +515,7 @@ def test_a_request_from_chat() -> None:
 
 @pytest.mark.parametrize("name", ["ag-kit", "ag-ui", "agentscope", "openai-chat"])
 def test_hosted_tools_are_not_told_as_functions(name: str) -> None:
-    from bridge.codec import registry
+    from bridge.contract import registry
 
     wanted = request(asked(tools=[WEATHER, {"type": "web_search"}]), front({"hosted_tools": "keep"}))
     with pytest.raises(Unsupported, match="got 'web_search'") as caught:
@@ -529,7 +530,7 @@ def test_hosted_tools_are_not_told_as_functions(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["ag-kit", "ag-ui", "agentscope", "openai-chat"])
 def test_items_of_built_in_tools_break_no_other_dialect(name: str) -> None:
-    from bridge.codec import registry
+    from bridge.contract import registry
 
     conversation = [
         {"role": "user", "content": "Hi"},

@@ -14,7 +14,7 @@ import pydantic
 import pytest
 from openai.types.responses import Response
 
-from bridge.engine import Bridge
+from bridge.engine.bridge import Bridge
 from bridge.errors import ConfigError
 from tests.pairs.test_conversations import (
     BACKS,

@@ -15,7 +15,7 @@ import aiohttp
 import openai
 import pytest
 
-from bridge.server.bodies import FREE
+from bridge.server.requests.bodies import FREE
 from bridge.testing import FakeBackend, fake_backend
 from tests.server.harness import ask, serving
 from tests.server.test_limits import Busy, serving_app, until

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Context, StoredAnswer, StoredResponses, WireRequest, WireResponse
+from bridge.contract import Context, StoredAnswer, StoredResponses, WireRequest, WireResponse
 from bridge.dialects.openai_responses import dialect
 from bridge.dialects.openai_responses.options import FrontOptions
 from bridge.errors import RequestError

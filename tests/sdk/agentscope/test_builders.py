@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import FrameLike, json_request
+from bridge.contract import FrameLike, json_request
 from bridge.dialects.agentscope import dialect, java
 from bridge.errors import ErrorCode
-from bridge.framing.sse import Splitter
 from bridge.model import Answer, FinishReason, Text, fold, verify
 from bridge.sdk import agentscope
 from bridge.sdk.agentscope import ContentBuilder, MessageBuilder, ResponseBuilder, Snapshot
+from bridge.translation.framing.sse import Splitter
 from tests.dialects.agentscope.frontends import WebFrontend, python_client
 from tests.dialects.agentscope.helpers import CASES, SCHEMAS, body_of, check_schemas, context
 

@@ -1,0 +1,67 @@
+"""The parts of results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.dialects.mcp.wire import OWN, SERVER_KEY, Head, Wire, info
+from bridge.errors import Failure
+from bridge.model import FileRef, Inline, Media, MediaKind, UsageReported, mime_of
+from bridge.toolkit.media import DEFAULT_TYPES
+from bridge.toolkit.redact import masked
+
+CUT = "The answer was cut off at its limit."
+
+
+def text(said: str) -> Wire:
+    """Return a text of a result."""
+    return {"type": "text", "text": said}
+
+
+def medium(media: Media, run_id: str, number: int) -> Wire:
+    """Return a medium of a result: its bytes, or a link."""
+    name = media.filename or f"{media.kind}-{number}"
+    match media.source:
+        case Inline(base64=data):
+            mime = mime_of(media) or DEFAULT_TYPES[media.kind]
+            if media.kind in (MediaKind.IMAGE, MediaKind.AUDIO):
+                return {"type": str(media.kind), "data": data, "mimeType": mime}
+            resource = {"uri": f"bridge://{run_id}/{number}", "mimeType": mime, "blob": data}
+            return {"type": "resource", "resource": resource}
+        case FileRef(file_id=uri):
+            uri = f"bridge://file/{uri}"
+        case url:
+            uri = url.url
+    mime_type = mime_of(media)
+    return {"type": "resource_link", "uri": uri, "name": name, **({"mimeType": mime_type} if mime_type else {})}
+
+
+def failed(failure: Failure) -> Wire:
+    """Return the result of a call that failed, for its model to read."""
+    said = masked(failure.message) or "Unknown error."
+    return {"content": [text(f"{failure.code}: {said}")], "isError": True}
+
+
+def shaped(head: Head, version: str, members: Wire) -> Wire:
+    """Return a result with what the revision without sessions adds to each."""
+    if not head.stateless:
+        return members
+    meta = {**members.get("_meta", {}), SERVER_KEY: info(version)}
+    return {"resultType": "complete", **members, "_meta": meta}
+
+
+def usage_of(usage: UsageReported) -> Wire:
+    """Return the counts of tokens that are known."""
+    counts: dict[str, Any] = {
+        "input": usage.input,
+        "output": usage.output,
+        "total": usage.total,
+        "cached": usage.cached,
+        "reasoning": usage.reasoning,
+    }
+    return {name: count for name, count in counts.items() if count is not None}
+
+
+def own(name: str) -> str:
+    """Return a key of this bridge in the metadata of a result."""
+    return f"{OWN}{name}"

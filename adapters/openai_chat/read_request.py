@@ -1,0 +1,155 @@
+"""Request bodies -> `Request`, checked in the same walk.
+
+Every wrong field is a `RequestError` that names its place. Unknown fields are kept, at top level and inside messages,
+tools, calls and parts, so that a chat -> chat route loses none of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.contract import Context, Feature, WireRequest
+from bridge.dialects.openai.api import COMMON
+from bridge.dialects.openai.shapes import (
+    FUNCTION_FIELDS,
+    MODES,
+    SCHEMA,
+    SCHEMA_FIELDS,
+    read_choice,
+    read_format,
+    read_function,
+)
+from bridge.dialects.openai_chat.fields import FIELDS
+from bridge.dialects.openai_chat.options import FrontOptions
+from bridge.dialects.openai_chat.read_messages import read_messages
+from bridge.dialects.openai_chat.reasoning import WORDS, set_reasoning, translated
+from bridge.dialects.openai_chat.wire import NAME, NOTES, noted, own
+from bridge.model import Request, ResponseFormat, Tool, ToolChoice, ToolMode
+from bridge.model.jsontext import read_body
+from bridge.toolkit.caching import with_control
+from bridge.toolkit.check import Node, model_in, need_json, wrong
+from bridge.toolkit.fields import thread_in
+from bridge.toolkit.tools import FUNCTION, check_choice
+
+_TOOLING = frozenset({"tools", "tool_choice", "functions", "function_call"})
+_NAMED = frozenset({FUNCTION, "custom"})
+"""Types of tools that have a name."""
+_LOGPROBS = ("logprobs", "top_logprobs")
+_WANTED = WORDS | frozenset(_LOGPROBS)
+
+
+def decode_request(wire: WireRequest, context: Context) -> Request:
+    """The request of a client. Raises `RequestError`."""
+    need_json(wire, status=415)
+    body = Node(read_body(wire.body))
+    model = model_in(body, context.model)
+    nodes = body.need_array("messages")
+    if not nodes:
+        wrong("messages", "at least one message", nodes)
+    request = Request(read_messages(body, context.make_id), model=model, stream=False)
+    extras = FIELDS.read(body, request)
+    if extras.pop(NOTES, None) is not None:  # the name under which our own notes travel
+        context.lost.add(Feature.EXTRAS, NOTES)
+    if "stream_options" in extras:
+        _note_usage(extras)
+    request.thread_id = thread_in(request.metadata, wire)
+    request.extras = {NAME: extras}
+    request.shared = {name: value for name, value in extras.items() if name in COMMON} if extras else {}
+    if "response_format" in body.value:
+        request.response_format = _response_format(body, extras)
+    if not _TOOLING.isdisjoint(body.value):
+        request.tools = _tools(body)
+        request.tool_choice = _tool_choice(body, request.tools or [])
+        path = "function_call" if body.get("tool_choice") is None else "tool_choice"
+        check_choice(request.tool_choice, request.tools or (), path)
+    if body.get("max_completion_tokens") is not None:
+        extras.setdefault(NOTES, {})["limit"] = "max_completion_tokens"
+    if not _WANTED.isdisjoint(body.value):
+        _set_wanted(request, body, extras, FrontOptions.of(context))
+    return request
+
+
+def _set_wanted(request: Request, body: Node, extras: dict[str, Any], options: FrontOptions) -> None:
+    """What of the answer is asked for: reasoning and log probabilities. A chat backend gets the client's own words."""
+    said = translated(extras) if set_reasoning(request, body) else {}
+    returns = options.reasoning_field == "reasoning_details"
+    request.encrypted_reasoning = returns and request.wants_reasoning
+    if body.boolean("logprobs"):
+        request.logprobs = body.integer("top_logprobs") or 0
+        said.update((name, extras.pop(name)) for name in _LOGPROBS if name in extras)
+    if said:
+        derived = request.reasoning_effort is not None and body.get("reasoning_effort") is None
+        extras[NOTES] = {**extras.get(NOTES, {}), "fields": said, "derived_effort": derived}
+
+
+def _note_usage(extras: dict[str, Any]) -> None:
+    """Move `include_usage` to the notes: our encoder obeys it, so it is not lost at backends without such a field."""
+    options = dict(extras.get("stream_options") or {})
+    if "include_usage" in options:
+        extras[NOTES] = {"include_usage": options.pop("include_usage")}
+        if options:
+            extras["stream_options"] = options
+        else:
+            del extras["stream_options"]
+
+
+def _response_format(body: Node, extras: dict[str, Any]) -> ResponseFormat | None:
+    """Formats that only some servers know (`grammar`; a `schema` beside `json_object`) pass unchanged."""
+    node = body.object("response_format")
+    if node is None:
+        return None
+    wanted = read_format(node)
+    inner = node.object(SCHEMA) if wanted is not None and wanted.kind == SCHEMA else None
+    if wanted is None or node.rest({"type", SCHEMA} if inner else {"type"}) or (inner and inner.rest(SCHEMA_FIELDS)):
+        extras["response_format"] = node.value
+    return wanted
+
+
+# ------------------------------------------------------------------ tools
+
+
+def _tools(body: Node) -> list[Tool] | None:
+    tools = None if body.get("tools") is None else [_tool(node) for node in body.objects("tools")]
+    if body.get("functions") is None:
+        return tools
+    return [*(tools or []), *(_function(node, {}) for node in body.objects("functions"))]
+
+
+def _tool(node: Node) -> Tool:
+    """A function, or any other kind (`custom`, `web_search`), which is kept whole under a name for the others."""
+    kind = node.string("type") or FUNCTION
+    if kind == FUNCTION:
+        return _function(node.need_object(FUNCTION), node.rest({"type", FUNCTION}))
+    inner = node.get(kind)
+    inner = inner if isinstance(inner, dict) else {}
+    name, description = inner.get("name"), inner.get("description")
+    return Tool(
+        name if isinstance(name, str) and name else kind,
+        description if isinstance(description, str) else None,
+        extras=noted({"whole": node.value}),
+    )
+
+
+def _function(node: Node, extras: dict[str, Any]) -> Tool:
+    inner = node.rest(FUNCTION_FIELDS)
+    beside = noted({**extras, **({FUNCTION: inner} if inner else {})})
+    return read_function(node, with_control(beside, {**inner, **extras}))
+
+
+def _tool_choice(body: Node, tools: list[Tool]) -> ToolChoice | None:
+    value = body.get("tool_choice")
+    if value is None:
+        return _function_choice(body)
+    if isinstance(value, dict):
+        body.need_object("tool_choice").need_string("type")
+    return read_choice(body, _NAMED, {tool.name for tool in tools if own(tool.extras).get("whole")})
+
+
+def _function_choice(body: Node) -> ToolChoice | None:
+    """The old field: `none`, `auto`, or `{"name"}`."""
+    value = body.get("function_call")
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return ToolChoice(MODES[body.need_one_of("function_call", ("none", "auto"))])
+    return ToolChoice(ToolMode.REQUIRED, [body.need_object("function_call").need_string("name")])

@@ -1,0 +1,371 @@
+"""Events -> chunks, in the strict form of the official API and nothing else.
+
+Real clients concatenate, append and overwrite what they get, so each fact is sent once, in the order they expect. Per
+token only the text is dumped (`Template`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge.contract import KEEPALIVE, Context, Feature
+from bridge.dialects.openai.api import error_object
+from bridge.dialects.openai_chat.audio import TRANSCRIPT
+from bridge.dialects.openai_chat.capabilities import card_of
+from bridge.dialects.openai_chat.options import FrontOptions
+from bridge.dialects.openai_chat.shape import (
+    audio_of,
+    finish_word,
+    first_keys,
+    id_of,
+    image_of,
+    model_of,
+    wants_details,
+    wants_usage,
+)
+from bridge.dialects.openai_chat.whole_answer import completion
+from bridge.dialects.openai_chat.wire import DONE, NAME, fields_of_call, own, write_usage
+from bridge.model import (
+    ArgsDelta,
+    ContentAdded,
+    Extras,
+    FinishReason,
+    Heartbeat,
+    MessageEnded,
+    PartEnded,
+    PartKind,
+    PartStarted,
+    Raw,
+    ReasoningDelta,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    ToolResulted,
+)
+from bridge.model.jsontext import dumps
+from bridge.toolkit import Encoder
+from bridge.toolkit.citations import citations_in
+from bridge.toolkit.template import HOLE, Template, filled
+
+# Reading a member off its enumeration costs as much as making half an event.
+_TEXT, _REASONING, _TOOL_CALL = PartKind.TEXT, PartKind.REASONING, PartKind.TOOL_CALL
+_FIELDS = {PartKind.TEXT: "content", PartKind.REFUSAL: "refusal"}
+_MOST_CHOICES = 128
+"""The largest `n` of the API."""
+_CONSTANT = ("system_fingerprint", "service_tier")
+_OURS = frozenset({"id", "object", "created", "model", "choices", "usage", "error"})
+_BESIDE: dict[str, Any] = {"logprobs": None, "finish_reason": None}
+"""What is beside a delta."""
+
+
+@dataclass(slots=True)
+class _Choice:
+    """The state of one choice at the client. `numbers` are keys only: most choices have text only, and an empty set
+    takes 216 bytes, an empty dictionary 64.
+    """
+
+    calls: int = 0
+    reason: FinishReason | None = None
+    thoughts: int = 0
+    length: int = 0
+    entries: dict[str, int] = field(default_factory=dict)
+    numbers: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Part:
+    """An open part. `delta` is one of its pieces, with a hole for its text, and `template` the whole chunk, None in an
+    answer that is added up. `length` counts the characters of the pieces, `start` those of the choice's text before
+    them; None of what is no text.
+    """
+
+    choice: int
+    delta: dict[str, Any]
+    template: Template | None
+    call: int | None = None
+    bare: bool = False
+    extras: dict[str, Any] = field(default_factory=dict)
+    thought: int | None = None
+    length: int = 0
+    start: int | None = None
+
+
+class ChatEncoder(Encoder):
+    """One per run. For an answer in one piece, the first frame is the head of all chunks."""
+
+    dialect = NAME
+    free = Encoder.free | {ToolResulted, RunFinished, RunFailed}
+    keeps = (Feature.IMAGE,)
+
+    def __init__(self, context: Context, options: FrontOptions) -> None:
+        super().__init__(context, card_of(options), _lane)
+        self._options = options
+        self._details = False
+        self._head: dict[str, Any] = {}
+        self._first: dict[str, Any] = {}
+        self._choices: dict[int, _Choice] = {}
+        self._opened = 0
+        """All choices below this number are open."""
+        self._parts: dict[str, _Part | None] = {}
+        """The open parts; None is one that clients have in `audio`."""
+
+    # -------------------------------------------------------------- per token
+
+    def text(self, event: TextDelta | ReasoningDelta | ArgsDelta) -> None:
+        part = self._parts[event.part_id]
+        if part is None:
+            return
+        text = event.text
+        if text:
+            if part.start is not None and not part.length:
+                separator = self.separator_before(event.part_id)
+                part.start += separator
+                part.length = -separator
+            part.length += len(text)
+            if part.bare:
+                part.bare = text.isspace()
+        beside = own(event.extras) if event.extras else None
+        if beside:
+            delta = filled(part.delta, text) if text else {}
+            self._say(part.choice, delta, {"logprobs": None, **beside, "finish_reason": None})
+        elif part.template is not None and text:
+            self.out.append(part.template(text))
+        elif text:
+            self._say(part.choice, filled(part.delta, text))
+
+    reasoning = arguments = text
+
+    # -------------------------------------------------------------- chunks
+
+    def _chunk(self, choices: list[dict[str, Any]], more: dict[str, Any]) -> None:
+        if self.in_one_piece:
+            self.out.append({"choices": choices, **more})
+        else:
+            self.out.append(dumps({**self._head, "choices": choices, **more}))
+
+    def _say(self, choice: int, delta: dict[str, Any], beside: dict[str, Any] = _BESIDE) -> None:
+        self._chunk([{"index": choice, "delta": delta, **beside}], {})
+
+    def _part(self, choice: int, delta: dict[str, Any], **more: Any) -> _Part:
+        entry = {"index": choice, "delta": delta, **_BESIDE}
+        template = None if self.in_one_piece else Template({**self._head, "choices": [entry]})
+        return _Part(choice, delta, template, **more)
+
+    def _open(self, choice: int, content: str | None = "") -> _Choice:
+        """The role chunk of a choice, once and before all else of it. The SDK's helper keeps choices in a list, so
+        those with a lower number are opened first.
+        """
+        known = self._choices.get(choice)
+        if known is not None:
+            return known
+        while not self.in_one_piece and self._opened < min(choice, _MOST_CHOICES):
+            earlier, self._opened = self._opened, self._opened + 1
+            self._open(earlier)
+        more, self._first = self._first, {}
+        self._chunk([{"index": choice, "delta": {"role": "assistant", "content": content}, **_BESIDE}], more)
+        made = self._choices[choice] = _Choice()
+        return made
+
+    def _addable(self, choice: int, delta: dict[str, Any]) -> dict[str, Any]:
+        return delta if self.in_one_piece else _addable(self._choices[choice], "", delta)
+
+    # -------------------------------------------------------------- run and messages
+
+    def run_started(self, event: RunStarted) -> None:
+        extras = own(event.extras)
+        self._details = wants_details(extras, self._options)
+        self._head = {
+            "id": id_of(event, extras),
+            "object": "chat.completion.chunk",
+            "created": int(event.created_at),
+            "model": model_of(event, self.context),
+        }
+        if extras:
+            constant = () if self.in_one_piece else _CONSTANT
+            self._head |= {name: extras[name] for name in constant if name in extras}
+            self._first = {k: v for k, v in extras.items() if k not in _OURS and k not in constant}
+        if self.in_one_piece:
+            self.out.append(self._head)
+
+    def message_ended(self, event: MessageEnded) -> None:
+        choice = self._open(event.choice)
+        choice.reason = event.reason or choice.reason
+
+    # -------------------------------------------------------------- parts
+
+    def part_started(self, event: PartStarted) -> None:
+        index = event.choice
+        if event.kind is _TOOL_CALL:
+            self._call_started(event, index)
+            return
+        self._open(index)
+        if event.extras and TRANSCRIPT in event.extras:
+            self._parts[event.part_id] = None
+            return
+        if event.kind is _REASONING:
+            self._parts[event.part_id] = self._reasoning(index)
+            return
+        start = self._choices[index].length if event.kind is _TEXT else None
+        self._parts[event.part_id] = self._part(index, {_FIELDS[event.kind]: HOLE}, start=start)
+
+    def _cite(self, part: _Part, extras: Extras) -> None:
+        """Write the citations of a text, those of a chat backend as they came."""
+        said = extras.get(NAME, {}).get("annotations") or [
+            {"type": "url_citation", "url_citation": each}
+            for each in citations_in(extras, self.lost, part.length, part.start or 0)
+        ]
+        if said:
+            self._say(part.choice, self._addable(part.choice, {"annotations": said}))
+
+    def _reasoning(self, index: int) -> _Part:
+        name = self._options.reasoning_field
+        if self._details:
+            choice = self._open(index)
+            number, choice.thoughts = choice.thoughts, choice.thoughts + 1
+            entry = {"type": "reasoning.text", "index": number, "text": HOLE}
+            return self._part(index, {"reasoning": HOLE, "reasoning_details": [entry]}, thought=number)
+        if name == "both":
+            return self._part(index, {"reasoning_content": HOLE, "reasoning": HOLE})
+        return self._part(index, {"reasoning" if name == "reasoning_details" else name: HOLE})
+
+    def _call_started(self, event: PartStarted, index: int) -> None:
+        """Write the first fragment: index, id, type and name, each once; the rest is arguments only."""
+        choice = self._open(index, None)
+        extras = fields_of_call(event.extras)
+        kind = "custom" if extras.get("type") == "custom" else "function"
+        field_name = "input" if kind == "custom" else "arguments"
+        number = choice.calls
+        choice.calls += 1
+        more = extras.get("function")
+        inner = {"name": event.name or "", field_name: "", **(more if isinstance(more, dict) else {})}
+        call = {"index": number, "id": event.call_id, "type": kind, kind: inner, **first_keys(extras)}
+        self._say(index, {"tool_calls": [call]})
+        delta = {"tool_calls": [{"index": number, kind: {field_name: HOLE}}]}
+        self._parts[event.part_id] = self._part(index, delta, call=number, bare=kind == "function", extras=extras)
+
+    def part_ended(self, event: PartEnded) -> None:
+        part = self._parts.pop(event.part_id)
+        if part is None:
+            return
+        if part.thought is not None and (event.signature or event.redacted):
+            self._sign(part, part.thought, event)
+        if part.start is not None:
+            self._choices[part.choice].length = part.start + part.length
+        if part.call is None:
+            if event.extras:
+                self._cite(part, event.extras)
+            return
+        if part.bare:
+            # Strict clients parse the arguments: white space is no JSON (capture tool-empty-arguments)
+            self._say(part.choice, filled(part.delta, "{}"))
+        late = {k: v for k, v in first_keys(fields_of_call(event.extras)).items() if part.extras.get(k) != v}
+        if late:
+            self._say(part.choice, {"tool_calls": [{"index": part.call, **late}]})
+
+    def _sign(self, part: _Part, number: int, event: PartEnded) -> None:
+        """Write the opaque values of reasoning. Clients add up entries of one index, so each type has its own."""
+        details: list[dict[str, Any]] = []
+        if event.signature:
+            details.append({"type": "reasoning.text", "index": number, "signature": event.signature})
+        if event.redacted:
+            if part.length or event.signature:
+                choice = self._choices[part.choice]
+                number, choice.thoughts = choice.thoughts, choice.thoughts + 1
+            details.append({"type": "reasoning.encrypted", "index": number, "data": event.redacted})
+        self._say(part.choice, {"reasoning_details": details})
+
+    def content(self, event: ContentAdded) -> None:
+        index = event.choice
+        part = event.part
+        extras = own(part.extras)
+        if extras.get("streamed"):
+            return  # its pieces went by as Raw (capture openai-audio)
+        self._open(index)
+        image = extras.get("image") or (image_of(part) if self._options.media == "images" else None)
+        if image is not None:
+            self._say(index, self._addable(index, {"images": [image]}))
+        elif (audio := audio_of(part, self.context)) is not None:
+            self._say(index, {"audio": audio})
+        else:
+            self.without_form(event)
+
+    # -------------------------------------------------------------- the rest
+
+    def raw(self, event: Raw) -> None:
+        if not isinstance(event.value, dict):
+            self.lost.add_raw(event)
+            return
+        value = event.value
+        index = value.get("index", 0)
+        self._open(index)
+        if isinstance(delta := value.get("delta"), dict):
+            if delta := self._addable(index, delta):
+                self._say(index, delta)
+        elif isinstance(choice_fields := value.get("choice"), dict):
+            self._say(index, {}, {**_BESIDE, **choice_fields})
+        elif isinstance(fields := value.get("chunk"), dict) and fields:
+            self._chunk([{"index": 0, "delta": {}, **_BESIDE}], fields)
+
+    def heartbeat(self, event: Heartbeat) -> None:
+        mode = self._options.keepalive
+        if mode == "comment":
+            self.out.append(KEEPALIVE)
+        elif mode == "chunk" and self._head:
+            self._open(0)
+            self._say(0, {})
+
+    # -------------------------------------------------------------- the end
+
+    def failed(self, event: RunFailed) -> None:
+        """The error event ends the stream: no finish, no usage, no `[DONE]` after it."""
+        self.out.append(dumps({"error": error_object(event.error)}))
+
+    def finished(self, event: RunFinished) -> None:
+        self._open(0)
+        for index in sorted(self._choices):
+            choice = self._choices[index]
+            known = event.reason if index == 0 else choice.reason
+            word = finish_word(known, choice.calls > 0)
+            self._say(index, {}, {"logprobs": None, "finish_reason": word})
+        if self.in_one_piece or wants_usage(self.context, self.usage):
+            self._chunk([], {"usage": write_usage(self.counted())})
+        if not self.in_one_piece:
+            self.out.append(DONE)
+
+    def accumulate(self, frames: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        return completion(frames)
+
+
+def _lane(event: PartStarted | ContentAdded) -> tuple[int, str]:
+    """The field of one choice that pieces of text are appended to, where pieces of two texts would mix."""
+    if not isinstance(event, PartStarted):
+        return event.choice, _TEXT
+    return event.choice, TRANSCRIPT if event.extras and TRANSCRIPT in event.extras else event.kind
+
+
+def _addable(choice: _Choice, path: str, delta: dict[str, Any]) -> dict[str, Any]:
+    """A delta as the SDK's helper can add it up: list entries need an `index`, a number may come once only."""
+    out: dict[str, Any] = {}
+    for key, value in delta.items():
+        path_here = f"{path}.{key}"
+        if isinstance(value, dict):
+            out[key] = _addable(choice, path_here, value)
+        elif isinstance(value, list):
+            out[key] = [_entry(choice, path_here, entry) for entry in value]
+        elif not isinstance(value, (int, float)):
+            out[key] = value
+        elif path_here not in choice.numbers:
+            choice.numbers[path_here] = None
+            out[key] = value
+    return out
+
+
+def _entry(choice: _Choice, path: str, entry: Any) -> Any:
+    if not isinstance(entry, dict) or type(entry.get("index")) is int:
+        return entry
+    number = choice.entries.get(path, 0)
+    choice.entries[path] = number + 1
+    return {**entry, "index": number}

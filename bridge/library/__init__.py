@@ -1,6 +1,0 @@
-"""Translation without a server, a socket or a loop: whole recordings in one call, live ones with `Translator`."""
-
-from bridge.library.recordings import What, decode, encode, translate
-from bridge.library.translator import Translator
-
-__all__ = ["Translator", "What", "decode", "encode", "translate"]

@@ -1,0 +1,232 @@
+"""`BackendAttempt`: what a run needs to ask one backend, and the stages that the answer passes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from bridge.contract import Capabilities, Feature, Losses
+from bridge.errors import UNKNOWN_THREAD, Failure
+from bridge.model import Event, Folder, Request, RunStarted
+from bridge.model.fold import Answer
+from bridge.run.amendments import MOST_TRIES, Amendment, amended_request, rows_for
+from bridge.run.attached import LinkedMedia
+from bridge.run.backend import Backend, Call, CallInfo, KnownAnswer
+from bridge.run.continuation import ContinuedText
+from bridge.run.conversation.memory import Turn
+from bridge.translation import Stage
+from bridge.translation.policies.stages import StageContext, StageFactory, prepare
+from bridge.translation.requirements import required
+from bridge.translation.survey import Survey
+
+log = logging.getLogger("bridge.run")
+
+_TOLD_ANEW = "the backend had lost the conversation, and got all its messages again"
+
+
+class BackendAttempt:
+    """One backend's side of a run. A run has one at a time.
+
+    Attributes:
+        call: The current try.
+        turn: Keeps the conversation when the run has ended; None where nothing is kept.
+        stages: What the events of this backend pass on their way to the client.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        backend: Backend,
+        front: Capabilities,
+        info: CallInfo,
+        *,
+        options: object = None,
+        stages: Sequence[StageFactory] = (),
+        lost: Losses | None = None,
+        untouched: bool = False,
+        turn: Turn | None = None,
+        continued: str = "",
+        linked: LinkedMedia | None = None,
+    ) -> None:
+        """`untouched`: no stage may change the stream (passthrough). `continued` is the text of another backend's
+        answer that this one is asked to continue. `linked` replaces media that the client's
+        dialect cannot carry by links.
+
+        Raises `Unsupported` for a request that the backend's dialect cannot express.
+        """
+        self.lost = lost if lost is not None else Losses()
+        self.backend = backend
+        self.info = info
+        self._untouched = untouched
+        self._survey: Survey | None = None
+        self._asked_for = request.model
+        self.stages: list[Stage] = []
+        if continued:
+            self.stages.append(ContinuedText(continued))
+        configured: list[Stage] = []
+        if not untouched:
+            prepared = prepare(stages, StageContext(request, front, backend.capabilities, options, self.lost))
+            request, self._survey, configured = prepared.request, prepared.survey, prepared.stages
+            self.stages += prepared.first
+            if backend.remembered:
+                info.amendments = backend.remembered.rows(backend.model_for(self._asked_for))
+        self.request = request
+        self._amended = 0
+        self._unproved: list[tuple[Amendment, Failure]] = []
+        self.turn = turn
+        self.linked = linked
+        self._recorder = _Recorder(turn.amend) if turn is not None else None
+        # What the client is shown is what it sends back.
+        self._shown = _Recorder() if turn is not None and turn.finds_by_digest and configured else self._recorder
+        if self._recorder is not None:
+            # Before the configured stages: a conversation holds what the backend said, not what this client is shown.
+            self.stages.append(self._recorder)
+        if info.shown_thread is not None:
+            # Behind the conversation, which keeps the name that the backend may have given it.
+            self.stages.append(_ShowThread(info.shown_thread))
+        self.stages += configured
+        if self._shown is not None and self._shown is not self._recorder:
+            self.stages.append(self._shown)
+        self.call: Call = (
+            KnownAnswer(info, [self.head(), *turn.reply])
+            if turn is not None and turn.reply is not None
+            else self._next_call()
+        )
+
+    @property
+    def asks_nobody(self) -> bool:
+        """The answer is known without the backend."""
+        return self.turn is not None and self.turn.reply is not None
+
+    def head(self) -> RunStarted:
+        """The beginning of a run of which the backend has said nothing."""
+        info = self.info
+        return RunStarted(info.run_id, info.shown_thread or info.thread_id, None, info.created_at)
+
+    def _next_call(self) -> Call:
+        request = self.request
+        if not self._untouched:
+            request = required(request, self.backend.demands, self.lost, self._survey)
+        call = self.backend.call(request, self.info, self.lost)
+        if self.turn is not None and self.turn.keeps_thread:
+            self.lost.discard(Feature.THREAD_ID)
+        return call
+
+    async def again(self) -> None:
+        """Closes the call and makes the next one."""
+        await self.call.close()
+        self.call = self._next_call()
+
+    def recorded(self) -> tuple[Answer, Answer] | None:
+        """Hands out what the backend has said and what the client was shown, once; None where nothing is kept, or it
+        was handed out before.
+        """
+        recorder, shown, self._recorder, self._shown = self._recorder, self._shown, None, None
+        return (recorder.answer, shown.answer) if recorder is not None and shown is not None else None
+
+    async def amended(self, failure: Failure) -> bool:
+        """Make the next call with an amended request, if the backend refused the last one for what can be changed."""
+        if self._untouched or self.info.raw_body is not None or self.asks_nobody or self._amended >= MOST_TRIES:
+            return False
+        request = amended_request(self.request, failure, self.lost)
+        if request is not None:
+            self._amended += 1
+            self.request = request
+            await self.again()
+            return True
+        for row in rows_for(failure, self.info.amendments):
+            call = self._call_with(row)
+            if call is not None:
+                self._amended += 1
+                self._unproved.append((row, failure))
+                log.info("run %s: backend %s is asked once more: %s", self.info.run_id, self.backend.name, row.what)
+                await self.call.close()
+                self.call = call
+                return True
+        return False
+
+    def answered(self) -> None:
+        """Note that the backend took the request: what it was amended by is what its model needs."""
+        for row, failure in self._unproved:
+            self.backend.remembered.add(self.backend.model_for(self._asked_for), row, failure)
+        self._unproved.clear()
+
+    def _call_with(self, row: Amendment) -> Call | None:
+        """Return the next call with one more amendment; None if that changes nothing of the request."""
+        known, self.info.amended = self.info.amendments, []
+        self.info.amendments = (*known, row)
+        call = self._next_call()
+        if row in self.info.amended:
+            return call
+        self.info.amendments = known
+        return None
+
+    async def in_new_thread(self, failure: Failure) -> bool:
+        """Make the next call with the whole conversation, if the backend no longer has it. That is logged, and a loss:
+        the backend has forgotten what it kept beside the messages.
+        """
+        request = self.turn.anew() if self.turn is not None and failure.details.get(UNKNOWN_THREAD) else None
+        if request is None:
+            return False
+        self.request = self.request.copy()
+        self.request.messages, self.request.resume = request.messages, request.resume
+        self._survey = None
+        self.info.continues = False
+        if request.thread_id is None:
+            self.request.thread_id = self.info.thread_id = None
+        await self.again()
+        self.lost.add(Feature.THREAD_ID, _TOLD_ANEW)
+        log.warning("run %s: backend %s: %s", self.info.run_id, self.backend.name, _TOLD_ANEW)
+        return True
+
+    async def abandon(self) -> None:
+        """Closes the call and keeps nothing of what happened here."""
+        await self.call.close()
+        turn, self.turn, self._recorder, self._shown = self.turn, None, None, None
+        if turn is not None:
+            await turn.close()
+
+
+NextAttempt = Callable[[str], Awaitable[BackendAttempt]]
+"""Prepares the attempt at another backend, which is to continue this text; "" = nothing of an answer was passed on.
+
+Raises `BridgeError`.
+"""
+
+
+class _ShowThread:
+    """Names the thread as the client knows it, where the backend knows it by another name."""
+
+    at_rest = True
+
+    def __init__(self, thread_id: str) -> None:
+        self._thread_id = thread_id
+
+    def __call__(self, events: list[Event]) -> list[Event]:
+        if events and isinstance(events[0], RunStarted):
+            return [replace(events[0], thread_id=self._thread_id), *events[1:]]
+        return events
+
+
+class _Recorder:
+    """Keeps what passes here, for the conversation, after `amend` has changed it."""
+
+    at_rest = False
+    observes = True
+
+    def __init__(self, amend: Callable[[list[Event], Answer], list[Event]] | None = None) -> None:
+        self._amend = amend
+        self._folder = Folder()
+
+    @property
+    def answer(self) -> Answer:
+        """Return the answer so far; open parts count as cut off."""
+        self._folder.cut()
+        return self._folder.answer
+
+    def __call__(self, events: list[Event]) -> list[Event]:
+        if self._amend is not None:
+            events = self._amend(events, self._folder.answer)
+        self._folder.feed(events)
+        return events

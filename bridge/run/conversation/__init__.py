@@ -1,0 +1,1 @@
+"""Conversations: clients and backends are joined that differ in who stores them."""

@@ -1,0 +1,443 @@
+"""A run from request to last event: the attempts at its backends, the clock, the conversation that is kept.
+
+`Run.read` returns batches, never single events: what one network read brought stays together down to one write. There
+is one task and no queue, so a reader that is slow simply does not read on, and a reader that goes away cancels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
+from bridge.model import Answer, Event, FinishReason, RunFailed, RunFinished
+from bridge.model.events import CONTENT, TERMINAL
+from bridge.run.attempt import BackendAttempt, NextAttempt
+from bridge.run.backend import Backend, Call
+from bridge.run.breaker import Pass
+from bridge.run.clock import Clock
+from bridge.run.continuation import StreamContinuation
+from bridge.run.conversation.memory import Turn
+from bridge.run.retries import failed_at_once, may_ask_elsewhere, may_repeat
+from bridge.run.stream_stats import Pace
+from bridge.stores.joint import Joint
+from bridge.toolkit.redact import explained
+from bridge.translation import Reader, Stage
+
+log = logging.getLogger("bridge.run")
+
+_CONTENT_OR_END = CONTENT | TERMINAL
+_EVENT_SIZE = 64
+"""Bytes that each event counts for at least: an endless stream of tiny events fills memory, too."""
+
+
+class Run:
+    """One run: `read` until `ended`, then `close` (always).
+
+    Attributes:
+        reader: Applies the stages and knows how the run came out.
+        lost: The features that this run could not carry so far.
+        tried: Names of the backends that were asked, in order.
+        retries: Tries at a backend after its first one.
+        continued_at: How many characters the client had each time that another backend continued the answer.
+        pace: How regularly the stream came.
+        started: The monotonic time of the start.
+        first: The monotonic time of the first content.
+        joint: A transaction that is to store the conversation at the end of the run, if it can.
+    """
+
+    def __init__(
+        self,
+        attempt: BackendAttempt,
+        others: Sequence[NextAttempt] = (),
+        continuation: StreamContinuation | None = None,
+        max_answer: int | None = None,
+    ) -> None:
+        """`others`: where to ask instead, in order, while nothing of the backend's content was passed on; with
+        `continuation` also later. `max_answer` limits the whole answer, in bytes as they come from the backend.
+        """
+        self._attempt = attempt
+        self._others = list(others)
+        self._continuation = continuation if self._others else None
+        self._max_answer = max_answer
+        self._size = 0
+        self._broke: Failure | None = None
+        self._try = 1
+        self._pass: Pass | None = None
+        self._write: Callable[[list[Event]], bool] | None = None
+        self.reader = Reader(attempt.head(), self._stages(), clock=time.time)
+        self.lost = attempt.lost
+        self.pace = Pace()
+        self.tried = [attempt.backend.name]
+        self.retries = 0
+        self.continued_at: list[int] = []
+        self.started = time.monotonic()
+        self.first: float | None = None
+        self.joint: Joint | None = None
+        self._clock = Clock(attempt.backend.timeouts, self.started, lambda: self._attempt.call.awaits_whole)
+
+    @property
+    def ended(self) -> bool:
+        """The terminal event was read."""
+        return self.reader.ended
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why the run failed, if it did."""
+        return self.reader.failure
+
+    @property
+    def backend(self) -> Backend:
+        """The backend that answers, or was asked last."""
+        return self._attempt.backend
+
+    @property
+    def call(self) -> Call:
+        """The call whose answer is read."""
+        return self._attempt.call
+
+    @property
+    def waiting(self) -> float | None:
+        """Since when the backend is waited for, in monotonic seconds; None while it is not."""
+        return self._clock.waiting
+
+    # ------------------------------------------------------------------ reading
+
+    def head(self) -> list[Event]:
+        """Returns `RunStarted` at once, for clients that expect a sign of life before the backend answered."""
+        head = self._attempt.head()
+        head.model = self._attempt.request.model
+        return self.reader.commit([head])
+
+    async def read(self) -> list[Event]:
+        """Returns the next batch, through all stages; possibly empty. The batch after which `ended` is set is the last.
+
+        Never raises for what the backend or a stage does: a failure is the last event. Cancellation goes through.
+        """
+        reader, clock = self.reader, self._clock
+        if reader.ended:
+            return []
+        clock.enter()
+        try:
+            if clock.opened:
+                events = await self._attempt.call.read()
+                self.pace.add(time.monotonic() - (clock.waiting or 0.0))
+            else:
+                events = await self._first_read()
+            if self._attempt.linked is not None:
+                events = await self._attempt.linked.events(events)
+            if clock.expired is not None and (late := clock.late()) is not None:
+                # An agent may swallow its cancellation; its time is over all the same.
+                events = self._late(late)
+        except asyncio.CancelledError:
+            late = clock.late()
+            if late is None:
+                raise
+            events = self._late(late)
+        except Exception as error:
+            what = f"run {self._attempt.info.run_id} broke in the pipeline"
+            known = error.failure if isinstance(error, BridgeError) else None
+            events = reader.fail(known or unexpected_failure(log, what, error, "handled this run"))
+            await self._end()
+            return events
+        finally:
+            clock.waiting = None
+        if self._max_answer is not None:
+            self._size += _EVENT_SIZE * len(events)
+            if self._size + self._attempt.call.received > self._max_answer and not _ends(events):
+                events = [*events, *self._too_large(self._max_answer)]
+        if self._continuation is None:
+            events = reader.take(events)
+        else:
+            events = reader.commit(await self._continued(events))
+        if events and type(events[-1]) in TERMINAL:
+            await self._end()
+        return events
+
+    def pass_deltas(self, write: Callable[[list[Event]], bool]) -> None:
+        """Call `write` with deltas that arrive while `read` waits, where the backend's transport can do that; where
+        `write` returns False, `read` returns them. Only for a run with nothing between backend and client that needs
+        more than a look at what passes.
+        """
+        if self._continuation is None:
+            self._write = write
+            if self._clock.opened:
+                self._begin_to_pass(write)
+
+    def _begin_to_pass(self, write: Callable[[list[Event]], bool]) -> None:
+        self._attempt.call.pass_deltas(partial(self._passed, write))
+
+    def _passed(self, write: Callable[[list[Event]], bool], events: list[Event]) -> bool:
+        size = self._size + _EVENT_SIZE * len(events)
+        clock = self._clock
+        if clock.expired is not None or clock.waiting is None or self.reader.ended:
+            return False
+        if not events:
+            clock.waiting = time.monotonic()
+            return True
+        if self._max_answer is not None and size + self._attempt.call.received > self._max_answer:
+            return False
+        observers: list[Stage] = []
+        for stage in self.reader.stages:
+            if not getattr(stage, "at_rest", False):
+                if not getattr(stage, "observes", False):
+                    return False
+                observers.append(stage)
+        if not write(events) or self.reader.ended:
+            return False  # ended: it could not be encoded
+        for observer in observers:
+            observer(events)
+        self._size = size
+        now = time.monotonic()
+        self.pace.add(now - clock.waiting)
+        clock.waiting = now
+        return True
+
+    async def _end(self) -> None:
+        """The run has ended. The conversation is kept before the client sees that."""
+        self._clock.stop()
+        self._report(self.reader.failure)
+        if (turn := self._attempt.turn) is not None:
+            turn.joint = self.joint
+            await self._keep(turn, self.reader.failure)
+
+    # ------------------------------------------------------------------ the tries
+
+    async def _first_read(self) -> list[Event]:
+        """Opens the call and reads until content or the end came; what failed before content is tried again.
+
+        First at the same backend, as its `retry` says, then at the others.
+        """
+        self.backend.budget.called()
+        self._clock.watch()
+        while True:
+            events = await self._ask()
+            failure = failed_at_once(events)
+            if failure is None or not await self._next(failure):
+                break
+        if failure is None:
+            self._attempt.answered()
+            self.first = self.first or time.monotonic()
+            if self._pass is not None:
+                self._pass.answered()
+        self._clock.opened = True
+        if self._write is not None:
+            self._begin_to_pass(self._write)
+        if type(events[-1]) not in TERMINAL:
+            # From now on the idle limit counts, which may pass before the one that was watched so far.
+            self._clock.watch()
+        return events
+
+    async def _ask(self) -> list[Event]:
+        attempt = self._attempt
+        try:
+            if attempt.backend.breaker is not None and not attempt.asks_nobody:
+                self._pass = attempt.backend.breaker.admit()
+            call, hear = attempt.call, self._clock.hear
+            await call.open()
+            hear()
+            events = await call.read()
+            while _CONTENT_OR_END.isdisjoint(map(type, events)):
+                frames = call.frames
+                if self._max_answer is not None and call.received > self._max_answer:
+                    events += self._too_large(self._max_answer)
+                    break
+                hear()
+                events += await call.read()
+                call.frames = [*frames, *call.frames]
+            return events
+        except BridgeError as error:
+            return [self._attempt.head(), RunFailed(error.failure)]
+        except asyncio.CancelledError:
+            late = self._clock.late()
+            if late is None:
+                raise
+            events = attempt.call.fail(late)
+            late.cause = late.cause or f"Backend {attempt.backend.name!r} has not answered"
+            return events
+
+    async def _next(self, failure: Failure) -> bool:
+        """Goes on to the next try, here or at another backend; False when there is none."""
+        self._report(failure)
+        self._clock.between_tries(failure)
+        if await self._attempt.in_new_thread(failure):
+            self.retries += 1
+            self._clock.try_again()
+            return True
+        pause = self._pause(failure)
+        if pause is not None:
+            await asyncio.sleep(pause)
+            await self._attempt.again()
+            self._try += 1
+            self.retries += 1
+        elif await self._attempt.amended(failure):
+            self.retries += 1
+        elif may_ask_elsewhere(failure) and await self._fall_back(failure):
+            self.backend.budget.called()
+        else:
+            return False
+        self._clock.try_again()
+        return True
+
+    def _pause(self, failure: Failure) -> float | None:
+        """Seconds until this backend is asked once more; None when it is not."""
+        retry, breaker = self.backend.retry, self.backend.breaker
+        if not may_repeat(failure) or self._try >= retry.attempts or (breaker is not None and breaker.refuses):
+            return None
+        pause = retry.pause(failure, self._try)
+        return pause if pause is not None and self.backend.budget.take() else None
+
+    async def _fall_back(self, failure: Failure) -> bool:
+        """Goes on to the next backend that can be sent the request; False when there is none."""
+        while self._others:
+            failed, prepare = self.backend.name, self._others.pop(0)
+            # Before the next one is prepared: it has to have the conversation.
+            await self._attempt.abandon()
+            try:
+                attempt = await prepare(self._continuation.text if self._continuation is not None else "")
+            except BridgeError as error:
+                run_id = self._attempt.info.run_id
+                log.warning("run %s: the next backend cannot be called: %s", run_id, error.message)
+                continue
+            self._attempt, self._try = attempt, 1
+            self.reader.stages = self._stages()
+            self._clock.elsewhere(attempt.backend.timeouts)
+            self.tried.append(attempt.backend.name)
+            name = attempt.backend.name
+            log.warning("run %s: %s failed, trying %s: %s", attempt.info.run_id, failed, name, explained(failure))
+            return True
+        return False
+
+    def _stages(self) -> list[Stage]:
+        """Return the stages that events pass: those of the attempt, then the join with an earlier backend's answer."""
+        stages = self._attempt.stages
+        return stages if self._continuation is None else [*stages, self._continuation.join]
+
+    async def _continued(self, events: list[Event]) -> list[Event]:
+        """Returns a batch through all stages, where another backend may continue the answer when one breaks off."""
+        continuation = self._continuation
+        assert continuation is not None
+        continuation.observe(events)
+        events = self.reader.apply(events)
+        if continuation.differs:
+            assert self._broke is not None
+            run_id = self._attempt.info.run_id
+            log.warning("run %s: %s sent a different text, the run ends", run_id, self.backend.name)
+            self._forgive()
+            return self.reader.closing(self._broke)
+        end = events[-1] if events else None
+        if not isinstance(end, RunFailed):
+            continuation.record(events)
+            return events
+        self._broke, left = end.error, continuation.left_open(events)
+        if continuation.possible and may_ask_elsewhere(end.error):
+            self._report(end.error)
+            if await self._fall_back(end.error):
+                continuation.begin()
+                self._clock.start_over()
+                self.continued_at.append(len(continuation.text))
+                return left
+        if not self.continued_at:
+            return events
+        return self.reader.commit(left) + self.reader.closing(end.error)
+
+    def _late(self, failure: Failure) -> list[Event]:
+        """A limit has passed: the backend is given up."""
+        return self._attempt.call.fail(failure) if self._clock.opened else [self._attempt.head(), RunFailed(failure)]
+
+    def _too_large(self, limit: int) -> list[Event]:
+        """Gives the answer up, for good: no other backend continues it. A client may have asked for a long one, so that
+        it does not count against the backend.
+        """
+        self._forgive()
+        self._others.clear()
+        text = f"The backend's answer is longer than the limit of {limit} bytes (server.limits.answer)."
+        return self._attempt.call.fail(Failure(ErrorCode.BACKEND_PROTOCOL, text))
+
+    def _report(self, failure: Failure | None) -> None:
+        """Tells the backend's breaker how the call came out."""
+        admitted, self._pass = self._pass, None
+        if admitted is not None:
+            admitted.ended(failure)
+
+    def _forgive(self) -> None:
+        """The run ends for a reason of ours: the call says nothing of the backend."""
+        admitted, self._pass = self._pass, None
+        if admitted is not None:
+            admitted.dropped()
+
+    # ------------------------------------------------------------------ the end
+
+    def cancel(self) -> list[Event]:
+        """Ends the run on request, when no `read` is waiting: what is known by now, then the end."""
+        if self.ended:
+            return []
+        self._forgive()
+        self._clock.stop()
+        failure, events = _canceled(), list[Event]()
+        if self._clock.opened and not self.continued_at:
+            events = self.reader.apply(self._attempt.call.fail(failure))
+        if not _ends(events):
+            events = self.reader.closing(failure)
+        if isinstance(events[-1], RunFailed) and events[-1].error.code is ErrorCode.CANCELED:
+            events[-1] = RunFinished(FinishReason.CANCELED)
+        return self.reader.commit(events)
+
+    def cut(self, failure: Failure) -> list[Event]:
+        """Ends the run from this side, now: the events that tell the client so."""
+        self._forgive()
+        self._clock.stop()
+        return self.reader.fail(failure)
+
+    async def settle(self) -> None:
+        """Lets go of the backend after `cancel` or `cut`, and hands the conversation to `joint`, if there is one.
+
+        The next request of the conversation waits until `close`.
+        """
+        self._clock.stop()
+        await self._attempt.call.close()
+        if (turn := self._attempt.turn) is not None:
+            turn.joint = self.joint
+            await self._keep(turn, _canceled())
+
+    async def close(self) -> None:
+        """Lets go of the backend; cancels its work when the run is not over. Never raises but `CancelledError`."""
+        self._clock.stop()
+        self._forgive()
+        await self._attempt.call.close()
+        turn = self._attempt.turn
+        if turn is not None:
+            try:
+                await self._keep(turn, _canceled())  # unless it was kept at an end of its own
+            finally:
+                await turn.close()
+
+    async def _keep(self, turn: Turn, failure: Failure | None) -> None:
+        """Keeps the conversation, once; a store that fails now is logged, since the client has its answer already."""
+        recorded = self._attempt.recorded()
+        if recorded is None:
+            return
+        answer, shown = recorded
+        answer.failure = answer.failure or failure
+        if self.joint is not None:
+            self.joint.otherwise = partial(self._store, turn, answer, shown)
+        await self._store(turn, answer, shown)
+
+    async def _store(self, turn: Turn, answer: Answer, shown: Answer) -> None:
+        try:
+            await turn.keep(answer, shown)
+        except BridgeError as error:
+            log.error("run %s: the conversation was not stored: %s", self._attempt.info.run_id, error.message)
+        finally:
+            turn.joint = None  # what comes later is stored at once
+
+
+def _ends(events: list[Event]) -> bool:
+    return bool(events) and type(events[-1]) in TERMINAL
+
+
+def _canceled() -> Failure:
+    return Failure(ErrorCode.CANCELED, "The run was canceled.")

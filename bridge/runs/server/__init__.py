@@ -1,1 +1,0 @@
-"""HTTP handlers of durable runs, queued runs, tasks, stored responses and single-run sessions."""

@@ -1,0 +1,1 @@
+"""Authentication: API keys, tokens, origins of pages, and a log of refusals."""

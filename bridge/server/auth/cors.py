@@ -1,0 +1,216 @@
+"""Protection of the server against web pages: the `Host` it is called by, and the origins that may call it (CORS).
+
+A browser sends requests for any page to any address, loopback included. CORS alone only hides responses: a request that
+needs no preflight is served all the same. So requests of pages that are not allowed are refused before they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from aiohttp import hdrs, web
+from multidict import CIMultiDict
+
+from bridge.contract import Operation
+from bridge.engine.config.kinds import is_loopback
+from bridge.errors import ErrorCode, RequestError
+
+if TYPE_CHECKING:
+    from bridge.engine.config import Server
+
+KEPT = frozenset(
+    {
+        Operation.ATTACH,
+        Operation.CANCEL,
+        Operation.CONNECT,
+        Operation.DELETE,
+        Operation.HISTORY,
+        Operation.ITEMS,
+        Operation.RETRIEVE,
+        Operation.SIGN,
+        Operation.STATUS,
+        Operation.SUBSCRIBE,
+        Operation.TOOLS,
+    }
+)
+"""Operations on what the server keeps, and calls of tools. Only origins that `server.cors.origins` names may call them.
+"""
+
+_READER = web.RequestKey("reader", str)
+"""The origin that may read the response."""
+_STRANGER = web.RequestKey("stranger", bool)
+"""Set for requests of pages whose origin is not named in the configuration."""
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_PRIVATE = frozenset({"internal", "local", "localhost"})
+"""Top-level domains for private use: RFC 6761, RFC 6762, and ICANN's resolution 2024.07.29.06."""
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+_EXPOSED = (
+    "Mcp-Session-Id, X-Request-Id, Request-Id, X-Bridge-Lost, X-Bridge-Estimated, Retry-After, Retry-After-Ms, "
+    "X-RateLimit-Remaining-Requests"
+)
+_PREFLIGHT = "Access-Control-Request-Method, Access-Control-Request-Headers, Access-Control-Request-Private-Network"
+
+
+class Browsers:
+    """Checks requests against the hosts and origins of the configuration; `*` admits every page to what keeps nothing.
+
+    `hosts`: the names under which the server may be called, None for any. `may_have_address`: also IP addresses, and
+    names that nobody can register. A browser can be led here under any other name (DNS rebinding), which matters where
+    a caller needs no key.
+    """
+
+    def __init__(self, server: Server) -> None:
+        origins = server.cors.origins
+        self.hosts: Collection[str] | None = server.known_hosts
+        self.may_have_address = server.hosts is None
+        self._any = "*" in origins
+        # Any page can get the origin `null` from a sandboxed frame, so that naming it opens no more than `*` does.
+        self._named = frozenset(origin.lower() for origin in origins) - {"*", "null"}
+        self._admits_null = self._any or "null" in origins
+        self._public = _authority(server.public_url) if server.public_url else None
+        self._is_local = is_loopback(server.host)
+
+    def check(self, http: web.Request) -> None:
+        """Raises `RequestError`: 421 for a wrong `Host`, 403 for a page whose origin may not call."""
+        if self.hosts is not None:
+            hosts = http.headers.getall("host", [])
+            # HTTP/1.0 may leave it out; no browser does.
+            if len(hosts) > 1 or (hosts and not self._is_known(_name(hosts[0]))):
+                raise RequestError(
+                    "This server does not accept this Host (server.hosts, server.public_url).",
+                    code=ErrorCode.FORBIDDEN,
+                    status=421,
+                )
+        sent, site = http.headers.getall("origin", []), http.headers.get("sec-fetch-site")
+        if not sent:
+            if site not in (None, "same-origin", "none"):
+                http[_STRANGER] = True
+                if http.method not in _SAFE:
+                    raise _forbidden("A page of another site sent this request without an Origin.")
+            return
+        origin = sent[0] if len(sent) == 1 else ""
+        named = origin.lower() in self._named
+        own = site in ("same-origin", "none") or _authority(origin) in {
+            http.headers.get("host", "").lower(),
+            self._public,
+        }
+        if not (named or own):
+            http[_STRANGER] = True
+            if not (self._admits_null if origin == "null" else self._any):
+                raise _forbidden(f"Pages of {origin[:100]!r} may not call this server (server.cors.origins).")
+        if named or self._any or not own:
+            http[_READER] = origin
+
+    def _is_known(self, name: str) -> bool:
+        if self.hosts is None or name in self.hosts:
+            return True
+        return self.may_have_address and bool(name) and (_is_address(name) or _is_private(name))
+
+    def check_endpoint(self, http: web.Request, *, kept: bool, local: bool = False) -> None:
+        """Raises `RequestError` (forbidden) for a page that may not call this endpoint; `kept`: it is one of `KEPT`.
+
+        `local`: programs of the same machine may call it with the origin of their own page, if the server is on
+        loopback.
+        """
+        if kept and not (local and self._is_local and is_loopback(_host(http.headers.get("origin", "")))):
+            check_kept(http)
+        elif _STRANGER in http and "origin" not in http.headers and not self._any:
+            raise _forbidden("A page of another site may not call this server (server.cors.origins).")
+
+    def add_headers(self, http: web.Request, headers: CIMultiDict[str]) -> None:
+        """Adds the CORS headers of a response."""
+        if not (self._any or self._named or self._admits_null):
+            return
+        preflight = is_preflight(http)
+        varying = [headers[hdrs.VARY]] if hdrs.VARY in headers else []
+        headers[hdrs.VARY] = ", ".join([*varying, "Origin", *([_PREFLIGHT] if preflight else [])])
+        origin = http.get(_READER)
+        if origin is None:
+            return
+        named = origin.lower() in self._named
+        headers["access-control-allow-origin"] = origin
+        if named:
+            # Cookies, client certificates and passwords of a proxy in front are the visitor's, not the page's.
+            headers["access-control-allow-credentials"] = "true"
+        headers["access-control-expose-headers"] = _EXPOSED
+        if preflight:
+            headers["access-control-allow-methods"] = http.headers["access-control-request-method"]
+            headers["access-control-allow-headers"] = http.headers.get("access-control-request-headers", "*")
+            headers["access-control-max-age"] = "600"
+            if named and "access-control-request-private-network" in http.headers:
+                headers["access-control-allow-private-network"] = "true"
+
+
+def is_preflight(http: web.Request) -> bool:
+    """Return whether this is a browser's CORS preflight."""
+    return http.method == "OPTIONS" and "access-control-request-method" in http.headers
+
+
+def check_kept(http: web.Request) -> None:
+    """Raises `RequestError` (forbidden) for pages of origins that are not named: they may not reach what is kept."""
+    if _STRANGER in http:
+        http.pop(_READER, None)
+        raise _forbidden("Pages of this origin may not read stored data; name the origin in server.cors.origins.")
+
+
+def is_json(http: web.Request) -> bool:
+    """Return whether the body is declared as JSON, which pages cannot send without a preflight."""
+    return http.content_type == "application/json" or http.content_type.endswith("+json")
+
+
+def check_json(http: web.Request) -> None:
+    """Raises `RequestError` (415) for a page's body that is not declared as JSON.
+
+    Bodies of such types are sent without a preflight. Other clients may leave the type out, as `curl -d` does.
+    """
+    if is_json(http) or not http.can_read_body:
+        return
+    if "origin" in http.headers or any(name.lower().startswith("sec-fetch-") for name in http.headers):
+        raise RequestError("Expected a body of content-type application/json.", status=415, param="content-type")
+
+
+def _authority(url: str) -> str:
+    """Host and port as a `Host` header names them; empty for `null` and what is no URL."""
+    try:
+        parts = urlsplit(url.lower())
+    except ValueError:
+        return ""
+    return parts.netloc.removesuffix(_DEFAULT_PORTS.get(parts.scheme, "-")) or "-"
+
+
+def _host(origin: str) -> str:
+    """The host name of an origin; empty for what is no URL."""
+    try:
+        return urlsplit(origin.lower()).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _name(host: str) -> str:
+    """The host name in a `Host` header."""
+    name, colon, port = host.strip().lower().rpartition(":")
+    if not colon or host.endswith("]"):
+        name = host.strip().lower()
+    elif not (port.isascii() and port.isdigit()):
+        return ""
+    return name.removesuffix(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _is_private(name: str) -> bool:
+    """Return whether nobody can register this name: one without a dot, or below a domain for private use."""
+    return name.rpartition(".")[2] in _PRIVATE or ("." not in name and ":" not in name)
+
+
+def _forbidden(message: str) -> RequestError:
+    return RequestError(message, code=ErrorCode.FORBIDDEN)

@@ -1,0 +1,1 @@
+"""The application, and the process that serves it: listening sockets, connections, start and stop."""

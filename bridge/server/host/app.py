@@ -1,0 +1,379 @@
+"""The aiohttp application: one handler per operation, mounted where the dialects' surfaces say.
+
+Nothing here knows a dialect by name. Endpoints of two dialects may share a path when a header tells them apart; a
+request that fits nothing gets its 404 or 405 in the shape of the dialect whose mount path is nearest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import cast
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from bridge.contract import Dialect, Endpoint, Operation
+from bridge.engine.bridge import Bridge
+from bridge.engine.route import Route
+from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, RequestError, shortened, unexpected_failure
+from bridge.server.auth.cors import is_preflight
+from bridge.server.auth.resource_metadata import mount_metadata
+from bridge.server.operations.route_operations import RouteOperations
+from bridge.server.page import Page
+from bridge.server.requests.bodies import BODIES
+from bridge.server.requests.guard import GUARD, Guard
+from bridge.server.requests.state import CANCELS, STATE, State, Task
+from bridge.server.requests.wire import FAILURE, OTHER_VERSION, OWN_PAGE, REPORTED, USER, error_of, request_id
+from bridge.server.requests.writing import BEGUN, StreamedResponse, abort, has_left, is_whole, release, send
+
+log = logging.getLogger("bridge.server")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+STREAMED = frozenset({Operation.SUBSCRIBE, Operation.RETRIEVE, Operation.SOCKET, Operation.CONNECT, Operation.TASKS})
+"""Operations behind GET whose answer may be a stream, which a HEAD would wait for."""
+UNKNOWN_PATH = "unknown_url"
+"""The code of a 404 for a path, which is none for a model."""
+
+
+def make_app(bridge: Bridge) -> web.Application:
+    """Return an application that serves all routes of `bridge`. It opens and closes the bridge itself."""
+    server = bridge.config.server
+    state = State(bridge)
+    page = Page(bridge, state.identity) if server.has_page else None
+    app = web.Application(client_max_size=server.max_body, middlewares=[_shaping_errors(state)])
+    app[STATE] = state
+    app[CANCELS] = False
+    app[BODIES] = state.limits.bodies
+    bridge.slots = state.limits
+    bridge.spent = state.limits.spent
+    app.on_response_prepare.append(_adding_headers(state))
+    app.cleanup_ctx.append(_bridge_life)
+    if page is not None:
+        page.mount(app)
+    _mount(app, bridge, state, page)
+    mount_metadata(app, bridge)
+    if server.metrics is not None:
+        from bridge.server.operations.metrics_endpoint import Scrape
+
+        scrape = Scrape(bridge, state.limits, state.identity, server.metrics)
+        app.cleanup_ctx.append(scrape.life)
+        app.router.add_get(server.metrics.path, scrape.answer)
+    app.router.add_get(server.health.live, _live)
+    app.router.add_get(server.health.ready, _ready)
+    return app
+
+
+async def _bridge_life(app: web.Application) -> AsyncIterator[None]:
+    bridge = app[STATE].bridge
+    for handler in app[STATE].handlers:
+        handler.watch = not app[CANCELS]
+    try:
+        if bridge.is_open:
+            yield
+            return
+        await bridge.start()
+        yield
+        await bridge.close()
+    finally:
+        app[STATE].refusals.close()
+        await app[STATE].identity.close()
+        await app[STATE].limits.close()
+
+
+# ---------------------------------------------------------------------- routing
+
+
+def _mount(app: web.Application, bridge: Bridge, state: State, page: Page | None) -> None:
+    """One aiohttp route per method and path; where several endpoints share it, headers decide.
+
+    A dialect's health endpoint that falls on the server's own path (one mounted at "/") is answered by that, and so is
+    its description where the page is. A health endpoint at the page's path answers programs, the page browsers.
+    """
+    health = bridge.config.server.health
+    own = {("GET", health.live, Operation.HEALTH), ("GET", health.ready, Operation.HEALTH)}
+    if page is not None:
+        own.add(("GET", "/", Operation.DESCRIBE))
+    table: dict[tuple[str, str], list[tuple[Endpoint, Handler]]] = {}
+    for route in bridge.routes:
+        if route.dialect.over_grpc:
+            continue
+        operations = RouteOperations(route, state)
+        for endpoint in route.surface:
+            path = route.path.rstrip("/") + endpoint.path
+            if (endpoint.method, path or "/", endpoint.operation) in own:
+                continue
+            choices = table.setdefault((endpoint.method, path or "/"), [])
+            if endpoint.shared and any(known.shared for known, _ in choices):
+                continue  # the first route there answers for all of them
+            handler = _guarded(operations.handler(endpoint.operation), endpoint, route, state)
+            choices.append((endpoint, handler))
+    for (method, path), choices in table.items():
+        handler = _chosen(choices)
+        # Clients write paths with and without a slash at the end.
+        if (method, path) == ("GET", "/") and page is not None:
+            page.beside = handler
+            continue
+        for known in (path, f"{path}/") if path != "/" else (path,):
+            app.router.add_route(method, known, handler)
+            if method == "GET" and not any(endpoint.operation in STREAMED for endpoint, _ in choices):
+                app.router.add_route("HEAD", known, handler)
+
+
+def _chosen(choices: list[tuple[Endpoint, Handler]]) -> Handler:
+    if len(choices) == 1:
+        return choices[0][1]
+    ordered = sorted(choices, key=lambda c: c[0].header is None)
+
+    async def handle(http: web.Request) -> web.StreamResponse:
+        for endpoint, handler in ordered:
+            if endpoint.header is None or endpoint.header in http.headers:
+                return await handler(http)
+        raise web.HTTPNotFound
+
+    return handle
+
+
+def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -> Handler:
+    """Wrap a handler in the checks of its caller."""
+    guard = Guard(endpoint, route, state.bridge, state.browsers, state.identity, state.limits, state.refusals)
+
+    async def handle(http: web.Request) -> web.StreamResponse:
+        http[GUARD] = guard
+        guard.check_origin(http)
+        if state.draining and guard.is_refused_late:
+            text = "The server is stopping; another one, or the next one, will take this request."
+            raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
+        await guard.identify(http)
+        with state.bridge.counting():
+            return await handler(http)
+
+    return handle
+
+
+# ---------------------------------------------------------------------- around every request
+
+
+def _shaping_errors(state: State) -> Middleware:
+    """Checks who calls, answers CORS preflights, and shapes what aiohttp itself refuses like the nearest dialect.
+
+    Probes of the process reach it by whatever address it has, and learn nothing but its state.
+    """
+    health = state.bridge.config.server.health
+    probes = {health.live, health.ready}
+    slow_reader = state.bridge.config.server.slow_reader
+
+    @web.middleware
+    async def shape_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if state.heads is not None:
+            state.heads.served.add(request.protocol)
+        try:
+            try:
+                if OTHER_VERSION in request:
+                    raise RequestError(f"Expected HTTP/1.1, got {request[OTHER_VERSION]}.", status=505)
+                if request.path not in probes:
+                    state.browsers.check(request)
+                if request.method == "OPTIONS" and is_preflight(request):
+                    response: web.StreamResponse = web.Response(status=200)
+                else:
+                    response = await handler(request)
+            except Exception as error:
+                refusal = refused(request, error)
+                if refusal is None:
+                    raise
+                response = refusal
+            if (begun := request.get(BEGUN)) is None:
+                response = await send(request, response, slow_reader)
+            elif response is not begun or not is_whole(begun):
+                abort(request)
+                response = begun
+        except BaseException as error:
+            if BEGUN not in request:
+                raise
+            abort(request)
+            if not isinstance(error, ConnectionError):
+                raise
+            response = request[BEGUN]
+        finally:
+            await release(request)
+        return response
+
+    def refused(request: web.Request, error: Exception) -> web.StreamResponse | None:
+        """Return the response for an error; None if the client is gone, or if it is a response of aiohttp's."""
+        if isinstance(error, BridgeError):
+            if GUARD in request:
+                error.failure.details = {**error.failure.details, **request[GUARD].details(request)}
+            if BEGUN in request:
+                _audit(state, request, request[BEGUN].status, error.failure)
+            return error_of(_nearest(request), error.failure)
+        if isinstance(error, web.HTTPException):
+            if error.status < 400:
+                return None
+            return _refused(request, error)
+        if isinstance(error, ConnectionError) and has_left(request):
+            return None
+        failure = unexpected_failure(log, f"request {request_id(request)} broke", error)
+        return error_of(_nearest(request), failure)
+
+    return shape_errors
+
+
+def _nearest(http: web.Request) -> Dialect | None:
+    """The dialect that serves this request; else that whose mount path comes first in its path, the longest of several.
+
+    Of several with the same mount path, one is preferred by whose header the request tells itself from the others'.
+    """
+    if GUARD in http:
+        return http[GUARD].dialect
+    routes = [r for r in http.app[STATE].bridge.routes if _position(http.path, r.path) >= 0]
+
+    def nearness(route: Route) -> tuple[int, int, bool]:
+        tells = any(each.header in http.headers for each in route.dialect.surface if each.header)
+        return -_position(http.path, route.path), len(route.path), tells
+
+    return max(routes, key=nearness).dialect if routes else None
+
+
+def _position(path: str, mount: str) -> int:
+    """Return where in the path the mount path begins, wherever the application itself is mounted; -1 if nowhere."""
+    return len(path) if mount == "/" else f"{path}/".find(f"{mount}/")
+
+
+def _refused(http: web.Request, error: web.HTTPException) -> web.StreamResponse:
+    match error.status:
+        case 404:
+            return _nowhere(http)
+        case 405 if http.headers.get("upgrade", "").lower() == "websocket":
+            # Codex asks for a WebSocket first: after 426 it falls back at once, after 405 it tries again.
+            message = f"{shortened(http.path)} is not served over WebSocket; send {error.headers.get('allow', 'POST')}."
+            failure = Failure(ErrorCode.INVALID_REQUEST, message, status=426, headers={"upgrade": "HTTP/1.1"})
+        case 405:
+            allowed = error.headers.get("allow", "")
+            message = f"{http.method} is not allowed at {http.path[:200]}; allowed: {allowed}."
+            failure = Failure(ErrorCode.INVALID_REQUEST, message, status=405, headers={"allow": allowed})
+        case status:
+            failure = Failure(ErrorCode.INVALID_REQUEST, error.reason, status=status)
+    failure.details["path"] = http.path
+    return error_of(_nearest(http), failure)
+
+
+def _nowhere(http: web.Request) -> web.StreamResponse:
+    """Answer a request for an unknown path. Routes are named where anybody may know them; the log names them always."""
+    bridge = http.app[STATE].bridge
+    routes = [route for route in bridge.routes if not route.dialect.over_grpc]
+    likely, dialect = "", _nearest(http)
+    server = bridge.config.server
+    own = [server.health.live, server.health.ready, *([server.metrics.path] if server.metrics else [])]
+    if http.path == "/" and not server.has_page:
+        likely = "The page is off: server.page_key gives it a key. "
+    elif (meant := _meant(http.path, routes, own)) is not None:
+        path, route = meant
+        likely = f"Did you mean {path}{f' ({route.dialect.name})' if route is not None else ''}? "
+        dialect = dialect or (route.dialect if route is not None else None)
+    hint = f"{likely}Routes: {', '.join(f'{known.dialect.name} at {known.path}' for known in routes)}."
+    failure = Failure(
+        ErrorCode.NOT_FOUND,
+        f"There is nothing at {http.method} {shortened(http.path)}.",
+        backend_code=UNKNOWN_PATH,
+        details={"path": http.path},
+    )
+    if server.is_open:
+        failure.message += f" {hint}"
+    else:
+        failure.cause = hint.removesuffix(".")
+    return error_of(dialect, failure)
+
+
+def _meant(path: str, routes: list[Route], own: Iterable[str]) -> tuple[str, Route | None] | None:
+    """What a client with an unknown path probably meant: a method and path, and the route that serves it.
+
+    In this order: an endpoint with which the path ends, one that ends with the path, a similar one or one of
+    the server's `own`, and the endpoint for runs of a route at this path or, if that has no path of its own, above it.
+    """
+    path = path[:200].rstrip("/")
+    found: dict[str, tuple[str, Route | None]] = {}
+    filled: list[tuple[str, Route]] = []
+    below: list[tuple[str, Route]] = []
+    for route, endpoint in [(known, endpoint) for known in routes for endpoint in known.surface]:
+        mount = route.path.rstrip("/")
+        if "{" in endpoint.path:
+            head, tail = endpoint.path.partition("{")[0], endpoint.path.rpartition("}")[2]
+            if endpoint.operation is Operation.RUN and path.endswith(tail) and (at := path.find(head)) >= 0:
+                filled.append((f"{endpoint.method} {mount}{path[at:]}", route))
+            continue
+        whole = f"{mount}{endpoint.path}"
+        meant = found.setdefault(whole, (f"{endpoint.method} {whole}", route))
+        if endpoint.path and path.endswith(endpoint.path):
+            return meant
+        above = not endpoint.path and path.startswith(f"{mount}/")
+        starts = endpoint.operation in (Operation.RUN, Operation.START, Operation.TOOLS)
+        if starts and mount and (path == mount or above):
+            below.append((f"{endpoint.method} {whole}", route))
+    if filled:
+        return max(filled, key=lambda each: len(each[0]))
+    for whole, meant in found.items():
+        if path and whole.endswith(path):
+            return meant
+    import difflib  # here, as most servers never need it
+
+    found.update({each: (f"GET {each}", None) for each in own})
+    similar = difflib.get_close_matches(path, found, 1, 0.85)
+    return found[similar[0]] if similar else below[0] if below else None
+
+
+def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    """The headers of every response: request id and CORS. There is one response for each request."""
+
+    async def add_headers(http: web.Request, response: web.StreamResponse) -> None:
+        if BEGUN in http:
+            abort(http)
+            raise ConnectionResetError("A response was begun already; the connection was closed.")
+        http[BEGUN] = response
+        if isinstance(response, web.Response | StreamedResponse) and OWN_PAGE not in http:
+            task = cast("Task", asyncio.current_task())
+            state.writing.add(task)
+            task.add_done_callback(state.writing.discard)
+        headers = response.headers
+        headers["x-request-id"] = known = request_id(http)
+        guard = http.get(GUARD)
+        if guard is not None and guard.dialect.request_id_header:
+            headers[guard.dialect.request_id_header] = known
+        headers["server"] = "dialect-bridge"
+        if (failure := response.get(FAILURE)) is not None:
+            _audit(state, http, response.status, failure)
+        if state.draining or state.retired:
+            headers["connection"] = "close"
+            response.force_close()
+        if OWN_PAGE not in http:
+            state.browsers.add_headers(http, headers)
+
+    return add_headers
+
+
+def _audit(state: State, http: web.Request, status: int, failure: Failure) -> None:
+    """Log a request that no route served, or whose sender may not do that."""
+    # The path as it was sent: spaces in it could look like further facts of the line.
+    path, peer, user, known = http.rel_url.raw_path, http.remote, http.get(USER), request_id(http)
+    if failure.code in (ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN):
+        state.refusals.refused(failure, path=path, peer=peer, user=user, request_id=known)
+    elif REPORTED not in http:
+        state.refusals.unserved(
+            failure, http=status, method=http.method, path=path, peer=peer, user=user, request_id=known
+        )
+
+
+async def _live(http: web.Request) -> web.StreamResponse:
+    return web.json_response({"status": "ok"})
+
+
+async def _ready(http: web.Request) -> web.StreamResponse:
+    state = http.app[STATE]
+    if state.draining:
+        return web.json_response({"status": "draining"}, status=503)
+    if silent := state.silent_workers():
+        return web.json_response({"status": "workers do not answer", "silent_workers": silent}, status=503)
+    if failing := state.bridge.store_watch.failing:
+        return web.json_response({"status": "stores cannot be written to", "stores": failing}, status=503)
+    return web.json_response({"status": "ok"})

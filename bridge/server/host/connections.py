@@ -1,0 +1,136 @@
+"""Client connections: aiohttp's, with the bridge's own errors for requests that reach no handler."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import socket
+import uuid
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, cast
+
+from aiohttp import web
+from aiohttp.http import HttpVersion10, HttpVersion11, RawRequestMessage
+from aiohttp.http_exceptions import BadHttpMessage, ContentEncodingError, LineTooLong
+
+from bridge.errors import ErrorCode, Failure, log_unexpected
+from bridge.server.operations.websocket_frames import ReceivedFrames
+from bridge.server.requests.wire import OTHER_VERSION, error_of
+
+log = logging.getLogger("bridge.server.http")
+
+Note = Callable[[Failure, str | None], None]
+LONGEST = 32 * 1024
+"""Bytes of a URL and of a header. Cookies and tokens of a single sign-on take more than the 8 KiB of most servers."""
+
+MOST_HEADERS = 128
+_OFFER = re.compile(rb"^upgrade[ \t]*:", re.IGNORECASE | re.MULTILINE)
+
+
+class Connection(web.RequestHandler):
+    """Answers what cannot be read as a request with a JSON error and a request id, and does not name its software.
+
+    `frames`: what a client has sent since its connection became a WebSocket.
+    """
+
+    frames: ReceivedFrames | None = None
+
+    def __init__(self, server: web.Server, note: Note, **options: Any) -> None:
+        """`note` gets the failure of what is no request, its status and the peer's address."""
+        limits: dict[str, Any] = {"max_line_size": LONGEST, "max_field_size": LONGEST, "max_headers": MOST_HEADERS}
+        super().__init__(server, **limits, **options)
+        self._note = note
+
+    def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
+        """Read what follows as a WebSocket."""
+        self.frames = ReceivedFrames(parser)
+        super().set_parser(cast(Any, self.frames), data_received_cb)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came. A connection whose client sent more behind the offer of another protocol is closed with the
+        answer: aiohttp's parser stops there and drops the rest, and a later answer would be taken for that of what was
+        dropped. A client that waits for its answer keeps its connection; some offer h2c with each request.
+        """
+        known = self._request_count
+        super().data_received(data)
+        if self._request_count == known or not self._messages or self._upgraded:
+            return
+        message, payload = self._messages[-1]
+        if isinstance(message, RawRequestMessage) and "upgrade" in message.headers and _goes_on(message, data):
+            self._messages[-1] = message._replace(should_close=True), payload
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        failure = _failure(status, exc)
+        if exc is not None and status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            log_unexpected(log, "a request broke", exc)
+        else:
+            # What could not be parsed may be half a key: its kind is all that is logged.
+            log.info("invalid request (%s)", type(exc).__name__)
+            self._note(failure, request.remote)
+        if request.writer.output_size > 0:
+            raise ConnectionError("a response was begun already")
+        response = error_of(None, failure)
+        response.headers["x-request-id"] = uuid.uuid4().hex
+        response.headers["server"] = "dialect-bridge"
+        response.force_close()
+        return response
+
+
+def _goes_on(message: RawRequestMessage, data: bytes) -> bool:
+    """Return whether data go on behind a request that offers another protocol, the last one that was parsed in them."""
+    offer = _OFFER.search(data)
+    end = data.find(b"\r\n\r\n", offer.start() if offer else 0)
+    if message.chunked:
+        return not data.endswith(b"\r\n\r\n")
+    length = message.headers.get("content-length", "0")
+    return len(data) > end + 4 + (int(length) if length.isdecimal() else 0)
+
+
+def _failure(status: int, error: BaseException | None) -> Failure:
+    if isinstance(error, ContentEncodingError):
+        text = "The request's content-encoding is not one of gzip, deflate."
+        return Failure(ErrorCode.INVALID_REQUEST, text, status=415)
+    if isinstance(error, LineTooLong):
+        # A URL without its end is no line yet; aiohttp does not tell which of them it was.
+        text = f"The URL or a header of the request is longer than the limit of {LONGEST} bytes."
+        return Failure(ErrorCode.TOO_LARGE, text, status=HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+    if isinstance(error, BadHttpMessage) and error.message == "Too many headers received":
+        text = f"The request has more than {MOST_HEADERS} headers."
+        return Failure(ErrorCode.TOO_LARGE, text, status=HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+    if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Failure(ErrorCode.INVALID_REQUEST, "The request is not valid HTTP/1.1.", status=status)
+    return Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this request.")
+
+
+def checking_version(make: Callable[..., web.BaseRequest]) -> Callable[..., web.BaseRequest]:
+    """Return a `web.Server.request_factory` that marks requests of other versions than HTTP/1: see `OTHER_VERSION`.
+
+    aiohttp takes them, and would answer in the version that it was asked in.
+    """
+
+    def request(message: RawRequestMessage, *rest: Any) -> web.BaseRequest:
+        if message.version in (HttpVersion10, HttpVersion11):
+            return make(message, *rest)
+        made = make(message._replace(version=HttpVersion11, should_close=True), *rest)
+        made[OTHER_VERSION] = f"HTTP/{message.version.major}.{message.version.minor}"
+        return made
+
+    return request
+
+
+async def listen(server: web.Server, sock: socket.socket, backlog: int, note: Note) -> asyncio.Server:
+    """Accepts connections on a bound socket. `note`: see `Connection`."""
+    loop = asyncio.get_running_loop()
+
+    def connection() -> Connection:
+        return Connection(server, note, loop=loop, access_log=None, logger=log)
+
+    return await loop.create_server(connection, sock=sock, backlog=backlog)

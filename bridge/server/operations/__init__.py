@@ -1,0 +1,1 @@
+"""The operations that a dialect's surface names, one handler each."""

@@ -1,0 +1,205 @@
+"""The operation `run`: a request comes in, its answer goes out, streamed or whole.
+
+The loop in `_stream` is the hot path: one read, one list of events, one write, awaited; that await is the backpressure,
+and closing the connection on either side cancels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from aiohttp import web
+
+from bridge.contract import AnsweringDialect, Context, EncoderLike, FrameLike, WireResponse, require
+from bridge.engine.route import Caller
+from bridge.errors import BridgeError, unexpected_failure
+from bridge.model import Event, Request
+from bridge.run.retries import failed_at_once
+from bridge.run.run import Run
+from bridge.server.requests.handler import RequestScope
+from bridge.server.requests.keepalive import Keepalive
+from bridge.server.requests.wire import assembled, response_of, stream_headers
+from bridge.server.requests.writing import StreamedResponse, abort, has_left
+from bridge.translation import Translation, Writer
+from bridge.translation.framing import sse
+
+log = logging.getLogger("bridge.server")
+
+
+async def serve_run(scope: RequestScope) -> web.StreamResponse:
+    """Answer a request with a run that lives as long as its client waits."""
+    # The body is read before a slot is taken: a client that sends slowly holds up nobody.
+    return await attend(scope, *await scope.decode())
+
+
+async def serve_answer_or_run(scope: RequestScope) -> web.StreamResponse:
+    """Answer a request with a run, unless its dialect answers it itself."""
+    request, caller = await scope.decode()
+    scope.route.group_for(request)
+    answer = require(scope.route.dialect, AnsweringDialect).answer_run(request, scope.context)
+    return await attend(scope, request, caller) if answer is None else response_of(answer)
+
+
+async def attend(scope: RequestScope, request: Request, caller: Caller) -> web.StreamResponse:
+    """Run a request in a slot of its owner, and answer it."""
+    route, context = scope.route, scope.context
+    await scope.hold(scope.limiter.slot(caller.owner))
+    run = await scope.bridge.run(
+        route,
+        request,
+        capabilities=route.capabilities,
+        caller=caller,
+        lost=context.lost,
+        run_id=context.run_id,
+        created_at=context.created_at,
+    )
+    scope.report.back = run.backend.name
+    if scope.lock is not None:
+        scope.lock.run = run
+    try:
+        # A long prompt need not be held while its answer streams.
+        if not route.passthrough:
+            caller.raw_body = None
+        return await (_stream if request.stream else _whole)(scope, run, caller.owner)
+    finally:
+        scope.report.of(run)
+        if scope.bridge.spent is not None:
+            scope.bridge.spent(scope.user, run.reader.usage)
+        await run.close()
+
+
+async def _keep(scope: RequestScope, owner: str) -> None:
+    """Store the answer that the encoder left to be stored; a failing store is logged, as it is for conversations."""
+    stored = scope.context.stored_responses
+    if stored is None or stored.answer is None or not stored.wanted:
+        return
+    answers = scope.bridge.answers(scope.route, owner)
+    if answers is None:
+        return
+    try:
+        await answers.keep(stored.answer, stored.found.get(stored.previous or ""))
+    except BridgeError as error:
+        log.error("run %s: the answer was not stored: %s", scope.context.run_id, error.message)
+
+
+async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamResponse:
+    http, route, context, report = scope.http, scope.route, scope.context, scope.report
+    encoder = _Observed(route.dialect.encoder(context), scope.observe) if scope.observe is not None else None
+    translation = Translation(run.reader, Writer(route.dialect, context, encoder))
+    response = scope.stream
+    if response is None:
+        headers = stream_headers(route.dialect, context)
+        response = StreamedResponse(headers=headers, slow_reader=scope.server.slow_reader, report=report)
+    # A WebSocket is kept open by pings.
+    keeps_alive = scope.stream is None and route.options.keeps_alive
+    keepalive = Keepalive(http, run, response, translation, report, scope.server, keeps_alive=keeps_alive)
+    try:
+        context.model = shown_model(run, context)
+        if route.capabilities.eager_start and not route.passthrough:
+            events = run.head()
+        else:
+            events = await run.read()
+            context.answered_at = time.time()
+            await keepalive.settle()
+            failure = failed_at_once(events)
+            if failure is not None and not keepalive.has_begun:
+                return scope.refuse(failure)
+            context.model = shown_model(run, context)
+        write = partial(_pass_through, run, translation) if route.passthrough else translation.write
+        out = write(events)
+        del events  # as `out` below: what was sent is not held while the rest is waited for
+        await keepalive.begin()
+        reader = run.reader
+        if not route.passthrough and isinstance(response, StreamedResponse) and response.writes_now:
+            run.pass_deltas(partial(response.write_now, translation.write))
+        while not reader.ended:
+            if out:
+                await response.write(out)
+                out = b""
+            out = write(await run.read())
+        if context.stored_responses is not None:
+            await _keep(scope, owner)  # before the client sees the end
+        await response.write_eof(out)
+    except asyncio.CancelledError:
+        last = scope.last_events(run) if keepalive.has_begun else None
+        if last is None:
+            raise
+        await _end(http, response, translation.write(last))
+    except Exception as error:
+        if not keepalive.has_begun or (isinstance(error, ConnectionError) and has_left(http)):
+            raise  # there can be another response, or nobody reads this one
+        # The head is out, so that there is no other response to give: the stream ends with the dialect's error.
+        report.failure = unexpected_failure(log, f"request {report.request_id} broke in its stream", error)
+        report.status = "internal"
+        await _end(http, response, translation.write(run.cut(report.failure)))
+    finally:
+        keepalive.stop()
+        report.pace = run.pace
+    return response
+
+
+class _Observed(EncoderLike):
+    """An encoder that passes the events to `observe` before it encodes them."""
+
+    def __init__(self, encoder: EncoderLike, observe: Callable[[Sequence[Event]], None]) -> None:
+        self._encoder = encoder
+        self._observe = observe
+
+    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
+        self._observe(events)
+        return self._encoder.encode(events)
+
+
+def _pass_through(run: Run, translation: Translation, events: list[Event]) -> bytes:
+    """Return the backend's own bytes; ours for a failure that did not stand on its wire, and in a JSON array.
+
+    What is invalid in a frame would make the whole array invalid.
+    """
+    out = translation.write(events)
+    is_framed = not translation.writer.after and run.call.whole is None
+    if is_framed and (run.failure is None or run.call.wire_ended):
+        return sse.join(run.call.frames)
+    return out
+
+
+async def _end(http: web.Request, response: web.StreamResponse, out: bytes) -> None:
+    """End an open stream, or close the connection if even that fails, so that its client does not wait."""
+    try:
+        async with asyncio.timeout(1):
+            await response.write_eof(out)
+    except Exception as error:
+        log.debug("the end of a stream could not be written", exc_info=error)
+        abort(http)
+
+
+async def _whole(scope: RequestScope, run: Run, owner: str) -> web.StreamResponse:
+    context, route, events = scope.context, scope.route, list[Event]()
+    try:
+        while not run.reader.ended:
+            events += await run.read()
+    except asyncio.CancelledError:
+        last = scope.last_events(run)
+        if last is None:
+            raise
+        events += last
+    context.model = shown_model(run, context)
+    if scope.observe is not None:
+        scope.observe(events)
+    wire = run.call.whole if route.passthrough and run.failure is None else None
+    if wire is not None:
+        wire = WireResponse(wire.status, {"content-type": wire.headers.get("content-type", "")}, wire.body)
+    else:
+        wire = await assembled(route.dialect, events, context)
+        if context.stored_responses is not None:
+            await _keep(scope, owner)
+    scope.report.sent = len(wire.body)
+    return response_of(wire, context.lost.names)
+
+
+def shown_model(run: Run, context: Context) -> str | None:
+    """Return the model to name where the backend that answers names none."""
+    return (context.request.model if context.request is not None else None) or run.call.context.model

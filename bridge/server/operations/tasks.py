@@ -1,0 +1,53 @@
+"""The operations `start` and `status` of tasks: a run is queued, and its client polls its state by id."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from bridge.contract import TaskDialect, TaskStatus, require
+from bridge.engine.bridge import Bridge
+from bridge.engine.route import Caller, Route
+from bridge.errors import RequestError
+from bridge.run.durable import RunKey, RunState, fingerprint
+from bridge.run.durable.task_stream import STATES
+from bridge.server.requests.handler import RequestScope
+from bridge.server.requests.wire import USER, response_of
+
+
+def _key(owner: str, route: Route, task_id: str) -> RunKey:
+    """Tasks have a scope that cannot be a mount path, so that no session id is a task's."""
+    return RunKey(owner, f"{route.path}#tasks", task_id, task_id)
+
+
+async def serve_task(scope: RequestScope) -> web.StreamResponse:
+    """Queue a run and return the id of its task."""
+    bridge, route, task_id = scope.bridge, scope.route, scope.report.run_id
+    dialect = require(route.dialect, TaskDialect)
+    wire = await scope.read()
+    task = dialect.decode_task(wire, scope.context)
+    caller = Caller(scope.user, scope.report.request_id, wire.headers, wire.body)
+    _, plan = bridge.plan(route, task.request, caller, run_id=task_id, created_at=scope.context.created_at)
+    plan.limit = task.limit
+    scope.report.back = route.group_for(task.request).names
+    await bridge.runs.start(_key(caller.owner, route, task_id), plan, fingerprint(wire.body))
+    scope.report.status = "queued"
+    return response_of(dialect.encode_submitted(task_id))
+
+
+async def serve_status(bridge: Bridge, route: Route, http: web.Request) -> web.StreamResponse:
+    """Return the state of a task, and the answer of one that has ended."""
+    dialect, task_id = require(route.dialect, TaskDialect), http.match_info["task_id"]
+    status = await _status(bridge, route, _key(http[USER], route, task_id))
+    return response_of(dialect.encode_task(task_id, status))
+
+
+async def _status(bridge: Bridge, route: Route, key: RunKey) -> TaskStatus | None:
+    reader = bridge.runs.follow(key)
+    try:
+        record = await reader.open()
+        if record is None or reader.plan is None:
+            return None
+        events = await reader.so_far() if record.state is RunState.ENDED else []
+    except RequestError:
+        return None  # the log of the task has expired
+    return TaskStatus(STATES[record.state], record.created_at, reader.plan.context(route.options), events)

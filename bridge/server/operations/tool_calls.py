@@ -1,0 +1,556 @@
+"""Routes whose backends are tools: messages of clients, calls that run, and questions that wait on their streams.
+
+A call is answered in one piece, or by a stream as soon as there is something to say before its end: progress, a
+question, or a sign of life. A session is a sealed text that any process can read, so that none is stored; what is kept
+in this process are the calls that are open, for their cancellation and for the answers to their questions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from bridge.contract import (
+    KEEPALIVE,
+    Context,
+    Frame,
+    FrameLike,
+    Sealer,
+    ToolEncoder,
+    ToolMessage,
+    ToolQuestion,
+    ToolReply,
+    ToolServerDialect,
+    ToolSite,
+    WireRequest,
+    WireResponse,
+    json_response,
+    require,
+)
+from bridge.engine.bridge import Bridge
+from bridge.engine.route import Caller, Route
+from bridge.errors import BridgeError, ErrorCode, RequestError
+from bridge.model import Heartbeat, Request, RunFailed, RunStarted
+from bridge.run.run import Run
+from bridge.server.operations.agent_tasks import serve_stored_task
+from bridge.server.operations.run import shown_model
+from bridge.server.requests.guard import GUARD
+from bridge.server.requests.handler import RequestScope
+from bridge.server.requests.spans import spanned_call
+from bridge.server.requests.wire import decoded, response_of, stream_headers
+from bridge.server.requests.writing import StreamedResponse
+from bridge.stores.signing import kept_secret
+from bridge.translation.framing import sse
+
+if TYPE_CHECKING:
+    from bridge.engine.config import Config
+
+_JOINED = 0.1
+"""Seconds of a stream that become one notification at least: clients show each."""
+_ANSWER = 3600.0
+"""Seconds that a person has to answer a question."""
+_MOST_ENDED = 10_000
+"""Sessions that were ended and are remembered; older ones are valid again."""
+
+
+class EndedSessions:
+    """The sessions that clients have ended. `in` tells whether one was."""
+
+    def __init__(self) -> None:
+        self._ended: OrderedDict[bytes, None] = OrderedDict()
+
+    def add(self, session: str) -> None:
+        """Remember a session."""
+        self._ended[_digest(session)] = None
+        if len(self._ended) > _MOST_ENDED:
+            self._ended.popitem(last=False)
+
+    def __contains__(self, session: object) -> bool:
+        return isinstance(session, str) and _digest(session) in self._ended
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "replace")).digest()
+
+
+@cache
+def _version() -> str:
+    return version("dialect-bridge")
+
+
+class ToolServer:
+    """Serves the messages to one route."""
+
+    def __init__(self, bridge: Bridge, route: Route) -> None:
+        self._bridge = bridge
+        self._dialect = require(route.dialect, ToolServerDialect)
+        self._ended = EndedSessions()
+        self._open: dict[tuple[str, str, Any], _Call] = {}
+        self._site = site_of(bridge, route, ended=self._ended)
+
+    async def __call__(self, scope: RequestScope) -> web.StreamResponse:
+        """Serve a request: one message, or a batch of them."""
+        scope.context.site = replace(self._site, owner=scope.user)
+        wire = await scope.read()
+        batch = self._dialect.batch(wire, scope.context)
+        if batch is not None:
+            return await self._serve_batch(scope, batch)
+        message = await self._decoded(scope, wire)
+        answer = self._at_once(scope, message) or await self._forgotten(scope, wire, message)
+        if answer is not None:
+            scope.report.status = scope.report.status or "stop"
+            return response_of(answer)
+        with spanned_call(self._bridge.tracing, scope.report, message.trace):
+            if message.task is not None:
+                return await serve_stored_task(scope, wire, message.task)
+            call = await self._call(scope, wire, message)
+            return await _Exchange(scope, [call], streams=message.streams, outlives=message.outlives).serve()
+
+    async def _serve_batch(self, scope: RequestScope, wires: Sequence[WireRequest]) -> web.StreamResponse:
+        """Serve each message by itself; their answers are one list, or on one stream.
+
+        Each counts as if it had been sent alone, or a batch would pass the limits of its key.
+        """
+        site, ready, calls, streams = scope.context.site, list[FrameLike](), list[_Call](), True
+        for number, wire in enumerate(wires):
+            context = Context(token_hex(16), None, time.time(), scope.route.options, scope.route.default_model)
+            context.site = site
+            own = RequestScope(scope.http, scope.handler, context, scope.report)
+            try:
+                if number:
+                    await scope.http[GUARD].admit(scope.http)
+                message = await self._decoded(own, wire)
+                streams = message.streams
+                answer = self._at_once(own, message) or await self._forgotten(own, wire, message)
+                if answer is None:
+                    calls.append(await self._call(own, wire, message))
+                elif answer.body:
+                    ready.append(answer.body)
+            except BridgeError as error:
+                error.failure.details = {**error.failure.details, **context.error_details}
+                ready.append(self._dialect.encode_error(error.failure).body)
+        if not ready and not calls:
+            scope.report.status = "stop"
+            return web.Response(status=202)
+        exchange = _Exchange(scope, calls, streams=streams, outlives=True, ready=ready)
+        return await exchange.serve()
+
+    async def _decoded(self, scope: RequestScope, wire: WireRequest) -> ToolMessage:
+        message = await decoded(self._dialect.decode_message, wire, scope.context)
+        await scope.http[GUARD].permit(scope.http, message.operation)
+        return message
+
+    def _at_once(self, scope: RequestScope, message: ToolMessage) -> WireResponse | None:
+        """Return the answer to a message that starts no run, after what it asks for was done."""
+        if message.ends:
+            self._ended.add(message.ends)
+            for key in [key for key in self._open if key[:2] == (scope.user, message.ends)]:
+                self._open[key].cancel()
+        elif message.cancels is not None:
+            call = self._open.get((scope.user, message.session, message.cancels))
+            if call is not None:
+                call.cancel()
+        elif message.replies is not None:
+            self._reply(scope, message, message.replies)
+        return message.answer
+
+    def _reply(self, scope: RequestScope, message: ToolMessage, reply: ToolReply) -> None:
+        calls = [call for key, call in self._open.items() if key[:2] == (scope.user, message.session)]
+        if not any(call.reply(reply) for call in calls):
+            raise RequestError("id: no question with this id waits for an answer.", param="id")
+
+    async def _call(self, scope: RequestScope, wire: WireRequest, message: ToolMessage) -> _Call:
+        site = scope.context.site
+        assert site is not None
+        if not message.streams:
+            scope.context.site = replace(site, holds_questions=False)
+        request, caller = await scope.decode(wire)
+        call = _Call(scope, self._dialect, request, caller)
+        if message.session:
+            key = (scope.user, message.session, message.id)
+            if key in self._open:
+                raise RequestError("id: a call with this id is open.", param="id")
+            self._open[key] = call
+            call.task.add_done_callback(lambda _: self._open.pop(key, None))
+        return call
+
+    async def _forgotten(self, scope: RequestScope, wire: WireRequest, message: ToolMessage) -> WireResponse | None:
+        """Return the answer to a call that continues a conversation which is not known any more; None for any other."""
+        if not message.continues:
+            return None
+        request = scope.context.request = await decoded(self._dialect.decode_request, wire, scope.context)
+        if await self._bridge.has_conversation(scope.route, scope.user, request):
+            return None
+        text = "There is no such conversation any more; leave it out to begin a new one."
+        error = RequestError(text, code=ErrorCode.NOT_FOUND)
+        return json_response(_payload(_failed(self._dialect.tool_encoder(scope.context), scope, error)[-1]))
+
+
+def site_of(bridge: Bridge, route: Route, *, ended: EndedSessions | None = None) -> ToolSite:
+    """Return what the codec of a route has to know of it."""
+    stores = bridge.config.stores
+    return replace(
+        route.site,
+        sealer=Sealer(_secret(bridge.config)),
+        version=_version(),
+        durable=route.durable,
+        kept=stores.retention.events,
+        remembers=bridge.remembers(route),
+        holds_questions=bridge.config.server.workers == 1,
+        ended=ended if ended is not None else (),
+    )
+
+
+def _secret(config: Config) -> bytes:
+    """Return the secret that seals what passes through clients: the same in all processes that share the stores.
+
+    `server.secret`, else one kept beside the SQLite file, else the database's URL if it has a password, else a new one.
+    """
+    if config.server.secret is not None and (secret := config.server.secret.get_secret_value()):
+        return secret.encode()
+    urls = [url for url in (config.stores.history, config.stores.runs) if url]
+    for url in urls:
+        if url.startswith("sqlite:///") and not url.startswith("sqlite:///:memory:"):
+            folder = Path(url.removeprefix("sqlite:///").partition("?")[0]).parent
+            with suppress(OSError):
+                folder.mkdir(parents=True, exist_ok=True)
+                return kept_secret(folder / ".tools-secret")
+    for url in urls:
+        with suppress(ValueError):
+            if urlsplit(url).password:
+                return hashlib.sha256(f"tools\0{url}".encode()).digest()
+    return os.urandom(32)
+
+
+# ------------------------------------------------------------------ one call
+
+
+class _Call:
+    """One call, run in a task of its own. `take` returns what is to be sent, `news` is set when there is some."""
+
+    def __init__(self, scope: RequestScope, dialect: ToolServerDialect, request: Request, caller: Caller) -> None:
+        self.scope = scope
+        self.is_canceled = False
+        """The client no longer wants an answer."""
+        self.has_left = False
+        """Nobody reads the answer, and no question can be asked."""
+        self.news = asyncio.Event()
+        self._dialect = dialect
+        self._request = request
+        self._caller = caller
+        self.answer: FrameLike | None = None
+        """Its last frame, once it is the answer."""
+        self._last: FrameLike | None = None
+        self._out: list[FrameLike] = []
+        self._encoder: ToolEncoder | None = None
+        self._replies: dict[str, asyncio.Future[Any]] = {}
+        self.task = asyncio.get_running_loop().create_task(self._run())
+        self.task.add_done_callback(lambda _: self.news.set())
+
+    def take(self) -> list[FrameLike]:
+        """Return the frames that wait to be sent."""
+        out, self._out = self._out, []
+        return out
+
+    def cancel(self) -> None:
+        """End the call without an answer, as its client asks."""
+        self.is_canceled = True
+        self.task.cancel()
+
+    def reply(self, reply: ToolReply) -> bool:
+        """Take the answer to a question. Return False if it is not one of this call's."""
+        waiting = self._replies.get(reply.id) if isinstance(reply.id, str) else None
+        if waiting is None or waiting.done():
+            return False
+        waiting.set_result(reply.result)
+        return True
+
+    def sign_of_life(self) -> None:
+        """Tell the client that the call goes on, after all that waits to be sent."""
+        if self._encoder is not None and not self.task.done():
+            self._out += self._encoder.encode([Heartbeat()])
+
+    def _send(self, frames: Sequence[FrameLike]) -> None:
+        if frames and not self.has_left:
+            self._out += frames
+            self._last = frames[-1]
+            self.news.set()
+
+    async def _run(self) -> None:
+        scope, request, is_first = self.scope, self._request, True
+        while True:
+            encoder = self._encoder = self._dialect.tool_encoder(scope.context, self._encoder)
+            try:
+                await self._in_slot(request, encoder)
+            except BridgeError as error:
+                if is_first:
+                    raise
+                self._fail(encoder, error)
+            if self.has_left or not encoder.questions:
+                self.answer = self._last
+                return
+            answers = {question.key: await self._ask(question) for question in encoder.questions}
+            if self._is_alone():
+                return
+            request, is_first = encoder.answered(answers), False
+            scope.context = replace(scope.context, run_id=token_hex(16), created_at=time.time(), request=request)
+
+    def _is_alone(self) -> bool:
+        """Return whether the client left while it was asked."""
+        return self.has_left
+
+    async def _in_slot(self, request: Request, encoder: ToolEncoder) -> None:
+        """A slot is held while a backend works, not while a person thinks."""
+        async with self.scope.limiter.slot(self._caller.owner):
+            await self._answer(request, encoder)
+
+    async def _ask(self, question: ToolQuestion) -> Any:
+        """Ask a question on the stream, and wait for its answer; None if there is none."""
+        waiting = self._replies[question.id] = asyncio.get_running_loop().create_future()
+        self._send([Frame(question.frame, "message")])
+        try:
+            async with asyncio.timeout(_ANSWER):
+                return await waiting
+        except TimeoutError:
+            return None
+        finally:
+            del self._replies[question.id]
+
+    def leave(self) -> None:
+        """The client's connection is gone: what is asked stays open in its conversation."""
+        self.has_left, self._out = True, []
+        for waiting in self._replies.values():
+            if not waiting.done():
+                waiting.set_result(None)
+
+    def _fail(self, encoder: ToolEncoder, error: BridgeError) -> None:
+        self._send(_failed(encoder, self.scope, error))
+
+    async def _answer(self, request: Request, encoder: ToolEncoder) -> None:
+        """Run one request. What fails from here on is an answer of the tool, which its model reads."""
+        scope, context = self.scope, self.scope.context
+        try:
+            run = await scope.bridge.run(
+                scope.route,
+                request,
+                capabilities=scope.route.capabilities,
+                caller=self._caller,
+                lost=context.lost,
+                run_id=context.run_id,
+                created_at=context.created_at,
+            )
+        except BridgeError as error:
+            self._fail(encoder, error)
+            return
+        self._caller.raw_body = None
+        try:
+            await self._pump(run, encoder)
+        finally:
+            scope.report.of(run)
+            await run.close()
+
+    async def _pump(self, run: Run, encoder: ToolEncoder) -> None:
+        """Encode the run as it comes; pieces that follow each other within `_JOINED` together."""
+        scope, loop = self.scope, asyncio.get_running_loop()
+        pending: list[Any] = []
+        timer: asyncio.TimerHandle | None = None
+        sent = 0.0
+
+        def flush() -> None:
+            nonlocal timer, sent
+            if timer is not None:
+                timer.cancel()
+            timer, sent = None, loop.time()
+            events, pending[:] = list(pending), []
+            if events:
+                self._send(encoder.encode(events))
+
+        scope.report.back = run.backend.name
+        try:
+            while not run.ended:
+                pending += [event for event in await run.read() if not isinstance(event, Heartbeat)]
+                scope.context.model = shown_model(run, scope.context)
+                if run.ended or loop.time() - sent >= _JOINED:
+                    flush()
+                elif timer is None and pending:
+                    timer = loop.call_later(_JOINED, flush)
+        except asyncio.CancelledError:
+            last = None if self.is_canceled else scope.last_events(run)
+            if last is None:
+                raise
+            pending += last
+            flush()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+
+def _failed(encoder: ToolEncoder, scope: RequestScope, error: BridgeError) -> list[FrameLike]:
+    """Return the answer to a call that failed before its backend said anything."""
+    scope.report.ended(None, error.failure)
+    return encoder.encode([RunStarted(scope.context.run_id), RunFailed(error.failure)])
+
+
+def _payload(frame: FrameLike) -> bytes:
+    return frame.data if isinstance(frame, Frame) else frame
+
+
+# ------------------------------------------------------------------ one response
+
+
+class _Exchange:
+    """The response to the calls of a request: in one piece, or a stream from the first thing to say before the end."""
+
+    def __init__(
+        self,
+        scope: RequestScope,
+        calls: Sequence[_Call],
+        *,
+        streams: bool,
+        outlives: bool,
+        ready: Sequence[FrameLike] | None = None,
+    ) -> None:
+        """`ready`: the answers that are there already, for a batch."""
+        self._scope = scope
+        self._calls = calls
+        self._streams = streams
+        self._outlives = outlives
+        self._is_batch = ready is not None
+        self._ready = list(ready or ())
+        self._out: list[FrameLike] = list(self._ready)
+        self._response: StreamedResponse | None = None
+        self._keepalive = scope.server.keepalive or None
+
+    async def serve(self) -> web.StreamResponse:
+        """Return the response, when all calls have ended."""
+        try:
+            while True:
+                done = all(call.task.done() for call in self._calls)
+                for call in self._calls:
+                    call.news.clear()
+                    self._out += call.take()
+                if done:
+                    return await self._end()
+                if self._out and self._streams:
+                    await self._write()
+                if not await self._news():
+                    await self._keep_open()
+        except (asyncio.CancelledError, ConnectionError):
+            if self._scope.handler.cutting:
+                return await self._cut()
+            await self._left()
+            raise
+        finally:
+            running = [call.task for call in self._calls if not call.task.done()]
+            for each in running:
+                each.cancel()
+            if running:
+                await asyncio.wait(running)
+
+    async def _news(self) -> bool:
+        """Wait for the next frames or the end of a call. Return False when the stream was idle for too long."""
+        waits = [asyncio.ensure_future(call.news.wait()) for call in self._calls if not call.task.done()]
+        try:
+            done, _ = await asyncio.wait(waits, timeout=self._keepalive, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return bool(done)
+
+    async def _keep_open(self) -> None:
+        if not self._streams:
+            return
+        for call in self._calls:
+            call.sign_of_life()
+            self._out += call.take()
+        self._out = self._out or [KEEPALIVE]
+        await self._write()
+
+    async def _write(self) -> None:
+        scope, response = self._scope, self._response
+        if response is None:
+            headers = stream_headers(scope.route.dialect, scope.context)
+            response = StreamedResponse(headers=headers, slow_reader=scope.server.slow_reader, report=scope.report)
+            self._response = response
+            if names := scope.context.lost.names:
+                response.headers["x-bridge-lost"] = ",".join(names)
+            await response.prepare(scope.http)
+            scope.report.streams()
+        out, self._out = self._out, []
+        await response.write(sse.join(out))
+
+    async def _end(self) -> web.StreamResponse:
+        """All calls have ended."""
+        scope = self._scope
+        for call in self._calls:
+            if not call.task.cancelled() and (error := call.task.exception()) is not None:
+                if self._response is None and not self._is_batch:
+                    raise error
+                call.answer = self._refusal(call, error)
+                self._out.append(call.answer)
+            elif call.is_canceled:
+                scope.report.status = "canceled"
+        answers = [*self._ready, *(call.answer for call in self._calls if call.answer is not None)]
+        if self._response is None and answers and (not self._streams or len(self._out) == len(answers)):
+            return response_of(self._whole(answers), scope.context.lost.names)
+        if self._response is None or self._out:
+            await self._write()
+        assert self._response is not None
+        await self._response.write_eof()
+        return self._response
+
+    def _refusal(self, call: _Call, error: BaseException) -> bytes:
+        if not isinstance(error, BridgeError):
+            raise error
+        error.failure.details = {**error.failure.details, **call.scope.context.error_details}
+        return call.scope.route.dialect.encode_error(error.failure).body
+
+    def _whole(self, answers: Sequence[FrameLike]) -> WireResponse:
+        """Return the answers in one piece; what was said before them is left out."""
+        payloads = list(map(_payload, answers))
+        body = b"[" + b",".join(payloads) + b"]" if self._is_batch else payloads[-1]
+        self._scope.report.sent = len(body)
+        return json_response(body)
+
+    async def _left(self) -> None:
+        """The client has left. A call that outlives its response goes on, and its conversation is kept."""
+        self._scope.report.status = "" if self._outlives else "canceled"
+        if not self._outlives:
+            return
+        for call in self._calls:
+            call.leave()
+        task = asyncio.current_task()
+        while task is not None and task.cancelling():
+            task.uncancel()
+        running = [call.task for call in self._calls if not call.task.done()]
+        if running:
+            await asyncio.wait(running)
+
+    async def _cut(self) -> web.StreamResponse:
+        """The server stops: end the calls, and tell their clients."""
+        task = asyncio.current_task()
+        while task is not None and task.cancelling():
+            task.uncancel()
+        running = [call.task for call in self._calls if not call.task.done()]
+        for each in running:
+            each.cancel()
+        if running:
+            await asyncio.wait(running, timeout=1)
+        for call in self._calls:
+            self._out += call.take()
+        async with asyncio.timeout(1):
+            return await self._end()

@@ -1,0 +1,1 @@
+"""One request to the server: reading it, its limits, its log line, and writing the response."""

@@ -1,0 +1,114 @@
+"""The log line of a request, and its metrics."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from bridge.errors import Failure
+from bridge.model import UsageReported
+from bridge.run.run import Run
+from bridge.run.stream_stats import Pace
+from bridge.toolkit.redact import explained
+
+if TYPE_CHECKING:
+    from bridge.engine.telemetry.metrics import Metrics
+
+access = logging.getLogger("bridge.access")
+
+
+@dataclass(slots=True)
+class Report:
+    """The facts of a request's log line and metrics. Times are seconds since the request arrived."""
+
+    request_id: str
+    route: str
+    front: str
+    run_id: str
+    user: str = ""
+    """The name of the caller's key, or of the user of its token."""
+    began: float = field(default_factory=time.monotonic)
+    back: str = ""
+    tried: Sequence[str] = ()
+    status: str = ""
+    http: int = 0
+    sent: int = 0
+    lost: Sequence[str] = ()
+    first: float | None = None
+    usage: UsageReported | None = None
+    retries: int = 0
+    continued_at: Sequence[int] = ()
+    trace_id: str = ""
+    metrics: Metrics | None = None
+    streaming: bool = False
+    pace: Pace | None = None
+    failure: Failure | None = None
+    about: Mapping[str, object] = field(default_factory=dict)
+    """More facts for the line, such as those of a queued run."""
+
+    def streams(self) -> None:
+        """The head of a stream was sent."""
+        self.http, self.streaming = 200, True
+        if self.metrics is not None:
+            self.metrics.stream(self.route, self.front, 1)
+
+    def of(self, run: Run) -> None:
+        """Take over the outcome of a run."""
+        self.lost, self.first, self.usage, self.retries = run.lost.names, run.first, run.reader.usage, run.retries
+        self.back, self.tried, self.continued_at = run.backend.name, run.tried, run.continued_at
+        self.ended(run.reader.finish_reason, run.reader.failure)
+        if self.metrics is not None:
+            self.metrics.run(self.route, self.front, run, self.user)
+
+    def ended(self, reason: str | None, failure: Failure | None) -> None:
+        """Set the outcome, unless a more precise one is known."""
+        self.status = self.status or reason or (str(failure.code) if failure else "")
+        self.failure = self.failure or failure
+
+    def write(self) -> None:
+        """One line, at the end, whatever the end was; and what is counted."""
+        now = time.monotonic()
+        if self.metrics is not None:
+            if self.streaming:
+                self.metrics.stream(self.route, self.front, -1)
+            if self.pace is not None:
+                self.metrics.pace(self.route, self.front, self.back, self.pace)
+            self.metrics.request(self.route, self.front, self.back, self.http, self.status, now - self.began)
+        level = logging.INFO if self.failure is None else logging.WARNING
+        if not access.isEnabledFor(level):
+            return
+        facts: dict[str, Any] = {
+            "request_id": self.request_id,
+            "run_id": self.run_id,
+            **self.about,
+            **({"user": self.user} if self.user else {}),
+            "route": self.route,
+            "front": self.front,
+            "back": self.back,
+            "http": self.http,
+            "status": self.status,
+            "total_ms": round((now - self.began) * 1000, 1),
+            "bytes": self.sent,
+        }
+        if self.first is not None:
+            facts["first_ms"] = round((self.first - self.began) * 1000, 1)
+        if self.usage is not None:
+            facts["tokens_in"], facts["tokens_out"] = self.usage.input, self.usage.output
+            if self.usage.cached is not None:
+                facts["tokens_cached"] = self.usage.cached
+        if len(self.tried) > 1:
+            facts["tried"] = ",".join(self.tried)
+        if self.retries:
+            facts["retries"] = self.retries
+        if self.continued_at:
+            facts["continued_at"] = ",".join(map(str, self.continued_at))
+        if self.trace_id:
+            facts["trace_id"] = self.trace_id
+        if self.lost:
+            facts["lost"] = ",".join(self.lost)
+        text = "run" if self.failure is None else f"run failed: {explained(self.failure)}"
+        # As `access.log` does, without looking for the caller, who is always this one.
+        access.handle(access.makeRecord(access.name, level, __file__, 0, text, (), None, extra={"facts": facts}))

@@ -1,0 +1,111 @@
+"""A stream whose backend is silent: what is written meanwhile, so that nothing on the way closes its connection."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from bridge.run.run import Run
+from bridge.server.requests.access_log import Report
+from bridge.translation import Translation
+
+if TYPE_CHECKING:
+    from bridge.engine.config import Server
+
+_LOOKS = 4
+"""How often in `keepalive` a stream is looked at: a silence is noticed late by at most one of these parts."""
+
+
+class Keepalive:
+    """Looks after a stream beside its pump, with one timer and none per event.
+
+    While the backend thinks, it writes what keeps the connection open. Before the first content that begins the stream,
+    so that proxies which cut silent connections do not cut this one; a failure is an event of it from then on.
+
+    The run knows whether the backend is waited for, and the report how much was written. `has_begun`: the head of the
+    response is sent.
+    """
+
+    def __init__(
+        self,
+        http: web.Request,
+        run: Run,
+        response: web.StreamResponse,
+        translation: Translation,
+        report: Report,
+        server: Server,
+        *,
+        keeps_alive: bool = True,
+    ) -> None:
+        """`keeps_alive`: False for a route whose clients get nothing on an idle stream."""
+        self._http = http
+        self._run = run
+        self._response = response
+        self._translation = translation
+        self._report = report
+        self._keepalive = server.keepalive if keeps_alive else None
+        self._silent_since = time.monotonic()
+        self._sent = 0
+        self.has_begun = False
+        self._beat: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        if self._keepalive:
+            self._timer = asyncio.get_running_loop().call_later(self._keepalive / _LOOKS, self._check, self._keepalive)
+
+    async def begin(self) -> None:
+        """Send the head of the response, unless it was sent. Raises `ConnectionError` if the client has gone."""
+        await self.settle()
+        if not self.has_begun:
+            await self._begin()
+
+    async def settle(self) -> None:
+        """Wait until what is being written beside the pump is written."""
+        if self._beat is not None and not self._beat.done():
+            await asyncio.wait({self._beat})
+
+    async def _begin(self) -> None:
+        self.has_begun = True
+        if self._run.lost:
+            self._response.headers["x-bridge-lost"] = ",".join(self._run.lost.names)
+        await self._response.prepare(self._http)
+        self._report.streams()
+
+    def _check(self, keepalive: float) -> None:
+        now = time.monotonic()
+        self._timer = asyncio.get_running_loop().call_later(keepalive / _LOOKS, self._check, keepalive)
+        if self._report.sent != self._sent:
+            self._sent, self._silent_since = self._report.sent, now
+        if self._run.waiting is None or now - self._silent_since < keepalive:
+            return
+        if self._beat is None or self._beat.done():
+            self._silent_since = now
+            self._beat = asyncio.get_running_loop().create_task(self._keep_open())
+
+    async def _keep_open(self) -> None:
+        out = self._sign_of_life() if self._run.waiting is not None else b""
+        if not out:
+            return
+        try:
+            if not self.has_begun:
+                await self._begin()
+            await self._response.write(out)
+        except ConnectionError:
+            # The pump learns of it by itself.
+            return
+
+    def _sign_of_life(self) -> bytes:
+        """Return what keeps the connection open, after the head of the answer in a dialect that needs that."""
+        out = self._translation.heartbeat()
+        if not out and not self.has_begun:
+            out = self._translation.write(self._run.head())
+            out += self._translation.heartbeat()
+        return out
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._beat is not None:
+            self._beat.cancel()

@@ -1,0 +1,89 @@
+"""The state that the handlers of one server share, and how it comes to an end."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+
+from aiohttp import web
+
+from bridge.engine.bridge import Bridge
+from bridge.server.auth.audit_log import RefusalLog
+from bridge.server.auth.cors import Browsers
+from bridge.server.auth.identity import Identity, page_key_of
+from bridge.server.auth.keyfile import KeyFile
+from bridge.server.requests.handler import RouteHandler
+from bridge.server.requests.limits import Limits
+from bridge.server.requests.slow_clients import HeadWatch
+
+Task = asyncio.Task[object]
+
+CANCELS = web.AppKey("cancels", bool)
+"""Set by `bridge.server.host.serve`: this server cancels handlers when their client leaves. Any other aiohttp server
+may not (it is off by default), so handlers then watch for it themselves."""
+
+
+class State:
+    """The shared state of a server, which may not be started yet."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        """Raises `ConfigError` for what the server needs and is not installed."""
+        server = bridge.config.server
+        self.bridge: Bridge = bridge
+        self.identity = Identity.of(server.auth, page_key_of(bridge.config), KeyFile.of(bridge.config))
+        self.limits: Limits = Limits(bridge.config, bridge.memory_budget, self.identity, bridge.places)
+        self.browsers = Browsers(server)
+        self.refusals = RefusalLog(
+            lambda reason: bridge.metrics.refusal(reason) if bridge.metrics is not None else None
+        )
+        self.handlers: list[RouteHandler] = []
+        self.writing: set[Task] = set()
+        """The tasks of requests whose responses are being written, but for those of the page."""
+        self.heads: HeadWatch | None = None
+        self.draining = False
+        """The server is about to stop and not ready."""
+        self.silent_workers: Callable[[], int] = lambda: 0
+        """How many of the processes that share the port do not answer: a part of the connections waits for them."""
+        self.retired = False
+        """Another configuration is served now."""
+        self.hurry = asyncio.Event()
+        """Stop waiting for open runs."""
+
+    async def drain(self, seconds: float | None) -> None:
+        """Give open runs so long to finish (None: as they need) unless there is a hurry; then cut the rest."""
+        for handler in self.handlers:
+            handler.stop_accepting()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds if seconds is not None else math.inf
+        runs = self.bridge.runs if self.bridge.has_runs else None
+        if runs is not None:
+            await runs.stop_taking()
+        # Runs that nobody reads may finish too.
+        while (
+            (tasks := self.open() | (runs.tasks if runs is not None else set()))
+            and (left := end - loop.time()) > 0
+            and not self.hurry.is_set()
+        ):
+            hurry = loop.create_task(self.hurry.wait())
+            limit = None if seconds is None else left
+            await asyncio.wait({*tasks, hurry}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            hurry.cancel()
+        if runs is not None:
+            # Their readers get the end from the log, like all others.
+            await runs.retire()
+            if late := self.open():
+                await asyncio.wait(late, timeout=1)
+        for task in self.writing - {task for handler in self.handlers for task in handler.active}:
+            task.cancel()
+        for handler in self.handlers:
+            handler.cut()
+        if late := self.open():
+            await asyncio.wait(late, timeout=2)
+
+    def open(self) -> set[Task]:
+        """The tasks of the requests that are being served, wait for their turn, or have their response written."""
+        return {task for handler in self.handlers for task in handler.active} | self.writing
+
+
+STATE = web.AppKey("state", State)

@@ -1,0 +1,115 @@
+"""aiohttp requests and responses <-> wire values, and the headers that every response carries."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import uuid
+from collections.abc import Callable
+from typing import TypeVar
+
+from aiohttp import web
+
+from bridge.contract import Context, Dialect, Framing, WireRequest, WireResponse
+from bridge.errors import Failure
+from bridge.model import ArgsDelta, Event, ReasoningDelta, TextDelta
+from bridge.server.auth.cors import check_json
+from bridge.server.requests.bodies import BODIES
+from bridge.translation import framing
+from bridge.translation.framing import arrays, sse
+
+T = TypeVar("T")
+
+REQUEST_ID = web.RequestKey("request_id", str)
+USER = web.RequestKey("user", str)
+"""The user whom a request comes from (`bridge.server.auth.identity`); the owner of all that is made with it."""
+FAILURE = web.ResponseKey("failure", Failure)
+"""The failure that a response reports to its client."""
+REPORTED = web.RequestKey("reported", bool)
+"""Set when the log line of a request is written."""
+OTHER_VERSION = web.RequestKey("other_version", str)
+"""The version of HTTP in which a request was sent, where that is not served."""
+OWN_PAGE = web.RequestKey("own_page", bool)
+"""Set for requests of the bridge's own page: no page of another origin may read their answers."""
+
+_WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
+_LARGE = 256 * 1024
+"""Bytes of a request from which on it is decoded in a thread, and characters of such a whole answer."""
+_MANY = 10_000
+"""Events from which on a whole answer is put together in a thread."""
+_DELTAS = (TextDelta, ReasoningDelta, ArgsDelta)
+
+STREAM_HEADERS = {
+    "content-type": f"{sse.CONTENT_TYPE}; charset=utf-8",
+    "cache-control": "no-cache, no-transform",
+    # nginx buffers event streams by default.
+    "x-accel-buffering": "no",
+}
+
+
+def stream_headers(dialect: Dialect, context: Context | None = None) -> dict[str, str]:
+    """Return the headers of a stream of a dialect; with the context of a request, of the form that its client gets."""
+    headers = {**STREAM_HEADERS, **dialect.stream_headers}
+    if context is not None and dialect.writes_array(context):
+        headers["content-type"] = arrays.CONTENT_TYPE
+    elif dialect.framing is not Framing.SSE:
+        headers["content-type"] = framing.of(dialect.framing).CONTENT_TYPE
+    return headers
+
+
+def is_request_id(sent: str) -> bool:
+    """Return whether a client's request id is taken over."""
+    return _WELL_FORMED.fullmatch(sent) is not None
+
+
+def request_id(http: web.Request, new: str | None = None) -> str:
+    """The client's own id when it is well formed, else `new` or one made here; the same for the whole request."""
+    known = http.get(REQUEST_ID)
+    if known is None:
+        sent = http.headers.get("x-request-id")
+        known = sent if sent is not None and is_request_id(sent) else new or uuid.uuid4().hex
+        http[REQUEST_ID] = known
+    return known
+
+
+async def read_request(http: web.Request, mount: str) -> WireRequest:
+    """The whole request. Raises what `Bodies.read` and `check_json` raise."""
+    check_json(http)
+    body = await http.app[BODIES].read(http, http.get(USER, ""))
+    path = http.path.removeprefix(mount.rstrip("/"))
+    return WireRequest(http.method, path, http.headers, http.query, http.match_info, body)
+
+
+async def decoded(decode: Callable[[WireRequest, Context], T], wire: WireRequest, context: Context) -> T:
+    """Decodes a request. A large one is decoded in a thread: many small parts would hold the event loop for seconds.
+
+    Codecs have no I/O and share nothing, so that any thread may run them.
+    """
+    if len(wire.body) < _LARGE:
+        return decode(wire, context)
+    return await asyncio.to_thread(decode, wire, context)
+
+
+async def assembled(dialect: Dialect, events: list[Event], context: Context) -> WireResponse:
+    """Return a whole answer. One of many events or much text is put together in a thread, like large requests."""
+    if len(events) < _MANY and sum([len(e.text) for e in events if isinstance(e, _DELTAS)]) < _LARGE:
+        return dialect.assemble(events, context)
+    return await asyncio.to_thread(dialect.assemble, events, context)
+
+
+def response_of(wire: WireResponse, lost: list[str] | None = None) -> web.Response:
+    headers = dict(wire.headers)
+    if lost:
+        headers["x-bridge-lost"] = ",".join(lost)
+    return web.Response(status=wire.status, headers=headers, body=wire.body)
+
+
+def error_of(dialect: Dialect | None, failure: Failure) -> web.Response:
+    """The failure in the dialect's shape; where no dialect is near, as a plain JSON object."""
+    if dialect is not None:
+        response = response_of(dialect.encode_error(failure))
+    else:
+        body = {"error": {"code": str(failure.code), "message": failure.message}}
+        response = web.json_response(body, status=failure.http_status, headers=failure.headers)
+    response[FAILURE] = failure
+    return response

@@ -1,0 +1,253 @@
+"""`Encoder`: the base of encoders. A subclass has one method for each type of event that its wire can say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from typing import Any, ClassVar
+
+from bridge.contract.capabilities import Capabilities, Feature, Support
+from bridge.contract.context import Context
+from bridge.contract.dialect import EncoderLike
+from bridge.contract.wire import Frame, FrameLike
+from bridge.model import events as ev
+from bridge.model.events import Event, PartKind
+from bridge.model.fold import coalesced
+from bridge.model.jsontext import dumps, loads
+from bridge.toolkit.counts import NOT_REPORTED
+from bridge.toolkit.cut_calls import CutCalls
+from bridge.toolkit.projection import Projection
+from bridge.toolkit.sequencer import DELTAS, Lane, Sequencer, one_lane
+
+_METHODS: Mapping[type, str] = {
+    ev.TextDelta: "text",
+    ev.ReasoningDelta: "reasoning",
+    ev.ArgsDelta: "arguments",
+    ev.RunStarted: "run_started",
+    ev.MessageStarted: "message_started",
+    ev.MessageEnded: "message_ended",
+    ev.PartStarted: "part_started",
+    ev.PartEnded: "part_ended",
+    ev.ContentAdded: "content",
+    ev.ToolResulted: "tool_resulted",
+    ev.UsageReported: "usage_reported",
+    ev.StepStarted: "step_started",
+    ev.StepEnded: "step_ended",
+    ev.StateChanged: "state_changed",
+    ev.Interrupted: "interrupted",
+    ev.Custom: "custom",
+    ev.Raw: "raw",
+    ev.Heartbeat: "heartbeat",
+    ev.RunFailed: "failed",
+    ev.RunFinished: "finished",
+}
+_PLACED = DELTAS | {ev.PartStarted, ev.PartEnded, ev.ContentAdded, ev.ToolResulted, ev.RunFinished, ev.RunFailed}
+
+
+_MESSAGE = ev.MessageStarted  # one of a further choice may be left out
+
+
+class Encoder(EncoderLike):
+    """Encodes one run: events -> frames for the client. The events obey the grammar.
+
+    A subclass defines the methods of the events that its wire can say, and appends frames to `self.out`::
+
+        class WordsEncoder(Encoder):
+            def text(self, event: TextDelta) -> None:
+                self.out.append(dumps({"text": event.text}))
+
+            def failed(self, event: RunFailed) -> None:
+                self.out.append(dumps({"error": event.error.message}))
+
+            def finished(self, event: RunFinished) -> None:
+                self.out.append(dumps({"done": True}))
+
+            def accumulate(self, frames: Sequence[Any]) -> dict[str, Any]:
+                return {"text": "".join([frame.get("text", "") for frame in frames])}
+
+    The base does first what holds for all dialects: one part is open at a time, in each lane (`Sequencer`); what the
+    card does not carry is dropped, becomes text or fails, and is reported as lost (`Projection`).
+    """
+
+    dialect: str = ""
+    """The dialect whose `Raw` events `raw` gets; those of others only if the card carries them."""
+    free: Set[type] = frozenset(_METHODS) - _PLACED
+    """Types of events that never wait for the end of an open part."""
+    inline: Collection[type] = ()
+    """Types of events that may stand between the pieces of an open part unless something waits for its end."""
+    within: ClassVar[Collection[PartKind]] = frozenset(PartKind)
+    """The kinds of open parts for which `inline` counts."""
+    keeps: ClassVar[Collection[Feature]] = frozenset()
+    """Features of which the encoder itself decides what becomes of them, and records the loss."""
+    marks_refusals: ClassVar[bool] = False
+    """True to get a refusal that the card has as text as a `REFUSAL` all the same, to tell that it is one."""
+    holds_cut_calls: ClassVar[bool] = False
+    """True to send the end of a call with invalid arguments only when it is known whether a limit cut it off
+    (`CutCalls`)."""
+    _handlers: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # Functions of the class, not bound methods: those would create reference cycles, which keep the data of a
+        # stream in memory until the cycle collector runs.
+        cls._handlers = {event: getattr(cls, name) for event, name in _METHODS.items()}
+
+    def __init__(self, context: Context, card: Capabilities, lane: Lane = one_lane) -> None:
+        """`card` is the card of the dialect with the options of the route; `lane` is that of `Sequencer`."""
+        self.context = context
+        """The run that is encoded."""
+        self.lost = context.lost
+        """The losses of this run, to which a subclass adds its own."""
+        self.out: list[Any] = []
+        """The frames of the events that are being encoded."""
+        self.in_one_piece = False
+        """True while `accumulate` gets the frames: payloads are then not made to bytes."""
+        self.usage: ev.UsageReported | None = None
+        """The token counts that the backend reported."""
+        one_choice = card.answer(Feature.CHOICES) is not Support.EXACT
+        self._sequencer = Sequencer(context.lost if one_choice else None, self.free, self.inline, self.within, lane)
+        self._projection = Projection(card, context.lost, self.dialect, self.keeps, marks_refusals=self.marks_refusals)
+        self._cut_calls = CutCalls() if self.holds_cut_calls else None
+
+    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
+        """Return the frames of these events, possibly none. `Heartbeat` keeps the connection open."""
+        out = self.out = []
+        handlers, free, sequencer, projection = self._handlers, self.free, self._sequencer, self._projection
+        rules, watched = projection.rules, projection.watched
+        for event in self.ready(events):
+            kind = type(event)
+            if kind in DELTAS and not sequencer.busy and not watched:
+                handlers[kind](self, event)
+                continue
+            # Most events of free types are placed at once, without the call.
+            if (kind in free and not sequencer.busy and kind is not _MESSAGE) or sequencer.at_once(event):
+                rule = rules.get(kind)
+                if rule is None:
+                    handlers[kind](self, event)
+                    continue
+                for ready in rule(projection, event):
+                    handlers[type(ready)](self, ready)
+                continue
+            for placed in sequencer.place(event):
+                for ready in projection.feed(placed):
+                    handlers[type(ready)](self, ready)
+        return out
+
+    @property
+    def accumulates(self) -> bool:
+        """Return whether it has answers in one piece: it defines `accumulate`."""
+        return type(self).accumulate is not Encoder.accumulate
+
+    def whole(self, events: Sequence[Event]) -> Any:
+        """Return the body of a whole answer, as JSON, of a run that did not fail. Raises what `accumulate` raises."""
+        if not self.accumulates:
+            return super().whole(events)
+        self.in_one_piece = True
+        frames: list[Any] = self.encode(coalesced(events))
+        return self.accumulate([frame if isinstance(frame, dict) else _value_of(frame) for frame in frames])
+
+    def accumulate(self, frames: Sequence[Any]) -> Any:
+        """Return the body of a whole answer, as JSON: what a client makes of these frames of a run that did not fail.
+
+        The payloads of frames come as JSON values; they may share values with events and are not to be changed. Deltas
+        are few, as all pieces of a text are one, and no frame only keeps a connection open. Raises a `BridgeError` for
+        an answer that clients get as an error. Without this method there are no answers in one piece.
+        """
+        raise NotImplementedError
+
+    def write(self, payload: Mapping[str, Any], event: str | None = None) -> None:
+        """Append a frame with this payload, and with the name of its event if it has one."""
+        if self.in_one_piece:
+            self.out.append(payload)
+        else:
+            self.out.append(dumps(payload) if event is None else Frame(dumps(payload), event))
+
+    def ready(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Return the events that can be written now: all, but those that wait to know whether a call was cut off."""
+        return events if self._cut_calls is None else self._cut_calls.feed(events)
+
+    def counted(self) -> ev.UsageReported:
+        """Return the token counts of an answer that ended, for a wire whose clients read numbers.
+
+        They are zeros, reported as lost, if the backend reported none.
+        """
+        if self.usage is None:
+            self.lost.add(Feature.USAGE, NOT_REPORTED)
+        return self.usage or ev.UsageReported()
+
+    def separator_before(self, part_id: str) -> int:
+        """Return how many characters at the beginning of an open text separate it from the text before."""
+        return self._projection.separators.get(part_id, 0)
+
+    def without_form(self, event: ev.ContentAdded) -> None:
+        """Do what the card says with a medium of a kind that the encoder `keeps`, and that it has no form for."""
+        for ready in self._projection.without_form(event):
+            self._handlers[type(ready)](self, ready)
+
+    # ------------------------------------------------------------------ what a subclass defines
+
+    def run_started(self, event: ev.RunStarted) -> None:
+        """Write the beginning of the run, which is always first."""
+
+    def message_started(self, event: ev.MessageStarted) -> None:
+        """Write the beginning of a message."""
+
+    def message_ended(self, event: ev.MessageEnded) -> None:
+        """Write the end of a message; parts of it may still wait for their turn."""
+
+    def part_started(self, event: ev.PartStarted) -> None:
+        """Write the beginning of a text, of reasoning or of a call; no other part of its lane is open."""
+
+    def text(self, event: ev.TextDelta) -> None:
+        """Write a piece of a text or of a refusal."""
+
+    def reasoning(self, event: ev.ReasoningDelta) -> None:
+        """Write a piece of reasoning."""
+
+    def arguments(self, event: ev.ArgsDelta) -> None:
+        """Write a piece of the arguments of a call."""
+
+    def part_ended(self, event: ev.PartEnded) -> None:
+        """Write the end of the open part."""
+
+    def content(self, event: ev.ContentAdded) -> None:
+        """Write a medium or data, which are whole."""
+
+    def tool_resulted(self, event: ev.ToolResulted) -> None:
+        """Write the result of a call that the backend ran."""
+
+    def usage_reported(self, event: ev.UsageReported) -> None:
+        """Note token counts in `usage`; the last ones count."""
+        self.usage = event
+
+    def step_started(self, event: ev.StepStarted) -> None:
+        """Write the beginning of an agent's step."""
+
+    def step_ended(self, event: ev.StepEnded) -> None:
+        """Write the end of an agent's step."""
+
+    def state_changed(self, event: ev.StateChanged) -> None:
+        """Write shared state."""
+
+    def interrupted(self, event: ev.Interrupted) -> None:
+        """Write or note what the run waits for: a person, or a tool of the client."""
+
+    def custom(self, event: ev.Custom) -> None:
+        """Write an event of an application."""
+
+    def raw(self, event: ev.Raw) -> None:
+        """Write an event of `dialect` that no other dialect understands. By default it is lost."""
+        self.lost.add_raw(event)
+
+    def heartbeat(self, event: ev.Heartbeat) -> None:
+        """Keep the connection open."""
+
+    def failed(self, event: ev.RunFailed) -> None:
+        """Write the failure of the run, which is always last."""
+
+    def finished(self, event: ev.RunFinished) -> None:
+        """Write the end of the run, which is always last."""
+
+
+def _value_of(frame: bytes | Frame) -> Any:
+    """Return the payload of a frame as a JSON value."""
+    return loads(frame.data if isinstance(frame, Frame) else frame)

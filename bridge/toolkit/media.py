@@ -1,0 +1,40 @@
+"""Media where a wire has text only: which feature each is, and the text of a tool's result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from bridge.contract.capabilities import Feature
+from bridge.contract.context import Losses
+from bridge.model import Data, FileRef, Media, MediaKind, Part, Url, result_text
+
+DEFAULT_TYPES = {
+    MediaKind.IMAGE: "image/png",
+    MediaKind.AUDIO: "audio/wav",
+    MediaKind.VIDEO: "video/mp4",
+    MediaKind.FILE: "application/octet-stream",
+}
+"""The media types of bytes whose type nobody named, for wires that demand one."""
+
+
+def answer_feature(part: Part) -> Feature:
+    """Return the feature of answers for a whole part: a medium, or data."""
+    return Feature(str(part.kind)) if isinstance(part, Media) else Feature.DATA
+
+
+def request_feature(media: Part) -> Feature:
+    """Return the feature of requests for a medium or for data."""
+    if isinstance(media, Data):
+        return Feature.DATA
+    assert isinstance(media, Media)
+    if isinstance(media.source, FileRef):
+        return Feature.FILE_REF
+    return Feature(f"{media.kind}_{'url' if isinstance(media.source, Url) else 'inline'}")
+
+
+def result_as_text(parts: Sequence[Part], lost: Losses, feature_of: Callable[[Part], Feature]) -> str:
+    """A tool's result as one string; the media that become text are noted as lost."""
+    for part in parts:
+        if isinstance(part, Media):
+            lost.add(feature_of(part), "in a tool's result, sent as text")
+    return result_text([*parts])
