@@ -12,11 +12,11 @@ import asyncio
 from dataclasses import replace
 
 from bridge import Bridge, Event, Message, Request, Text, TextDelta
+from bridge.translation import StageFunction
 from bridge.translation.policies.stages import StageContext
-from bridge.translation.reader import Stage
 
 
-def shout(context: StageContext) -> Stage | None:
+def shout(context: StageContext) -> StageFunction | None:
     """Called once per run; it may also change `context.request`. Return None if this run does not need the stage."""
 
     def stage(events: list[Event]) -> list[Event]:

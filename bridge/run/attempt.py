@@ -15,9 +15,9 @@ from bridge.run.attached import LinkedMedia
 from bridge.run.backend import Backend, Call, CallInfo, KnownAnswer
 from bridge.run.continuation import ContinuedText
 from bridge.run.conversation.memory import Turn
-from bridge.translation import Stage
 from bridge.translation.policies.stages import StageContext, StageFactory, prepare
 from bridge.translation.requirements import required
+from bridge.translation.stage import Stage, StageFunction
 from bridge.translation.survey import Survey
 
 log = logging.getLogger("bridge.run")
@@ -61,10 +61,10 @@ class BackendAttempt:
         self._untouched = untouched
         self._survey: Survey | None = None
         self._asked_for = request.model
-        self.stages: list[Stage] = []
+        self.stages: list[StageFunction] = []
         if continued:
             self.stages.append(ContinuedText(continued))
-        configured: list[Stage] = []
+        configured: list[StageFunction] = []
         if not untouched:
             prepared = prepare(stages, StageContext(request, front, backend.capabilities, options, self.lost))
             request, self._survey, configured = prepared.request, prepared.survey, prepared.stages
@@ -195,10 +195,10 @@ Raises `BridgeError`.
 """
 
 
-class _ShowThread:
+class _ShowThread(Stage):
     """Names the thread as the client knows it, where the backend knows it by another name."""
 
-    at_rest = True
+    passes_deltas = True
 
     def __init__(self, thread_id: str) -> None:
         self._thread_id = thread_id
@@ -209,11 +209,10 @@ class _ShowThread:
         return events
 
 
-class _Recorder:
+class _Recorder(Stage):
     """Keeps what passes here, for the conversation, after `amend` has changed it."""
 
-    at_rest = False
-    observes = True
+    passes_deltas = True
 
     def __init__(self, amend: Callable[[list[Event], Answer], list[Event]] | None = None) -> None:
         self._amend = amend
@@ -230,3 +229,6 @@ class _Recorder:
             events = self._amend(events, self._folder.answer)
         self._folder.feed(events)
         return events
+
+    def passed(self, deltas: list[Event]) -> None:
+        self._folder.feed(deltas)

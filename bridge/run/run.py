@@ -25,7 +25,8 @@ from bridge.run.retries import failed_at_once, may_ask_elsewhere, may_repeat
 from bridge.run.stream_stats import Pace
 from bridge.stores.joint import Joint
 from bridge.toolkit.redact import explained
-from bridge.translation import Reader, Stage
+from bridge.translation import Reader
+from bridge.translation.stage import StageFunction
 
 log = logging.getLogger("bridge.run")
 
@@ -180,16 +181,13 @@ class Run:
             return True
         if self._max_answer is not None and size + self._attempt.call.received > self._max_answer:
             return False
-        observers: list[Stage] = []
         for stage in self.reader.stages:
-            if not getattr(stage, "at_rest", False):
-                if not getattr(stage, "observes", False):
-                    return False
-                observers.append(stage)
+            if not stage.passes_deltas:
+                return False
         if not write(events) or self.reader.ended:
             return False  # ended: it could not be encoded
-        for observer in observers:
-            observer(events)
+        for observer in self.reader.observers:
+            observer.passed(events)
         self._size = size
         now = time.monotonic()
         self.pace.add(now - clock.waiting)
@@ -303,7 +301,7 @@ class Run:
                 log.warning("run %s: the next backend cannot be called: %s", run_id, error.message)
                 continue
             self._attempt, self._try = attempt, 1
-            self.reader.stages = self._stages()
+            self.reader.pass_through(self._stages())
             self._clock.elsewhere(attempt.backend.timeouts)
             self.tried.append(attempt.backend.name)
             name = attempt.backend.name
@@ -311,9 +309,9 @@ class Run:
             return True
         return False
 
-    def _stages(self) -> list[Stage]:
+    def _stages(self) -> list[StageFunction]:
         """Return the stages that events pass: those of the attempt, then the join with an earlier backend's answer."""
-        stages = self._attempt.stages
+        stages: list[StageFunction] = [*self._attempt.stages]
         return stages if self._continuation is None else [*stages, self._continuation.join]
 
     async def _continued(self, events: list[Event]) -> list[Event]:

@@ -7,8 +7,9 @@ server, `Translator`, `Bridge.stream`, agents in this process, runs that are kep
 """
 
 from bridge.translation.decoding import AnswerDecoder
-from bridge.translation.reader import Reader, Stage
+from bridge.translation.reader import Reader
+from bridge.translation.stage import Stage, StageFunction
 from bridge.translation.translation import Translation
 from bridge.translation.writer import Writer
 
-__all__ = ["AnswerDecoder", "Reader", "Stage", "Translation", "Writer"]
+__all__ = ["AnswerDecoder", "Reader", "Stage", "StageFunction", "Translation", "Writer"]

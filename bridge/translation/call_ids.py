@@ -23,7 +23,7 @@ from bridge.model import (
     ToolResulted,
 )
 from bridge.translation.histories import CallIds
-from bridge.translation.reader import Stage
+from bridge.translation.stage import Stage
 from bridge.translation.survey import Survey
 
 REPEAT = "-repeat-"
@@ -31,13 +31,13 @@ REPEAT = "-repeat-"
 _OURS = re.compile(rf"(.+){REPEAT}\d{{1,9}}", re.DOTALL | re.ASCII)
 
 
-class UniqueCallIds:
+class UniqueCallIds(Stage):
     """Gives a call whose id the conversation or this answer has used already another one; its result follows it.
 
     A call of the conversation that has no result is not finished: a backend that names it again continues it.
     """
 
-    at_rest = True
+    passes_deltas = True
 
     def __init__(self, messages: list[Message]) -> None:
         self._messages = messages
@@ -79,13 +79,13 @@ class UniqueCallIds:
 _OF_CALLS: frozenset[type] = frozenset({PartStarted, ToolResulted, Interrupted})
 
 
-class OnlyResultsOfTheBackend:
+class OnlyResultsOfTheBackend(Stage):
     """Leaves out results of the client's own tools: agents that leave such a call to the client report a placeholder.
 
     agentscope-ai/agentscope-java#2024 ("[Awaiting external execution]"), ag-ui-protocol/ag-ui#1346.
     """
 
-    at_rest = True
+    passes_deltas = True
 
     def __init__(self, offered: frozenset[str], lost: Losses) -> None:
         self._offered = offered

@@ -12,15 +12,9 @@ from bridge.model import Event, RunFailed, RunFinished, RunStarted, UsageReporte
 from bridge.model.closing import PIECES, OpenParts
 from bridge.model.events import CONTENT, TERMINAL
 from bridge.translation.decoding import AnswerDecoder
+from bridge.translation.stage import Stage, StageFunction, stages_of
 
 log = logging.getLogger("bridge.run")
-
-Stage = Callable[[list[Event]], list[Event]]
-"""Changes one batch of events between backend and client.
-
-A stage with a true attribute `at_rest` is skipped for batches that hold nothing but deltas and heartbeats, as most do.
-One with a true attribute `observes` returns such batches unchanged.
-"""
 
 
 class Reader:
@@ -35,13 +29,14 @@ class Reader:
         finish_reason: Why the run finished, if it did.
         usage: The tokens that were reported last.
         has_content: Content was passed on.
-        stages: The stages, in order. They may be replaced while another backend continues the answer.
+        stages: The stages, in order. They are replaced when another backend continues the answer.
+        observers: The stages among them that see deltas which go by.
     """
 
     def __init__(
         self,
         head: RunStarted,
-        stages: Sequence[Stage] = (),
+        stages: Sequence[StageFunction] = (),
         decoder: AnswerDecoder | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
@@ -50,13 +45,20 @@ class Reader:
         self._open = OpenParts()
         self._begun = False
         self._clock = clock
-        self.stages = list(stages)
+        self.stages: list[Stage] = []
+        self.observers: list[Stage] = []
+        self.pass_through(stages)
         self.decoder = decoder
         self.ended = False
         self.failure: Failure | None = None
         self.finish_reason: str | None = None
         self.usage: UsageReported | None = None
         self.has_content = False
+
+    def pass_through(self, stages: Sequence[StageFunction]) -> None:
+        """Let the events pass these stages from now on."""
+        self.stages = stages_of(stages)
+        self.observers = [stage for stage in self.stages if stage.observes]
 
     @property
     def begun(self) -> bool:
@@ -83,8 +85,10 @@ class Reader:
         try:
             if PIECES.issuperset(map(type, events)):
                 for stage in self.stages:
-                    if not getattr(stage, "at_rest", False):
+                    if not stage.passes_deltas:
                         events = stage(events)
+                    elif stage in self.observers:
+                        stage.passed(events)
                 return events
             end = events[-1] if type(events[-1]) in TERMINAL else None
             given = None if end is None or self._begun else tuple(events)

@@ -18,6 +18,7 @@ import pytest
 from bridge import Bridge, Message, Request, RunFinished, Text, TextDelta
 from bridge.model import Event, verify
 from bridge.toolkit.objects import ObjectEncoder
+from bridge.translation import Stage
 from tests.server.harness import Exchange, ask, fake_backend, post, serving
 from tests.server.test_server import END, SAID, config
 
@@ -62,13 +63,12 @@ async def test_a_stage_cannot_take_the_end_away(parts: types.ModuleType, stage: 
 
 
 @pytest.mark.parametrize("rests", [True, False])
-async def test_a_stage_at_rest_is_not_asked_about_deltas(parts: types.ModuleType, rests: bool) -> None:
+async def test_a_stage_that_passes_deltas_is_not_called_with_them(parts: types.ModuleType, rests: bool) -> None:
     """One that says nothing of it is asked about everything."""
     asked: list[str] = []
 
-    class Stage:
-        if rests:
-            at_rest = True
+    class Asked(Stage):
+        passes_deltas = rests
 
         def __call__(self, events: list[Event]) -> list[Event]:
             asked.extend(type(event).__name__ for event in events)
@@ -81,7 +81,7 @@ async def test_a_stage_at_rest_is_not_asked_about_deltas(parts: types.ModuleType
             await asyncio.sleep(0.1)
         await exchange.end()
 
-    parts.stage = lambda context: Stage()  # type: ignore[attr-defined]
+    parts.stage = lambda context: Asked()  # type: ignore[attr-defined]
     async with fake_backend() as backend, serving(staged(backend.url)) as base:
         backend.plays(script)
         reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "x"}), 40)

@@ -26,6 +26,7 @@ from bridge.run.backends import http1, probes
 from bridge.run.backends.answers import AT_ONCE, InvalidAnswer
 from bridge.run.backends.http1 import Answer, Client
 from bridge.run.run import Run
+from bridge.translation import Stage
 from tests.server.harness import Exchange, bound_socket, fake_backend, post, serving
 from tests.server.test_writes import ASK, END, WORDS, chunk, config, one_by_one
 
@@ -640,17 +641,15 @@ def stages(*_: Any) -> Any:
     return stage
 
 
-class Waking:
-    """Rests at first, and must see later deltas: so does a stage that begins to withhold a call."""
-
-    observes = False
+class Waking(Stage):
+    """Lets deltas go by at first, and must see later ones: so does a stage that begins to withhold a call."""
 
     def __init__(self) -> None:
         self.asked = 0
         self.text = ""
 
     @property
-    def at_rest(self) -> bool:
+    def passes_deltas(self) -> bool:  # type: ignore[override]
         self.asked += 1
         return self.asked < 4
 
@@ -662,8 +661,10 @@ class Waking:
 class Observing(Waking):
     """Sees every delta and changes none, as what records a conversation."""
 
-    at_rest = False  # type: ignore[assignment]
-    observes = True
+    passes_deltas = True  # type: ignore[assignment]
+
+    def passed(self, deltas: list[Any]) -> None:
+        self(deltas)
 
 
 MADE: list[Waking] = []

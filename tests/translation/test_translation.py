@@ -24,7 +24,7 @@ from bridge.model import (
 )
 from bridge.model.events import FinishReason
 from bridge.toolkit import Encoder
-from bridge.translation import AnswerDecoder, Reader, Translation, Writer
+from bridge.translation import AnswerDecoder, Reader, Stage, Translation, Writer
 
 HEAD = RunStarted("r")
 OPEN: list[Event] = [RunStarted("r"), MessageStarted("m"), PartStarted("p", "m", PartKind.TEXT), TextDelta("p", "Hi")]
@@ -62,9 +62,9 @@ def test_an_answer_that_stops_anywhere_ends_well(cut: int) -> None:
     assert events[-1].error.code is ErrorCode.TRUNCATED_STREAM
 
 
-def test_stages_at_rest_are_not_asked_about_deltas() -> None:
-    class Resting:
-        at_rest = True
+def test_stages_that_pass_deltas_are_not_called_with_them() -> None:
+    class Resting(Stage):
+        passes_deltas = True
         asked = 0
 
         def __call__(self, events: list[Event]) -> list[Event]:

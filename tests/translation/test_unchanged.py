@@ -12,7 +12,7 @@ from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, FinishReason, MessageStatus, PartKind
 from bridge.model import events as ev
 from bridge.run.attempt import _ShowThread
-from bridge.translation import Reader
+from bridge.translation import Reader, Stage
 
 OPEN = [
     ev.MessageStarted("m1"),
@@ -21,10 +21,8 @@ OPEN = [
 ]
 
 
-class WithoutEnds:
+class WithoutEnds(Stage):
     """A stage that swallows the ends of parts and messages, and of the run."""
-
-    at_rest = False
 
     def __init__(self, *, run: bool) -> None:
         self._left_out = (ev.PartEnded, ev.MessageEnded, *((ev.RunFinished, ev.RunFailed) if run else ()))

@@ -18,8 +18,9 @@ from bridge.model.error_paths import note_places
 from bridge.translation.decoding import AnswerDecoder
 from bridge.translation.library.guess import LOOKED_AT, guessed
 from bridge.translation.policies.stages import StageContext, StageFactory, prepare
-from bridge.translation.reader import Reader, Stage
+from bridge.translation.reader import Reader
 from bridge.translation.requirements import required
+from bridge.translation.stage import StageFunction
 from bridge.translation.translation import Translation
 from bridge.translation.writer import Writer
 
@@ -294,7 +295,7 @@ class _Sides:
 
     back: Context
     front: Context
-    stages: list[Stage]
+    stages: list[StageFunction]
 
 
 def failure_of(reason: BaseException | Failure, *, begun: bool) -> Failure:

@@ -35,6 +35,7 @@ from bridge.model import (
 )
 from bridge.model.jsontext import dumps, read_json
 from bridge.toolkit.signed_parts import GOOGLE, SIGNATURE, signature_of, signed, unsigned
+from bridge.translation.stage import Stage
 from bridge.translation.survey import Survey
 
 _OF_CALL = re.compile(r"bridge-call-1\.([a-z0-9_-]*)\.([A-Za-z0-9_=-]*)", re.ASCII)
@@ -43,10 +44,10 @@ _OF_ANOTHER = "an opaque value of another vendor"
 _REFUSED = re.compile(r"signature|encrypted[ _]content|extra_content", re.IGNORECASE)
 
 
-class SealSignatures:
+class SealSignatures(Stage):
     """Wraps signatures and encrypted reasoning of the backend's vendor for clients of another one."""
 
-    at_rest = True
+    passes_deltas = True
 
     def __init__(self, front: Capabilities, back: Capabilities) -> None:
         self._vendor = back.vendor
@@ -74,12 +75,12 @@ class SealSignatures:
         return replace(event, signature=_seal(self._vendor, value), redacted=None)
 
 
-class CarrySignatures:
+class CarrySignatures(Stage):
     """Puts the signature of a call into reasoning before it, if that is where the client returns it. Notes signatures
     that the client cannot return.
     """
 
-    at_rest = True
+    passes_deltas = True
 
     def __init__(self, place: CallSignatures, loses: bool, lost: Losses) -> None:
         self._place = place

@@ -52,7 +52,7 @@ from bridge.translation.call_ids import of_calls, with_ids_of
 from bridge.translation.policies.forbidden_fields import without_redirects
 from bridge.translation.policies.names import tool_names
 from bridge.translation.policies.signatures import SealSignatures, carry_signatures, for_backend
-from bridge.translation.reader import Stage
+from bridge.translation.stage import Stage, StageFunction
 from bridge.translation.survey import Survey, surveyed
 
 
@@ -70,17 +70,17 @@ class StageContext:
     lost: Losses
 
 
-StageFactory = Callable[[StageContext], Stage | None]
+StageFactory = Callable[[StageContext], StageFunction | None]
 """Makes the stage of one run, or None when this run needs none."""
 
 
-class ShowAwaitedCalls:
+class ShowAwaitedCalls(Stage):
     """Shows a call whose result the backend waits for as any call of the client, without the question for its result.
 
     The conversation has noted the question before, so that the result in the next request answers it.
     """
 
-    at_rest = True
+    passes_deltas = True
 
     def __call__(self, events: list[Event]) -> list[Event]:
         kept = [e for e in events if not (isinstance(e, Interrupted) and e.reason == AWAITS_RESULT)]
@@ -101,7 +101,7 @@ _UNASKED = (
 )
 
 
-class WithholdServerTools:
+class WithholdServerTools(Stage):
     """Keeps tool calls that the backend runs itself away from clients that would run them again.
 
     Whose call it is shows only when its result comes, or when the answer ends without one; until then the call is
@@ -141,15 +141,12 @@ class WithholdServerTools:
         self._unfinished: set[str] = set()
         self._count = 0
 
-    @property
-    def at_rest(self) -> bool:
-        """True if no piece of an open part can belong to a call that is, or was, withheld."""
-        return not (self._held or self._unfinished)
-
     def __call__(self, events: list[Event]) -> list[Event]:
         out: list[Event] = []
         for event in events:
             self._one(event, out)
+        # A piece of an open part may belong to a call that is, or was, withheld.
+        self.passes_deltas = not (self._held or self._unfinished)
         return out
 
     def _one(self, event: Event, out: list[Event]) -> None:
@@ -285,11 +282,10 @@ def _context_as_system(request: Request) -> Request:
     return replace(request, messages=[message, *request.messages], context=[])
 
 
-class EstimateUsage:
+class EstimateUsage(Stage):
     """Reports the tokens of a finished run whose backend reported none, estimated from its texts (`estimate_usage`)."""
 
-    at_rest = False
-    observes = True
+    passes_deltas = True
 
     def __init__(self, context: StageContext) -> None:
         self._request = context.request
@@ -297,18 +293,24 @@ class EstimateUsage:
         self._quarters = 0
         self._reported = False
 
+    def passed(self, deltas: list[Event]) -> None:
+        self._count(deltas)
+
     def __call__(self, events: list[Event]) -> list[Event]:
-        for event in events:
-            if isinstance(event, (TextDelta, ReasoningDelta, ArgsDelta)):
-                self._quarters += quarter_tokens(event.text)
-            elif isinstance(event, UsageReported):
-                self._reported = bool(event.input or event.output)
+        self._count(events)
         if self._reported or not events or not isinstance(events[-1], RunFinished):
             return events
         self._lost.add(Feature.USAGE, "estimated; the backend reported no usage")
         taken, given = estimate_tokens(self._request), -(-self._quarters // 4)
         usage = UsageReported(taken, given, taken + given, estimated=True)
         return [*(e for e in events[:-1] if not isinstance(e, UsageReported)), usage, events[-1]]
+
+    def _count(self, events: list[Event]) -> None:
+        for event in events:
+            if isinstance(event, (TextDelta, ReasoningDelta, ArgsDelta)):
+                self._quarters += quarter_tokens(event.text)
+            elif isinstance(event, UsageReported):
+                self._reported = bool(event.input or event.output)
 
 
 @dataclass(slots=True)
@@ -321,8 +323,8 @@ class Prepared:
 
     request: Request
     survey: Survey
-    first: list[Stage]
-    stages: list[Stage]
+    first: list[StageFunction]
+    stages: list[StageFunction]
 
 
 def prepare(factories: Sequence[StageFactory], context: StageContext) -> Prepared:
@@ -347,16 +349,16 @@ def prepare(factories: Sequence[StageFactory], context: StageContext) -> Prepare
         survey = surveyed(context.request.messages)
     names = tool_names(context.request, survey, front, back)
     request = context.request if names is None else names.request
-    first = of_calls(request, back, lost)
+    first: list[StageFunction] = [*of_calls(request, back, lost)]
     if names is not None:
         first.append(names.restore)
     return Prepared(with_ids_of(request, survey, back), survey, first, stages)
 
 
-def _stages(factories: Sequence[StageFactory], context: StageContext) -> list[Stage]:
+def _stages(factories: Sequence[StageFactory], context: StageContext) -> list[StageFunction]:
     front, back, lost = context.front, context.back, context.lost
     shows_calls = front.answer(Feature.TOOL_CALL) is not Support.DROP
-    stages: list[Stage] = [ShowAwaitedCalls()] if back.awaits_results and shows_calls else []
+    stages: list[StageFunction] = [ShowAwaitedCalls()] if back.awaits_results and shows_calls else []
     if (withhold := withhold_server_tools(context)) is not None:
         stages.append(withhold)
     if front.wants_signatures or (back.vendor and front.vendor not in ("", back.vendor)):
