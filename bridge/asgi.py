@@ -22,7 +22,7 @@ from yarl import URL
 from bridge.engine.bridge import Bridge
 from bridge.errors import ConfigError
 from bridge.server.host.app import make_app
-from bridge.server.requests.state import CANCELS, STATE
+from bridge.server.requests.state import STATE, Hosting
 
 __all__ = ["ASGIApp", "Message", "Receive", "Send", "app"]
 
@@ -68,15 +68,14 @@ class ASGIApp:
 
         Raises `BridgeError` for a configuration that cannot be served and a store that cannot be opened.
         """
-        application = make_app(self._bridge)
-        application[CANCELS] = True
+        application = make_app(self._bridge, Hosting(cancels=True))
         state = application[STATE]
         runner = web.AppRunner(application, handle_signals=False)
         try:
             await runner.setup()
             self._server = runner.server
             yield
-            state.draining = True
+            state.begin_to_stop()
             await state.drain(self._bridge.config.server.drain)
         finally:
             self._server = None

@@ -31,10 +31,11 @@ from bridge.contract import (
     require,
 )
 from bridge.engine.route import LIBRARY, Caller, Route
+from bridge.engine.services import Host, Services
 from bridge.engine.store_watch import StoreWatch
 from bridge.engine.watching import RunWatch, WatchedRequest, Watcher
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, RequestError
-from bridge.model import Answer, Event, Folder, Request, UsageReported, estimate_tokens
+from bridge.model import Answer, Event, Folder, Request, estimate_tokens
 from bridge.run.attached import Attached, LinkedMedia, has_media
 from bridge.run.attempt import BackendAttempt
 from bridge.run.backend import Backend, CallInfo
@@ -56,12 +57,7 @@ from bridge.translation.policies.forbidden_fields import without_redirects
 if TYPE_CHECKING:
     from bridge.engine.breaker_advice import BreakerAdvice
     from bridge.engine.config import Config, HttpClient
-    from bridge.engine.telemetry.metrics import Metrics
-    from bridge.engine.telemetry.tracing import Tracing
-    from bridge.run.backends.fetch import Fetcher
-    from bridge.run.backends.speech import Speech
-    from bridge.run.durable import RunKey, RunPlan, Runs, RunSlots
-    from bridge.run.durable.push import Pusher
+    from bridge.run.durable import RunKey, RunPlan, Runs
     from bridge.run.durable.waiting import WaitingTasks
     from bridge.stores import Attachments, ConversationStore, RunStore
     from bridge.stores.attachments import NoteFile
@@ -79,52 +75,32 @@ log = logging.getLogger("bridge.run")
 class Bridge:
     """Routes, backends and stores. Use it as an async context manager, or `start` and `close` it."""
 
-    def __init__(
-        self,
-        routes: Sequence[Route],
-        config: Config,
-        memory: Memory | None = None,
-        store: RunStore | None = None,
-        attachments: Attachments | None = None,
-        speech: Speech | None = None,
-        fetchers: Mapping[str, Fetcher] | None = None,
-        pushers: Mapping[str, Pusher] | None = None,
-    ) -> None:
-        """`fetchers`: of backends by name, for those whose media may be fetched here. `pushers`: of routes by path, for
-        those that send push notifications.
-        """
+    def __init__(self, routes: Sequence[Route], config: Config, services: Services | None = None) -> None:
+        services = services or Services()
         self.routes = list(routes)
         self.config = config
-        self._memory = memory
-        self._store = store
-        self._attachments = attachments
-        self.speech = speech
-        self._fetchers = dict(fetchers or {})
-        self._pushers = dict(pushers or {})
+        self.speech = services.speech
+        self.tracing = services.tracing
+        self.host = Host()
+        """The server in front, once there is one."""
+        self._memory = services.memory
+        self._store = services.store
+        self._attachments = services.attachments
+        self._fetchers = services.fetchers
+        self._pushers = services.pushers
+        self._files_route = next((route for route in self.routes if route.serves(Operation.ATTACH)), None)
         self._watchers: list[tuple[str, Watcher]] = []
         self._watches: dict[str, RunWatch] = {}
-        self.metrics: Metrics | None = None
-        """Set by a server that serves them."""
-        self.slots: RunSlots | None = None
-        """Set by a server whose limits also apply to stored runs."""
-        self.spent: Callable[[str, UsageReported | None], None] | None = None
-        """Called with the user and the usage of each run of a server that has ended."""
         self.memory_budget = MemoryBudget(config.server.limits.bodies)
         """What the bodies of requests, and what they load, may take in memory."""
         self.store_watch = StoreWatch({})
         """Which stores cannot be written to, once the bridge is open."""
-        self.tracing: Tracing | None = None
         self.places: HeldPlaces | None = self._make_places()
         """The slots and sessions of this process that others count, too; None where nothing of the kind is needed."""
         self._runs: Runs | None = None
         self._response_now: Callable[..., Awaitable[StoredAnswer]] | None = None
         """`bridge.run.durable.response_now` if there are runs: importing it in each request would cost time."""
         self._open: AsyncExitStack | None = None
-        public = config.server.public_url
-        serving = [route for route in self.routes if route.serves(Operation.ATTACH)]
-        for route in self.routes if public and serving else ():
-            at = route if route in serving else serving[0]
-            route.files_url = f"{public}".rstrip("/") + at.path.rstrip("/")
 
     @classmethod
     def from_config(cls, source: str | os.PathLike[str] | Mapping[str, Any]) -> Bridge:
@@ -152,12 +128,20 @@ class Bridge:
         check_extras(config)
         tracing = make.tracing_for(config)
         routes = make.assemble(config, tracing, config.server.http_client or http_client)
-        files = make.attachments_for(config) if any(r.serves(Operation.ATTACH) for r in routes) else None
-        speech = make.speech_for(config) if any(r.serves(Operation.TRANSCRIBE) for r in routes) else None
-        stores = make.memory_for(routes, config), make.store_for(routes, config), files
-        bridge = cls(routes, config, *stores, speech, make.fetchers_for(config), make.pushers_for(routes))
-        bridge.tracing = tracing
-        return bridge
+        services = Services(
+            memory=make.memory_for(routes, config),
+            store=make.store_for(routes, config),
+            attachments=make.attachments_for(config) if any(r.serves(Operation.ATTACH) for r in routes) else None,
+            speech=make.speech_for(config) if any(r.serves(Operation.TRANSCRIBE) for r in routes) else None,
+            fetchers=make.fetchers_for(config),
+            pushers=make.pushers_for(routes),
+            tracing=tracing,
+        )
+        return cls(routes, config, services)
+
+    def serve_for(self, host: Host) -> None:
+        """Take what a server adds: its limits apply to stored runs from now on, and it counts what they used."""
+        self.host = host
 
     # ------------------------------------------------------------------ life
 
@@ -300,7 +284,7 @@ class Bridge:
             store,
             self._drive,
             concurrent=self.config.server.limits.concurrent,
-            slots=lambda: self.slots,
+            slots=lambda: self.host.slots,
             lease=stores.lease,
             events=stores.retention.events,
             threads=stores.retention.history,
@@ -469,17 +453,23 @@ class Bridge:
     def _files_base(self, route: Route) -> str | None:
         """The public URL of files where backends can fetch them there; None = they get the bytes."""
         chosen = route.options.inline_attachments if isinstance(route.options, QueuedRunsOptions) else None
-        return None if chosen or (chosen is None and self.config.server.is_local) else route.files_url
+        return None if chosen or (chosen is None and self.config.server.is_local) else self._files_url(route)
+
+    def _files_url(self, route: Route) -> str | None:
+        """The public URL below which files are served; None if none is configured."""
+        public, serving = self.config.server.public_url, route if route.serves(Operation.ATTACH) else self._files_route
+        return f"{public}".rstrip("/") + serving.path.rstrip("/") if public and serving is not None else None
 
     def _linked(self, order: _Asked, backend: Backend, info: CallInfo, store: Attachments) -> LinkedMedia | None:
         """What stores media that the client can only be told of; None where all arrive, or no files are served."""
         route, front = order.route, order.capabilities
-        if route.files_url is None or route.passthrough or backend.capabilities is front:
+        files_url = self._files_url(route)
+        if files_url is None or route.passthrough or backend.capabilities is front:
             return None
         if getattr(route.options, "media", None) == "drop":
             return None
         owner, thread = order.caller.owner, order.request.thread_id or info.run_id
-        return LinkedMedia(store, owner, thread, route.files_url, front, self.notes_file(route))
+        return LinkedMedia(store, owner, thread, files_url, front, self.notes_file(route))
 
     def remembers(self, route: Route) -> bool:
         """Return whether a client that sends only new messages can continue its conversations on a route."""
@@ -540,10 +530,10 @@ class Bridge:
             await settle(self.runs, key, answers, route.dialect, route.options)
 
     def _drove(self, key: RunKey, plan: RunPlan, run: Run) -> None:
-        if self.metrics is not None:
-            self.metrics.run(plan.route, plan.front, run, key.owner)
-        if self.spent is not None:
-            self.spent(key.owner, run.reader.usage)
+        if self.host.metrics is not None:
+            self.host.metrics.run(plan.route, plan.front, run, key.owner)
+        if self.host.spent is not None:
+            self.host.spent(key.owner, run.reader.usage)
 
     async def count(self, route: Route, request: Request, caller: Caller | None = None) -> tuple[int, bool]:
         """Return the number of input tokens of a request, and True if it is an estimate of the bridge.

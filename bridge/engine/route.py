@@ -85,8 +85,6 @@ class Route:
     """Those of the dialect, as the options change them."""
     default_model: str | None = field(init=False)
     """The model of a request that names none; None if no backend has one."""
-    files_url: str | None = field(init=False, default=None)
-    """The public URL below which files are served, set by its `Bridge`; None if none is configured."""
     _operations: frozenset[Operation] = field(init=False)
 
     def __post_init__(self) -> None:

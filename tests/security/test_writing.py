@@ -23,7 +23,7 @@ from bridge.engine.bridge import Bridge
 from bridge.errors import BackendError, BridgeError, ErrorCode
 from bridge.run.run import Run
 from bridge.server.host.app import make_app
-from bridge.server.requests.state import CANCELS
+from bridge.server.requests.state import Hosting
 from bridge.server.requests.writing import StreamedResponse, hold
 from tests.server.harness import Exchange, ask, bound_socket, fake_backend, post, serving
 
@@ -233,9 +233,8 @@ HANDLERS: dict[str, Callable[[web.Request], Any]] = {
 @contextlib.asynccontextmanager
 async def hosting(handler: Callable[[web.Request], Any], *, cancels: bool = True) -> AsyncIterator[str]:
     """The application with one more handler, at /own."""
-    app = make_app(Bridge.from_config({**config(), "stores": {"history": "off"}}))
+    app = make_app(Bridge.from_config({**config(), "stores": {"history": "off"}}), Hosting(cancels=cancels))
     app.router.add_get("/own", handler)
-    app[CANCELS] = cancels
     runner = web.AppRunner(app, handler_cancellation=cancels)
     await runner.setup()
     listening = bound_socket()

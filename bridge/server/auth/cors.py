@@ -62,10 +62,10 @@ class Browsers:
     a caller needs no key.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, *, on_loopback: bool = False) -> None:
         origins = server.cors.origins
         self.hosts: Collection[str] | None = server.known_hosts
-        self.may_have_address = server.hosts is None
+        self.may_have_address = server.hosts is None and not on_loopback
         self._any = "*" in origins
         # Any page can get the origin `null` from a sandboxed frame, so that naming it opens no more than `*` does.
         self._named = frozenset(origin.lower() for origin in origins) - {"*", "null"}

@@ -70,7 +70,7 @@ def _server(
     guard = Guard(identity, {name: route.path for name, route in by_agent.items()}, refusals)
     server = GrpcServer(
         address, dialect, dialect.agent_registry(address, agents), settings[0], host, registrations, guard,
-        Activity(address, lambda: bridge.metrics), bridge.config.server.keepalive,
+        Activity(address, lambda: bridge.host.metrics), bridge.config.server.keepalive,
         open_places(bridge.config.stores.runs, line) if len(registrations) < len(agents) else None,
     )  # fmt: skip
     for name, route in by_agent.items():

@@ -116,7 +116,7 @@ class TurnRunner:
     async def answer(self, session: CalleeSession, route: Route, body: bytes, rpc: Any) -> None:
         """Answer one request. Errors are answers, too; a caller that leaves cancels the run."""
         run_id = uuid.uuid4().hex
-        report = Report(run_id, route.path, route.dialect.name, run_id, metrics=self._bridge.metrics)
+        report = Report(run_id, route.path, route.dialect.name, run_id, metrics=self._bridge.host.metrics)
         context = Context(run_id, session.name, time.time(), route.options, lost=Losses())
         metadata = {key: value for key, value in rpc.invocation_metadata() if isinstance(value, str)}
         with spanned_turn(self._bridge.tracing, report, metadata):

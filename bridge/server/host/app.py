@@ -17,6 +17,7 @@ from aiohttp.typedefs import Middleware
 from bridge.contract import Dialect, Endpoint, Operation
 from bridge.engine.bridge import Bridge
 from bridge.engine.route import Route
+from bridge.engine.services import Host
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, RequestError, shortened, unexpected_failure
 from bridge.server.auth.cors import is_preflight
 from bridge.server.auth.resource_metadata import mount_metadata
@@ -24,7 +25,7 @@ from bridge.server.operations.route_operations import RouteOperations
 from bridge.server.page import Page
 from bridge.server.requests.bodies import BODIES
 from bridge.server.requests.guard import GUARD, Guard
-from bridge.server.requests.state import CANCELS, STATE, State, Task
+from bridge.server.requests.state import STATE, Hosting, State, Task
 from bridge.server.requests.wire import FAILURE, OTHER_VERSION, OWN_PAGE, REPORTED, USER, error_of, request_id
 from bridge.server.requests.writing import BEGUN, StreamedResponse, abort, has_left, is_whole, release, send
 
@@ -38,17 +39,23 @@ UNKNOWN_PATH = "unknown_url"
 """The code of a 404 for a path, which is none for a model."""
 
 
-def make_app(bridge: Bridge) -> web.Application:
-    """Return an application that serves all routes of `bridge`. It opens and closes the bridge itself."""
+def make_app(bridge: Bridge, hosting: Hosting | None = None) -> web.Application:
+    """Return an application that serves all routes of `bridge`. It opens and closes the bridge itself.
+
+    `hosting`: what the program that runs the application does for it; by default nothing beyond what aiohttp does.
+    """
     server = bridge.config.server
-    state = State(bridge)
+    state = State(bridge, hosting)
+    metrics = None
+    if server.metrics is not None:
+        from bridge.engine.telemetry.metrics import metrics as of_process
+
+        metrics = of_process()
+    bridge.serve_for(Host(slots=state.limits, metrics=metrics, spent=state.limits.spent))
     page = Page(bridge, state.identity) if server.has_page else None
     app = web.Application(client_max_size=server.max_body, middlewares=[_shaping_errors(state)])
     app[STATE] = state
-    app[CANCELS] = False
     app[BODIES] = state.limits.bodies
-    bridge.slots = state.limits
-    bridge.spent = state.limits.spent
     app.on_response_prepare.append(_adding_headers(state))
     app.cleanup_ctx.append(_bridge_life)
     if page is not None:
@@ -58,7 +65,8 @@ def make_app(bridge: Bridge) -> web.Application:
     if server.metrics is not None:
         from bridge.server.operations.metrics_endpoint import Scrape
 
-        scrape = Scrape(bridge, state.limits, state.identity, server.metrics)
+        assert metrics is not None
+        scrape = Scrape(bridge, metrics, state.limits, state.identity, server.metrics)
         app.cleanup_ctx.append(scrape.life)
         app.router.add_get(server.metrics.path, scrape.answer)
     app.router.add_get(server.health.live, _live)
@@ -68,8 +76,6 @@ def make_app(bridge: Bridge) -> web.Application:
 
 async def _bridge_life(app: web.Application) -> AsyncIterator[None]:
     bridge = app[STATE].bridge
-    for handler in app[STATE].handlers:
-        handler.watch = not app[CANCELS]
     try:
         if bridge.is_open:
             yield
@@ -167,8 +173,7 @@ def _shaping_errors(state: State) -> Middleware:
 
     @web.middleware
     async def shape_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if state.heads is not None:
-            state.heads.served.add(request.protocol)
+        state.heads.note(request.protocol)
         try:
             try:
                 if OTHER_VERSION in request:
@@ -372,7 +377,7 @@ async def _ready(http: web.Request) -> web.StreamResponse:
     state = http.app[STATE]
     if state.draining:
         return web.json_response({"status": "draining"}, status=503)
-    if silent := state.silent_workers():
+    if silent := state.hosting.silent_workers():
         return web.json_response({"status": "workers do not answer", "silent_workers": silent}, status=503)
     if failing := state.bridge.store_watch.failing:
         return web.json_response({"status": "stores cannot be written to", "stores": failing}, status=503)

@@ -23,8 +23,7 @@ from bridge.server.host import listeners as listening
 from bridge.server.host.app import make_app
 from bridge.server.host.connections import checking_version, listen
 from bridge.server.requests.coalescing import MergedWork, in_daemon_thread
-from bridge.server.requests.slow_clients import HeadWatch
-from bridge.server.requests.state import CANCELS, STATE, State
+from bridge.server.requests.state import STATE, Hosting, State
 
 if TYPE_CHECKING:
     from bridge.server.grpc.service import GrpcServer
@@ -106,15 +105,15 @@ class Served:
         """`before`: whose place it takes at addresses of gRPC that both have. `parent`: of a worker."""
         self.bridge = bridge
         self.sockets = sockets
-        app = make_app(bridge)
-        # Without handler_cancellation, aiohttp lets a handler continue when its client is gone.
-        app[CANCELS] = True
+        self.hurry = hurry or asyncio.Event()
+        hosting = Hosting(
+            cancels=True,  # by handler_cancellation below
+            on_loopback=is_loopback(bridge.config.server.host),
+            hurry=self.hurry,
+            **({} if parent is None else {"silent_workers": parent.silent_workers}),
+        )
+        app = make_app(bridge, hosting)
         self._state = app[STATE]
-        # Nobody calls a server on loopback by the address of another network.
-        self._state.browsers.may_have_address &= not is_loopback(bridge.config.server.host)
-        self._state.hurry = self.hurry = hurry or self._state.hurry
-        if parent is not None:
-            self._state.silent_workers = parent.silent_workers
         # `State.drain` drains streams, since it can still write to them; aiohttp would only close them.
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1, handle_signals=False)
         self._listeners: list[asyncio.Server] = []
@@ -129,8 +128,7 @@ class Served:
                 each.check(self._followed[each.address])
         await self._runner.setup()
         if self._runner.server is not None:
-            self._state.heads = HeadWatch(self._runner.server, self.bridge.config.server.body_time)
-            self._state.heads.start()
+            self._state.heads.start(self._runner.server)
             self._runner.server.request_factory = checking_version(self._runner.server.request_factory)
         for each in self._agents:
             if each.address not in self._followed:
@@ -161,7 +159,7 @@ class Served:
 
     def refuse(self) -> None:
         """Answers new requests on connections that are open: the server is stopping."""
-        self._state.draining = True
+        self._state.begin_to_stop()
 
     async def retire(self) -> None:
         """Takes no more connections, since another one does, and ends with the last of its requests."""
@@ -185,7 +183,7 @@ class Served:
         Not at once: a connection that was just accepted is about to send its first request. Requests in the meantime
         are served, with the notice that their connection closes.
         """
-        self._state.retired = True
+        self._state.retire()
         if self.bridge.has_runs:
             await self.bridge.runs.stop_taking()
         with contextlib.suppress(TimeoutError):
@@ -205,8 +203,7 @@ class Served:
         await stopping
 
     async def close(self) -> None:
-        if self._state.heads is not None:
-            self._state.heads.stop()
+        self._state.heads.stop()
         for listener in self._listeners:
             listener.close()
         await asyncio.gather(*(each.stop(0) for each in self._agents))

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from bridge.engine.bridge import Bridge
 from bridge.engine.config import Metrics as Section
-from bridge.engine.telemetry.metrics import CONTENT_TYPE, Metrics, metrics
+from bridge.engine.telemetry.metrics import CONTENT_TYPE, Metrics
 from bridge.errors import RequestError
 from bridge.server.auth.cors import check_kept
 from bridge.server.auth.identity import Identity, visit_of
@@ -23,16 +23,14 @@ _LOOK = 5.0
 class Scrape:
     """One server's part in the metrics of its process. `answer` serves their path, `life` is its life."""
 
-    def __init__(self, bridge: Bridge, limits: Limits, identity: Identity, section: Section) -> None:
+    def __init__(self, bridge: Bridge, metrics: Metrics, limits: Limits, identity: Identity, section: Section) -> None:
         self._bridge = bridge
         self._limits = limits
         self._identity = identity
         self._section = section
-        self._metrics = metrics()
+        self._metrics = metrics
         self._scraping = asyncio.Lock()
         """Held by the one scrape that is being answered: scrapes take one thread and no more."""
-        # Before the first request: who counts holds on to what it counts with.
-        bridge.metrics = self._metrics
         self._metrics.most_users = section.users
 
     async def life(self, app: web.Application) -> AsyncIterator[None]:

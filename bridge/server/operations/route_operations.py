@@ -67,6 +67,7 @@ class RouteOperations:
         self._bridge = state.bridge
         self._limiter = state.limits.at(route)
         self._locks = SessionLocks()
+        self._watches = not state.hosting.cancels
         self._tools: ToolServer | None = None
 
     def handler(self, operation: Operation) -> Handler:
@@ -80,9 +81,9 @@ class RouteOperations:
             case Operation.TOOLS:
                 return self._serves(self._tool_server())
             case Operation.CONNECT:
-                return self._made(RpcHandler(bridge, route, self._limiter))
+                return self._made(RpcHandler(bridge, route, self._limiter, watches=self._watches))
             case Operation.SOCKET:
-                return self._made(SocketHandler(bridge, route, self._limiter))
+                return self._made(SocketHandler(bridge, route, self._limiter, watches=self._watches))
             case Operation.STOP:
                 return partial(serve_stop, bridge, route, self._locks)
             case Operation.START:
@@ -128,7 +129,7 @@ class RouteOperations:
                 raise ConfigError(f"dialect {route.dialect.name!r}: no handler serves {operation}")
 
     def _serves(self, serve: Serve) -> RouteHandler:
-        return self._made(RouteHandler(self._bridge, self._route, self._limiter, serve))
+        return self._made(RouteHandler(self._bridge, self._route, self._limiter, serve, watches=self._watches))
 
     def _made(self, handler: H) -> H:
         self._state.handlers.append(handler)

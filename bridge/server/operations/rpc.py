@@ -46,7 +46,9 @@ class ReportedRun:
         self.run_id = token_hex(16)
         self.request_id = of_request or self.run_id
         self.lost = Losses()
-        self.report = Report(self.request_id, route.path, route.dialect.name, self.run_id, user, metrics=bridge.metrics)
+        self.report = Report(
+            self.request_id, route.path, route.dialect.name, self.run_id, user, metrics=bridge.host.metrics
+        )
         self._run: Run | None = None
 
     def began(self, run: Run) -> None:
@@ -115,8 +117,8 @@ class _Client:
 class RpcHandler(RouteHandler):
     """Serves the connections of one route."""
 
-    def __init__(self, bridge: Bridge, route: Route, limiter: RouteLimiter) -> None:
-        super().__init__(bridge, route, limiter, _nothing)
+    def __init__(self, bridge: Bridge, route: Route, limiter: RouteLimiter, *, watches: bool = True) -> None:
+        super().__init__(bridge, route, limiter, _nothing, watches=watches)
         self.dialect = require(route.dialect, RpcDialect)
         self.service = RpcService.of(
             [backend.capabilities for backend in route.backends],

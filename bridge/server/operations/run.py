@@ -67,8 +67,8 @@ async def attend(scope: RequestScope, request: Request, caller: Caller) -> web.S
         return await (_stream if request.stream else _whole)(scope, run, caller.owner)
     finally:
         scope.report.of(run)
-        if scope.bridge.spent is not None:
-            scope.bridge.spent(scope.user, run.reader.usage)
+        if (spent := scope.bridge.host.spent) is not None:
+            spent(scope.user, run.reader.usage)
         await run.close()
 
 

@@ -139,8 +139,9 @@ CONNECTION = web.RequestKey("connection", _Connection)
 class SocketHandler(RouteHandler):
     """Serves the connections of one route."""
 
-    def __init__(self, bridge: Bridge, route: Route, limiter: RouteLimiter) -> None:
-        super().__init__(bridge, route, limiter, partial(_serve, require(route.dialect, SocketDialect)))
+    def __init__(self, bridge: Bridge, route: Route, limiter: RouteLimiter, *, watches: bool = True) -> None:
+        serve = partial(_serve, require(route.dialect, SocketDialect))
+        super().__init__(bridge, route, limiter, serve, watches=watches)
         self._idle: set[asyncio.Task[WSMessage]] = set()
         self._stopping = False
 

@@ -116,16 +116,18 @@ Serve = Callable[[RequestScope], Awaitable[web.StreamResponse]]
 class RouteHandler:
     """Serves one operation of one route.
 
-    `watch`: look for clients that left, where the server does not cancel handlers by itself. `active`: the tasks of the
-    requests that are open, waiting ones included.
+    `watches`: it looks for clients that left, as the server does not cancel handlers by itself. `active`: the tasks of
+    the requests that are open, waiting ones included.
     """
 
-    def __init__(self, bridge: Bridge, route: Route, limiter: RouteLimiter, serve: Serve) -> None:
+    def __init__(
+        self, bridge: Bridge, route: Route, limiter: RouteLimiter, serve: Serve, *, watches: bool = True
+    ) -> None:
         self.bridge = bridge
         self.route = route
         self.limiter = limiter
         self.server = bridge.config.server
-        self.watch = True
+        self.watches = watches
         self.active: set[asyncio.Task[object]] = set()
         self.cutting = False
         self._serve = serve
@@ -141,14 +143,14 @@ class RouteHandler:
 
     async def __call__(self, http: web.Request) -> web.StreamResponse:
         route, run_id = self.route, token_hex(16)
-        user, metrics = http.get(USER, ""), self.bridge.metrics
+        user, metrics = http.get(USER, ""), self.bridge.host.metrics
         report = Report(request_id(http, run_id), route.path, route.dialect.name, run_id, user, metrics=metrics)
         details = http[GUARD].details(http)
         context = Context(run_id, None, time.time(), route.options, route.default_model, error_details=details)
         task = asyncio.current_task()
         assert task is not None
         self.active.add(task)
-        leaving = asyncio.get_running_loop().create_task(_disconnected(http)) if self.watch else None
+        leaving = asyncio.get_running_loop().create_task(_disconnected(http)) if self.watches else None
         if leaving is not None:
             leaving.add_done_callback(lambda done: None if done.cancelled() else task.cancel())
         try:

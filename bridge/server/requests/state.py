@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from aiohttp import web
 
@@ -19,36 +20,60 @@ from bridge.server.requests.slow_clients import HeadWatch
 
 Task = asyncio.Task[object]
 
-CANCELS = web.AppKey("cancels", bool)
-"""Set by `bridge.server.host.serve`: this server cancels handlers when their client leaves. Any other aiohttp server
-may not (it is off by default), so handlers then watch for it themselves."""
+
+def _none() -> int:
+    return 0
+
+
+@dataclass(frozen=True)
+class Hosting:
+    """What the program that serves an application does, and knows.
+
+    Attributes:
+        cancels: It cancels a handler when its client leaves. Any other server may not (for aiohttp it is off by
+            default), so that handlers then look for it themselves.
+        on_loopback: It listens on loopback only, where nobody calls it by the address of another network.
+        hurry: Set when open runs are not to be waited for any longer.
+        silent_workers: Returns how many of the processes that share the port do not answer: a part of the connections
+            waits for them.
+    """
+
+    cancels: bool = False
+    on_loopback: bool = False
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)
+    silent_workers: Callable[[], int] = _none
 
 
 class State:
     """The shared state of a server, which may not be started yet."""
 
-    def __init__(self, bridge: Bridge) -> None:
+    def __init__(self, bridge: Bridge, hosting: Hosting | None = None) -> None:
         """Raises `ConfigError` for what the server needs and is not installed."""
         server = bridge.config.server
         self.bridge: Bridge = bridge
+        self.hosting = hosting or Hosting()
         self.identity = Identity.of(server.auth, page_key_of(bridge.config), KeyFile.of(bridge.config))
         self.limits: Limits = Limits(bridge.config, bridge.memory_budget, self.identity, bridge.places)
-        self.browsers = Browsers(server)
+        self.browsers = Browsers(server, on_loopback=self.hosting.on_loopback)
         self.refusals = RefusalLog(
-            lambda reason: bridge.metrics.refusal(reason) if bridge.metrics is not None else None
+            lambda reason: bridge.host.metrics.refusal(reason) if bridge.host.metrics is not None else None
         )
         self.handlers: list[RouteHandler] = []
         self.writing: set[Task] = set()
         """The tasks of requests whose responses are being written, but for those of the page."""
-        self.heads: HeadWatch | None = None
+        self.heads = HeadWatch(server.body_time)
         self.draining = False
         """The server is about to stop and not ready."""
-        self.silent_workers: Callable[[], int] = lambda: 0
-        """How many of the processes that share the port do not answer: a part of the connections waits for them."""
         self.retired = False
         """Another configuration is served now."""
-        self.hurry = asyncio.Event()
-        """Stop waiting for open runs."""
+
+    def begin_to_stop(self) -> None:
+        """Call the server not ready: it is about to stop."""
+        self.draining = True
+
+    def retire(self) -> None:
+        """Let connections end after the answer of their request: another configuration is served now."""
+        self.retired = True
 
     async def drain(self, seconds: float | None) -> None:
         """Give open runs so long to finish (None: as they need) unless there is a hurry; then cut the rest."""
@@ -63,9 +88,9 @@ class State:
         while (
             (tasks := self.open() | (runs.tasks if runs is not None else set()))
             and (left := end - loop.time()) > 0
-            and not self.hurry.is_set()
+            and not self.hosting.hurry.is_set()
         ):
-            hurry = loop.create_task(self.hurry.wait())
+            hurry = loop.create_task(self.hosting.hurry.wait())
             limit = None if seconds is None else left
             await asyncio.wait({*tasks, hurry}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
             hurry.cancel()

@@ -15,6 +15,7 @@ from bridge import Bridge, ErrorCode, Failure, Inline, Media, MediaKind, Message
 from bridge.contract import registry
 from bridge.engine.config import Config, Server
 from bridge.engine.route import Route
+from bridge.engine.services import Services
 from bridge.run.backends.local import LocalBackend
 from bridge.run.conversation.memory import Memory
 from bridge.run.group import Group
@@ -94,7 +95,7 @@ async def served(
     )
     tmp_path.mkdir(exist_ok=True)
     memory = Memory(open_history(f"sqlite:///{tmp_path}/history.db"))
-    async with asyncio.timeout(60), running(Bridge([route], config, memory)):
+    async with asyncio.timeout(60), running(Bridge([route], config, Services(memory=memory))):
         yield address, behind
 
 
