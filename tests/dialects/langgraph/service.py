@@ -39,7 +39,8 @@ class Server:
 
     `cuts` are the numbers of events after which a connection ends: cleanly, or with `reset` with a reset connection.
     `joins` are the streams for those who come back; without, they get what follows their `Last-Event-ID`. `forgets`:
-    its threads are gone, and only a run that may create one begins. `log` holds the requests, `bodies` what runs were
+    its threads are gone, and only a run that may create one begins. `more` are further fields of a run; `needs_input`
+    refuses runs with neither an input nor a command. `log` holds the requests, `bodies` what runs were
     started with, `cursors` the ids of joins.
     """
 
@@ -57,6 +58,7 @@ class Server:
         names_run: bool = True,
         stays: bool = False,
         forgets: bool = False,
+        more: dict[str, Any] | None = None,
     ) -> None:
         self.play = recorded(play) if isinstance(play, str) else list(play)
         self.statuses = list(statuses)
@@ -69,6 +71,8 @@ class Server:
         self.names_run = names_run
         self.stays = stays
         self.forgets = forgets
+        self.more = more or {}
+        self.needs_input: tuple[int, Any] | None = None
         self.missing = 404, dumps({"detail": "Thread or assistant not found."})
         self.log: list[str] = []
         self.bodies: list[Any] = []
@@ -97,6 +101,10 @@ class Server:
                 if self.forgets and self.bodies[-1].get("if_not_exists") == "reject":
                     await exchange.answer(*self.missing)
                     return
+                given = self.bodies[-1].get("input"), self.bodies[-1].get("command")
+                if self.needs_input is not None and given == (None, None):
+                    await exchange.answer(self.needs_input[0], dumps(self.needs_input[1]))
+                    return
                 base = "/".join(["", *where, "runs", RUN])
                 names = {"location": f"{base}/stream", "content_location": base} if self.names_run else {}
                 await exchange.head(200, "text/event-stream; charset=utf-8", **names)
@@ -115,7 +123,7 @@ class Server:
                 if isinstance(status, int):
                     await exchange.answer(status, dumps({"detail": "Run not found"}))
                 else:
-                    await exchange.answer(200, dumps({"run_id": run, "status": status}))
+                    await exchange.answer(200, dumps({"run_id": run, "status": status, **self.more}))
             case "GET", ["threads", _, "state"] if self.state is not None:
                 await exchange.answer(200, dumps(self.state))
             case "GET", ["threads", _, "state"] if not self.forgets:
