@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import re
@@ -40,8 +41,8 @@ class Server:
     `cuts` are the numbers of events after which a connection ends: cleanly, or with `reset` with a reset connection.
     `joins` are the streams for those who come back; without, they get what follows their `Last-Event-ID`. `forgets`:
     its threads are gone, and only a run that may create one begins. `more` are further fields of a run; `needs_input`
-    refuses runs with neither an input nor a command. `log` holds the requests, `bodies` what runs were
-    started with, `cursors` the ids of joins.
+    refuses runs with neither an input nor a command. Runs begin when `go_on` is set; `held`: one waits. `log` holds the
+    requests, `bodies` what runs were started with, `cursors` the ids of joins.
     """
 
     def __init__(
@@ -72,6 +73,8 @@ class Server:
         self.stays = stays
         self.forgets = forgets
         self.more = more or {}
+        self.held, self.go_on = asyncio.Event(), asyncio.Event()
+        self.go_on.set()
         self.needs_input: tuple[int, Any] | None = None
         self.missing = 404, dumps({"detail": "Thread or assistant not found."})
         self.log: list[str] = []
@@ -105,6 +108,8 @@ class Server:
                 if self.needs_input is not None and given == (None, None):
                     await exchange.answer(self.needs_input[0], dumps(self.needs_input[1]))
                     return
+                self.held.set()
+                await self.go_on.wait()
                 base = "/".join(["", *where, "runs", RUN])
                 names = {"location": f"{base}/stream", "content_location": base} if self.names_run else {}
                 await exchange.head(200, "text/event-stream; charset=utf-8", **names)

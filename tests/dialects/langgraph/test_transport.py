@@ -21,6 +21,7 @@ from bridge.engine import Bridge
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Answer, FinishReason, Request, Resume, fold, verify
 from tests.dialects.langgraph.service import RUN, Server, event, events, recorded
+from tests.pairs.people import leave
 from tests.server.harness import Reply, fake_backend, post, serving
 
 THREAD = "6f3f38a3-7b2e-4c39-bb9c-a4a7a5bd5b37"
@@ -430,6 +431,21 @@ async def test_a_run_is_canceled_when_its_client_leaves(tmp_path: Path, names_ru
             if CANCEL in server.log:
                 break
             await asyncio.sleep(0.02)
+    assert server.log == [START, CANCEL]
+
+
+@pytest.mark.usefixtures("each_http_client")
+async def test_a_run_is_canceled_whose_client_leaves_before_the_server_answers(tmp_path: Path) -> None:
+    """The server has the run by then, and goes on with it whoever is connected."""
+    server = Server("text", cuts=[4], stays=True)
+    server.go_on.clear()
+    async with server.listening(), bridge(server, tmp_path) as base, asyncio.timeout(20):
+        asking = asyncio.create_task(post(f"{base}/agui", agui("Hi")))
+        await server.held.wait()
+        await leave(asking)
+        server.go_on.set()
+        while CANCEL not in server.log:
+            await asyncio.sleep(0.01)
     assert server.log == [START, CANCEL]
 
 
