@@ -67,7 +67,7 @@ _JOINED = 0.1
 _ANSWER = 3600.0
 """Seconds that a person has to answer a question."""
 _ENDS = "end"
-"""What another process is told about a call that its client no longer wants."""
+"""The word that ends a call in another process, as its client no longer wants it."""
 _ANY_NUMBER = 2**31
 _MOST_ENDED = 10_000
 """Sessions that were ended and are remembered; older ones are valid again."""
@@ -216,6 +216,8 @@ class ToolServer:
         a call with its id.
         """
         places, held = self._bridge.places, list[HeldPlace]()
+        if places is None:
+            return held
         _, session, name = key
 
         def told(word: str) -> None:
@@ -224,7 +226,7 @@ class ToolServer:
 
         lines = {_session_line(scope, session): _ANY_NUMBER, _call_line(scope, session, name): 1}
         try:
-            for line, most in lines.items() if places is not None else ():
+            for line, most in lines.items():
                 place = await places.take(line, most, told)
                 if place is None:
                     raise _is_open()
