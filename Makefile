@@ -59,7 +59,7 @@ $(AGENTS): %/node_modules/.stamp: %/package.json %/.npmrc
 	else echo "npm is not installed, and CI must have it"; exit 1; fi
 
 # Programs and libraries that are too large for CI.
-LARGE := $(AGENTS) $(patsubst %,$(VENV)/%/.done,ag2 aider agentscope2 crewai dspy gradio haystack libraries-all llama-index open-webui own-agents smolagents)
+LARGE := $(AGENTS) $(patsubst %,$(VENV)/%/.done,aegra ag2 aider agentscope2 crewai dspy gradio haystack libraries-all llama-index open-webui own-agents smolagents)
 
 # libFuzzer for Python is a large wheel for Linux only, so it is installed for fuzzing only.
 $(VENV)/.fuzz: $(VENV)/.dev

@@ -25,6 +25,8 @@ _AGAIN = (0.1, 0.5, 1.0)
 """Seconds before a stream is opened again, or a run is asked for again; what comes in the meantime starts over."""
 _ON = frozenset({"pending", "running"})
 _FAILED = frozenset({"error", "timeout"})
+_COUNTED = re.compile(r".{1,200}_event_(\d{1,18})", re.ASCII)
+"""Ids of aegra, each of one event only: what its stream repeats after a join has a number that was there before."""
 _NUMBERED = re.compile(r"(?:.{0,200}_event_)?(\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
 """Ids of events, which grow: `1795694353190-0`, `7`, `<run>_event_7`."""
 _MAYBE_GONE = frozenset({404, 422})
@@ -68,7 +70,6 @@ class Calling:
         if any(answer.interrupt_id == BREAKPOINT and not answer.agrees for answer in request.resume):
             self._stage = _Stage.OVER  # not to go on is not to run
         self._more = self._writer.more()
-        self._decoder.follows = self._more is not None
         self._lost = context.lost
         self._seam = _Seam()
         self._tries = 0
@@ -157,8 +158,8 @@ class Calling:
         if status == "interrupted":
             return self._over(self._decoder.failed(canceled()))
         if status in _FAILED:
-            if run.get("error"):
-                return self._over(self._decoder.failed(run_failure(run["error"])))
+            if error := run.get("error") or run.get("error_message"):
+                return self._over(self._decoder.failed(run_failure(error)))
             self._stage = _Stage.REASON
             return []
         text = "The backend's run has no status that its protocol knows."
@@ -173,6 +174,9 @@ class Calling:
                 failure.details[UNKNOWN_THREAD] = True
             case _Stage.STATE:
                 self._stage = _Stage.RUN
+                return True
+            case _Stage.RUN if status == 422 and self._writer.passes:
+                self._first = self._writer.write_pass()
                 return True
             case _Stage.RUN if status in _MAYBE_GONE and self._writer.must_exist:
                 # Servers do not say what they have not found; langgraph.js takes a thread that is gone for a busy one.
@@ -240,12 +244,12 @@ class Calling:
         return events
 
     def ended(self, failure: Failure | None) -> list[Event]:
-        if self._decoder.over:
+        if self._decoder.over or (self._decoder.marked and not self._run and failure is None):
             return self._complete()
         if not self._thread or not self._run:
             return self._decoder.close(failure)
         self._stage = _Stage.STATUS
-        if failure is not None and not self._ended:
+        if failure is not None and not self._ended and not self._decoder.marked:
             self._stage = _Stage.JOIN
             if not self._try_again():
                 return self._decoder.close(Failure(ErrorCode.TRUNCATED_STREAM, _LOST))
@@ -297,6 +301,7 @@ class _Seam:
         self._repeats: set[int] = set()
         self._below: tuple[int, ...] | None = None
         self._joined = False
+        self._count = -1
 
     @property
     def known(self) -> bool:
@@ -320,6 +325,10 @@ class _Seam:
     def _is_new(self, frame: FrameLike) -> bool:
         if not isinstance(frame, Frame) or frame.id is None:
             return True
+        if counted := _COUNTED.fullmatch(frame.id):
+            if int(counted[1]) <= self._count:
+                return False
+            self._count = int(counted[1])
         same = hash((frame.id, frame.event, frame.data))
         if self._joined:
             order = _order(frame.id)

@@ -15,6 +15,10 @@ _OURS = frozenset({400, 404, 422})
 """Statuses about an address or a body, both of which the bridge made."""
 _BUSY = b"already running a task"
 """What langgraph.js says with status 422, and Python's server with 409."""
+_NOT_OPEN = b"not in interrupted state"
+"""What aegra says of an answer to a thread that waits for none, with status 400."""
+_INTERRUPTED = "Run was interrupted"
+"""What aegra says in the `error` event of a run that another caller canceled."""
 _LONGEST = 300
 """The most bytes of a refusal in plain text that are read; longer ones are pages."""
 
@@ -39,7 +43,9 @@ def refusal(wire: WireResponse) -> Failure:
     """Return the failure in a response with an error status."""
     failure = ERRORS.decode(wire)
     body = read_json(wire.body)
-    if wire.status == 422 and _BUSY in wire.body[:_LONGEST]:
+    if (wire.status == 422 and _BUSY in wire.body[:_LONGEST]) or (
+        wire.status == 400 and _NOT_OPEN in wire.body[:_LONGEST]
+    ):
         failure.code = ErrorCode.CONFLICT
     if wire.status in _OURS and wire.headers.get("content-type", "").startswith("text/plain"):
         # langgraph.js refuses some requests in one line of text.
@@ -56,6 +62,8 @@ def refusal(wire: WireResponse) -> Failure:
 def run_failure(error: Any) -> Failure:
     """Return the failure in an `error` event, or in the `error` of a run or a thread: an object or a text."""
     if isinstance(error, dict) and isinstance(error.get("message"), str):
+        if error["message"] == _INTERRUPTED:
+            return canceled()
         return ERRORS.failure(error)
     if isinstance(error, str):
         return ERRORS.failure({"message": error})

@@ -37,15 +37,16 @@ class Decoder(JsonDecoder):
         super().__init__(context)
         self._options = BackOptions.of(context)
         self._began = False
+        self._holds_messages = False
         self._messages = Messages(self.builder)
         self._thread = ThreadState(self.builder, steps=self._options.steps)
         self.run_id = ""
         self.settled = False
         """True if the last event was the state of the thread after a step."""
         self.over = False
-        """True if the server has told that the run is over."""
-        self.follows = False
-        """True if the answer goes on with another run of the thread."""
+        """True if the server has told how the run ended."""
+        self.marked = False
+        """True if the stream had its end mark, which does not tell how the run ended."""
 
     # ------------------------------------------------------------------ what a caller tells
 
@@ -71,7 +72,7 @@ class Decoder(JsonDecoder):
 
     def again(self) -> None:
         """Another run of the thread follows, which is a part of the same answer."""
-        self._began = self.settled = self._messages.joined = self.over = self.follows = False
+        self._began = self.settled = self._messages.joined = self.over = self.marked = False
         self.run_id = ""
 
     def rejoin(self) -> None:
@@ -86,7 +87,7 @@ class Decoder(JsonDecoder):
         return self.builder.take()
 
     def close(self, failure: Failure | None = None) -> list[Event]:
-        if failure is None and (self.settled or self.waits):
+        if failure is None and (self.settled or self.marked or self.waits):
             self._finish()
         elif failure is None and self.saw_unknown and self.builder.is_empty:
             failure = Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer has no event of its dialect.")
@@ -132,16 +133,13 @@ class Decoder(JsonDecoder):
         self.fail(run_failure(value))
 
     def _end(self, value: Any, namespace: str) -> None:
-        """The end mark of aegra, and of old servers."""
-        self.over = True
+        """The end mark of aegra, which says `success` of every run, and of old servers."""
+        self.marked = True
         status = dict_of(value).get("status")
         if status in (None, "success") or (status == "interrupted" and self.waits):
-            if not self.follows or self.waits:
-                self._finish()
-        elif status == "interrupted":
-            self.fail(canceled())
-        else:
-            self.fail(run_failure(dict_of(value).get("error")))
+            return
+        self.over = True
+        self.fail(canceled() if status == "interrupted" else run_failure(dict_of(value).get("error")))
 
     def _custom(self, value: Any, namespace: str) -> None:
         self._thread.tell()
@@ -206,7 +204,12 @@ class Decoder(JsonDecoder):
 
     def _values(self, value: Any, namespace: str) -> None:
         state = dict_of(value)
-        self._thread.ask(state.get(INTERRUPT), tells_pause=False)
+        # aegra tells a breakpoint by values without a state.
+        self._thread.ask(state.get(INTERRUPT), tells_pause=state.keys() == {INTERRUPT})
+        if self._messages.joined and self._holds_messages and _MESSAGES not in state and not namespace:
+            self._updates(value, namespace)  # aegra replays updates under this name
+            return
+        self._holds_messages = self._holds_messages or (_MESSAGES in state and not namespace)
         messages = _messages_in(state)
         if namespace or (state.keys() <= {INTERRUPT}):
             self.settled = not namespace and self.waits

@@ -215,6 +215,8 @@ class RunWriter:
         """The id of the thread at the server; empty for a run without one."""
         self.must_exist = False
         """The server is to refuse the run if it does not have the thread."""
+        self.passes = False
+        """The last request was one without input, which passes a breakpoint."""
         _LOSSES.note(request.messages, context.lost)
         self._settings = self._settings_of(request, context, options)
 
@@ -224,6 +226,11 @@ class RunWriter:
         Raises `RequestError` for an answer to what is not asked.
         """
         return self._written(self._begin(waits))
+
+    def write_pass(self) -> WireRequest:
+        """Return the request that passes a breakpoint at aegra, which refuses a run without input."""
+        self.passes = False
+        return self._written({"command": {"resume": {}}})
 
     def more(self) -> WireRequest | None:
         """Return the request with what is said beside an answer: the server ignores the input of one that answers."""
@@ -242,6 +249,7 @@ class RunWriter:
     def _begin(self, waits: Open | None) -> Wire:
         if self.request.resume:
             command = command_of(self.request, waits)
+            self.passes = command is None
             return {"input": None} if command is None else {"command": command}
         return {"input": self._input()}
 

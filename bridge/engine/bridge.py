@@ -27,6 +27,7 @@ from bridge.contract import (
     StoredAnswersDialect,
     StoredResponses,
     Support,
+    ToolServerDialect,
     WireRequest,
     require,
 )
@@ -663,8 +664,10 @@ def _checked(request: Request) -> Request:
 
 
 def _is_counted(route: Route) -> bool:
-    """Return whether a route has sessions or streams that are counted over all processes."""
-    return isinstance(route.dialect, QueuedRunsDialect) or (route.serves(Operation.STOP) and not route.durable)
+    """Return whether a route has sessions, streams or calls that all processes have to know."""
+    return isinstance(route.dialect, QueuedRunsDialect | ToolServerDialect) or (
+        route.serves(Operation.STOP) and not route.durable
+    )
 
 
 def _is_large(request: Request, caller: Caller) -> bool:

@@ -17,7 +17,9 @@ import yaml
 
 from bridge import Event, Request, ToolCall, ToolResult
 from bridge.model import result_text
+from tests.docs.helpers import ROOT, Server, serve
 from tests.interop.conftest import node_client
+from tests.interop.test_agentscope import agent  # noqa: F401
 from tests.interop.test_coding_agents import FOLDER, QUESTION, claude, codex, opencode, said_by
 from tests.server.harness import serving
 
@@ -74,9 +76,9 @@ async def test_a_coding_agent_asks_an_agent(name: str, carrier: str, tmp_path: P
         "backends": {"demo": {"dialect": "demo"}},
         "routes": [{"dialect": "agentscope", "path": "/agent", "backend": "demo"}],
     }
-    async with serving(demo) as agent:
+    async with serving(demo) as scope:
         tools = {
-            "backends": {"agent": {"dialect": "agentscope", "url": f"{agent}/agent"}},
+            "backends": {"agent": {"dialect": "agentscope", "url": f"{scope}/agent"}},
             "routes": [{"dialect": "mcp", "path": "/mcp", "backend": "agent", "options": {"description": "Asks it."}}],
             "stores": {"history": f"sqlite:///{home}/history.db", "runs": f"sqlite:///{home}/runs.db"},
         }
@@ -98,3 +100,30 @@ async def test_a_coding_agent_asks_an_agent(name: str, carrier: str, tmp_path: P
             out = await said_by(command, work, HOME=str(home), KEY="x", **variables)
     assert f"You said: {ASKED}" in out
     assert "conversation: " in out
+
+
+@pytest.mark.interop_all
+async def test_an_agentscope_agent_in_claude_code(tmp_path: Path, agent: Server) -> None:  # noqa: F811
+    """As the cookbook has it: one command adds the tool, whose agent is one of the AgentScope runtime."""
+    node_client(FOLDER, "claude")
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    program = str(FOLDER / "node_modules" / ".bin" / "claude")
+    llm = {
+        "backends": {"llm": {"dialect": "python", "target": f"{__name__}:model"}},
+        "routes": [{"dialect": "anthropic-messages", "path": "/v1", "backend": "llm"}],
+        "stores": {"history": "off"},
+    }
+    recipe = ROOT / "examples" / "configs" / "mcp.yaml"
+    with serve(tmp_path, recipe, AGENTSCOPE_URL=agent.url) as tools:
+        async with serving(llm) as base:
+            arguments, variables = claude(home, base)
+            variables |= {"ENABLE_TOOL_SEARCH": "0", "HOME": str(home), **WAITING}
+            add = [program, "mcp", "add", "--transport", "http", "agent", f"{tools.url}/mcp"]
+            await said_by(add, work, **variables)
+            at = arguments.index("Bash")
+            asks = [program, *arguments[:at], "mcp__agent__ask_agent", *arguments[at + 1 :]]
+            out = await said_by(asks, work, **variables)
+    assert f"You said: {ASKED}" in out
+    assert "\u4f60\u597d" in out, "the words of the AgentScope agent"

@@ -21,7 +21,7 @@ from tests.docs.helpers import COMMAND as BRIDGE
 from tests.docs.helpers import environment
 from tests.interop.conftest import node_client
 from tests.pairs.agents import AGENTS, Heard, Say, Step, Use
-from tests.server.harness import fake_backend, serving
+from tests.server.harness import Exchange, fake_backend, serving
 
 FOLDER = Path(__file__).parent / "agents"
 LARGE = Path(__file__).parent / "agents-all"
@@ -215,6 +215,48 @@ async def test_an_agent_that_run_starts(name: str, tmp_path: Path) -> None:
         out = await said_by(command, tmp_path, HOME=home, PATH=bin_folder)
     assert "You said: " in out
     assert "Hi Write help to see what else I can show." in out
+
+
+async def local_model(exchange: Exchange) -> None:
+    """Ollama's server with a model that runs the command, and then tells the answer."""
+    if exchange.seen.path != "/api/chat":
+        model = {"name": "qwen3:8b", "model": "qwen3:8b", "capabilities": ["completion", "tools"]}
+        found = {"/api/tags": {"models": [model]}, "/api/version": {"version": "0.40.1"}, "/api/show": model}
+        known = found.get(exchange.seen.path)
+        await exchange.answer(404 if known is None else 200, json.dumps(known or {"error": "not found"}).encode())
+        return
+    body = exchange.seen.json
+    tools = [tool["function"]["name"] for tool in body.get("tools", [])]
+    said: dict[str, Any] = {"role": "assistant", "content": "A command"}
+    if body["messages"][-1]["role"] == "tool":
+        said["content"] = ANSWER
+    elif "Bash" in tools:
+        said = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "Bash", "arguments": RUN}}]}
+    facts = {"model": body["model"], "created_at": "2026-01-01T00:00:00Z"}
+    end = {"done": True, "done_reason": "stop", "prompt_eval_count": 9, "eval_count": 3}
+    await exchange.head(200, "application/x-ndjson")
+    for each in ({"message": said, "done": False}, {"message": {"role": "assistant", "content": ""}, **end}):
+        await exchange.send(json.dumps({**facts, **each}).encode() + b"\n")
+    await exchange.end()
+
+
+@pytest.mark.interop_all
+async def test_claude_code_on_a_local_model(tmp_path: Path) -> None:
+    node_client(FOLDER, "claude")
+    parent = Path(__file__).parents[2] / "build"
+    parent.mkdir(exist_ok=True)
+    async with fake_backend() as ollama:
+        ollama.plays(local_model)
+        with TemporaryDirectory(dir=parent) as home:
+            bin_folder = f"{FOLDER / 'node_modules' / '.bin'}{os.pathsep}{environment()['PATH']}"
+            command = [BRIDGE, "run", "claude", "--to", "ollama", "--url", ollama.url, "--model", "qwen3:8b"]
+            said = [*command, "--", "-p", QUESTION, "--allowedTools", "Bash"]
+            out = await said_by(said, tmp_path, HOME=home, PATH=bin_folder)
+        talks = [seen.json for seen in ollama.seen if seen.path == "/api/chat"]
+    assert ANSWER in out
+    assert {body["model"] for body in talks} == {"qwen3:8b"}
+    (result,) = [message for message in talks[-1]["messages"] if message["role"] == "tool"]
+    assert SAID in result["content"]
 
 
 async def said_by(command: list[str], folder: Path, **variables: str) -> str:

@@ -69,10 +69,11 @@ def _routes(config: Config) -> Iterator[str]:
             missing += [f"tools.{name}.description" for name, tool in route.offered.items() if not tool.description]
             for key in missing:
                 yield f"routes[{index}].{key}: missing; a model chooses a tool by its description"
-            if config.server.workers > 1:
+            if config.server.workers > 1 and ":memory:" in config.stores.runs:
                 yield (
                     f"routes[{index}]: a client that cancels a call of a session, or answers its question, does so "
-                    f"over another connection, which may reach another one of the {config.server.workers} workers"
+                    f"over another connection, which may reach another one of the {config.server.workers} workers; "
+                    "stores.runs: a file or PostgreSQL passes it on"
                 )
         if route.durable and not _is_read_again(dialect):
             yield (

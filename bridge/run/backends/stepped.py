@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -28,6 +29,15 @@ _LAST_WORDS = 2.0
 """Seconds that the next request of a conversation waits for that."""
 _CANCEL_AGAIN = (0.2, 0.4, 0.8)
 """Seconds without the end of a run before it is cancelled again: less than `_LAST_WORDS`, for the next run's sake."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request that was sent, and what waits for the head of its answer."""
+
+    answer: Awaitable[Answer]
+    wire: WireRequest
+    most: int | None
 
 
 class SteppedBackend(HttpBackend):
@@ -60,6 +70,7 @@ class SteppedCall:
         self._info = info
         self._splitter = sse.Splitter(backend.max_event)
         self._answer: Answer | None = None  # the open stream
+        self._asked: _Asked | None = None  # a request that may start work, until the head of its answer is there
         self._due: Step | None = None  # what to ask beside it
         self._take: Callable[[list[Event]], bool] | None = None
         self._decoded: list[Event] | None = None  # what waits for `read`
@@ -85,9 +96,21 @@ class SteppedCall:
         wire = self.sent = self._addressed(wire)
         asks_agent = wire.method == "POST" and most is None
         self.awaits_whole = asks_agent and wire.headers.get("accept") == "application/json"
-        backend = self._backend
+        answering = self._backend.answer(wire)
+        if not asks_agent:
+            return await self._answered(_Asked(answering, wire, most))
+        # Whoever leaves before the head is there does not know whether a run has begun: see `close`.
+        task = asyncio.ensure_future(answering)
+        asked = self._asked = _Asked(task, wire, most)
+        await asyncio.wait({task})
+        self._asked = None
+        return await self._answered(asked)
+
+    async def _answered(self, asked: _Asked) -> list[Event]:
+        """Handle the answer to a request, as `_send` does."""
+        backend, wire, most = self._backend, asked.wire, asked.most
         try:
-            answer = await backend.answer(wire)
+            answer = await asked.answer
         except (aiohttp.ClientError, OSError, ValueError) as error:
             error.__traceback__ = None  # as in `HttpCall.read`
             return self._unless_refused(backend.unanswered(error, wire))
@@ -243,22 +266,33 @@ class SteppedCall:
     # ------------------------------------------------------------------ the end
 
     async def close(self) -> None:
-        self._over = True
-        answer, self._answer = self._answer, None
+        self._over, self._take = True, None
+        answer = self._answer
+        asked, self._asked = self._asked, None
         if answer is not None:
             answer.pass_on(None)
-        if self._run.working:
+        if self._run.working or asked is not None:
             # Waited for, though not for long: sent later, it could end the next run of the same conversation.
-            await asyncio.wait({self._backend.later(self._cancel(answer))}, timeout=_LAST_WORDS)
+            await asyncio.wait({self._backend.later(self._cancel(asked))}, timeout=_LAST_WORDS)
         elif answer is not None:
+            self._answer = None
             answer.release(drain=True)
 
-    async def _cancel(self, answer: Answer | None) -> None:
-        """Cancel the run at the backend as soon as it has reported its id, and wait for its end."""
+    async def _cancel(self, asked: _Asked | None) -> None:
+        """Cancel the run at the backend as soon as it has reported its id, and wait for its end.
+
+        `asked` is a request without an answer, of which only that shows whether there is anything to cancel.
+        """
         backend = self._backend
-        wire = self._run.cancel()
         try:
             async with asyncio.timeout(_LAST_EVENTS):
+                if asked is not None:
+                    with suppress(BridgeError):
+                        await self._answered(asked)
+                    if not self._run.working:
+                        return
+                answer = self._answer
+                wire = self._run.cancel()
                 while wire is None and answer is not None and (data := await answer.read(AT_ONCE)):
                     self._received(data)
                     wire = self._run.cancel()
@@ -272,6 +306,7 @@ class SteppedCall:
             log.debug("backend %s: a run was not cancelled: %s", backend.name, type(error).__name__)
         finally:
             # Also if the backend is closed in the meantime, as nothing else refers to this connection.
+            answer, self._answer = self._answer, None
             if answer is not None:
                 answer.release(drain=True)
 

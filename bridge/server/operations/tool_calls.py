@@ -1,8 +1,9 @@
 """Routes whose backends are tools: messages of clients, calls that run, and questions that wait on their streams.
 
 A call is answered in one piece, or by a stream as soon as there is something to say before its end: progress, a
-question, or a sign of life. A session is a sealed text that any process can read, so that none is stored; what is kept
-in this process are the calls that are open, for their cancellation and for the answers to their questions.
+question, or a sign of life. A session is a sealed text that any process can read, so that none is stored. A call lives
+in the process that answers it, and holds places (`bridge.stores.held_places`) in the lines of its session, its id and
+its questions, through which other processes pass on its cancellation and the answers to its questions.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import orjson
 from aiohttp import web
 
 from bridge.contract import (
@@ -45,6 +47,7 @@ from bridge.engine.bridge import Bridge
 from bridge.engine.route import Caller, Route
 from bridge.errors import BridgeError, ErrorCode, RequestError
 from bridge.model import Heartbeat, Request, RunFailed, RunStarted
+from bridge.model.jsontext import dumps
 from bridge.run.run import Run
 from bridge.server.operations.agent_tasks import serve_stored_task
 from bridge.server.operations.run import shown_model
@@ -53,6 +56,7 @@ from bridge.server.requests.handler import RequestScope
 from bridge.server.requests.spans import spanned_call
 from bridge.server.requests.wire import decoded, response_of, stream_headers
 from bridge.server.requests.writing import StreamedResponse
+from bridge.stores.held_places import LOST, HeldPlace, HeldPlaces, line_of
 from bridge.stores.signing import kept_secret
 from bridge.translation.framing import sse
 
@@ -63,6 +67,9 @@ _JOINED = 0.1
 """Seconds of a stream that become one notification at least: clients show each."""
 _ANSWER = 3600.0
 """Seconds that a person has to answer a question."""
+_ENDS = "end"
+"""The word that ends a call in another process, as its client no longer wants it."""
+_ANY_NUMBER = 2**31
 _MOST_ENDED = 10_000
 """Sessions that were ended and are remembered; older ones are valid again."""
 
@@ -110,7 +117,7 @@ class ToolServer:
         if batch is not None:
             return await self._serve_batch(scope, batch)
         message = await self._decoded(scope, wire)
-        answer = self._at_once(scope, message) or await self._forgotten(scope, wire, message)
+        answer = await self._at_once(scope, message) or await self._forgotten(scope, wire, message)
         if answer is not None:
             scope.report.status = scope.report.status or "stop"
             return response_of(answer)
@@ -135,7 +142,7 @@ class ToolServer:
                     await scope.http[GUARD].admit(scope.http)
                 message = await self._decoded(own, wire)
                 streams = message.streams
-                answer = self._at_once(own, message) or await self._forgotten(own, wire, message)
+                answer = await self._at_once(own, message) or await self._forgotten(own, wire, message)
                 if answer is None:
                     calls.append(await self._call(own, wire, message))
                 elif answer.body:
@@ -154,24 +161,34 @@ class ToolServer:
         await scope.http[GUARD].permit(scope.http, message.operation)
         return message
 
-    def _at_once(self, scope: RequestScope, message: ToolMessage) -> WireResponse | None:
+    async def _at_once(self, scope: RequestScope, message: ToolMessage) -> WireResponse | None:
         """Return the answer to a message that starts no run, after what it asks for was done."""
         if message.ends:
             self._ended.add(message.ends)
             for key in [key for key in self._open if key[:2] == (scope.user, message.ends)]:
                 self._open[key].cancel()
+            await self._tell(_session_line(scope, message.ends), _ENDS)
         elif message.cancels is not None:
             call = self._open.get((scope.user, message.session, message.cancels))
             if call is not None:
                 call.cancel()
+            else:
+                await self._tell(_call_line(scope, message.session, message.cancels), _ENDS)
         elif message.replies is not None:
-            self._reply(scope, message, message.replies)
+            await self._reply(scope, message, message.replies)
         return message.answer
 
-    def _reply(self, scope: RequestScope, message: ToolMessage, reply: ToolReply) -> None:
+    async def _reply(self, scope: RequestScope, message: ToolMessage, reply: ToolReply) -> None:
         calls = [call for key, call in self._open.items() if key[:2] == (scope.user, message.session)]
-        if not any(call.reply(reply) for call in calls):
+        if not any(call.reply(reply) for call in calls) and not await self._tell(
+            _question_line(scope, message.session, reply.id), dumps(reply.result).decode()
+        ):
             raise RequestError("id: no question with this id waits for an answer.", param="id")
+
+    async def _tell(self, line: str, what: str) -> bool:
+        """Tell the process that has a place in this line. Return whether there is one. Raises `BridgeError`."""
+        places = self._bridge.places
+        return places is not None and await places.tell(line, what)
 
     async def _call(self, scope: RequestScope, wire: WireRequest, message: ToolMessage) -> _Call:
         site = scope.context.site
@@ -179,14 +196,47 @@ class ToolServer:
         if not message.streams:
             scope.context.site = replace(site, holds_questions=False)
         request, caller = await scope.decode(wire)
-        call = _Call(scope, self._dialect, request, caller)
-        if message.session:
-            key = (scope.user, message.session, message.id)
-            if key in self._open:
-                raise RequestError("id: a call with this id is open.", param="id")
-            self._open[key] = call
-            call.task.add_done_callback(lambda _: self._open.pop(key, None))
+        if not message.session:
+            return _Call(scope, self._dialect, request, caller)
+        key = (scope.user, message.session, message.id)
+        if key in self._open:
+            raise _is_open()
+        held = await self._hold(scope, key)
+        call = self._open[key] = _Call(scope, self._dialect, request, caller, self._bridge.places, message.session)
+
+        def over(_: object) -> None:
+            self._open.pop(key, None)
+            for place in held:
+                place.leave()
+
+        call.task.add_done_callback(over)
         return call
+
+    async def _hold(self, scope: RequestScope, key: tuple[str, str, Any]) -> list[HeldPlace]:
+        """Return the places of a call, through which other processes end it. Raises `RequestError` if one of them has
+        a call with its id.
+        """
+        places, held = self._bridge.places, list[HeldPlace]()
+        if places is None:
+            return held
+        _, session, name = key
+
+        def told(word: str) -> None:
+            if word == _ENDS and (call := self._open.get(key)) is not None:
+                call.cancel()
+
+        lines = {_session_line(scope, session): _ANY_NUMBER, _call_line(scope, session, name): 1}
+        try:
+            for line, most in lines.items():
+                place = await places.take(line, most, told)
+                if place is None:
+                    raise _is_open()
+                held.append(place)
+        except BaseException:
+            for place in held:
+                place.leave()
+            raise
+        return held
 
     async def _forgotten(self, scope: RequestScope, wire: WireRequest, message: ToolMessage) -> WireResponse | None:
         """Return the answer to a call that continues a conversation which is not known any more; None for any other."""
@@ -210,9 +260,25 @@ def site_of(bridge: Bridge, route: Route, *, ended: EndedSessions | None = None)
         durable=route.durable,
         kept=stores.retention.events,
         remembers=bridge.remembers(route),
-        holds_questions=bridge.config.server.workers == 1,
+        holds_questions=bridge.config.server.workers == 1 or ":memory:" not in stores.runs,
         ended=ended if ended is not None else (),
     )
+
+
+def _is_open() -> RequestError:
+    return RequestError("id: a call with this id is open.", param="id")
+
+
+def _session_line(scope: RequestScope, session: str) -> str:
+    return line_of("tool session", scope.route.path, scope.user, session)
+
+
+def _call_line(scope: RequestScope, session: str, name: Any) -> str:
+    return line_of("tool call", scope.route.path, scope.user, session, dumps(name).decode())
+
+
+def _question_line(scope: RequestScope, session: str, name: Any) -> str:
+    return line_of("tool question", scope.route.path, scope.user, session, dumps(name).decode())
 
 
 def _secret(config: Config) -> bytes:
@@ -242,8 +308,19 @@ def _secret(config: Config) -> bytes:
 class _Call:
     """One call, run in a task of its own. `take` returns what is to be sent, `news` is set when there is some."""
 
-    def __init__(self, scope: RequestScope, dialect: ToolServerDialect, request: Request, caller: Caller) -> None:
+    def __init__(
+        self,
+        scope: RequestScope,
+        dialect: ToolServerDialect,
+        request: Request,
+        caller: Caller,
+        places: HeldPlaces | None = None,
+        session: str = "",
+    ) -> None:
+        """`places`: through them other processes pass on the answers to questions of this `session`."""
         self.scope = scope
+        self._places = places
+        self._session = session
         self.is_canceled = False
         """The client no longer wants an answer."""
         self.has_left = False
@@ -320,15 +397,26 @@ class _Call:
 
     async def _ask(self, question: ToolQuestion) -> Any:
         """Ask a question on the stream, and wait for its answer; None if there is none."""
-        waiting = self._replies[question.id] = asyncio.get_running_loop().create_future()
-        self._send([Frame(question.frame, "message")])
+        waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._replies[question.id] = waiting
+        place: HeldPlace | None = None
+
+        def told(word: str) -> None:
+            if word != LOST and not waiting.done():
+                waiting.set_result(orjson.loads(word))
+
         try:
+            if self._places is not None and not self.has_left:
+                place = await self._places.take(_question_line(self.scope, self._session, question.id), 1, told)
+            self._send([Frame(question.frame, "message")])
             async with asyncio.timeout(_ANSWER):
                 return await waiting
         except TimeoutError:
             return None
         finally:
             del self._replies[question.id]
+            if place is not None:
+                place.leave()
 
     def leave(self) -> None:
         """The client's connection is gone: what is asked stays open in its conversation."""

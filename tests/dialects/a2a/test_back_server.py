@@ -248,7 +248,8 @@ async def test_an_agent_that_names_no_context_is_told_the_talk_each_time(tmp_pat
         assert agent.texts() == ["user: I am Ann.", "assistant: Hi.", "Who am I?"]
 
 
-async def test_a_client_that_leaves_before_the_task_has_a_name_ends_it_all_the_same() -> None:
+@pytest.mark.parametrize("answers", [True, False], ids=["a head is there", "no head is there"])
+async def test_a_client_that_leaves_before_the_task_has_a_name_ends_it_all_the_same(answers: bool) -> None:
     async with fake_backend() as backend:
         begun, left, canceled = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -260,10 +261,13 @@ async def test_a_client_that_leaves_before_the_task_has_a_name_ends_it_all_the_s
                 canceled.set()
                 await exchange.answer(200, rpc(task("CANCELED")["task"]))
             else:
-                await exchange.head()
-                await exchange.send(b": ping\n\n")
+                if answers:
+                    await exchange.head()
+                    await exchange.send(b": ping\n\n")
                 begun.set()
                 await left.wait()
+                if not answers:
+                    await exchange.head()
                 await exchange.send(b"data: %b\n\n" % rpc(task("SUBMITTED")))
                 await exchange.left()
 

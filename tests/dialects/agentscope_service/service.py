@@ -25,6 +25,7 @@ class Service:
     """`plays` are the events of each run, the last ones again and again; `log` is what it was asked.
 
     Where `missed` is given, so many interrupts have no effect, and the next one ends the run.
+    Requests that begin with `holds` are answered when `go_on` is set; `held`: one waits.
     """
 
     def __init__(
@@ -48,6 +49,9 @@ class Service:
         self.posted: list[Any] = []
         self.url = ""
         self.said = asyncio.Event()
+        self.held, self.go_on = asyncio.Event(), asyncio.Event()
+        self.go_on.set()
+        self.holds = ""
         self._started: dict[str, asyncio.Event] = {}
         self._count = 0
 
@@ -63,6 +67,9 @@ class Service:
         path, _, _ = seen.path.partition("?")
         assert seen.headers["x-user-id"]
         self.log.append(f"{seen.method} {path}")
+        if self.holds and self.log[-1].startswith(self.holds):
+            self.held.set()
+            await self.go_on.wait()
         match seen.method, path.strip("/").split("/"):
             case "GET", ["agent"]:
                 await exchange.answer(200, dumps({"agents": [{"id": "a1"}], "total": 1}))

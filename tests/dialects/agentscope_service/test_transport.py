@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from tests.dialects.agentscope_service.service import WORDS, Service, reply_of
+from tests.pairs.people import leave
 from tests.server.harness import post, serving
 
 pytestmark = pytest.mark.usefixtures("each_http_client")
@@ -130,6 +131,28 @@ async def test_a_client_that_leaves_ends_the_run(path: str, end: str, tmp_path: 
         async with asyncio.timeout(20):
             while end not in service.log:
                 await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("holds", "path", "end"),
+    [
+        ("POST /sessions/", "/v1/chat/completions", "DELETE /sessions/s0"),
+        ("POST /chat/", "/v1/chat/completions", "DELETE /sessions/s0"),
+        ("POST /chat/", "/agui", "POST /sessions/s0/interrupt"),
+    ],
+)
+async def test_what_is_begun_while_the_client_leaves_is_ended(holds: str, path: str, end: str, tmp_path: Path) -> None:
+    service = Service(reply_of(*WORDS, end=False))
+    service.holds = holds
+    service.go_on.clear()
+    async with service.listening(), bridge(service, tmp_path) as base, asyncio.timeout(20):
+        body = agui("Hi") if path == "/agui" else chat("Hi", stream=True)
+        asking = asyncio.create_task(post(base + path, body))
+        await service.held.wait()
+        await leave(asking)
+        service.go_on.set()
+        while end not in service.log:
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("missed", [0, 1, 2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import re
@@ -39,8 +40,9 @@ class Server:
 
     `cuts` are the numbers of events after which a connection ends: cleanly, or with `reset` with a reset connection.
     `joins` are the streams for those who come back; without, they get what follows their `Last-Event-ID`. `forgets`:
-    its threads are gone, and only a run that may create one begins. `log` holds the requests, `bodies` what runs were
-    started with, `cursors` the ids of joins.
+    its threads are gone, and only a run that may create one begins. `more` are further fields of a run; `needs_input`
+    refuses runs with neither an input nor a command. Runs begin when `go_on` is set; `held`: one waits. `log` holds the
+    requests, `bodies` what runs were started with, `cursors` the ids of joins.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Server:
         names_run: bool = True,
         stays: bool = False,
         forgets: bool = False,
+        more: dict[str, Any] | None = None,
     ) -> None:
         self.play = recorded(play) if isinstance(play, str) else list(play)
         self.statuses = list(statuses)
@@ -69,6 +72,10 @@ class Server:
         self.names_run = names_run
         self.stays = stays
         self.forgets = forgets
+        self.more = more or {}
+        self.held, self.go_on = asyncio.Event(), asyncio.Event()
+        self.go_on.set()
+        self.needs_input: tuple[int, Any] | None = None
         self.missing = 404, dumps({"detail": "Thread or assistant not found."})
         self.log: list[str] = []
         self.bodies: list[Any] = []
@@ -97,6 +104,12 @@ class Server:
                 if self.forgets and self.bodies[-1].get("if_not_exists") == "reject":
                     await exchange.answer(*self.missing)
                     return
+                given = self.bodies[-1].get("input"), self.bodies[-1].get("command")
+                if self.needs_input is not None and given == (None, None):
+                    await exchange.answer(self.needs_input[0], dumps(self.needs_input[1]))
+                    return
+                self.held.set()
+                await self.go_on.wait()
                 base = "/".join(["", *where, "runs", RUN])
                 names = {"location": f"{base}/stream", "content_location": base} if self.names_run else {}
                 await exchange.head(200, "text/event-stream; charset=utf-8", **names)
@@ -115,7 +128,7 @@ class Server:
                 if isinstance(status, int):
                     await exchange.answer(status, dumps({"detail": "Run not found"}))
                 else:
-                    await exchange.answer(200, dumps({"run_id": run, "status": status}))
+                    await exchange.answer(200, dumps({"run_id": run, "status": status, **self.more}))
             case "GET", ["threads", _, "state"] if self.state is not None:
                 await exchange.answer(200, dumps(self.state))
             case "GET", ["threads", _, "state"] if not self.forgets:

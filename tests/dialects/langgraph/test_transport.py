@@ -21,6 +21,7 @@ from bridge.engine.bridge import Bridge
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Answer, FinishReason, Request, Resume, fold, verify
 from tests.dialects.langgraph.service import RUN, Server, event, events, recorded
+from tests.pairs.people import leave
 from tests.server.harness import Reply, fake_backend, post, serving
 
 THREAD = "6f3f38a3-7b2e-4c39-bb9c-a4a7a5bd5b37"
@@ -242,15 +243,34 @@ async def test_an_event_of_an_error_ends_the_run_without_further_questions() -> 
     assert server.log == [START]
 
 
-async def test_the_end_mark_of_other_servers_saves_the_question(tmp_path: Path) -> None:
-    for mark in ({"status": "success"}, None):
-        server = Server([*recorded("text"), event("end", mark)])
-        async with server.listening(), bridge(server, tmp_path) as base:
-            assert said(await ask(base, text=f"Hi {mark}")) == "Hello, world!"
-        assert server.log == [START]
+@pytest.mark.parametrize("mark", [{"status": "success"}, None])
+async def test_an_end_mark_does_not_tell_how_a_run_ended(tmp_path: Path, mark: Any) -> None:
+    """aegra marks the end of canceled runs and of joined runs that failed with `success`."""
+    server = Server([*recorded("text"), event("end", mark)])
+    async with server.listening(), bridge(server, tmp_path) as base:
+        assert said(await ask(base)) == "Hello, world!"
+    assert server.log == [START, STATUS]
+    cut = [*recorded("text")[:5], event("end", mark)]
+    assert (await failure_of(Server(cut, statuses=["interrupted"]))).code is ErrorCode.CANCELED
+    failed = await failure_of(Server(cut, statuses=["error"], more={"error_message": "the node broke"}))
+    assert (failed.code, failed.message) == (ErrorCode.BACKEND_ERROR, "the node broke")
 
 
-async def test_an_end_mark_of_aegra_may_say_that_it_was_canceled(tmp_path: Path) -> None:
+async def test_an_end_mark_of_a_run_without_a_name_is_trusted(tmp_path: Path) -> None:
+    play = [each for each in recorded("text") if b"event: metadata" not in each]
+    server = Server([*play, event("end", None)], names_run=False)
+    async with server.listening(), bridge(server, tmp_path) as base:
+        assert said(await ask(base)) == "Hello, world!"
+    assert server.log == [START]
+
+
+async def test_a_run_that_another_caller_interrupted_at_aegra_is_canceled() -> None:
+    error = {"error": "Error", "message": "Run was interrupted"}
+    marked = [*recorded("text")[:5], event("error", error), event("end", {"status": "success"})]
+    assert (await failure_of(Server(marked))).code is ErrorCode.CANCELED
+
+
+async def test_an_end_mark_may_say_that_the_run_was_canceled(tmp_path: Path) -> None:
     ended = [*recorded("text")[:5], event("end", {"status": "interrupted"})]
     assert (await failure_of(Server(ended))).code is ErrorCode.CANCELED
     asked = Server([*recorded("ask"), event("end", {"status": "interrupted"})])
@@ -295,6 +315,25 @@ async def test_a_stream_that_ends_within_an_event_goes_on_after_the_one_before(t
     async with server.listening(), bridge(server, tmp_path) as base:
         assert said(await ask(base)) == "Gr\u00fc\u00df \u00fcber"
     assert server.cursors == ["12"]
+
+
+async def test_what_aegra_replays_twice_or_under_another_name_is_told_once(tmp_path: Path) -> None:
+    """It replays events that then come from its queue as well, and updates as values."""
+    play = [("metadata", {"run_id": RUN}), ("values", INPUT), ("messages", ai("a")), ("messages", ai("a"))]
+    whole = [event(name, data, f"{RUN}_event_{n}") for n, (name, data) in enumerate(play, 1)]
+    again = [
+        event("messages", ai("b"), f"{RUN}_event_5"),
+        event("values", {"agent": {"messages": [{"type": "ai", "id": "m", "content": "aab"}]}}, f"{RUN}_event_6"),
+        event("messages", ai("b"), f"{RUN}_event_5"),
+        event("updates", {"agent": {"messages": []}}, f"{RUN}_event_6"),
+        event("values", final("aab", count=1), f"{RUN}_event_7"),
+    ]
+    server = Server(whole, joins=[again], cuts=[4], reset=True)
+    async with server.listening(), bridge(server, tmp_path) as base:
+        reply = await post(f"{base}/agui", agui("Hi"))
+    assert "".join(e["delta"] for e in told(reply) if e["type"] == "TEXT_MESSAGE_CONTENT") == "aab"
+    assert [e["snapshot"] for e in told(reply) if e["type"] == "STATE_SNAPSHOT"] == [{"count": 1}]
+    assert told(reply)[-1]["type"] == "RUN_FINISHED"
 
 
 async def test_events_at_the_seam_are_told_once(tmp_path: Path) -> None:
@@ -392,6 +431,21 @@ async def test_a_run_is_canceled_when_its_client_leaves(tmp_path: Path, names_ru
             if CANCEL in server.log:
                 break
             await asyncio.sleep(0.02)
+    assert server.log == [START, CANCEL]
+
+
+@pytest.mark.usefixtures("each_http_client")
+async def test_a_run_is_canceled_whose_client_leaves_before_the_server_answers(tmp_path: Path) -> None:
+    """The server has the run by then, and goes on with it whoever is connected."""
+    server = Server("text", cuts=[4], stays=True)
+    server.go_on.clear()
+    async with server.listening(), bridge(server, tmp_path) as base, asyncio.timeout(20):
+        asking = asyncio.create_task(post(f"{base}/agui", agui("Hi")))
+        await server.held.wait()
+        await leave(asking)
+        server.go_on.set()
+        while CANCEL not in server.log:
+            await asyncio.sleep(0.01)
     assert server.log == [START, CANCEL]
 
 
@@ -500,6 +554,29 @@ async def test_a_breakpoint_is_a_question_and_a_run_without_input_goes_on() -> N
         refused = await run(server, Request([], thread_id=THREAD, resume=[Resume(question.interrupt_id, "cancelled")]))
     assert refused.reason is FinishReason.STOP
     assert len(server.bodies) == 2, "not to go on is not to run"
+
+
+async def test_a_breakpoint_is_passed_at_a_server_that_refuses_runs_without_input() -> None:
+    detail = [{"type": "value_error", "msg": "Value error, Must specify either 'input' or 'command'"}]
+    play = [*events(("metadata", {"run_id": RUN}), ("values", INPUT)), event("values", {"__interrupt__": []}, 9)]
+    async with Server(play).listening() as server:
+        (question,) = (await run(server, Request("Hi", thread_id=THREAD))).interrupts
+        server.play, server.needs_input = recorded("text"), (422, {"detail": detail})
+        resume = [Resume(question.interrupt_id, "resolved")]
+        answer = await run(server, Request([], thread_id=THREAD, resume=resume))
+    assert answer.reason is FinishReason.STOP
+    assert [(body.get("input", ""), body.get("command")) for body in server.bodies[1:]] == [
+        (None, None),
+        ("", {"resume": {}}),
+    ]
+
+
+async def test_an_answer_that_aegra_does_not_wait_for_is_a_conflict() -> None:
+    said = {"error": "http_error", "message": "Cannot resume: thread is not in interrupted state"}
+    async with Server(refuses=(400, said)).listening() as server:
+        answer = await run(server, Request([], thread_id=THREAD, resume=[Resume("i", "resolved", "Bob")]))
+    assert answer.failure is not None
+    assert answer.failure.code is ErrorCode.CONFLICT
 
 
 # ------------------------------------------------------------------ threads that are gone
