@@ -1,4 +1,4 @@
-"""How often and how soon a call is repeated.
+"""When a call is repeated, and where: all that decides what follows a failed try.
 
 No other layer repeats calls, except once for a kept connection that turned out to be closed (`transports.connections`),
 and for a request that may have queued a run (`runs.backend`; where `retry` is configured, only if no answer came).
@@ -6,16 +6,26 @@ and for a request that may have queued a run (`runs.backend`; where `retry` is c
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import random
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
 
-from bridge.errors import ErrorCode, Failure
+from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Event, RunFailed
 from bridge.model.events import CONTENT
+from bridge.toolkit.redact import explained
+
+if TYPE_CHECKING:
+    from bridge.run.attempt import BackendAttempt, NextAttempt
+    from bridge.run.breaker import Pass
+
+log = logging.getLogger("bridge.run")
 
 _SECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 _RESERVE = 10.0
@@ -98,3 +108,102 @@ def asked_pause(failure: Failure, clock: Callable[[], float] = time.time) -> flo
         return max(0.0, parsedate_to_datetime(header).timestamp() - clock())
     except (ValueError, OverflowError, TypeError, IndexError):
         return None
+
+
+class Tries:
+    """The tries of one run: at its backend, as the `retry` of that says, then at the others.
+
+    A try ends with the first content that is passed on; what fails later is continued elsewhere, or not at all.
+
+    Attributes:
+        attempt: The backend that is asked now, and the call to it.
+        backends: Names of the backends that were asked, in order.
+        repeated: Tries at a backend after its first one.
+    """
+
+    def __init__(self, attempt: BackendAttempt, others: Sequence[NextAttempt]) -> None:
+        """`others`: where to ask instead, in order."""
+        self.attempt = attempt
+        self.backends = [attempt.backend.name]
+        self.repeated = 0
+        self._others = list(others)
+        self._number = 1
+        self._pass: Pass | None = None
+        attempt.backend.budget.called()
+
+    def begin(self) -> None:
+        """Let the backend's breaker admit the call. Raises `BackendError` if it does not."""
+        breaker = self.attempt.backend.breaker
+        if breaker is not None and not self.attempt.asks_nobody:
+            self._pass = breaker.admit()
+
+    def answered(self) -> None:
+        """Note that content came: this backend took the request, as it was amended."""
+        self.attempt.answered()
+        if self._pass is not None:
+            self._pass.answered()
+
+    def ended(self, failure: Failure | None) -> None:
+        """Tell the backend's breaker how the call came out."""
+        admitted, self._pass = self._pass, None
+        if admitted is not None:
+            admitted.ended(failure)
+
+    def dropped(self) -> None:
+        """Note that the call ends for a reason of ours, which says nothing of the backend."""
+        admitted, self._pass = self._pass, None
+        if admitted is not None:
+            admitted.dropped()
+
+    def give_up(self) -> None:
+        """Ask no other backend from now on."""
+        self._others.clear()
+
+    async def next(self, failure: Failure, text: str = "") -> bool:
+        """Make the next call after a failed one, here or at another backend; return False if there is none.
+
+        First a conversation that the backend has lost is told anew, then the call is repeated, then a refused request
+        is amended; then the others are asked. `text`: of an answer that another backend is to continue.
+        """
+        self.ended(failure)
+        if await self.attempt.in_new_thread(failure):
+            self.repeated += 1
+            return True
+        pause = self._pause(failure)
+        if pause is not None:
+            await asyncio.sleep(pause)
+            await self.attempt.again()
+            self._number += 1
+        elif not await self.attempt.amended(failure):
+            return may_ask_elsewhere(failure) and await self.elsewhere(failure, text)
+        self.repeated += 1
+        return True
+
+    def _pause(self, failure: Failure) -> float | None:
+        """Return the seconds until this backend is asked once more; None if it is not."""
+        backend = self.attempt.backend
+        if not may_repeat(failure) or self._number >= backend.retry.attempts:
+            return None
+        if backend.breaker is not None and backend.breaker.refuses:
+            return None
+        pause = backend.retry.pause(failure, self._number)
+        return pause if pause is not None and backend.budget.take() else None
+
+    async def elsewhere(self, failure: Failure, text: str) -> bool:
+        """Go on to the next backend that can be sent the request; return False if there is none."""
+        while self._others:
+            failed, prepare = self.attempt.backend.name, self._others.pop(0)
+            run_id = self.attempt.info.run_id
+            # Before the next one is prepared: it has to have the conversation.
+            await self.attempt.abandon()
+            try:
+                self.attempt = await prepare(text)
+            except BridgeError as error:
+                log.warning("run %s: the next backend cannot be called: %s", run_id, error.message)
+                continue
+            name, self._number = self.attempt.backend.name, 1
+            self.backends.append(name)
+            self.attempt.backend.budget.called()
+            log.warning("run %s: %s failed, trying %s: %s", run_id, failed, name, explained(failure))
+            return True
+        return False

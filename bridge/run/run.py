@@ -17,14 +17,12 @@ from bridge.model import Answer, Event, FinishReason, RunFailed, RunFinished
 from bridge.model.events import CONTENT, TERMINAL
 from bridge.run.attempt import BackendAttempt, NextAttempt
 from bridge.run.backend import Backend, Call
-from bridge.run.breaker import Pass
 from bridge.run.clock import Clock
 from bridge.run.continuation import StreamContinuation
 from bridge.run.conversation.memory import Turn
-from bridge.run.retries import failed_at_once, may_ask_elsewhere, may_repeat
+from bridge.run.retries import Tries, failed_at_once, may_ask_elsewhere
 from bridge.run.stream_stats import Pace
 from bridge.stores.joint import Joint
-from bridge.toolkit.redact import explained
 from bridge.translation import Reader
 from bridge.translation.stage import StageFunction
 
@@ -41,8 +39,7 @@ class Run:
     Attributes:
         reader: Applies the stages and knows how the run came out.
         lost: The features that this run could not carry so far.
-        tried: Names of the backends that were asked, in order.
-        retries: Tries at a backend after its first one.
+        tries: The tries at backends, of which the last one answers.
         continued_at: How many characters the client had each time that another backend continued the answer.
         pace: How regularly the stream came.
         started: The monotonic time of the start.
@@ -60,25 +57,20 @@ class Run:
         """`others`: where to ask instead, in order, while nothing of the backend's content was passed on; with
         `continuation` also later. `max_answer` limits the whole answer, in bytes as they come from the backend.
         """
-        self._attempt = attempt
-        self._others = list(others)
-        self._continuation = continuation if self._others else None
+        self.tries = Tries(attempt, others)
+        self._continuation = continuation if others else None
         self._max_answer = max_answer
         self._size = 0
         self._broke: Failure | None = None
-        self._try = 1
-        self._pass: Pass | None = None
         self._write: Callable[[list[Event]], bool] | None = None
         self.reader = Reader(attempt.head(), self._stages(), clock=time.time)
         self.lost = attempt.lost
         self.pace = Pace()
-        self.tried = [attempt.backend.name]
-        self.retries = 0
         self.continued_at: list[int] = []
         self.started = time.monotonic()
         self.first: float | None = None
         self.joint: Joint | None = None
-        self._clock = Clock(attempt.backend.timeouts, self.started, lambda: self._attempt.call.awaits_whole)
+        self._clock = Clock(attempt.backend.timeouts, self.started, lambda: self.tries.attempt.call.awaits_whole)
 
     @property
     def ended(self) -> bool:
@@ -93,12 +85,12 @@ class Run:
     @property
     def backend(self) -> Backend:
         """The backend that answers, or was asked last."""
-        return self._attempt.backend
+        return self.tries.attempt.backend
 
     @property
     def call(self) -> Call:
         """The call whose answer is read."""
-        return self._attempt.call
+        return self.tries.attempt.call
 
     @property
     def waiting(self) -> float | None:
@@ -109,8 +101,8 @@ class Run:
 
     def head(self) -> list[Event]:
         """Returns `RunStarted` at once, for clients that expect a sign of life before the backend answered."""
-        head = self._attempt.head()
-        head.model = self._attempt.request.model
+        head = self.tries.attempt.head()
+        head.model = self.tries.attempt.request.model
         return self.reader.commit([head])
 
     async def read(self) -> list[Event]:
@@ -124,12 +116,12 @@ class Run:
         clock.enter()
         try:
             if clock.opened:
-                events = await self._attempt.call.read()
+                events = await self.tries.attempt.call.read()
                 self.pace.add(time.monotonic() - (clock.waiting or 0.0))
             else:
                 events = await self._first_read()
-            if self._attempt.linked is not None:
-                events = await self._attempt.linked.events(events)
+            if self.tries.attempt.linked is not None:
+                events = await self.tries.attempt.linked.events(events)
             if clock.expired is not None and (late := clock.late()) is not None:
                 # An agent may swallow its cancellation; its time is over all the same.
                 events = self._late(late)
@@ -139,7 +131,7 @@ class Run:
                 raise
             events = self._late(late)
         except Exception as error:
-            what = f"run {self._attempt.info.run_id} broke in the pipeline"
+            what = f"run {self.tries.attempt.info.run_id} broke in the pipeline"
             known = error.failure if isinstance(error, BridgeError) else None
             events = reader.fail(known or unexpected_failure(log, what, error, "handled this run"))
             await self._end()
@@ -148,7 +140,7 @@ class Run:
             clock.waiting = None
         if self._max_answer is not None:
             self._size += _EVENT_SIZE * len(events)
-            if self._size + self._attempt.call.received > self._max_answer and not _ends(events):
+            if self._size + self.tries.attempt.call.received > self._max_answer and not _ends(events):
                 events = [*events, *self._too_large(self._max_answer)]
         if self._continuation is None:
             events = reader.take(events)
@@ -169,7 +161,7 @@ class Run:
                 self._begin_to_pass(write)
 
     def _begin_to_pass(self, write: Callable[[list[Event]], bool]) -> None:
-        self._attempt.call.pass_deltas(partial(self._passed, write))
+        self.tries.attempt.call.pass_deltas(partial(self._passed, write))
 
     def _passed(self, write: Callable[[list[Event]], bool], events: list[Event]) -> bool:
         size = self._size + _EVENT_SIZE * len(events)
@@ -179,7 +171,7 @@ class Run:
         if not events:
             clock.waiting = time.monotonic()
             return True
-        if self._max_answer is not None and size + self._attempt.call.received > self._max_answer:
+        if self._max_answer is not None and size + self.tries.attempt.call.received > self._max_answer:
             return False
         for stage in self.reader.stages:
             if not stage.passes_deltas:
@@ -197,8 +189,8 @@ class Run:
     async def _end(self) -> None:
         """The run has ended. The conversation is kept before the client sees that."""
         self._clock.stop()
-        self._report(self.reader.failure)
-        if (turn := self._attempt.turn) is not None:
+        self.tries.ended(self.reader.failure)
+        if (turn := self.tries.attempt.turn) is not None:
             turn.joint = self.joint
             await self._keep(turn, self.reader.failure)
 
@@ -209,7 +201,6 @@ class Run:
 
         First at the same backend, as its `retry` says, then at the others.
         """
-        self.backend.budget.called()
         self._clock.watch()
         while True:
             events = await self._ask()
@@ -217,10 +208,8 @@ class Run:
             if failure is None or not await self._next(failure):
                 break
         if failure is None:
-            self._attempt.answered()
+            self.tries.answered()
             self.first = self.first or time.monotonic()
-            if self._pass is not None:
-                self._pass.answered()
         self._clock.opened = True
         if self._write is not None:
             self._begin_to_pass(self._write)
@@ -230,10 +219,10 @@ class Run:
         return events
 
     async def _ask(self) -> list[Event]:
-        attempt = self._attempt
+        tries = self.tries
+        attempt = tries.attempt
         try:
-            if attempt.backend.breaker is not None and not attempt.asks_nobody:
-                self._pass = attempt.backend.breaker.admit()
+            tries.begin()
             call, hear = attempt.call, self._clock.hear
             await call.open()
             hear()
@@ -248,7 +237,7 @@ class Run:
                 call.frames = [*frames, *call.frames]
             return events
         except BridgeError as error:
-            return [self._attempt.head(), RunFailed(error.failure)]
+            return [self.tries.attempt.head(), RunFailed(error.failure)]
         except asyncio.CancelledError:
             late = self._clock.late()
             if late is None:
@@ -258,60 +247,24 @@ class Run:
             return events
 
     async def _next(self, failure: Failure) -> bool:
-        """Goes on to the next try, here or at another backend; False when there is none."""
-        self._report(failure)
+        """Go on to the next try, here or at another backend; return False when there is none."""
         self._clock.between_tries(failure)
-        if await self._attempt.in_new_thread(failure):
-            self.retries += 1
-            self._clock.try_again()
-            return True
-        pause = self._pause(failure)
-        if pause is not None:
-            await asyncio.sleep(pause)
-            await self._attempt.again()
-            self._try += 1
-            self.retries += 1
-        elif await self._attempt.amended(failure):
-            self.retries += 1
-        elif may_ask_elsewhere(failure) and await self._fall_back(failure):
-            self.backend.budget.called()
-        else:
+        before = self.tries.attempt
+        if not await self.tries.next(failure, self._continuation.text if self._continuation is not None else ""):
             return False
+        if self.tries.attempt is not before:
+            self._follow()
         self._clock.try_again()
         return True
 
-    def _pause(self, failure: Failure) -> float | None:
-        """Seconds until this backend is asked once more; None when it is not."""
-        retry, breaker = self.backend.retry, self.backend.breaker
-        if not may_repeat(failure) or self._try >= retry.attempts or (breaker is not None and breaker.refuses):
-            return None
-        pause = retry.pause(failure, self._try)
-        return pause if pause is not None and self.backend.budget.take() else None
-
-    async def _fall_back(self, failure: Failure) -> bool:
-        """Goes on to the next backend that can be sent the request; False when there is none."""
-        while self._others:
-            failed, prepare = self.backend.name, self._others.pop(0)
-            # Before the next one is prepared: it has to have the conversation.
-            await self._attempt.abandon()
-            try:
-                attempt = await prepare(self._continuation.text if self._continuation is not None else "")
-            except BridgeError as error:
-                run_id = self._attempt.info.run_id
-                log.warning("run %s: the next backend cannot be called: %s", run_id, error.message)
-                continue
-            self._attempt, self._try = attempt, 1
-            self.reader.pass_through(self._stages())
-            self._clock.elsewhere(attempt.backend.timeouts)
-            self.tried.append(attempt.backend.name)
-            name = attempt.backend.name
-            log.warning("run %s: %s failed, trying %s: %s", attempt.info.run_id, failed, name, explained(failure))
-            return True
-        return False
+    def _follow(self) -> None:
+        """Read the answer of another backend from now on."""
+        self.reader.pass_through(self._stages())
+        self._clock.elsewhere(self.backend.timeouts)
 
     def _stages(self) -> list[StageFunction]:
         """Return the stages that events pass: those of the attempt, then the join with an earlier backend's answer."""
-        stages: list[StageFunction] = [*self._attempt.stages]
+        stages: list[StageFunction] = [*self.tries.attempt.stages]
         return stages if self._continuation is None else [*stages, self._continuation.join]
 
     async def _continued(self, events: list[Event]) -> list[Event]:
@@ -322,9 +275,9 @@ class Run:
         events = self.reader.apply(events)
         if continuation.differs:
             assert self._broke is not None
-            run_id = self._attempt.info.run_id
+            run_id = self.tries.attempt.info.run_id
             log.warning("run %s: %s sent a different text, the run ends", run_id, self.backend.name)
-            self._forgive()
+            self.tries.dropped()
             return self.reader.closing(self._broke)
         end = events[-1] if events else None
         if not isinstance(end, RunFailed):
@@ -332,8 +285,9 @@ class Run:
             return events
         self._broke, left = end.error, continuation.left_open(events)
         if continuation.possible and may_ask_elsewhere(end.error):
-            self._report(end.error)
-            if await self._fall_back(end.error):
+            self.tries.ended(end.error)
+            if await self.tries.elsewhere(end.error, continuation.text):
+                self._follow()
                 continuation.begin()
                 self._clock.start_over()
                 self.continued_at.append(len(continuation.text))
@@ -344,28 +298,20 @@ class Run:
 
     def _late(self, failure: Failure) -> list[Event]:
         """A limit has passed: the backend is given up."""
-        return self._attempt.call.fail(failure) if self._clock.opened else [self._attempt.head(), RunFailed(failure)]
+        return (
+            self.tries.attempt.call.fail(failure)
+            if self._clock.opened
+            else [self.tries.attempt.head(), RunFailed(failure)]
+        )
 
     def _too_large(self, limit: int) -> list[Event]:
         """Gives the answer up, for good: no other backend continues it. A client may have asked for a long one, so that
         it does not count against the backend.
         """
-        self._forgive()
-        self._others.clear()
+        self.tries.dropped()
+        self.tries.give_up()
         text = f"The backend's answer is longer than the limit of {limit} bytes (server.limits.answer)."
-        return self._attempt.call.fail(Failure(ErrorCode.BACKEND_PROTOCOL, text))
-
-    def _report(self, failure: Failure | None) -> None:
-        """Tells the backend's breaker how the call came out."""
-        admitted, self._pass = self._pass, None
-        if admitted is not None:
-            admitted.ended(failure)
-
-    def _forgive(self) -> None:
-        """The run ends for a reason of ours: the call says nothing of the backend."""
-        admitted, self._pass = self._pass, None
-        if admitted is not None:
-            admitted.dropped()
+        return self.tries.attempt.call.fail(Failure(ErrorCode.BACKEND_PROTOCOL, text))
 
     # ------------------------------------------------------------------ the end
 
@@ -373,11 +319,11 @@ class Run:
         """Ends the run on request, when no `read` is waiting: what is known by now, then the end."""
         if self.ended:
             return []
-        self._forgive()
+        self.tries.dropped()
         self._clock.stop()
         failure, events = _canceled(), list[Event]()
         if self._clock.opened and not self.continued_at:
-            events = self.reader.apply(self._attempt.call.fail(failure))
+            events = self.reader.apply(self.tries.attempt.call.fail(failure))
         if not _ends(events):
             events = self.reader.closing(failure)
         if isinstance(events[-1], RunFailed) and events[-1].error.code is ErrorCode.CANCELED:
@@ -386,7 +332,7 @@ class Run:
 
     def cut(self, failure: Failure) -> list[Event]:
         """Ends the run from this side, now: the events that tell the client so."""
-        self._forgive()
+        self.tries.dropped()
         self._clock.stop()
         return self.reader.fail(failure)
 
@@ -396,17 +342,17 @@ class Run:
         The next request of the conversation waits until `close`.
         """
         self._clock.stop()
-        await self._attempt.call.close()
-        if (turn := self._attempt.turn) is not None:
+        await self.tries.attempt.call.close()
+        if (turn := self.tries.attempt.turn) is not None:
             turn.joint = self.joint
             await self._keep(turn, _canceled())
 
     async def close(self) -> None:
         """Lets go of the backend; cancels its work when the run is not over. Never raises but `CancelledError`."""
         self._clock.stop()
-        self._forgive()
-        await self._attempt.call.close()
-        turn = self._attempt.turn
+        self.tries.dropped()
+        await self.tries.attempt.call.close()
+        turn = self.tries.attempt.turn
         if turn is not None:
             try:
                 await self._keep(turn, _canceled())  # unless it was kept at an end of its own
@@ -415,7 +361,7 @@ class Run:
 
     async def _keep(self, turn: Turn, failure: Failure | None) -> None:
         """Keeps the conversation, once; a store that fails now is logged, since the client has its answer already."""
-        recorded = self._attempt.recorded()
+        recorded = self.tries.attempt.recorded()
         if recorded is None:
             return
         answer, shown = recorded
@@ -428,7 +374,7 @@ class Run:
         try:
             await turn.keep(answer, shown)
         except BridgeError as error:
-            log.error("run %s: the conversation was not stored: %s", self._attempt.info.run_id, error.message)
+            log.error("run %s: the conversation was not stored: %s", self.tries.attempt.info.run_id, error.message)
         finally:
             turn.joint = None  # what comes later is stored at once
 

@@ -528,4 +528,4 @@ async def test_a_run_in_the_library_falls_over(two: dict[str, FakeBackend]) -> N
         while not run.ended:
             await run.read()
         await run.close()
-        assert (run.backend.name, run.tried) == ("claude", ["llm", "claude"])
+        assert (run.backend.name, run.tries.backends) == ("claude", ["llm", "claude"])

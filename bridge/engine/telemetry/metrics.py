@@ -216,8 +216,8 @@ class Metrics:
             _of(self.tokens_in_cached, *way).inc(cached)
             _of(self.tokens_in_uncached, *way).inc((usage.input or 0) - cached)
             _of(self.tokens_out, *way).inc(usage.output or 0)
-        if run.retries:
-            _of(self.retries, *way).inc(run.retries)
+        if run.tries.repeated:
+            _of(self.retries, *way).inc(run.tries.repeated)
         for feature in run.lost.names:
             _of(self.losses, *way, feature).inc()
 

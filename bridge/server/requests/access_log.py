@@ -57,8 +57,13 @@ class Report:
 
     def of(self, run: Run) -> None:
         """Take over the outcome of a run."""
-        self.lost, self.first, self.usage, self.retries = run.lost.names, run.first, run.reader.usage, run.retries
-        self.back, self.tried, self.continued_at = run.backend.name, run.tried, run.continued_at
+        self.lost, self.first, self.usage, self.retries = (
+            run.lost.names,
+            run.first,
+            run.reader.usage,
+            run.tries.repeated,
+        )
+        self.back, self.tried, self.continued_at = run.backend.name, run.tries.backends, run.continued_at
         self.ended(run.reader.finish_reason, run.reader.failure)
         if self.metrics is not None:
             self.metrics.run(self.route, self.front, run, self.user)
