@@ -3,8 +3,8 @@
     python scripted_agent.py [name=value ...]
 
 The settings: `load=yes|late|no`, `resume=yes|promised`, `close=yes`, `same=id` (of all sessions), `version=1`,
-`auth=new|prompt`, `start=seconds`, `state=folder` (where sessions are kept for the next process), `die=start`,
-`spawn=yes` (with a child of its own).
+`options=no` (the model as agents from before options have it), `auth=new|prompt`, `start=seconds`, `state=folder`
+(where sessions are kept for the next process), `die=start`, `spawn=yes` (with a child of its own).
 """
 
 from __future__ import annotations
@@ -129,6 +129,9 @@ class Turn:
                 for thread in asking:
                     thread.join()
                 self.text(f"{answers[1]} {answers[2]}")
+            case ["askslow"]:
+                self.permission({"toolCallId": "c3", "title": "echo", "kind": "execute"})
+                return self.run(["slow"])
             case ["refused"]:
                 self.permission({"toolCallId": "c3", "title": "echo", "kind": "execute"})
                 return "cancelled"
@@ -226,11 +229,14 @@ MODES: dict[str, str] = {}
 STATE = Path(SETTINGS["state"]) if "state" in SETTINGS else None
 
 
-def options_of(session: str) -> list[dict[str, Any]]:
+def options_of(session: str) -> dict[str, Any]:
     values = [{"value": "small", "name": "Small"}, {"value": "big", "name": "Big"}]
     current = MODELS.setdefault(session, "small")
-    return [{"id": "m", "name": "Model", "category": "model", "type": "select", "currentValue": current,
-             "options": values}]  # fmt: skip
+    if SETTINGS.get("options") == "no":
+        models = [{"modelId": each["value"], "name": each["name"]} for each in values]
+        return {"models": {"currentModelId": current, "availableModels": models}}
+    option = {"id": "m", "name": "Model", "category": "model", "type": "select", "currentValue": current}
+    return {"configOptions": [{**option, "options": values}]}
 
 
 def keep(session: str) -> None:
@@ -264,7 +270,7 @@ def answer(message: dict[str, Any]) -> dict[str, Any]:
             keep(session)
             modes = [{"id": each, "name": each} for each in ("auto", "default")]
             known = {"currentModeId": "auto", "availableModes": modes}
-            return {"result": {"sessionId": session, "modes": known, "configOptions": options_of(session)}}
+            return {"result": {"sessionId": session, "modes": known, **options_of(session)}}
         case "session/set_mode":
             MODES[session] = params["modeId"]
             return {"result": {}}
@@ -285,13 +291,16 @@ def answer(message: dict[str, Any]) -> dict[str, Any]:
                     threading.Timer(0.05, replay).start()
                 else:
                     replay()
-            return {"result": {"configOptions": options_of(session)}}
+            return {"result": options_of(session)}
         case "session/close":
             SESSIONS.pop(session, None)
             return {"result": {}}
-        case "session/set_config_option":
+        case "session/set_config_option" if SETTINGS.get("options") != "no":
             MODELS[session] = params["value"]
-            return {"result": {"configOptions": options_of(session)}}
+            return {"result": options_of(session)}
+        case "session/set_model" if SETTINGS.get("options") == "no":
+            MODELS[session] = params["modelId"]
+            return {"result": {}}
         case "session/prompt":
             return prompt(session, params)
     return {"error": {"code": -32601, "message": "Method not found"}}

@@ -272,8 +272,9 @@ async def test_a_picture_goes_to_agents_that_take_one() -> None:
         assert await it.says("say fine") == "fine "
 
 
-async def test_the_model_is_an_option_of_the_session() -> None:
-    async with talk() as it:
+@pytest.mark.parametrize("settings", [(), ("options=no",)])
+async def test_the_model_is_an_option_of_the_session(settings: tuple[str, ...]) -> None:
+    async with talk(*settings) as it:
         assert await it.says("model") == "small"
         assert await it.says("model", model="big") == "big"
         assert await it.says("model", model="unheard-of") == "big"
@@ -464,6 +465,44 @@ async def test_an_agent_that_ignores_a_cancel_is_ended_and_its_other_sessions_go
         await (await start(one, "deaf")).close()
         await until(lambda: not psutil.pid_exists(int(pid)))
         assert await two.says("remember") == "2: where / remember"
+
+
+@pytest.mark.parametrize("how", [("resume=yes",), ()])
+async def test_a_conversation_goes_on_after_an_agent_ignored_the_cancel(tmp_path: Path, how: tuple[str, ...]) -> None:
+    """In its session, if the agent can restore that; else in a new one with what was said."""
+    state = tmp_path / "state"
+    state.mkdir()
+    async with talk(f"state={state}", *how, folder=tmp_path, cancel_timeout=0.3) as it:
+        await it.says("say one")
+        await (await start(it, "deaf")).close()
+        told = "3: say one / deaf" if how else "1: user: say one\nassistant: one \nuser: deaf\nassistant: working  |"
+        assert await it.says("remember") == f"{told}{' /' if how else ''} remember"
+
+
+async def test_a_message_that_the_agent_never_got_is_told_in_the_next_prompt(tmp_path: Path) -> None:
+    """The client leaves while the run before it goes on."""
+    async with talk(folder=tmp_path) as it:
+        await it.says("say one")
+        session = next(iter(backend(it.bridge).pool.processes[0].sessions.values()))
+        await session.lock.acquire()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(it.run("say two"), 0.2)
+        session.lock.release()
+        assert "say two" in await it.says("remember")
+
+
+@pytest.mark.parametrize(("half", "same"), [("work", True), ("", True), ("another answer", False)])
+async def test_half_an_answer_finds_its_conversation(half: str, same: bool, tmp_path: Path) -> None:
+    """A client without ids for conversations has at most what was sent of a canceled answer."""
+    async with agents(folder=tmp_path, dialect="openai-chat") as bridge:
+        route = bridge.routes[0]
+        run = await bridge.run(route, Request("slow"), capabilities=route.capabilities)
+        while not any(isinstance(event, TextDelta) for event in await asyncio.wait_for(run.read(), 20)):
+            pass
+        await run.close()
+        talked = [Message("user", [Text("slow")]), Message("assistant", [Text(half)]), Message("user", [Text("where")])]
+        sessions = set(backend(bridge).pool.processes[0].sessions)
+        assert ((await bridge.complete(Request(talked))).text.split()[2] in sessions) is same
 
 
 # ---------------------------------------------------------------------- faults
