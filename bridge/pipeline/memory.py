@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any, Self
@@ -251,6 +251,8 @@ class Expand(Turn):
     _keep: int | None = None
     """How many of the stored messages stay, where the client asks again; None is all."""
     _partial: list[Any] | None = None
+    _decided: Collection[str | None] = ()
+    """The calls that a person has agreed or refused to with this request."""
 
     async def begin(self, run_id: str) -> None:
         stored, new = await self._find(run_id)
@@ -258,7 +260,7 @@ class Expand(Turn):
         given = load_request(self._partial) if self._partial else Request([])
         settled = self._settle(new)
         self._new = settled.messages
-        waiting = open_calls(stored, self._new)
+        waiting = [call for call in open_calls(stored, self._new) if call.call_id not in self._theirs]
         asked = [*given.open_interrupts, *self._conversation.open_interrupts]
         settled.resume = [*given.resume, *settled.resume]
         if self._unanswered:
@@ -272,12 +274,17 @@ class Expand(Turn):
             self.reply = [RunFinished(FinishReason.TOOL_CALLS)]
         else:
             resumed = {r.interrupt_id for r in settled.resume}
-            answered = {i.call_id for i in asked if i.interrupt_id in resumed}
-            self._new = [*no_results([c for c in waiting if c.call_id not in answered]), *self._new]
+            self._decided = {i.call_id for i in asked if i.interrupt_id in resumed}
+            self._new = [*no_results([c for c in waiting if c.call_id not in self._decided]), *self._new]
         self.request = request = self.request.copy()
         request.messages, request.resume = [*stored, *self._new], settled.resume
         request.tools = self._conversation.tools if request.tools is None else request.tools
         request.history = HistoryMode.FULL
+
+    @property
+    def _theirs(self) -> Collection[str]:
+        """The calls that are the backend's, so that the client owes no results of them."""
+        return ()
 
     async def _find(self, run_id: str) -> tuple[list[Message], list[Message]]:
         """Return the stored conversation and what is new."""
@@ -326,11 +333,21 @@ class Follow(Expand):
     The backend that answered last gets what is new; any other gets the whole conversation under a new id.
     """
 
+    @property
+    def _is_here(self) -> bool:
+        """Whether the backend answered last."""
+        conversation = self._conversation
+        return conversation.backend_thread is not None and conversation.extra.get(_KEEPER) == self._keeper
+
+    @property
+    def _theirs(self) -> Collection[str]:
+        return [str(each) for each in self._conversation.extra.get(_RAN, ())] if self._is_here else ()
+
     async def begin(self, run_id: str) -> None:
         await super().begin(run_id)
         conversation = self._conversation
         request = self.request
-        if conversation.backend_thread is not None and conversation.extra.get(_KEEPER) == self._keeper:
+        if self._is_here:
             request.messages, self.continues = self._new, True
         else:
             name = conversation.thread_id if conversation.version == 0 else run_id
@@ -354,6 +371,8 @@ class Follow(Expand):
         await self._commit([])
 
     def _keeps(self, answer: Answer) -> str | None:
+        decided = [*self._theirs, *(call for call in self._decided if call)] if self._remembers(answer) else []
+        self._conversation.extra[_RAN] = decided[-_MOST_NOTED:]
         self._conversation.extra[_KEEPER] = self._keeper
         return self._thread_kept(answer, self._thread)
 
