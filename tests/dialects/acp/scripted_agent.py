@@ -28,9 +28,17 @@ NUMBER = 0
 
 
 class Waiting:
-    def __init__(self) -> None:
+    """Waits for the answers to requests with one id."""
+
+    def __init__(self, count: int = 1) -> None:
         self.done = threading.Event()
-        self.message: dict[str, Any] = {}
+        self.messages: list[dict[str, Any]] = []
+        self.count = count
+
+    def take(self, message: dict[str, Any]) -> None:
+        self.messages.append(message)
+        if len(self.messages) == self.count:
+            self.done.set()
 
 
 def write(text: str) -> None:
@@ -51,7 +59,7 @@ def ask(method: str, params: dict[str, Any], number: Any = None) -> dict[str, An
     waiting = ANSWERS[number] = Waiting()
     send(id=number, method=method, params=params)
     waiting.done.wait()
-    return waiting.message
+    return waiting.messages[0]
 
 
 class Turn:
@@ -162,6 +170,30 @@ class Turn:
                     ask("craft/drain", {}, "a-string"),
                 ]
                 self.text(" ".join(str(each.get("error", {}).get("code")) for each in answers_))
+            case ["ids"]:
+                # All ids that the client's own requests may have, among them that of this prompt; then one twice.
+                refused = {ask("craft/drain", {}, number)["error"]["code"] for number in range(10)}
+                params = {"sessionId": self.session, "toolCall": {"toolCallId": "c6"}, "options": [
+                    {"optionId": "yes", "name": "Yes", "kind": "allow_once"}]}  # fmt: skip
+                waiting = ANSWERS[7] = Waiting(2)
+                asked = {"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": params}
+                write("\n".join([json.dumps(asked)] * 2))  # at once: the first is not answered before the second comes
+                waiting.done.wait()
+                again, first = waiting.messages
+                self.text(f"{refused} {again['error']['code']} {first['result']['outcome']['optionId']}")
+            case ["floodquestions", count, size]:
+                call = {"toolCallId": "c7", "title": "y" * int(size)}
+                asking = [threading.Thread(target=self.permission, args=(call,)) for _ in range(int(count))]
+                for thread in asking:
+                    thread.start()
+                while NUMBER < int(count):
+                    time.sleep(0.01)
+                ask("craft/drain", {})
+                sys.stderr.write("all were read\n")
+                sys.stderr.flush()
+                for thread in asking:
+                    thread.join()
+                self.text("all answered")
             case ["large", size]:
                 self.text("x" * int(size))
             case ["flood", size]:
@@ -337,10 +369,9 @@ def main() -> None:
     for line in sys.stdin:
         message = json.loads(line)
         if "method" not in message:
-            waiting = ANSWERS.pop(message["id"], None)
+            waiting = ANSWERS.get(message["id"])
             if waiting is not None:
-                waiting.message = message
-                waiting.done.set()
+                waiting.take(message)
         elif message["method"] == "session/cancel":
             CANCELED.setdefault(message["params"]["sessionId"], threading.Event()).set()
         elif "id" in message:

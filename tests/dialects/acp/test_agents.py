@@ -156,6 +156,32 @@ async def test_owners_share_no_process() -> None:
         assert len(processes()) == 2
 
 
+async def test_many_owners_at_once_share_no_process(tmp_path: Path) -> None:
+    """More owners than processes: each session goes on in a process of its owner, and hears its owner only."""
+    async with agents(f"state={tmp_path}", "resume=yes", processes=2, idle=600) as bridge:
+        owners: dict[str, set[str]] = {}
+
+        async def talks(owner: str) -> None:
+            it, said = Talk(bridge, "t", owner), list[str]()
+            for number in range(4):
+                words = "where" if number % 2 else f"say {owner}"
+                while (answer := await it.run(words)).failure is not None:
+                    assert answer.failure.code is ErrorCode.OVERLOADED
+                    await asyncio.sleep(0.02)
+                said.append(words)
+                if number % 2:
+                    owners.setdefault(answer.text.split()[1], set()).add(owner)
+                else:
+                    assert answer.text == f"{owner} "
+            while (answer := await it.run("remember")).failure is not None:
+                await asyncio.sleep(0.02)
+            assert answer.text == f"5: {' / '.join(said)} / remember"
+
+        await asyncio.gather(*(talks(f"owner{number}") for number in range(5)))
+        assert all(len(each) == 1 for each in owners.values())
+        assert len(processes()) == 2
+
+
 async def test_each_owner_has_a_folder(tmp_path: Path) -> None:
     config = configuration(folder=tmp_path)
     config["backends"]["agent"]["cwd"] = str(tmp_path / "work" / "{owner}")
@@ -629,6 +655,29 @@ async def test_an_agent_that_floods_while_a_person_is_asked_is_canceled() -> Non
         assert failure is not None
         assert failure.code is ErrorCode.CONFLICT
         assert await it.says("say on") == "on "
+
+
+async def test_an_agent_that_floods_with_questions() -> None:
+    """What the agent may leave unanswered has a bound; the rest is dismissed."""
+    async with talk() as it:
+        asked = await it.run("floodquestions 60 1000000")
+        process = backend(it.bridge).pool.processes[0]
+        prompt = next(iter(process.sessions.values())).prompt
+        assert prompt is not None
+        await until(lambda: "all were read" in process._connection.carrier.stderr)  # type: ignore[attr-defined]
+        assert prompt._size + sum(each.size for each in prompt.asked.values()) < 12_000_000
+        while asked.reason is FinishReason.INTERRUPTED:
+            answers = [Resume(each.interrupt_id, "resolved", "yes") for each in asked.interrupts]
+            asked = await it.run(resume=answers)
+        assert asked.text == "all answered"
+        assert await it.says("say on") == "on "
+
+
+async def test_ids_of_an_agent_are_its_own() -> None:
+    """They may be those of the bridge's requests; one that is in use is refused."""
+    async with talk() as it:
+        answer = await it.answers("yes", await it.run("ids"))
+        assert (answer.failure, answer.text) == (None, "{-32601} -32600 yes")
 
 
 async def test_two_prompts_at_once_take_turns() -> None:
