@@ -186,7 +186,7 @@ class Turn:
                 asking = [threading.Thread(target=self.permission, args=(call,)) for _ in range(int(count))]
                 for thread in asking:
                     thread.start()
-                while NUMBER < int(count):
+                while len(ANSWERS) < len(asking):
                     time.sleep(0.01)
                 ask("craft/drain", {})
                 sys.stderr.write("all were read\n")
