@@ -335,7 +335,7 @@ class Follow(Expand):
 
     @property
     def _is_here(self) -> bool:
-        """Whether the backend answered last."""
+        """Return whether the backend answered last."""
         conversation = self._conversation
         return conversation.backend_thread is not None and conversation.extra.get(_KEEPER) == self._keeper
 
