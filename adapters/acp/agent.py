@@ -36,6 +36,7 @@ class Connection:
         self._methods: list[Wire] = []
         self._mode = mode
         self._models: dict[str, tuple[str, list[str]]] = {}
+        """The option of each session that chooses its model, and its values; agents from before options have none."""
         self._modes: dict[str, list[Ask]] = {}
         """What sets the mode of sessions whose mode is another one."""
 
@@ -82,6 +83,9 @@ class Connection:
         named = session or text_of(wire.get("sessionId"))
         if not named:
             raise BackendError("The agent began a session without an id.", code=ErrorCode.BACKEND_PROTOCOL)
+        models = dict_of(wire.get("models")).get("availableModels")
+        if isinstance(models, list):
+            self._models[named] = "", [text_of(dict_of(each).get("modelId")) for each in models]
         self._learn_options(named, wire.get("configOptions"))
         if self._mode:
             self._modes[named] = self._choose_mode(named, wire, restored=session is not None)
@@ -125,6 +129,8 @@ class Connection:
         option, values = self._models.get(session, ("", []))
         if not context.model or context.model not in values:
             return mode
+        if not option:
+            return [*mode, Ask("session/set_model", {"sessionId": session, "modelId": context.model})]
         params = {"sessionId": session, "configId": option, "value": context.model}
         return [*mode, Ask("session/set_config_option", params)]
 

@@ -71,4 +71,6 @@ CAPABILITIES = Capabilities(
     # As a backend, an agent names its sessions and remembers them.
     keeps_history=True,
     names_threads=True,
+    # A canceled prompt is part of its session, which goes on.
+    keeps_canceled=True,
 )

@@ -56,7 +56,8 @@ from bridge.toolkit.check import wrong
 
 REQUESTS = frozenset({
     "initialize", "authenticate", "session/new", "session/load", "session/resume", "session/list", "session/close",
-    "session/delete", "session/set_mode", "session/set_config_option", "session/prompt",
+    "session/delete", "session/set_mode", "session/set_config_option",
+    "session/set_model", "session/prompt",
 })  # fmt: skip
 NOTIFICATIONS = frozenset({"session/cancel", "$/cancel_request"})
 
@@ -97,6 +98,8 @@ def decode_call(method: str, params: Any, service: RpcService) -> RpcCall:
             return EndSession(_session(node), deletes=method == "session/delete")
         case "session/set_config_option":
             return _choose(node)
+        case "session/set_model":
+            return ChooseModel(_session(node), node.need_string("modelId"), "modelId")
         case "session/prompt":
             return _prompt(node, service)
         case "session/cancel":
@@ -225,6 +228,8 @@ def opened(session: RpcSession, call: NewSession | OpenSession) -> Params:
     result: Params = {"sessionId": session.id} if isinstance(call, NewSession) else {}
     if options := options_of(session):
         result["configOptions"] = options
+        names = [{"modelId": name, "name": name} for name in session.models]
+        result["models"] = {"currentModelId": options[0]["currentValue"], "availableModels": names}
     if call.ignored:
         result["_meta"] = {"dialectBridge": {"mcpServers": "ignored"}}
     return result

@@ -186,6 +186,8 @@ class Capabilities:
     """Its backends name a conversation themselves: its first request names none, and `RunStarted.thread_id` is the name
     that later ones carry.
     """
+    keeps_canceled: bool = False
+    """Its backends go on with a conversation after a canceled run, whose request they remember."""
     wants_whole: bool = False
     """Backends that remember are still sent all of it, and find what is new by message ids."""
     eager_start: bool = False

@@ -123,6 +123,8 @@ class BackendAttempt:
         was handed out before.
         """
         recorder, shown, self._recorder, self._shown = self._recorder, self._shown, None, None
+        if self.turn is not None and self.call.sent is not None:
+            self.turn.sent_in = self.call.context.thread_id
         return (recorder.answer, shown.answer) if recorder is not None and shown is not None else None
 
     async def amended(self, failure: Failure) -> bool:

@@ -1,7 +1,7 @@
 """The official clients of the Agent Client Protocol, unchanged, over standard input and output and over a WebSocket.
 
-Each plays one talk: the agent thinks, asks for an approval and goes on, fails; the session is listed and loaded.
-`acpx`, a client for scripts, answers the approval by its policy.
+Each plays one talk: it chooses a model, the agent thinks, asks for an approval and goes on, fails; the session is
+listed and loaded. `acpx`, a client for scripts, answers the approval by its policy.
 """
 
 from __future__ import annotations
@@ -35,17 +35,23 @@ TURNS: list[Any] = [
 ]
 
 
+def configuration(url: str, folder: Path) -> dict[str, Any]:
+    """A route with two models, of which the second one answers."""
+    there = {"dialect": "ag-ui", "url": url, "retry": {"attempts": 1}}
+    return {
+        "backends": {"it": there, "nobody": {**there, "url": "http://127.0.0.1:9"}},
+        "routes": [{"dialect": "acp", "path": "/acp", "models": {"small": "nobody", "large": "it"}}],
+        "stores": {"history": f"sqlite:///{folder}/history.db"},
+    }
+
+
 @pytest.mark.parametrize("carrier", ["command", "socket"])
 @pytest.mark.parametrize("sdk", ["acp_python", "acp_js"])
 async def test_a_talk(sdk: str, carrier: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     command: list[str] = request.getfixturevalue(sdk)
     async with fake_backend("ag-ui") as backend:
         backend.turns(*TURNS)
-        config = {
-            "backends": {"it": {"dialect": "ag-ui", "url": backend.url, "retry": {"attempts": 1}}},
-            "routes": [{"dialect": "acp", "path": "/acp", "backend": "it"}],
-            "stores": {"history": f"sqlite:///{tmp_path}/history.db"},
-        }
+        config = configuration(backend.url, tmp_path)
         if carrier == "socket":
             async with serving(config) as base:
                 seen = await said_by([*command, f"{base.replace('http', 'ws')}/acp"])
@@ -56,6 +62,7 @@ async def test_a_talk(sdk: str, carrier: str, request: pytest.FixtureRequest, tm
             seen = await said_by([*command, *ours])
     thinks, pays, fails = seen["turns"]
     assert seen["version"] == 1
+    assert seen["models"] == [["small", "large"], "large"]
     assert (thinks["stop"], thinks["total"]) == ("end_turn", 14)
     assert [u["sessionUpdate"] for u in thinks["updates"]] == ["agent_thought_chunk", "agent_message_chunk"]
     assert seen["asked"] == ["transfer"]
@@ -77,17 +84,13 @@ async def test_acpx(tmp_path: Path) -> None:
     program = AGENTS / "node_modules" / ".bin" / "acpx"
     async with fake_backend("ag-ui") as backend:
         backend.turns([CALL, Interrupted("call_1", "approval", {"message": "Transfer?"}, "call_1")], ["Done."])
-        config = {
-            "backends": {"it": {"dialect": "ag-ui", "url": backend.url}},
-            "routes": [{"dialect": "acp", "path": "/acp", "backend": "it"}],
-            "stores": {"history": f"sqlite:///{tmp_path}/history.db"},
-        }
+        config = configuration(backend.url, tmp_path)
         file = tmp_path / "config.yaml"
         file.write_text(json.dumps(config))
         agent = shlex.join([str(Path(sys.prefix) / "bin" / "dialect-bridge"), "acp", "--config", str(file)])
-        words = ["--approve-all", "--cwd", str(tmp_path), "--format", "json", "--json-strict", "exec", "Pay."]
+        words = ["--approve-all", "--model", "large", "--cwd", str(tmp_path), "--format", "json", "--json-strict"]
         process = await asyncio.create_subprocess_exec(
-            str(program), "--agent", agent, *words, stdout=-1, env=environment(HOME=str(tmp_path))
+            str(program), "--agent", agent, *words, "exec", "Pay.", stdout=-1, env=environment(HOME=str(tmp_path))
         )
         out, _ = await asyncio.wait_for(process.communicate(), 60)
         lines = [json.loads(line) for line in out.splitlines()]

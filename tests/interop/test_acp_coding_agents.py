@@ -1,7 +1,7 @@
 """Coding agents over the Agent Client Protocol, unchanged, with scripted models, behind clients of other protocols.
 
 Each client plays one talk over HTTP: the agent answers, makes a file after it was allowed and none after it was not, is
-started again and remembers, and is left in the middle of a turn.
+left in the middle of a turn and goes on in its session, and is started again and remembers.
 """
 
 from __future__ import annotations
@@ -171,17 +171,23 @@ async def talk(person: Person, config: Wire, work: Path, *, restores: bool) -> N
         if not refused.text and isinstance(person, ChatPerson):  # some agents end without a word
             person.messages.append({"role": "assistant", "content": ""})
         assert not made.exists()
+        await leave_in_the_middle(person)
+        assert "I was told 1 hello before." in (await person.say("RECALL")).text
     assert running(work) == []
     async with serving({**config}) as person.base:
         recalled = (await person.say("RECALL")).text
         assert "I was told 1 hello before." in recalled or (not restores and "hello from the start" in recalled)
-        leaving = asyncio.create_task(person.say("WAIT"))
-        while "Waiting." not in person.seen.text:
-            await asyncio.sleep(0.05)
-        await leave(leaving)
+        await leave_in_the_middle(person)
         other = PEOPLE[person.dialect](person.base, "another")
         assert "Hello there." in (await other.say("HELLO")).text
     assert running(work) == []
+
+
+async def leave_in_the_middle(person: Person) -> None:
+    leaving = asyncio.create_task(person.say("WAIT"))
+    while "Waiting." not in person.seen.text:
+        await asyncio.sleep(0.05)
+    await leave(leaving)
 
 
 def running(folder: Path) -> list[str]:

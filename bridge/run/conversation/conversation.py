@@ -99,6 +99,20 @@ def _joined(messages: list[Message]) -> list[Message]:
     return joined
 
 
+def half_answered(messages: list[Message]) -> tuple[list[Message], str]:
+    """Return a whole conversation before its last answer, and the text of that, without white space."""
+    end = len(up_to_last_answer(messages))
+    start = end
+    while start and messages[start - 1].role == "assistant":
+        start -= 1
+    return messages[:start], squeezed(messages[start:end])
+
+
+def squeezed(messages: list[Message]) -> str:
+    """Return the text of messages without white space."""
+    return "".join("".join(p.text for m in messages for p in m.parts if isinstance(p, Text)).split())
+
+
 def up_to_last_answer(messages: list[Message]) -> list[Message]:
     """Return the part of a whole conversation before the client's last turn; empty at the beginning."""
     end = after_last_answer(messages)
@@ -281,6 +295,13 @@ def refused(answer: Answer) -> bool:
         return answer.reason is FinishReason.CONTENT_FILTER
     has_content = any(message.parts for message in answer.messages)
     return failure.code is ErrorCode.CONTENT_FILTER or (failure.code in _REFUSALS and not has_content)
+
+
+def canceled(answer: Answer) -> bool:
+    """Return whether the run was ended from this side."""
+    if answer.failure is not None:
+        return answer.failure.code is ErrorCode.CANCELED
+    return answer.reason is FinishReason.CANCELED
 
 
 def finished(answer: Answer) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any, Self
@@ -39,15 +39,18 @@ from bridge.model.events import CONTENT
 from bridge.model.jsontext import dumps
 from bridge.run.conversation.conversation import (
     as_client_sees,
+    canceled,
     continues,
     digest,
     finished,
+    half_answered,
     is_answer,
     messages_of,
     no_results,
     only_results,
     open_calls,
     refused,
+    squeezed,
     states_before,
     unknown,
     up_to_last_answer,
@@ -78,6 +81,9 @@ _CONTEXT = "context"
 _PARTIAL = "partial_answers"
 """Key of a request that holds the answers received so far, with their questions, while other answers are missing."""
 
+_HALF = "half"
+"""Key of the text of a canceled answer, of which the client may have less."""
+
 _MOST_NOTED = 1000
 
 _KEEPER = "keeper"
@@ -95,6 +101,8 @@ class Turn:
     """The bridge keeps the conversation, so that a backend without a word for its id loses nothing."""
     continues = False
     """The backend has the conversation, as far as the bridge knows."""
+    sent_in: str | None = None
+    """The conversation at the backend in which it was sent the request; None if it was not sent."""
     finds_by_digest = False
     """`keep` reads `shown`: the next request is found by the digest of what the client has seen."""
 
@@ -179,8 +187,16 @@ class Turn:
         """The name of a conversation that begins at the backend; None if the backend names it."""
         return None if self._back.names_threads else name
 
-    def _thread_kept(self, thread: str | None) -> str | None:
-        """Return under which name the backend has the conversation that it was sent as `thread`, if it was called."""
+    def _remembers(self, answer: Answer) -> bool:
+        """Return whether the backend has the request, and its own answer as far as that came."""
+        return finished(answer) or (self._back.keeps_canceled and canceled(answer) and self.sent_in is not None)
+
+    def _thread_kept(self, answer: Answer, thread: str | None) -> str | None:
+        """Return under which name the backend has the conversation that it was sent as `thread`, if it was called;
+        None if it is unknown what it has.
+        """
+        if not finished(answer):
+            return self.sent_in if self._remembers(answer) else None
         return self._named if self._back.names_threads and self.reply is None else thread
 
     async def close(self) -> None:
@@ -221,6 +237,8 @@ class Turn:
         failure, asked = answer.failure, self._conversation.open_interrupts
         if finished(answer):
             self._conversation.open_interrupts = list(answer.interrupts)
+        elif self._remembers(answer):
+            self._conversation.open_interrupts = []
         elif failure is not None and failure.code is ErrorCode.CONFLICT and failure.param is not None:
             answered = {each.interrupt_id for each in self.request.resume}
             self._conversation.open_interrupts = [each for each in asked if each.interrupt_id not in answered]
@@ -233,6 +251,8 @@ class Expand(Turn):
     _keep: int | None = None
     """How many of the stored messages stay, where the client asks again; None is all."""
     _partial: list[Any] | None = None
+    _decided: Collection[str | None] = ()
+    """The calls that a person has agreed or refused to with this request."""
 
     async def begin(self, run_id: str) -> None:
         stored, new = await self._find(run_id)
@@ -240,7 +260,7 @@ class Expand(Turn):
         given = load_request(self._partial) if self._partial else Request([])
         settled = self._settle(new)
         self._new = settled.messages
-        waiting = open_calls(stored, self._new)
+        waiting = [call for call in open_calls(stored, self._new) if call.call_id not in self._theirs]
         asked = [*given.open_interrupts, *self._conversation.open_interrupts]
         settled.resume = [*given.resume, *settled.resume]
         if self._unanswered:
@@ -254,12 +274,17 @@ class Expand(Turn):
             self.reply = [RunFinished(FinishReason.TOOL_CALLS)]
         else:
             resumed = {r.interrupt_id for r in settled.resume}
-            answered = {i.call_id for i in asked if i.interrupt_id in resumed}
-            self._new = [*no_results([c for c in waiting if c.call_id not in answered]), *self._new]
+            self._decided = {i.call_id for i in asked if i.interrupt_id in resumed}
+            self._new = [*no_results([c for c in waiting if c.call_id not in self._decided]), *self._new]
         self.request = request = self.request.copy()
         request.messages, request.resume = [*stored, *self._new], settled.resume
         request.tools = self._conversation.tools if request.tools is None else request.tools
         request.history = HistoryMode.FULL
+
+    @property
+    def _theirs(self) -> Collection[str]:
+        """The calls that are the backend's, so that the client owes no results of them."""
+        return ()
 
     async def _find(self, run_id: str) -> tuple[list[Message], list[Message]]:
         """Return the stored conversation and what is new."""
@@ -289,7 +314,7 @@ class Expand(Turn):
         self._conversation.tools = self.request.tools
         self._conversation.backend_thread = self._keeps(answer)
         self._note_interrupts(answer)
-        if self._partial and not finished(answer):
+        if self._partial and not self._remembers(answer):
             self._conversation.extra[_PARTIAL] = self._partial  # the client may try again
         await self._commit([*self._new, *messages_of(answer)], keep=self._keep)
 
@@ -308,11 +333,21 @@ class Follow(Expand):
     The backend that answered last gets what is new; any other gets the whole conversation under a new id.
     """
 
+    @property
+    def _is_here(self) -> bool:
+        """Return whether the backend answered last."""
+        conversation = self._conversation
+        return conversation.backend_thread is not None and conversation.extra.get(_KEEPER) == self._keeper
+
+    @property
+    def _theirs(self) -> Collection[str]:
+        return [str(each) for each in self._conversation.extra.get(_RAN, ())] if self._is_here else ()
+
     async def begin(self, run_id: str) -> None:
         await super().begin(run_id)
         conversation = self._conversation
         request = self.request
-        if conversation.backend_thread is not None and conversation.extra.get(_KEEPER) == self._keeper:
+        if self._is_here:
             request.messages, self.continues = self._new, True
         else:
             name = conversation.thread_id if conversation.version == 0 else run_id
@@ -336,8 +371,10 @@ class Follow(Expand):
         await self._commit([])
 
     def _keeps(self, answer: Answer) -> str | None:
+        decided = [*self._theirs, *(call for call in self._decided if call)] if self._remembers(answer) else []
+        self._conversation.extra[_RAN] = decided[-_MOST_NOTED:]
         self._conversation.extra[_KEEPER] = self._keeper
-        return self._thread_kept(self._thread) if finished(answer) else None
+        return self._thread_kept(answer, self._thread)
 
 
 class Trim(Turn):
@@ -352,10 +389,7 @@ class Trim(Turn):
     async def begin(self, run_id: str) -> None:
         request = self.request
         self._whole = request.messages
-        thread = request.thread_id
-        for state in [] if thread else states_before(request.messages):
-            thread = thread or await self._history.find(self._owner, self._scope, digest(state))
-        thread = thread or run_id
+        thread = request.thread_id or await self._found() or run_id
         await self._enter(thread)
         stored = self._conversation.messages
         self._ran = [str(i) for i in self._conversation.extra.get(_RAN, ())]
@@ -394,6 +428,18 @@ class Trim(Turn):
         request.thread_id = self._conversation.backend_thread
         request.history = HistoryMode.FULL if self._back.wants_whole else HistoryMode.DELTA
 
+    async def _found(self) -> str | None:
+        """Return the conversation of which that of the client is the next turn; None if there is none."""
+        for state in states_before(self._whole):
+            if (thread := await self._history.find(self._owner, self._scope, digest(state))) is not None:
+                return thread
+        before, half = half_answered(self._whole)
+        if not half or not self._back.keeps_canceled:
+            return None
+        thread = await self._history.find(self._owner, self._scope, digest(before))
+        found = await self._history.load(self._owner, self._scope, thread) if thread is not None else None
+        return thread if found is not None and str(found.extra.get(_HALF, "")).startswith(half) else None
+
     def anew(self) -> Request | None:
         lost = self._conversation.backend_thread
         if not self.continues or lost is None:
@@ -405,13 +451,15 @@ class Trim(Turn):
         return _begun_anew(self.request, self._whole, self._said_aside, thread)
 
     async def keep(self, answer: Answer, shown: Answer) -> None:
-        """Begin anew at the backend after a failed or canceled run, as it is unknown what the backend remembers."""
-        if not finished(answer):
+        """Begin anew at the backend after a run of which it is unknown what the backend remembers: a failed one, and a
+        canceled one of most backends.
+        """
+        if not self._remembers(answer):
             self._conversation.backend_thread = None
             await self._commit([], keep=self._known)
             return
         self._note_interrupts(answer)
-        self._conversation.backend_thread = self._thread_kept(self._conversation.backend_thread)
+        self._conversation.backend_thread = self._thread_kept(answer, self._conversation.backend_thread)
         self._ran += [*self._decided, *(r.call_id for r in answer.results)]
         self._conversation.extra[_RAN] = self._ran[-_MOST_NOTED:]
         self._conversation.extra[_TOLD] = self._digests[-_MOST_NOTED:]
@@ -421,7 +469,12 @@ class Trim(Turn):
             self._conversation.extra[_KEEPER] = self._keeper
         ran = set(self._ran)
         spoken = [m for m in self._new if not is_answer(m, ran)]
-        state = digest([*self._whole, as_client_sees(shown, self._front)])
+        seen = as_client_sees(shown, self._front)
+        self._conversation.extra.pop(_HALF, None)
+        if finished(answer):
+            state = digest([*self._whole, seen])
+        else:
+            state, self._conversation.extra[_HALF] = digest(self._whole), squeezed([seen])
         await self._commit(spoken, keep=self._known, name=state)
 
 

@@ -3,8 +3,8 @@
     python scripted_agent.py [name=value ...]
 
 The settings: `load=yes|late|no`, `resume=yes|promised`, `close=yes`, `same=id` (of all sessions), `version=1`,
-`auth=new|prompt`, `start=seconds`, `state=folder` (where sessions are kept for the next process), `die=start`,
-`spawn=yes` (with a child of its own).
+`options=no` (the model as agents from before options have it), `auth=new|prompt`, `start=seconds`, `state=folder`
+(where sessions are kept for the next process), `die=start`, `spawn=yes` (with a child of its own).
 """
 
 from __future__ import annotations
@@ -28,9 +28,17 @@ NUMBER = 0
 
 
 class Waiting:
-    def __init__(self) -> None:
+    """Waits for the answers to requests with one id."""
+
+    def __init__(self, count: int = 1) -> None:
         self.done = threading.Event()
-        self.message: dict[str, Any] = {}
+        self.messages: list[dict[str, Any]] = []
+        self.count = count
+
+    def take(self, message: dict[str, Any]) -> None:
+        self.messages.append(message)
+        if len(self.messages) == self.count:
+            self.done.set()
 
 
 def write(text: str) -> None:
@@ -51,7 +59,7 @@ def ask(method: str, params: dict[str, Any], number: Any = None) -> dict[str, An
     waiting = ANSWERS[number] = Waiting()
     send(id=number, method=method, params=params)
     waiting.done.wait()
-    return waiting.message
+    return waiting.messages[0]
 
 
 class Turn:
@@ -129,6 +137,9 @@ class Turn:
                 for thread in asking:
                     thread.join()
                 self.text(f"{answers[1]} {answers[2]}")
+            case ["askslow"]:
+                self.permission({"toolCallId": "c3", "title": "echo", "kind": "execute"})
+                return self.run(["slow"])
             case ["refused"]:
                 self.permission({"toolCallId": "c3", "title": "echo", "kind": "execute"})
                 return "cancelled"
@@ -159,6 +170,30 @@ class Turn:
                     ask("craft/drain", {}, "a-string"),
                 ]
                 self.text(" ".join(str(each.get("error", {}).get("code")) for each in answers_))
+            case ["ids"]:
+                # All ids that the client's own requests may have, among them that of this prompt; then one twice.
+                refused = {ask("craft/drain", {}, number)["error"]["code"] for number in range(10)}
+                params = {"sessionId": self.session, "toolCall": {"toolCallId": "c6"}, "options": [
+                    {"optionId": "yes", "name": "Yes", "kind": "allow_once"}]}  # fmt: skip
+                waiting = ANSWERS[7] = Waiting(2)
+                asked = {"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": params}
+                write("\n".join([json.dumps(asked)] * 2))  # at once: the first is not answered before the second comes
+                waiting.done.wait()
+                again, first = waiting.messages
+                self.text(f"{refused} {again['error']['code']} {first['result']['outcome']['optionId']}")
+            case ["floodquestions", count, size]:
+                call = {"toolCallId": "c7", "title": "y" * int(size)}
+                asking = [threading.Thread(target=self.permission, args=(call,)) for _ in range(int(count))]
+                for thread in asking:
+                    thread.start()
+                while len(ANSWERS) < len(asking):
+                    time.sleep(0.01)
+                ask("craft/drain", {})
+                sys.stderr.write("all were read\n")
+                sys.stderr.flush()
+                for thread in asking:
+                    thread.join()
+                self.text("all answered")
             case ["large", size]:
                 self.text("x" * int(size))
             case ["flood", size]:
@@ -226,11 +261,14 @@ MODES: dict[str, str] = {}
 STATE = Path(SETTINGS["state"]) if "state" in SETTINGS else None
 
 
-def options_of(session: str) -> list[dict[str, Any]]:
+def options_of(session: str) -> dict[str, Any]:
     values = [{"value": "small", "name": "Small"}, {"value": "big", "name": "Big"}]
     current = MODELS.setdefault(session, "small")
-    return [{"id": "m", "name": "Model", "category": "model", "type": "select", "currentValue": current,
-             "options": values}]  # fmt: skip
+    if SETTINGS.get("options") == "no":
+        models = [{"modelId": each["value"], "name": each["name"]} for each in values]
+        return {"models": {"currentModelId": current, "availableModels": models}}
+    option = {"id": "m", "name": "Model", "category": "model", "type": "select", "currentValue": current}
+    return {"configOptions": [{**option, "options": values}]}
 
 
 def keep(session: str) -> None:
@@ -264,7 +302,7 @@ def answer(message: dict[str, Any]) -> dict[str, Any]:
             keep(session)
             modes = [{"id": each, "name": each} for each in ("auto", "default")]
             known = {"currentModeId": "auto", "availableModes": modes}
-            return {"result": {"sessionId": session, "modes": known, "configOptions": options_of(session)}}
+            return {"result": {"sessionId": session, "modes": known, **options_of(session)}}
         case "session/set_mode":
             MODES[session] = params["modeId"]
             return {"result": {}}
@@ -285,13 +323,16 @@ def answer(message: dict[str, Any]) -> dict[str, Any]:
                     threading.Timer(0.05, replay).start()
                 else:
                     replay()
-            return {"result": {"configOptions": options_of(session)}}
+            return {"result": options_of(session)}
         case "session/close":
             SESSIONS.pop(session, None)
             return {"result": {}}
-        case "session/set_config_option":
+        case "session/set_config_option" if SETTINGS.get("options") != "no":
             MODELS[session] = params["value"]
-            return {"result": {"configOptions": options_of(session)}}
+            return {"result": options_of(session)}
+        case "session/set_model" if SETTINGS.get("options") == "no":
+            MODELS[session] = params["modelId"]
+            return {"result": {}}
         case "session/prompt":
             return prompt(session, params)
     return {"error": {"code": -32601, "message": "Method not found"}}
@@ -328,10 +369,9 @@ def main() -> None:
     for line in sys.stdin:
         message = json.loads(line)
         if "method" not in message:
-            waiting = ANSWERS.pop(message["id"], None)
+            waiting = ANSWERS.get(message["id"])
             if waiting is not None:
-                waiting.message = message
-                waiting.done.set()
+                waiting.take(message)
         elif message["method"] == "session/cancel":
             CANCELED.setdefault(message["params"]["sessionId"], threading.Event()).set()
         elif "id" in message:

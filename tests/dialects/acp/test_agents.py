@@ -156,6 +156,32 @@ async def test_owners_share_no_process() -> None:
         assert len(processes()) == 2
 
 
+async def test_many_owners_at_once_share_no_process(tmp_path: Path) -> None:
+    """More owners than processes: each session goes on in a process of its owner, and hears its owner only."""
+    async with agents(f"state={tmp_path}", "resume=yes", processes=2, idle=600) as bridge:
+        owners: dict[str, set[str]] = {}
+
+        async def talks(owner: str) -> None:
+            it, said = Talk(bridge, "t", owner), list[str]()
+            for number in range(4):
+                words = "where" if number % 2 else f"say {owner}"
+                while (answer := await it.run(words)).failure is not None:
+                    assert answer.failure.code is ErrorCode.OVERLOADED
+                    await asyncio.sleep(0.02)
+                said.append(words)
+                if number % 2:
+                    owners.setdefault(answer.text.split()[1], set()).add(owner)
+                else:
+                    assert answer.text == f"{owner} "
+            while (answer := await it.run("remember")).failure is not None:
+                await asyncio.sleep(0.02)
+            assert answer.text == f"5: {' / '.join(said)} / remember"
+
+        await asyncio.gather(*(talks(f"owner{number}") for number in range(5)))
+        assert all(len(each) == 1 for each in owners.values())
+        assert len(processes()) == 2
+
+
 async def test_each_owner_has_a_folder(tmp_path: Path) -> None:
     config = configuration(folder=tmp_path)
     config["backends"]["agent"]["cwd"] = str(tmp_path / "work" / "{owner}")
@@ -272,8 +298,9 @@ async def test_a_picture_goes_to_agents_that_take_one() -> None:
         assert await it.says("say fine") == "fine "
 
 
-async def test_the_model_is_an_option_of_the_session() -> None:
-    async with talk() as it:
+@pytest.mark.parametrize("settings", [(), ("options=no",)])
+async def test_the_model_is_an_option_of_the_session(settings: tuple[str, ...]) -> None:
+    async with talk(*settings) as it:
         assert await it.says("model") == "small"
         assert await it.says("model", model="big") == "big"
         assert await it.says("model", model="unheard-of") == "big"
@@ -466,6 +493,44 @@ async def test_an_agent_that_ignores_a_cancel_is_ended_and_its_other_sessions_go
         assert await two.says("remember") == "2: where / remember"
 
 
+@pytest.mark.parametrize("how", [("resume=yes",), ()])
+async def test_a_conversation_goes_on_after_an_agent_ignored_the_cancel(tmp_path: Path, how: tuple[str, ...]) -> None:
+    """In its session, if the agent can restore that; else in a new one with what was said."""
+    state = tmp_path / "state"
+    state.mkdir()
+    async with talk(f"state={state}", *how, folder=tmp_path, cancel_timeout=0.3) as it:
+        await it.says("say one")
+        await (await start(it, "deaf")).close()
+        told = "3: say one / deaf" if how else "1: user: say one\nassistant: one \nuser: deaf\nassistant: working  |"
+        assert await it.says("remember") == f"{told}{' /' if how else ''} remember"
+
+
+async def test_a_message_that_the_agent_never_got_is_told_in_the_next_prompt(tmp_path: Path) -> None:
+    """The client leaves while the run before it goes on."""
+    async with talk(folder=tmp_path) as it:
+        await it.says("say one")
+        session = next(iter(backend(it.bridge).pool.processes[0].sessions.values()))
+        await session.lock.acquire()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(it.run("say two"), 0.2)
+        session.lock.release()
+        assert "say two" in await it.says("remember")
+
+
+@pytest.mark.parametrize(("half", "same"), [("work", True), ("", True), ("another answer", False)])
+async def test_half_an_answer_finds_its_conversation(half: str, same: bool, tmp_path: Path) -> None:
+    """A client without ids for conversations has at most what was sent of a canceled answer."""
+    async with agents(folder=tmp_path, dialect="openai-chat") as bridge:
+        route = bridge.routes[0]
+        run = await bridge.run(route, Request("slow"), capabilities=route.capabilities)
+        while not any(isinstance(event, TextDelta) for event in await asyncio.wait_for(run.read(), 20)):
+            pass
+        await run.close()
+        talked = [Message("user", [Text("slow")]), Message("assistant", [Text(half)]), Message("user", [Text("where")])]
+        sessions = set(backend(bridge).pool.processes[0].sessions)
+        assert ((await bridge.complete(Request(talked))).text.split()[2] in sessions) is same
+
+
 # ---------------------------------------------------------------------- faults
 
 
@@ -590,6 +655,29 @@ async def test_an_agent_that_floods_while_a_person_is_asked_is_canceled() -> Non
         assert failure is not None
         assert failure.code is ErrorCode.CONFLICT
         assert await it.says("say on") == "on "
+
+
+async def test_an_agent_that_floods_with_questions() -> None:
+    """What the agent may leave unanswered has a bound; the rest is dismissed."""
+    async with talk() as it:
+        asked = await it.run("floodquestions 60 1000000")
+        process = backend(it.bridge).pool.processes[0]
+        prompt = next(iter(process.sessions.values())).prompt
+        assert prompt is not None
+        await until(lambda: "all were read" in process._connection.carrier.stderr)  # type: ignore[attr-defined]
+        assert prompt._size + sum(each.size for each in prompt.asked.values()) < 12_000_000
+        while asked.reason is FinishReason.INTERRUPTED:
+            answers = [Resume(each.interrupt_id, "resolved", "yes") for each in asked.interrupts]
+            asked = await it.run(resume=answers)
+        assert asked.text == "all answered"
+        assert await it.says("say on") == "on "
+
+
+async def test_ids_of_an_agent_are_its_own() -> None:
+    """They may be those of the bridge's requests; one that is in use is refused."""
+    async with talk() as it:
+        answer = await it.answers("yes", await it.run("ids"))
+        assert (answer.failure, answer.text) == (None, "{-32601} -32600 yes")
 
 
 async def test_two_prompts_at_once_take_turns() -> None:

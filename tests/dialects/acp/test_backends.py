@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from bridge.contract import Feature, QueuedRunsDialect, Support, registry
+from bridge.contract.demands import NO_RESULT
 from bridge.contract.optional.agents import AgentDialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Interrupted, Text, ToolCall, ToolResult, UsageReported, result_text
 from bridge.testing import FakeBackend, fake_backend
-from tests.dialects.acp.helpers import Editor, configuration, editing, prompt_of, reject
+from tests.dialects.acp.helpers import Editor, allow, configuration, editing, prompt_of, reject
 from tests.server.harness import serving
 
 
@@ -101,6 +102,21 @@ async def test_an_approval_that_is_refused(back: str, tmp_path: Path) -> None:
         assert editor.said() == "Left."
         (answer,) = backend.requests[-1].resume
         assert not answer.agrees
+
+
+@pytest.mark.parametrize("answers", [allow, reject])
+@pytest.mark.parametrize("back", [name for name in ASKING if registry.get(name).capabilities.keeps_history])
+async def test_a_call_that_was_decided_is_the_backends(back: str, answers: Any, tmp_path: Path) -> None:
+    """One that remembers is not told later that the call has no result, though it has shown none."""
+    async with before(back, tmp_path) as (editor, backend):
+        editor.answers = answers
+        call = ToolCall("c1", "transfer", '{"to":"Bo"}')
+        backend.turns([call, Interrupted("c1", "approval", {"message": "Transfer?"}, "c1")], ["Done."], ["Again."])
+        session = await editor.new()
+        await editor.prompt(session, "Pay")
+        await editor.prompt(session, "more")
+        assert editor.said() == "Again."
+        assert NO_RESULT not in str(backend.requests[-1].messages)
 
 
 @pytest.mark.parametrize("back", ASKING)

@@ -76,8 +76,35 @@ async def test_a_client_that_leaves_cancels(dialect: str, tmp_path: Path) -> Non
         assert agents(tmp_path) == 1  # the agent has ended the prompt
 
 
-async def until_heard(person: Person) -> None:
-    """Wait until the last answer has begun."""
+@pytest.mark.parametrize("shows", [True, False])
+@pytest.mark.parametrize("dialect", PEOPLE)
+async def test_a_conversation_goes_on_after_a_cancel(dialect: str, shows: bool, tmp_path: Path) -> None:
+    """The agent keeps its session, and is not told again what it knows. `shows`: the client sends half the canceled
+    answer back.
+    """
+    async with at(dialect, tmp_path) as person:
+        await person.say("say one")
+        leaving = asyncio.create_task(person.say("slow"))
+        await until_heard(person, "working")
+        await leave(leaving)
+        if shows and isinstance(person, ChatPerson) and person.messages:
+            person.messages.append({"role": "assistant", "content": "work"})
+        assert (await person.say("remember")).text == "3: say one / slow / remember"
+        assert (await person.say("remember")).text.startswith("4: ")
+
+
+@pytest.mark.parametrize("dialect", PEOPLE)
+async def test_what_is_said_after_a_cancel_answers_no_earlier_question(dialect: str, tmp_path: Path) -> None:
+    async with at(dialect, tmp_path) as person:
+        await person.say("askslow")
+        leaving = asyncio.create_task(person.resume("yes"))
+        await until_heard(person, "working")
+        await leave(leaving)
+        assert (await person.say("remember")).text == "2: askslow / remember"
+
+
+async def until_heard(person: Person, text: str = "") -> None:
+    """Wait until the last answer has begun, with this text in it."""
     async with asyncio.timeout(20):
-        while not person.seen.started.is_set():
+        while not person.seen.started.is_set() or text not in person.seen.text:
             await asyncio.sleep(0.01)

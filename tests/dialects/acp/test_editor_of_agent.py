@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 from tests.dialects.acp.helpers import ALL, editing, reject
-from tests.dialects.acp.test_agents import configuration, processes
+from tests.dialects.acp.test_agents import configuration, processes, until
+from tests.dialects.acp.test_socket import connected, status_of
+from tests.server.harness import serving
 
 DIFF = {"type": "diff", "path": "/a.txt", "oldText": None, "newText": "x"}
 
@@ -48,3 +53,38 @@ async def test_a_permission_that_is_refused() -> None:
         assert editor.said() == "Chosen: id-reject_once"
         assert [u["status"] for u in editor.calls()][-1] == "failed"
     assert processes() == []
+
+
+async def test_an_editor_that_leaves_with_a_question_open_leaves_no_process(tmp_path: Path) -> None:
+    config = configuration(folder=tmp_path, dialect="acp", park_for=0.2, idle=0.2)
+    config["routes"][0]["path"] = "/acp"
+    async with serving(config) as base:
+        async with connected(base) as editor:
+            asked = asyncio.Event()
+
+            async def wait(method: str, params: object) -> None:
+                asked.set()
+                await asyncio.Event().wait()
+
+            editor.answers = wait
+            session = await editor.new()
+            left = asyncio.create_task(editor.prompt(session, "ask"))
+            await asyncio.wait_for(asked.wait(), 20)
+            assert len(processes()) == 1
+        assert isinstance((await asyncio.gather(left, return_exceptions=True))[0], ConnectionError)
+        await until(lambda: processes() == [])  # while the server goes on
+        async with connected(base) as editor:
+            await editor.call("session/load", {"sessionId": session, "cwd": "/", "mcpServers": []})
+            assert (await editor.prompt(session, "say on"))["stopReason"] == "end_turn"
+            assert editor.said() == "on "
+
+
+async def test_a_page_starts_no_agent(tmp_path: Path) -> None:
+    config = configuration(folder=tmp_path, dialect="acp")
+    config["routes"][0]["path"] = "/acp"
+    async with serving(config) as base:
+        assert await status_of(base, origin="https://evil.test") == 403
+        assert processes() == []
+        async with connected(base, origin=base) as editor:
+            await editor.prompt(await editor.new(), "say on")
+            assert len(processes()) == 1

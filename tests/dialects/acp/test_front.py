@@ -451,6 +451,25 @@ async def test_the_model_is_an_option(tmp_path: Path) -> None:
         assert loaded["configOptions"][0]["currentValue"] == "large"
 
 
+async def test_the_model_for_clients_from_before_options(tmp_path: Path) -> None:
+    config = configuration(tmp_path)
+    del config["routes"][0]["backend"]
+    config["routes"][0]["models"] = {"small": "it", "large": "it"}
+    async with editing(config=config) as editor:
+        created = await editor.call("session/new", {"cwd": "/", "mcpServers": []})
+        named = [{"modelId": name, "name": name} for name in ("small", "large")]
+        assert created["models"] == {"currentModelId": "small", "availableModels": named}
+        choice = {"sessionId": created["sessionId"], "modelId": "large"}
+        await editor.call("session/set_model", choice)
+        await editor.prompt(created["sessionId"], "hello")
+        assert agents.SEEN[-1].model == "large"
+        for wrong in ("huge", 1):
+            error = await editor.error("session/set_model", {**choice, "modelId": wrong})
+            assert (error.code, error.data["param"]) == (-32602, "modelId")
+        resumed = await editor.call("session/resume", {"sessionId": created["sessionId"], "cwd": "/"})
+        assert resumed["models"]["currentModelId"] == "large"
+
+
 # ------------------------------------------------------------------ permissions and questions
 
 

@@ -29,7 +29,11 @@ const editor = acp
 
 const seen = await editor.connectWith(stream, async (agent) => {
   const greeting = await agent.request("initialize", { protocolVersion: 1, clientCapabilities: {} });
-  const { sessionId } = await agent.request("session/new", { cwd: "/home/user/project", mcpServers: [] });
+  const created = await agent.request("session/new", { cwd: "/home/user/project", mcpServers: [] });
+  const { sessionId, configOptions: [option] } = created;
+  const names = option.options.map((each) => each.value);
+  const choice = { sessionId, configId: option.id, value: names.at(-1) };
+  const { configOptions: [chosen] } = await agent.request("session/set_config_option", choice);
   const turns = [];
   for (const text of ["Think.", "Pay.", "Fail."]) {
     updates.length = 0;
@@ -47,6 +51,7 @@ const seen = await editor.connectWith(stream, async (agent) => {
   await agent.request("session/load", { sessionId, cwd: "/home/user/project", mcpServers: [] });
   return {
     version: greeting.protocolVersion,
+    models: [names, chosen.currentValue],
     turns,
     asked,
     titles: listed.sessions.map((session) => session.title),

@@ -53,7 +53,10 @@ async def main(words: list[str]) -> dict[str, Any]:
     editor = Editor()
     async with connected(editor, words) as agent:
         greeting = await agent.initialize(protocol_version=1, client_capabilities=schema.ClientCapabilities())
-        session = (await agent.new_session(cwd="/home/user/project", mcp_servers=[])).session_id
+        created = await agent.new_session(cwd="/home/user/project", mcp_servers=[])
+        session, (option,) = created.session_id, created.config_options
+        names = [each.value for each in option.options]
+        chosen = await agent.set_config_option(config_id=option.id, session_id=session, value=names[-1])
         turns = []
         for text in ("Think.", "Pay.", "Fail."):
             editor.updates.clear()
@@ -69,6 +72,7 @@ async def main(words: list[str]) -> dict[str, Any]:
         await agent.load_session(session_id=session, cwd="/home/user/project", mcp_servers=[])
         return {
             "version": greeting.protocol_version,
+            "models": [names, chosen.config_options[0].current_value],
             "turns": turns,
             "asked": editor.asked,
             "titles": [s.title for s in listed.sessions],

@@ -124,23 +124,24 @@ class AgentPool:
 
     async def _place(self, owner: str) -> AgentProcess:
         """Return a process of this owner that takes one more session. Raises `BackendError`."""
-        own = [each for each in self.processes if each.owner == owner and each.alive]
-        for process in own:
-            if process.has_room:
-                return process
-        if len(self.processes) + self._starting < self.limits.processes:
-            return await self._start(owner)
-        for process in own:
-            idle = sorted((s for s in process.sessions.values() if s.is_idle), key=lambda s: s.used)
-            if idle and await process.forget(idle[0]):
-                return process
-        idle_processes = [each for each in self.processes if each.is_idle]
-        if not idle_processes:
-            limit = self.limits.processes
-            text = f"All processes of the agent are in use; the limit is {limit} (options.processes)."
-            raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "10"})
-        await min(idle_processes, key=lambda each: each.used).close()
-        return await self._start(owner)
+        while True:
+            own = [each for each in self.processes if each.owner == owner and each.alive]
+            for process in own:
+                if process.has_room:
+                    return process
+            if len(self.processes) + self._starting < self.limits.processes:
+                return await self._start(owner)
+            for process in own:
+                idle = sorted((s for s in process.sessions.values() if s.is_idle), key=lambda s: s.used)
+                if idle and await process.forget(idle[0]):
+                    return process
+            idle_processes = [each for each in self.processes if each.is_idle]
+            if not idle_processes:
+                limit = self.limits.processes
+                text = f"All processes of the agent are in use; the limit is {limit} (options.processes)."
+                raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "10"})
+            # Another owner may be given the place meanwhile.
+            await min(idle_processes, key=lambda each: each.used).close()
 
     async def _start(self, owner: str) -> AgentProcess:
         if self._closed:

@@ -75,8 +75,8 @@ class OpenPrompt:
                 await self._room.wait()
 
     async def ask(self, message: Wire) -> Wire | None:
-        """Return the answer to a question; None if nobody will answer."""
-        if self.canceled:
+        """Return the answer to a question; None if nobody will answer, or too much is unread."""
+        if self.canceled or self.floods:
             return None
         question = Received(message, asyncio.get_running_loop().create_future())
         assert question.answer is not None
