@@ -256,9 +256,14 @@ def test_a_page_is_told_of_its_origin(tmp_path: Path) -> None:
 def test_a_server_of_this_machine_is_asked_by_its_dialect_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`--to agentscope` is a dialect, at a default address; those of services elsewhere are not asked."""
     asked = list[str]()
+
+    def answers(url: str, *_: str) -> Found:
+        asked.append(url)
+        return Found(url)
+
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    monkeypatch.setattr("bridge.cli.init.probe", lambda url, *_: asked.append(url) or Found(url))
+    monkeypatch.setattr("bridge.cli.init.probe", answers)
     for number, name in enumerate(("agentscope", "openai-chat")):
         assert main(["init", "--from", "open-webui", "--to", name, "--output", f"{number}.yaml"]) == 0
     assert asked == ["http://127.0.0.1:8090"]
