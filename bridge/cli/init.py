@@ -11,6 +11,7 @@ import difflib
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,13 +19,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from bridge.cli.demo import DEMO, mount_of
-from bridge.contract import AgentDialect, ModelsDialect, Operation, registry
+from bridge.contract import AgentDialect, ModelsDialect, Operation, ToolServerDialect, registry
 from bridge.contract.surface import shown_path
 from bridge.engine.config import load
 from bridge.engine.config.advice import warnings
 from bridge.engine.config.kinds import BUILT_IN, PYTHON
 from bridge.errors import ConfigError
-from bridge.server.connect import CLIENTS, SERVERS, Client, Place, Server, named, unknown
+from bridge.server.connect import CLIENTS, FROM_PAGES, SERVERS, Client, Place, Server, named, unknown
 from bridge.server.connect.probe import is_loopback, probe
 
 Answer = TypeVar("Answer")
@@ -35,6 +36,7 @@ _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 _ENTRIES = (Operation.RUN, Operation.START, Operation.TOOLS, Operation.CONNECT)
 """The operations with which a client of a route begins."""
+_COMMAND = "dialect-bridge"
 _TARGET = "agent:run"
 """The module and function of `--to python`, unless a flag names them."""
 _AGENT = '''\
@@ -52,6 +54,7 @@ async def run(request: Request) -> AsyncIterator[str]:
     yield f"You said: {request.messages[-1].text}"
 '''
 """The agent that is written where there is none yet."""
+_CHOSEN = "  # write what it is good at: a model chooses the tool by this"
 _SHOWN = 8
 """Models that are listed before the rest is counted."""
 
@@ -112,22 +115,35 @@ def init(args: argparse.Namespace) -> int:
     for note in choices.server.notes if choices.server is not None else ():
         print(f"\n{note}")
     for front in choices.fronts:
-        _connect(front, choices)
+        _connect(front, choices, file)
     for warning in warnings(config):
         print(f"warning: {warning}", file=sys.stderr)
     return 0
 
 
-def _connect(front: _Front, wanted: _Wanted) -> None:
+def _connect(front: _Front, wanted: _Wanted, file: Path) -> None:
     """Print the lines that connect a program."""
     if front.program is None:
         return
-    place = Place(f"http://127.0.0.1:{wanted.port}", mount_of(registry.get(front.dialect)), wanted.model or "demo")
+    place = Place(
+        f"http://127.0.0.1:{wanted.port}",
+        mount_of(registry.get(front.dialect)),
+        wanted.model or "demo",
+        command=_command(),
+        file=str(file.absolute()),
+    )
     for snippet in front.program.snippets:
         print(f"\n{front.program.title}, {snippet.where}:\n")
         print("\n".join(f"    {line}".rstrip() for line in snippet.at(place).splitlines()))
-    for note in front.program.notes:
+    for note in (*front.program.notes, *([FROM_PAGES] if front.program.browser else ())):
         print(f"\n{note}")
+
+
+def _command() -> str:
+    """Return this program as others can start it, who may not have its folder in their `PATH`."""
+    began = Path(sys.argv[0])
+    found = shutil.which(began) if began.name == _COMMAND else None
+    return str(Path(found).absolute()) if found else _COMMAND
 
 
 def wanted(args: argparse.Namespace) -> _Wanted:
@@ -160,7 +176,7 @@ def wanted(args: argparse.Namespace) -> _Wanted:
     given = _given("--api-key-env", _variable, args.api_key_env or "")
     key = given or _key_of(url, program.key if program is not None else dialect.key_variable)
     models = list[str]()
-    if args.probe and dialect.called_over_http and (args.url or asks or program is not None):
+    if args.probe and dialect.called_over_http and (args.url or asks or program is not None or is_loopback(url)):
         url, models = _probed(url, back.dialect, os.environ.get(key or "", ""))
     is_named = isinstance(dialect, ModelsDialect)
     model = args.model or (_ask("Which model? (empty: the client names it)", "", str) if asks and is_named else None)
@@ -302,11 +318,15 @@ def text(wanted: _Wanted) -> str:
     lines += ["", "routes:"]
     routes = dict.fromkeys(front.dialect for front in wanted.fronts)
     for front in routes:
-        path = mount_of(dialect := registry.get(front))
+        dialect = registry.get(front)
+        path = mount_of(dialect)
         endpoint = next(e for e in dialect.surface if e.operation in _ENTRIES)
         lines += [
             f"{f'  - dialect: {front}':33}# {endpoint.method} {path}{shown_path(endpoint.path)}",
             f"    path: {path}",
             f"    backend: {name}",
         ]
+        if isinstance(dialect, ToolServerDialect):
+            lines += ["    options:"] if (missing := dialect.undescribed(dialect.front_options())) else []
+            lines += [f'      {key}: "Asks the agent."{_CHOSEN}' for key in missing]
     return "\n".join(lines) + "\n"

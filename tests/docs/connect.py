@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from functools import partial
 
 from bridge.contract import registry
-from bridge.server.connect import CLIENTS, SERVERS, Client, Place
+from bridge.server.connect import CLIENTS, FROM_PAGES, SERVERS, Client, Place
 from bridge.server.connect.programs import AGENTS
 from tests.docs.tables import ROOT
 
@@ -74,11 +75,7 @@ def program_page(name: str, client: Client) -> str:
     for note in client.notes:
         lines += [note, ""]
     if client.browser:
-        lines += [
-            "Any page may call the bridge. To keep others out, and to let yours resume runs and read histories, name",
-            'its origin: `server: {cors: {origins: ["http://localhost:5173"]}}`.',
-            "",
-        ]
+        lines += [*textwrap.wrap(FROM_PAGES, 105, break_on_hyphens=False), ""]
     lines += [
         "A configuration, with any server or agent behind it:",
         "",

@@ -20,10 +20,12 @@ from typing import Any
 import pytest
 
 from bridge import Bridge
+from bridge.cli import main
 from bridge.cli.serve import _announce, _no_address
 from bridge.contract import registry
 from bridge.engine.config import load
 from bridge.server.connect import SERVERS
+from bridge.server.connect.probe import Found
 from tests.docs.helpers import COMMAND, ROOT, bridge, environment, run, serve
 from tests.server.harness import free_port
 from tests.unit.test_connect import CHAT, server
@@ -121,8 +123,6 @@ def test_python_m_bridge() -> None:
 @pytest.mark.parametrize("back", ["demo", *(name for name in registry.called() if name != "acp")])
 @pytest.mark.parametrize("front", HTTP)
 def test_every_pair_gets_a_valid_file(front: str, back: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from bridge.cli import main
-
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", io.StringIO())
     assert main(["init", "--from", front, "--to", back]) == 0
@@ -235,6 +235,38 @@ def test_programs_by_name(tmp_path: Path) -> None:
     assert (str(backend.url), backend.model, backend.model_map) == (f"{base}/v1", "smal", {"*": "smal"})
     assert backend.api_key is None
     assert not any("authorization" in headers for headers in seen)
+
+
+def test_programs_that_start_the_bridge_get_its_command_and_file(tmp_path: Path) -> None:
+    """An agent as a tool and in an editor: nothing in the file or in the lines is left to be filled in."""
+    code, out, err = bridge("init", "--from", "claude-code-tools", "--from", "zed", "--to", "python", cwd=tmp_path)
+    assert (code, err) == (0, "")
+    file = tmp_path / "config.yaml"
+    assert f"    claude mcp add bridge -- {COMMAND} mcp {file} --route /mcp\n" in out
+    assert f'"command": "{COMMAND}",\n      "args": ["acp", "--config", "{file}", "--route", "/acp"]' in out
+    (tools,) = [route for route in load(file, env={}).routes if route.dialect == "mcp"]
+    assert tools.options.model_dump()["description"] == "Asks the agent."
+
+
+def test_a_page_is_told_of_its_origin(tmp_path: Path) -> None:
+    _, out, _ = bridge("init", "--from", "usechat", "--to", "demo", cwd=tmp_path)
+    assert 'server: {cors: {origins: ["http://localhost:5173"]}}' in out
+
+
+def test_a_server_of_this_machine_is_asked_by_its_dialect_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--to agentscope` is a dialect, at a default address; those of services elsewhere are not asked."""
+    asked = list[str]()
+
+    def answers(url: str, *_: str) -> Found:
+        asked.append(url)
+        return Found(url)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    monkeypatch.setattr("bridge.cli.init.probe", answers)
+    for number, name in enumerate(("agentscope", "openai-chat")):
+        assert main(["init", "--from", "open-webui", "--to", name, "--output", f"{number}.yaml"]) == 0
+    assert asked == ["http://127.0.0.1:8090"]
 
 
 def test_a_server_that_speaks_two_dialects_is_asked_for_the_one_of_its_name(tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.docs.helpers import COMMAND as BRIDGE
@@ -275,5 +277,18 @@ async def said_by(command: list[str], folder: Path, **variables: str) -> str:
         if process.returncode is None:
             process.kill()
             await process.wait()
+        if home := variables.get("HOME"):
+            for other in started_in(home):
+                other.kill()
     assert process.returncode == 0, out.decode()
     return out.decode()
+
+
+def started_in(home: str) -> list[psutil.Process]:
+    """The processes with this home that run: an agent may leave a server of its own (Cline does)."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get("HOME") == home and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found

@@ -17,7 +17,7 @@ from tests.browser import PATIENCE, browser, site
 from tests.docs.connect import place
 from tests.docs.helpers import environment
 from tests.interop.conftest import node_client
-from tests.interop.test_coding_agents import FOLDER, said_by
+from tests.interop.test_coding_agents import FOLDER, said_by, started_in
 from tests.interop.test_open_webui import PROGRAM as OPEN_WEBUI
 from tests.interop.test_open_webui import SETTINGS, STARTS, is_up
 from tests.server.harness import ask, free_port, serving
@@ -149,6 +149,7 @@ async def test_the_lines_of_a_coding_agent(name: str, tmp_path: Path) -> None:
         out = await said_by(["bash", "-ec", script], tmp_path, HOME=str(tmp_path), PATH=programs, **QUIET)
     assert "You said: " in out
     assert "Good morning" in out.partition("You said: ")[2]
+    assert started_in(str(tmp_path)) == []
 
 
 @pytest.mark.interop

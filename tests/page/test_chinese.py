@@ -12,7 +12,9 @@ import pytest
 
 from bridge.contract import Feature, registry
 from bridge.errors import ErrorCode
-from bridge.run.backends.demo import CHINESE, SCENES
+from bridge.model import Interrupted, Message, Request, Resume, Text
+from bridge.model.text import question_of
+from bridge.run.backends.demo import CHINESE, SCENES, run
 from tests.docs.tables import dialects
 
 ROOT = Path(__file__).parents[2]
@@ -114,6 +116,16 @@ def test_the_demo_has_a_chinese_name_for_every_scene() -> None:
     shown = re.search(r"zh: (\[.*\])", (FILES / "page.js").read_text(encoding="utf-8"))
     assert shown is not None
     assert set(json.loads(shown[1])) <= set(names), "the page offers scenes that the demo does not know"
+
+
+async def test_the_demo_asks_and_answers_in_chinese() -> None:
+    request = Request([Message("user", [Text("确认")])])
+    (asked,) = [event async for event in run(request) if isinstance(event, Interrupted)]
+    assert question_of(asked) == 'delete_file({"path": "a.txt"})\n\n请确认'
+    answers = (("resolved", True, "同意"), ("resolved", False, "拒绝"), ("cancelled", None, "取消"))
+    for decision, payload, told in answers:
+        request.resume = [Resume(asked.interrupt_id, decision, payload)]
+        assert [event async for event in run(request)] == [f"你的决定：{told}。"]
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,10 @@ async def _steps(request: Request) -> AsyncIterator[Yielded]:
 async def _interrupt(request: Request) -> AsyncIterator[Yielded]:
     """a question to a person before I go on"""
     yield _in_language(request, "May I delete a.txt?", "可以删除 a.txt 吗？")
-    yield Interrupted("int_demo_1", "confirmation", {"name": "delete_file", "arguments": '{"path": "a.txt"}'})
+    payload = {"name": "delete_file", "arguments": '{"path": "a.txt"}'}
+    if word := _in_language(request, "", "请确认"):  # the reason is an English word, shown where there is no message
+        payload["message"] = word
+    yield Interrupted("int_demo_1", "confirmation", payload)
 
 
 async def _error(request: Request) -> AsyncIterator[Yielded]:
@@ -241,6 +244,7 @@ CHINESE: dict[str, tuple[str, str]] = {
     "slow": ("慢速", "十个数字，间隔半秒"),
 }
 """The Chinese name and description of each scene."""
+_DECISIONS = {"resolved": "同意", "refused": "拒绝", "cancelled": "取消"}
 _BY_CHINESE = {chinese: name for name, (chinese, _) in CHINESE.items()}
 
 
@@ -265,7 +269,7 @@ async def run(request: Request) -> AsyncIterator[Yielded]:
     if request.resume:
         answer = request.resume[0]
         decision = "refused" if answer.decision == "resolved" and not answer.agrees else answer.decision
-        yield _in_language(request, f"You decided: {decision}.", f"你的决定：{decision}。")
+        yield _in_language(request, f"You decided: {decision}.", f"你的决定：{_DECISIONS[decision]}。")
         return
     written = _question(request).strip().lower()
     name = _BY_CHINESE.get(written, written)

@@ -13,15 +13,26 @@ from bridge.errors import ConfigError
 NO_KEY = "unused"
 """The key in snippets for a bridge that needs none: most programs refuse an empty one."""
 
+FROM_PAGES = (
+    "Any page may call the bridge. To keep others out, and to let yours resume runs and read histories, name its "
+    'origin: `server: {cors: {origins: ["http://localhost:5173"]}}`.'
+)
+"""The note of every program that calls from a page."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The address of a route. `origin` is that of the bridge, without a slash at the end; `path` that of the route."""
+    """A route: `origin` is the address of the bridge, without a slash at the end; `path` is that of the route.
+
+    `command` and `file` are the bridge's program and its configuration, for programs that start it themselves.
+    """
 
     origin: str
     path: str
     model: str = "demo"
     key: str = NO_KEY
+    command: str = "dialect-bridge"
+    file: str = "/path/to/config.yaml"
 
     @property
     def base(self) -> str:
@@ -37,6 +48,8 @@ class Place:
             "<root>": self.base.removesuffix("/v1"),
             "<key>": self.key,
             "<model>": self.model,
+            "<command>": self.command,
+            "<file>": self.file,
         }
         for name, value in values.items():
             text = text.replace(name, escape(value))
@@ -48,7 +61,7 @@ class Snippet:
     """Lines to paste. `where` says into what: a file, a shell, a menu of the program.
 
     `text` has the places `<base>`, `<path>` (that of the route), `<origin>`, `<root>` (the base URL without `/v1`),
-    `<key>` and `<model>`.
+    `<key>`, `<model>`, `<command>` and `<file>` (those of a `Place`).
     """
 
     where: str
