@@ -47,22 +47,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     cases: Counter[str] = Counter()
     ordinals: dict[tuple[str, str], dict[int, int]] = {}
     tests: dict[str, dict[str, int]] = {}
+    marks: dict[str, tuple[pytest.Mark | None, pytest.Mark | None]] = {}
     for item in items:
         test = item.nodeid.partition("[")[0]
-        left = False
-        if mark := item.get_closest_marker("sampled"):
-            left = cases[test] % mark.args[0] != 0
-            cases[test] += 1
-            if left:
-                item.add_marker(pytest.mark.slow)
-        parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        if parameters and (mark := item.get_closest_marker("turns")):
+        if test not in marks:
+            marks[test] = item.get_closest_marker("sampled"), item.get_closest_marker("turns")
+        sampled, turns = marks[test]
+        left = sampled is None or cases[test] % sampled.args[0] != 0
+        cases[test] += 1
+        if sampled and left:
+            item.add_marker(pytest.mark.slow)
+        parameters = item.callspec.params if turns and hasattr(item, "callspec") else {}
+        if turns and parameters:
             siblings = tests.setdefault(test.partition("::")[0], {})
             place = siblings.setdefault(test, len(siblings))
             for name, value in parameters.items():
                 seen = ordinals.setdefault((test, name), {})
                 place += seen.setdefault(id(value), len(seen))
-            if place % mark.args[0] and (left or not item.get_closest_marker("sampled")):
+            if place % turns.args[0] and left:
                 item.add_marker(pytest.mark.rest)
 
 

@@ -18,7 +18,7 @@ _registered: dict[str, Dialect] = {}
 _installed: dict[str, EntryPoint] = {}
 """The entry points as they were read last, by name."""
 _read: list[tuple[str, int]] = []
-"""Where they were read: each folder of `sys.path`, and when a package was last added to it or removed."""
+"""The folders of `sys.path` in which they were read, each with the time of its last change."""
 
 
 def register(dialect: Dialect, name: str | None = None) -> None:

@@ -17,7 +17,9 @@ TALKS = {f"{front} to {back}" for front, back in PAIRS}
 GENERATED = {f"{back}-{front}" for back in BOTH for front in BOTH}
 
 
-@pytest.mark.parametrize(("module", "pairs"), [("test_talks.py", TALKS), ("test_generated.py", GENERATED)])
+@pytest.mark.parametrize(
+    ("module", "pairs"), [("test_talks.py", TALKS), ("test_generated.py", GENERATED)], ids=["talks", "generated"]
+)
 def test_every_pair_has_a_turn(module: str, pairs: set[str]) -> None:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", f"tests/pairs/{module}"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
