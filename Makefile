@@ -88,7 +88,7 @@ test: $(VENV)/.dev $(if $(ALL),$(OTHERS))  ## run the tests for each commit; ALL
 pairs: $(VENV)/.dev  ## run the tests of pairs with the pairs that `make test ALL=1` leaves out
 	$(PYTEST) -m rest $(ARGS)
 
-# Without it, the processes of `make test` start together and each writes the same files. `make test` tells what fails here.
+# Without it, the processes of `make test` start together and each writes the same files. Failures: see `make test`.
 bytecode: $(VENV)/.dev
 	@mkdir -p build
 	-$(BIN)/python -m pytest --collect-only -qq > build/bytecode.txt
