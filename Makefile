@@ -10,7 +10,7 @@ JOBS   ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() * $(if $(ALL),3,
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lowest others interop interop-all compare lint types bench profile instructions performance growth fuzz soak sbom wheel provenance audit fidelity pages reliability docs clean
+.PHONY: help run test pairs bytecode lowest others interop interop-all compare lint types bench profile instructions performance growth fuzz soak sbom wheel provenance audit fidelity pages reliability docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -81,7 +81,17 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reor
 # Left to CI without ALL: tests that start installers, workers, browsers or other projects' software, and most pairs of the
 # tests that are marked `sampled`.
 test: $(VENV)/.dev $(if $(ALL),$(OTHERS))  ## run the tests for each commit; ALL=1 runs all, as in CI; JOBS=1 runs one at a time
-	$(PYTEST) $(if $(ALL),,--ignore tests/interop -m "not slow and not interop and not interop_all") $(ARGS)
+	$(PYTEST) $(if $(ALL),,--ignore tests/interop -m "not slow and not interop and not interop_all") $(if $(AGAIN),--cache-clear) $(ARGS) \
+		$(if $(AGAIN),|| $(BIN)/python -m tests.again $$? $(AGAIN))
+
+# Of the tests that are marked `turns`, a commit runs a part of the pairs for each test, so that each pair is in some.
+pairs: $(VENV)/.dev  ## run the tests of pairs with the pairs that `make test ALL=1` leaves out
+	$(PYTEST) -m rest $(ARGS)
+
+# Without it, the processes of `make test` start together and each writes the same files. Failures: see `make test`.
+bytecode: $(VENV)/.dev
+	@mkdir -p build
+	-$(BIN)/python -m pytest --collect-only -qq > build/bytecode.txt
 
 # In a separate environment, over the versions of constraints.txt: pip cannot choose the oldest versions itself.
 lowest: $(BIN)/python  ## run the tests with the oldest libraries that pyproject.toml allows
@@ -93,7 +103,7 @@ lowest: $(BIN)/python  ## run the tests with the oldest libraries that pyproject
 others: $(OTHERS)  ## install other projects' software for the tests of ALL=1; faster with -j 8, since downloads wait
 
 interop: $(VENV)/.dev $(OTHERS)  ## run the tests with other projects' clients and servers
-	$(PYTEST) -m "interop and not interop_all" $(ARGS)
+	$(PYTEST) -m "interop and not interop_all and not rest" $(ARGS)
 
 interop-all: $(VENV)/.dev $(LARGE)  ## run the tests with coding agents, CopilotKit, Open WebUI and large libraries
 	$(BIN)/python -m pytest -m interop_all $(ARGS)

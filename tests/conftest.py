@@ -35,17 +35,37 @@ _SERVERS = [found for found in vars(web_app).values() if hasattr(found, "cache_c
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks all but every n-th case of a test that is marked `sampled(n)` as slow.
+    """Marks the cases that `make test` leaves out as slow, and those that a commit leaves out as `rest`.
 
-    Where n has no divisor in common with the numbers of frontends and backends, each of them is among these cases.
+    `sampled(n)`: all but every n-th case are slow. Where n has no divisor in common with the numbers of frontends and
+    backends, each of them is among these cases.
+
+    `turns(n)`: all are rest but every n-th, counted along the diagonals of the table of parameters, so that each row
+    and each column of n cases or more has some. Each test of a module begins with another diagonal: where there are n
+    tests or more, every case is in some of them. What `make test` runs is never rest.
     """
     cases: Counter[str] = Counter()
+    ordinals: dict[tuple[str, str], dict[int, int]] = {}
+    tests: dict[str, dict[str, int]] = {}
+    marks: dict[str, tuple[pytest.Mark | None, pytest.Mark | None]] = {}
     for item in items:
-        if mark := item.get_closest_marker("sampled"):
-            test = item.nodeid.partition("[")[0]
-            if cases[test] % mark.args[0]:
-                item.add_marker(pytest.mark.slow)
-            cases[test] += 1
+        test = item.nodeid.partition("[")[0]
+        if test not in marks:
+            marks[test] = item.get_closest_marker("sampled"), item.get_closest_marker("turns")
+        sampled, turns = marks[test]
+        left = sampled is None or cases[test] % sampled.args[0] != 0
+        cases[test] += 1
+        if sampled and left:
+            item.add_marker(pytest.mark.slow)
+        parameters = item.callspec.params if turns and hasattr(item, "callspec") else {}
+        if turns and parameters:
+            siblings = tests.setdefault(test.partition("::")[0], {})
+            place = siblings.setdefault(test, len(siblings))
+            for name, value in parameters.items():
+                seen = ordinals.setdefault((test, name), {})
+                place += seen.setdefault(id(value), len(seen))
+            if place % turns.args[0] and left:
+                item.add_marker(pytest.mark.rest)
 
 
 def pytest_collection_finish() -> None:

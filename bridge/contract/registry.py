@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -16,6 +17,8 @@ GROUP = "bridge.dialects"
 _registered: dict[str, Dialect] = {}
 _installed: dict[str, EntryPoint] = {}
 """The entry points as they were read last, by name."""
+_read: list[tuple[str, int]] = []
+"""The folders of `sys.path` in which they were read, each with the time of its last change."""
 
 
 def register(dialect: Dialect, name: str | None = None) -> None:
@@ -41,16 +44,27 @@ def known(name: str) -> bool:
 
 
 def _entry_point(name: str) -> EntryPoint | None:
-    """Installed entry points are read again only for an unknown name, as that opens a file of every package."""
     if name not in _installed:
         _read_installed()
     return _installed.get(name)
 
 
 def _read_installed() -> None:
-    global _installed
+    """Read the installed entry points, unless no package was added or removed since: it opens a file of each."""
+    global _installed, _read
+    folders = [(folder, _changed(folder)) for folder in sys.path]
+    if _installed and folders == _read:
+        return
+    _read = folders
     # Reversed, for the first of a name to win: that is the one which is imported, too.
     _installed = {entry.name: entry for entry in reversed(tuple(entry_points(group=GROUP)))}
+
+
+def _changed(folder: str) -> int:
+    try:
+        return os.stat(folder or ".").st_mtime_ns
+    except OSError:
+        return 0
 
 
 def served() -> list[str]:

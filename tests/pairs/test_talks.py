@@ -39,7 +39,7 @@ def of(*pairs: Pair) -> pytest.MarkDecorator:
 
 def sampled(cases: pytest.MarkDecorator) -> Callable[[Test], Test]:
     """Nine agents: every seventh pair has each client and each agent in it."""
-    return lambda test: pytest.mark.sampled(7)(cases(test))
+    return lambda test: pytest.mark.sampled(7)(pytest.mark.turns(4)(cases(test)))
 
 
 PAIRS = [(p, a) for p in PEOPLE for a in AGENTS]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,9 +96,26 @@ def test_a_package_that_is_removed_is_not_listed_any_more(tmp_path: Path, reques
     before = registry.names()
     request.getfixturevalue("package")
     assert "outside" in registry.names()
-    (tmp_path / "outside_package-1.0.dist-info" / "entry_points.txt").unlink()
+    shutil.rmtree(tmp_path / "outside_package-1.0.dist-info")
+    # The clock of a file system may stand still for as long as this test takes.
+    os.utime(tmp_path, ns=(1, 1))
     assert registry.names() == before
     assert not registry.known("outside")
+
+
+def test_packages_are_read_again_only_if_one_was_added_or_removed(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = []
+    real = registry.entry_points
+    monkeypatch.setattr(registry, "entry_points", lambda **wanted: reads.append(wanted) or real(**wanted))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    os.utime(tmp_path, ns=(1, 1))
+    before = registry.names()
+    assert (registry.names(), registry.known("outside"), len(reads)) == (before, False, 1)
+    request.getfixturevalue("package")
+    assert registry.names() == sorted([*before, "outside", "outside-nothing"])
+    assert len(reads) == 2
 
 
 @pytest.mark.usefixtures("package")
