@@ -78,8 +78,6 @@ class _Message:
 
 def parse_response(wire: WireResponse, context: Context) -> list[Event]:
     """Return the run of a whole answer; anything else than a message is a run that failed."""
-    if wire.status >= 400:
-        return _failed(ERRORS.decode(wire), context)
     value = read_json(wire.body)
     if isinstance(value, dict) and isinstance(value.get("content"), list):
         return MessagesDecoder(context).whole(value)

@@ -10,8 +10,7 @@ from bridge.codec import ModelInfo, WireResponse, json_response
 from bridge.codec.counts import input_tokens_in, is_count
 from bridge.codec.jsontext import dumps, read_json, text_of
 from bridge.codec.models import described
-from bridge.dialects.anthropic_messages.errors import ERRORS
-from bridge.errors import BackendError, BridgeError, ErrorCode
+from bridge.errors import BackendError, ErrorCode
 
 _FOREVER = 253_402_300_799  # 9999-12-31, the last day that the format can write
 
@@ -42,8 +41,6 @@ def _model(info: ModelInfo) -> dict[str, Any]:
 
 def decode_models(wire: WireResponse) -> list[ModelInfo]:
     """The models of a backend. Raises `BackendError`."""
-    if wire.status >= 400:
-        raise BridgeError.of(ERRORS.decode(wire))
     value = read_json(wire.body)
     data = value.get("data") if isinstance(value, dict) else None
     if not isinstance(data, list):
@@ -69,6 +66,4 @@ def encode_count(tokens: int, estimated: bool) -> WireResponse:
 
 def decode_count(wire: WireResponse) -> int:
     """Raises `BackendError`."""
-    if wire.status >= 400:
-        raise BridgeError.of(ERRORS.decode(wire))
     return input_tokens_in(wire)

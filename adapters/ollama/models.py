@@ -14,10 +14,9 @@ from bridge.codec.jsontext import dict_of, dumps, read_body, read_json, text_of,
 from bridge.codec.models import described
 from bridge.codec.naming import pick
 from bridge.dialects.ollama.encoder import moment
-from bridge.dialects.ollama.errors import ERRORS
 from bridge.dialects.ollama.options import FrontOptions, ModelOptions
 from bridge.dialects.ollama.wire import Wire, is_same_model, tagged_name
-from bridge.errors import BackendError, BridgeError, ErrorCode, RequestError
+from bridge.errors import BackendError, ErrorCode, RequestError
 
 _ARCHITECTURE = "bridge"
 _LINES = "application/x-ndjson"
@@ -159,8 +158,6 @@ def _pulled(wire: WireRequest, facts: RouteFacts) -> WireResponse:
 
 def decode_models(wire: WireResponse) -> list[ModelInfo]:
     """The models of a backend. Raises `BackendError` for anything but a list."""
-    if wire.status >= 400:
-        raise BridgeError.of(ERRORS.decode(wire))
     value = read_json(wire.body)
     if not isinstance(value, dict) or "models" not in value or not isinstance(value["models"] or [], list):
         raise BackendError("The backend's answer is not a list of models.", code=ErrorCode.BACKEND_PROTOCOL)

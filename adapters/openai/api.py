@@ -23,7 +23,7 @@ from bridge.codec.ratelimits import OPENAI
 from bridge.codec.redact import LONGEST_WORD, masked
 from bridge.codec.surface import Endpoint, Operation, Surface
 from bridge.codec.wire import WireRequest, WireResponse, json_request, json_response
-from bridge.errors import RULES, BackendError, BridgeError, ErrorCode, Failure
+from bridge.errors import RULES, BackendError, ErrorCode, Failure
 from bridge.model import Extras, FileRef, Inline, Request, Source, Url, source_of
 
 _REQUEST, _SERVER, _UPSTREAM = "invalid_request_error", "server_error", "upstream_error"
@@ -302,8 +302,6 @@ class OpenAIDialect(ModelsDialect, EmbeddingsDialect):
 
     def decode_models(self, wire: WireResponse) -> list[ModelInfo]:
         """The models of a backend: `{"data": [...]}`, a bare list (Together), or `{"models": [...]}`."""
-        if wire.status >= 400:
-            raise BridgeError.of(ERRORS.decode(wire))
         value = read_json(wire.body)
         if isinstance(value, dict) and ("data" in value or "models" in value):
             value = value.get("data") or value.get("models") or []  # null if there are none (Ollama)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from bridge.codec import Context, WireRequest, WireResponse, json_response
 from bridge.codec.counts import input_tokens_in
 from bridge.codec.jsontext import dumps
-from bridge.dialects.openai.api import ERRORS
 from bridge.dialects.openai_responses.body import body_of
-from bridge.errors import BridgeError
 from bridge.model import Request
 
 _PATH = "/responses/input_tokens"
@@ -35,6 +33,4 @@ def encode_count(tokens: int, estimated: bool) -> WireResponse:
 
 def decode_count(wire: WireResponse) -> int:
     """Raises `BackendError`."""
-    if wire.status >= 400:
-        raise BridgeError.of(ERRORS.decode(wire))
     return input_tokens_in(wire)
