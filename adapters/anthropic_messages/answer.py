@@ -69,7 +69,7 @@ class _Message:
             else:
                 self._block[name] = text
         if self._citations:
-            self._block["citations"] = [*(self._block.get("citations") or ()), *self._citations]
+            self._block["citations"] = self._citations
         self._pieces, self._citations = {}, []
 
 

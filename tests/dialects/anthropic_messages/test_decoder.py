@@ -60,6 +60,12 @@ def test_indexes_that_are_missing_or_repeated() -> None:
     assert found.text == "abcd"
 
 
+def test_a_call_at_the_index_of_another_ends_that_one() -> None:
+    first, second = (block(0, "tool_use", id=name, name="f", input={name: 1}) for name in "ab")
+    found = answer(decode_events(START, first, second, stop(0), ended("tool_use"), STOP))
+    assert [(c.call_id, c.arguments) for c in found.calls] == [("a", '{"a":1}'), ("b", '{"b":1}')]
+
+
 @pytest.mark.parametrize("index", ["0", [0], {"a": 1}, -1, 1.5, True])
 def test_indexes_of_any_shape(index: Any) -> None:
     events = [{**e, "index": index} for e in (block(0, "text"), delta(0, "text_delta", text="x"), stop(0))]
