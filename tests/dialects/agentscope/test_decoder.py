@@ -9,6 +9,7 @@ import pytest
 
 from bridge.codec import WireResponse
 from bridge.dialects.agentscope import dialect
+from bridge.dialects.agentscope.calls import output_parts
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Answer,
@@ -18,6 +19,7 @@ from bridge.model import (
     Inline,
     MessageStatus,
     RunStarted,
+    Text,
     ToolCall,
     Url,
     fold,
@@ -407,6 +409,17 @@ def test_half_surrogates_are_joined_or_replaced() -> None:
     final = piece("m", "\U0001f600\ufffdx and more", delta=False, status="completed")
     answer = told(CREATED, message("m"), *(template % h for h in halves), final, DONE)
     assert answer.text == "\U0001f600\ufffdx and more"
+
+
+@pytest.mark.parametrize(
+    ("output", "shown"),
+    [
+        ('[{"type":"text","text":"a"},{"type":"text","text":"b"}]', "ab"), ("[]", "[]"), ("[1]", "[1]"), ("[x", "[x"),
+        ('[{"type":"text","text":"a"},{"type":"image"}]', '[{"type":"text","text":"a"},{"type":"image"}]'),
+    ],
+)  # fmt: skip
+def test_only_a_result_of_texts_is_concatenated(output: str, shown: str) -> None:
+    assert output_parts(output) == [Text(shown)]
 
 
 def test_unknown_content_is_skipped_and_numbers_do_not_matter() -> None:
