@@ -9,18 +9,7 @@ from bridge.testing.wires import context
 from bridge.translation import AnswerDecoder
 
 BODY = b'{"error": {"message": "It failed for sk-secret0123456789abcdef."}}'
-DIALECTS = (
-    "ag-kit",
-    "ag-ui",
-    "agent-runs",
-    "agentscope",
-    "ai-sdk-ui",
-    "aip",
-    "anthropic-messages",
-    "gemini",
-    "openai-chat",
-    "openai-responses",
-)
+DIALECTS = registry.called()
 
 
 @pytest.mark.parametrize("status", [401, 403, 405, 409, 413, 429, 502, 503, 504])
@@ -32,7 +21,7 @@ def test_a_status_means_the_same_in_every_dialect(name: str, status: int) -> Non
 
 
 @pytest.mark.parametrize("status", [400, 503])
-@pytest.mark.parametrize("name", registry.called())
+@pytest.mark.parametrize("name", DIALECTS)
 def test_a_whole_answer_with_an_error_status_is_the_failure_that_its_body_says(name: str, status: int) -> None:
     dialect, headers = registry.get(name), {"content-type": "application/json"}
     for body in (BODY, b"{}", b"[]", b"<html>"):
