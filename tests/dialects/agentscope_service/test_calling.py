@@ -342,9 +342,19 @@ def test_results_of_external_calls_go_in_one_request_with_what_was_said_beside_t
     assert (got.text, got.results) == ("hello", []), "the caller has its own results"
 
 
-def test_what_was_not_answered_is_asked_again() -> None:
-    """One of two results came: the service says nothing more, and its history tells what it waits for."""
-    second = {**EXTERNAL, "id": "call_2"}
+@pytest.mark.parametrize(
+    ("open_call", "status", "calls", "questions", "reason"),
+    [
+        (EXTERNAL, "awaiting_external_result", [SHOWN_2], [], FinishReason.TOOL_CALLS),
+        (QUESTION, "awaiting_user_confirm", [], [SHOWN_2], FinishReason.INTERRUPTED),
+    ],
+    ids=["a result", "a permission"],
+)
+def test_what_was_not_answered_is_asked_again(
+    open_call: dict[str, Any], status: str, calls: list[str], questions: list[str], reason: FinishReason
+) -> None:
+    """One of two answers came: the service says nothing more, and its history tells what it waits for."""
+    second = {**open_call, "id": "call_2"}
     drive = Drive(Request(talk(Message("tool", [ToolResult(SHOWN, [Text("x")])])), thread_id="t1"))
     drive.found(waiting(EXTERNAL, second))
     drive.opens("9-0")
@@ -353,11 +363,13 @@ def test_what_was_not_answered_is_asked_again() -> None:
     assert drive.run.next() is None, "nothing is asked before the answer has arrived"
     drive.feeds(*frames({"type": "EXTERNAL_EXECUTION_RESULT", "execution_results": [EXTERNAL], "created_at": "6"}))
     assert drive.asked() == "GET /sessions/s1/status?agent_id=a1"
-    drive.gets({"status": "awaiting_external_result"})
+    drive.gets({"status": status})
     assert drive.asked() == "GET /sessions/s1/messages?agent_id=a1&limit=2"
     drive.gets({"messages": [waiting({**EXTERNAL, "state": "finished"}, second)]})
     got = fold(drive.events)
-    assert ([c.call_id for c in got.calls], got.reason) == ([SHOWN_2], FinishReason.TOOL_CALLS)
+    assert [c.call_id for c in got.calls] == calls
+    assert [i.interrupt_id for i in got.interrupts] == questions
+    assert got.reason is reason
 
 
 def test_a_permission_and_a_result_are_answered_by_a_request_each() -> None:
