@@ -169,6 +169,18 @@ def test_a_session_that_was_deleted_is_made_again_with_all_that_was_said() -> No
     assert len(drive.posted()) == 3
 
 
+def test_a_session_that_is_listed_and_gone_is_looked_for_once() -> None:
+    first = Drive(Request([user()], thread_id="t1"))
+    first.starts()
+    drive = Drive(Request(talk(user("two")), thread_id="t1"), memo=first.memo)
+    for is_asked_again in (True, False):
+        assert drive.asked() == "GET /sessions/s1/messages?agent_id=a1&limit=2"
+        assert drive.run.refused(refusal(404)) is is_asked_again
+        if is_asked_again:
+            assert drive.asked() == "GET /sessions/?agent_id=a1"
+            drive.gets({"sessions": [{"session": {"id": "s1", "config": {"name": "bridge t1"}}}]})
+
+
 def test_a_client_without_threads_gets_a_session_that_is_deleted() -> None:
     drive = Drive(Request(talk(user("two"))), named=False)
     assert drive.step().wire.path == "/sessions/"
