@@ -246,6 +246,7 @@ def test_an_answer_that_stands_in_the_history_alone() -> None:
         {"artifactUpdate": {"artifact": {"artifactId": 7, "parts": [{"raw": 7}, {"file": 7}, {"url": None}]}}},
         {"statusUpdate": {"status": {"state": "TASK_STATE_WORKING"}, "metadata": {"usage": 7}}},
         {"statusUpdate": {"metadata": {"usage": {"input": "x"}}}},
+        {"status": {"state": "TASK_STATE_COMPLETED"}}, {"id": "t1", "artifacts": [{"parts": [{"text": "x"}]}]},
     ],
 )  # fmt: skip
 def test_objects_of_a_wrong_shape_break_nothing(odd: Any) -> None:
