@@ -290,6 +290,15 @@ def test_a_session_without_a_name_is_no_session(body: Any) -> None:
 # ---------------------------------------------------------------------- a reply that waits
 
 
+def test_a_permission_for_a_call_that_the_stream_did_not_show_names_its_reply() -> None:
+    drive = Drive(Request([user()]), named=False)
+    drive.starts()
+    drive.feeds(*frames(START, {"type": "REQUIRE_USER_CONFIRM", "tool_calls": [QUESTION]}))
+    assert drive.asked() == "GET /sessions/s1/status?agent_id=a1"
+    drive.gets({"status": "awaiting_user_confirm"})
+    assert [i.interrupt_id for i in fold(drive.events).interrupts] == [SHOWN]
+
+
 def test_a_permission_waits_and_is_answered_with_the_block_as_it_came() -> None:
     drive = Drive(Request([user()]), named=False)
     drive.starts()
