@@ -47,8 +47,6 @@ def encode_request(request: Request, context: Context) -> WireRequest:
 def parse_response(wire: WireResponse, context: Context) -> list[Event]:
     """The events of a message, of a task that is over or waits, or of a stream that is all there."""
     decoder = A2ADecoder(context)
-    if wire.status >= 400:
-        return decoder.close(read_errors.ERRORS.decode(wire))
     events, failure = _whole(decoder, wire)
     return events + decoder.close(failure)
 

@@ -51,15 +51,14 @@ from bridge.model.jsontext import dumps
 
 _TASK = "/tasks/{id:[^/:]+}"
 _CONFIGS = f"{_TASK}/pushNotificationConfigs"
-_HISTORY = QueryParameter("historyLength", "maximum number of messages of the history", type="integer", minimum=0)
 _LIST = (
     QueryParameter("contextId", "only tasks of this context"),
     QueryParameter("status", "only tasks in this state"),
-    QueryParameter("pageSize", "tasks per page", type="integer", minimum=1, maximum=100, default=50),
+    tasks.PAGE_SIZE,
     QueryParameter("pageToken", "nextPageToken of the previous page"),
     QueryParameter("statusTimestampAfter", "only tasks that changed after this time", format="date-time"),
     QueryParameter("includeArtifacts", "include the artifacts", type="boolean"),
-    _HISTORY,
+    request.HISTORY,
 )
 
 
@@ -80,7 +79,7 @@ class A2A(AgentTasksDialect, DescribedDialect, SteppedRunDialect):
         Endpoint("POST", "/message:send", Operation.RUN),
         Endpoint("POST", "/message:stream", Operation.RUN),
         _endpoint("GET", "/tasks", *_LIST),
-        _endpoint("GET", _TASK, _HISTORY),
+        _endpoint("GET", _TASK, request.HISTORY),
         _endpoint("POST", f"{_TASK}:cancel"),
         _endpoint("POST", f"{_TASK}:subscribe"),
         _endpoint("GET", f"{_TASK}:subscribe"),
@@ -91,7 +90,7 @@ class A2A(AgentTasksDialect, DescribedDialect, SteppedRunDialect):
         _endpoint("GET", "/extendedAgentCard"),
         Endpoint("POST", f"{OLD_BASE}/message:send", Operation.RUN),
         Endpoint("POST", f"{OLD_BASE}/message:stream", Operation.RUN),
-        _endpoint("GET", OLD_BASE + _TASK, _HISTORY),
+        _endpoint("GET", OLD_BASE + _TASK, request.HISTORY),
         _endpoint("POST", f"{OLD_BASE}{_TASK}:cancel"),
         _endpoint("POST", f"{OLD_BASE}{_TASK}:subscribe"),
         _endpoint("GET", f"{OLD_BASE}{_TASK}:subscribe"),

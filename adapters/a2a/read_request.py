@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from bridge.contract import Context, WireRequest
+from bridge.contract import Context, QueryParameter, WireRequest
 from bridge.dialects.a2a import write_errors
 from bridge.dialects.a2a.call import Call, read_call
 from bridge.dialects.a2a.wire import (
@@ -44,6 +44,7 @@ from bridge.model.jsontext import dict_of, text_of
 from bridge.toolkit import Node
 from bridge.toolkit.check import wrong
 
+HISTORY = QueryParameter("historyLength", "maximum number of messages of the history", type="integer", minimum=0)
 _BASE64 = re.compile(r"[A-Za-z0-9+/\-_]*={0,2}")
 NOTES = "notes"
 """The key of what only answers to this client depend on."""
@@ -99,7 +100,7 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         message.string("messageId") or "",
         _id(message, "contextId") or None,
         ADK in (*call.extensions, *_strings(message, "extensions")),
-        configuration.integer("historyLength", convert=True, least=0),
+        HISTORY.given(configuration),
         call.head.old_rest,
         not modes or any(mode in ("*/*", "application/*", "application/json") for mode in modes),
     )

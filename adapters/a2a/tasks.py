@@ -13,6 +13,7 @@ from bridge.contract import (
     FrameLike,
     PushAction,
     PushTarget,
+    QueryParameter,
     TaskCall,
     TaskPage,
     TaskStatus,
@@ -22,7 +23,7 @@ from bridge.contract import (
 from bridge.dialects.a2a import write_errors
 from bridge.dialects.a2a.call import Call
 from bridge.dialects.a2a.push import config_said
-from bridge.dialects.a2a.read_request import NOTES, Notes, notes_of, reader_of
+from bridge.dialects.a2a.read_request import HISTORY, NOTES, Notes, notes_of, reader_of
 from bridge.dialects.a2a.whole_answer import TaskFolder, response, task_of
 from bridge.dialects.a2a.wire import NAME, OVER, Method, Spelled, State, Version, state_of
 from bridge.dialects.a2a.write_answer import A2AEncoder, named
@@ -45,7 +46,7 @@ from bridge.model import (
 )
 from bridge.toolkit.check import wrong
 
-_PAGE, _LARGEST_PAGE = 50, 100
+PAGE_SIZE = QueryParameter("pageSize", "tasks per page", type="integer", minimum=1, maximum=100, default=50)
 
 
 def _reader(call: TaskCall) -> tuple[Call, Notes]:
@@ -66,10 +67,6 @@ def _state(folder: TaskFolder) -> State:
     return state_of(folder.state["state"]) or State.WORKING
 
 
-def _history(params: Spelled) -> int | None:
-    return params.integer("historyLength", convert=True, least=0)
-
-
 # ------------------------------------------------------------------ one task
 
 
@@ -78,7 +75,7 @@ def encode_task_now(call: TaskCall, runs: Sequence[TaskStatus]) -> WireResponse:
     sent, reader = _reader(call)
     is_message = sent.method in (Method.SEND, Method.STREAM)
     params = (sent.params.object("configuration") or Spelled({})) if is_message else sent.params
-    task = task_of(_folded(runs, reader), _history(params))
+    task = task_of(_folded(runs, reader), HISTORY.given(params))
     is_wrapped = is_message or reader.written_in is Version.OLD
     return response(named("task", task, reader.written_in) if is_wrapped else task, reader)
 
@@ -98,7 +95,7 @@ def watch(call: TaskCall, runs: Sequence[TaskStatus]) -> tuple[list[FrameLike], 
         raise refused(write_errors.UNSUPPORTED, text)
     encoder = A2AEncoder(context, reader, goes_on=True)
     encoder.encode(last.events)
-    return [encoder.frame("task", task_of(folders, _history(sent.params)))], encoder
+    return [encoder.frame("task", task_of(folders, HISTORY.given(sent.params)))], encoder
 
 
 def continues(request: Request, runs: Sequence[TaskStatus]) -> Request:
@@ -186,7 +183,7 @@ def encode_push_targets(call: TaskCall, targets: Sequence[PushTarget]) -> WireRe
 def lists(call: TaskCall, tasks: Sequence[TaskSummary]) -> TaskPage:
     """The tasks of one page, the one that changed last first."""
     params = _reader(call)[0].params
-    size = _page_size(params)
+    size = PAGE_SIZE.number(params)
     wanted = _wanted_state(params)
     after = _time(params, "statusTimestampAfter")
     found = [
@@ -204,11 +201,11 @@ def encode_task_list(call: TaskCall, shown: TaskPage, tasks: Sequence[Sequence[T
     sent, reader = _reader(call)
     params = sent.params
     artifacts = params.boolean("includeArtifacts") is True
-    history = _history(params)
+    history = HISTORY.given(params)
     page = {
         "tasks": [task_of(_folded(runs, reader), history, artifacts=artifacts) for runs in tasks],
         "nextPageToken": _token(shown.tasks[-1]) if shown.more else "",
-        "pageSize": _page_size(params),
+        "pageSize": PAGE_SIZE.number(params),
         "totalSize": shown.total,
     }
     return response(page, reader)
@@ -216,10 +213,6 @@ def encode_task_list(call: TaskCall, shown: TaskPage, tasks: Sequence[Sequence[T
 
 def _order(task: TaskSummary) -> tuple[float, str]:
     return -task.changed_at, task.task_id
-
-
-def _page_size(params: Spelled) -> int:
-    return params.integer("pageSize", convert=True, least=1, most=_LARGEST_PAGE) or _PAGE
 
 
 def _wanted_state(params: Spelled) -> State | None:

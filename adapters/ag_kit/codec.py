@@ -99,8 +99,6 @@ class AGKit(Dialect):
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
         """Read a response without a stream: an error sent with status 200, or the page of another server."""
         decoder = self.decoder(context)
-        if wire.status >= 400:
-            return decoder.close(self.decode_error(wire))
         body = read_json(wire.body)
         if isinstance(body, dict) and (isinstance(body.get("type"), str) or body.get("error") is not None):
             return [*decoder.feed([wire.body]), *decoder.close()]

@@ -86,8 +86,6 @@ class AGUI(DescribedDialect):
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
         """A body in one piece: a list of events, or an error object."""
         decoder = AGUIDecoder(context)
-        if wire.status >= 400:
-            return decoder.close(self.decode_error(wire))
         value = read_json(wire.body)
         values = value if isinstance(value, list) else [value]
         if values and all(isinstance(v, dict) and isinstance(v.get("type"), str) for v in values):

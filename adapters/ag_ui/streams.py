@@ -97,7 +97,6 @@ class Streams:
 
     def close(self) -> None:
         """End all messages: another run follows."""
-        self.settle()
         for message in [*self._busy, *self._idle]:
             self._builder.end_message(message)
 

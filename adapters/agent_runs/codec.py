@@ -134,8 +134,6 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
         return RunDecoder(context)
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
-        if wire.status >= 400:
-            return self.decoder(context).close(self.decode_error(wire))
         return AGUI.parse_response(wire, outer(context))
 
     def decode_error(self, wire: WireResponse) -> Failure:

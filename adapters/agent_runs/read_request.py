@@ -17,12 +17,10 @@ from bridge.dialects.agent_runs.options import BackOptions
 from bridge.errors import RequestError, shortened
 from bridge.model import HistoryMode, Request
 from bridge.model.jsontext import dumps, loads
+from bridge.toolkit import Node
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
-_DIGITS = re.compile(r"\d{1,4}", re.ASCII)
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-_IDLE_LIMIT = 300
-_MOST_POLLS = 3600
 
 RUN_ID = QueryParameter("runId", "The id of the run; 1 to 128 of the characters A-Z a-z 0-9 . _ : -", required=True)
 IDLE_LIMIT = QueryParameter(
@@ -30,8 +28,8 @@ IDLE_LIMIT = QueryParameter(
     "Number of polls without an event after which the stream closes",
     type="integer",
     minimum=1,
-    maximum=_MOST_POLLS,
-    default=_IDLE_LIMIT,
+    maximum=3600,
+    default=300,
 )
 HISTORY = (
     QueryParameter("threadId", "The thread; default: the one with the user's latest message"),
@@ -74,13 +72,7 @@ def decode_cancel(wire: WireRequest) -> RunRef:
 
 def decode_subscribe(wire: WireRequest) -> SubscribeRequest:
     run = decode_cancel(wire)
-    text = wire.query.get("idle_limit", str(_IDLE_LIMIT))
-    limit = int(text) if _DIGITS.fullmatch(text) else 0
-    if not 1 <= limit <= _MOST_POLLS:
-        raise RequestError(
-            f"idle_limit: expected a whole number from 1 to {_MOST_POLLS}, got {shortened(text)!r}.", param="idle_limit"
-        )
-    return SubscribeRequest(run.thread_id, run.run_id, limit)
+    return SubscribeRequest(run.thread_id, run.run_id, IDLE_LIMIT.number(Node(dict(wire.query))))
 
 
 def decode_history(wire: WireRequest) -> HistoryQuery:

@@ -81,11 +81,9 @@ def _joined(raw: str) -> str | None:
         blocks = loads(raw.encode("utf-8", "surrogatepass"))
     except ValueError:
         return None
-    if not isinstance(blocks, list) or not blocks:
-        return None
     texts = [b.get("text") for b in blocks if isinstance(b, dict) and b.get("type") == "text"]
     known = [t for t in texts if isinstance(t, str)]
-    return "".join(known) if len(known) == len(blocks) else None
+    return "".join(known) if known and len(known) == len(blocks) else None
 
 
 def call_of(kind: str, data: dict[str, Any], metadata: object, call_id: str) -> ToolCall:

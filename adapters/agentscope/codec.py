@@ -138,8 +138,6 @@ class AgentScope(SingleRunDialect, TaskDialect):
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
         """Read a JSON body as the terminal response, also without a status in it."""
         decoder = self.decoder(context)
-        if wire.status >= 400:
-            return decoder.close(self.decode_error(wire))
         body = read_json_unpaired(wire.body)
         if not isinstance(body, dict):
             text = "The backend's answer is neither an event stream nor a JSON object."

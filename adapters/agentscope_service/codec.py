@@ -35,8 +35,6 @@ class AgentScopeService(SteppedRunDialect):
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
         """There is no answer in one piece."""
         decoder = self.decoder(context)
-        if wire.status >= 400:
-            return decoder.close(self.decode_error(wire))
         text = "The backend's answer is not an event stream."
         return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))
 

@@ -73,8 +73,6 @@ class AISDKUI(ResumableDialect):
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
         """A body in one piece, which is no answer: the protocol has streams only."""
         decoder = UIMessageDecoder(context)
-        if wire.status >= 400:
-            return decoder.close(self.decode_error(wire))
         if (error := error_in(read_json(wire.body))) is not None:
             return decoder.close(errors.ERRORS.failure(error))
         return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is not an event stream."))

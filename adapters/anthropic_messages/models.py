@@ -8,8 +8,7 @@ from typing import Any
 
 from bridge.contract import ModelInfo, WireResponse, json_response
 from bridge.contract.optional.models import described
-from bridge.dialects.anthropic_messages.errors import ERRORS
-from bridge.errors import BackendError, BridgeError, ErrorCode
+from bridge.errors import BackendError, ErrorCode
 from bridge.model.jsontext import dumps, read_json, text_of
 from bridge.toolkit.counts import input_tokens_in, is_count
 
@@ -42,8 +41,6 @@ def _model(info: ModelInfo) -> dict[str, Any]:
 
 def decode_models(wire: WireResponse) -> list[ModelInfo]:
     """The models of a backend. Raises `BackendError`."""
-    if wire.status >= 400:
-        raise BridgeError.of(ERRORS.decode(wire))
     value = read_json(wire.body)
     data = value.get("data") if isinstance(value, dict) else None
     if not isinstance(data, list):
@@ -69,6 +66,4 @@ def encode_count(tokens: int, estimated: bool) -> WireResponse:
 
 def decode_count(wire: WireResponse) -> int:
     """Raises `BackendError`."""
-    if wire.status >= 400:
-        raise BridgeError.of(ERRORS.decode(wire))
     return input_tokens_in(wire)

@@ -143,8 +143,7 @@ class MessagesDecoder(JsonDecoder):
     def _block_start(self, index: int, start: dict[str, Any]) -> None:
         """Open the block; text in its start is a piece like any other."""
         self._open()
-        if index in self._blocks:
-            self._block_stop(index)
+        self._block_stop(index)
         self._has_blocks = True
         name = text_of(start.get("type"))
         block = self._blocks[index] = _Block(_KINDS.get(name), start)

@@ -69,7 +69,7 @@ class _Message:
             else:
                 self._block[name] = text
         if self._citations:
-            self._block["citations"] = [*(self._block.get("citations") or ()), *self._citations]
+            self._block["citations"] = self._citations
         self._pieces, self._citations = {}, []
 
 
@@ -78,8 +78,6 @@ class _Message:
 
 def parse_response(wire: WireResponse, context: Context) -> list[Event]:
     """Return the run of a whole answer; anything else than a message is a run that failed."""
-    if wire.status >= 400:
-        return _failed(ERRORS.decode(wire), context)
     value = read_json(wire.body)
     if isinstance(value, dict) and isinstance(value.get("content"), list):
         return MessagesDecoder(context).whole(value)

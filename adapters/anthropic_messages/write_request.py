@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from bridge.contract import Context, Feature, WireRequest
@@ -200,7 +201,8 @@ def _set_marks(body: dict[str, Any], request: Request, context: Context, options
     """
     marks = marks_in(request)
     if not marks:
-        if options.prompt_cache == "auto" or (options.prompt_cache is None and context.caches and _is_long(body)):
+        wanted, fixed = options.prompt_cache, (body.get("tools"), body.get("system"))
+        if wanted == "auto" or (wanted is None and context.caches and _is_long((*fixed, *body["messages"]))):
             _mark_prefixes(body)
         return
     if NAME in (request.extras or {}):
@@ -228,10 +230,10 @@ def _says_controls(request: Request) -> bool:
     return any(is_said(each.extras) for each in [*(request.tools or ()), *parts])
 
 
-def _is_long(body: dict[str, Any]) -> bool:
-    """Return whether the prompt is long enough to be cached."""
+def _is_long(pieces: Iterable[Any]) -> bool:
+    """Return whether these pieces of a prompt are long enough to be cached."""
     size = 0
-    for piece in (body.get("tools"), body.get("system"), *body["messages"]):
+    for piece in pieces:
         size += len(dumps(piece))
         if size >= _LONG_PREFIX:
             return True
@@ -241,7 +243,7 @@ def _is_long(body: dict[str, Any]) -> bool:
 def _mark_prefixes(body: dict[str, Any]) -> None:
     """Mark the end of what stays from request to request, where it is long enough to be cached, and the end of all."""
     fixed = "system" if "system" in body else "tools"
-    if fixed in body and len(dumps([body.get("tools"), body.get("system")])) >= _LONG_PREFIX:
+    if fixed in body and _is_long((body.get("tools"), body.get("system"))):
         body[fixed] = _marked(body[fixed])
     last = body["messages"][-1]
     if last["role"] == "user" and last["content"] and not _is_empty(_listed(last["content"])[-1]):

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridge.contract import ModelInfo, WireResponse, json_response
-from bridge.dialects.gemini.errors import ERRORS
 from bridge.dialects.gemini.wire import MODEL_PREFIX
-from bridge.errors import BackendError, BridgeError, ErrorCode
+from bridge.errors import BackendError, ErrorCode
 from bridge.model.jsontext import dumps, read_json, text_of
 from bridge.toolkit.counts import is_count
 
@@ -35,8 +34,6 @@ def _model(info: ModelInfo) -> dict[str, Any]:
 
 def decode_models(wire: WireResponse) -> list[ModelInfo]:
     """The models of a backend that generate content. Raises `BackendError`."""
-    if wire.status >= 400:
-        raise BridgeError.of(ERRORS.decode(wire))
     value = read_json(wire.body)
     models = value.get("models") if isinstance(value, dict) else None
     if not isinstance(models, list):
@@ -57,8 +54,6 @@ def encode_count(tokens: int) -> WireResponse:
 
 def decode_count(wire: WireResponse) -> int:
     """Raises `BackendError`."""
-    if wire.status >= 400:
-        raise BridgeError.of(ERRORS.decode(wire))
     value = read_json(wire.body)
     tokens = value.get("totalTokens") if isinstance(value, dict) else None
     if not is_count(tokens):

@@ -75,8 +75,6 @@ def _end(out: list[Wire], pieces: list[str]) -> None:
 
 def parse_response(wire: WireResponse, context: Context) -> list[Event]:
     """Return the run of a whole answer; anything else than a response is a run that failed."""
-    if wire.status >= 400:
-        return _failed(ERRORS.decode(wire), context)
     value = read_json(wire.body)
     chunks = value if isinstance(value, list) else [value]
     if any(isinstance(chunk, dict) and ("candidates" in chunk or "promptFeedback" in chunk) for chunk in chunks):

@@ -40,8 +40,6 @@ class LangGraph(SteppedRunDialect):
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
         """There is no answer in one piece."""
         decoder = self.decoder(context)
-        if wire.status >= 400:
-            return decoder.close(self.decode_error(wire))
         if (error := error_in(read_json(wire.body))) is not None:
             return decoder.close(run_failure(error))
         text = "The backend's answer is not an event stream."

@@ -125,8 +125,6 @@ class Ollama(AnsweringDialect, EmbeddingsDialect):
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
         decoder = OllamaDecoder(context)
-        if wire.status >= 400:
-            return decoder.close(self.decode_error(wire))
         return [*decoder.feed([wire.body]), *decoder.close()]
 
     def decode_error(self, wire: WireResponse) -> Failure:

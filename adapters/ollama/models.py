@@ -11,11 +11,10 @@ from bridge.contract import Feature, ModelInfo, Support, WireRequest, WireRespon
 from bridge.contract.naming import pick
 from bridge.contract.optional.answering import RouteFacts, ServedModel
 from bridge.contract.optional.models import described
-from bridge.dialects.ollama.errors import ERRORS
 from bridge.dialects.ollama.options import FrontOptions, ModelOptions
 from bridge.dialects.ollama.wire import Wire, is_same_model, tagged_name
 from bridge.dialects.ollama.write_answer import moment
-from bridge.errors import BackendError, BridgeError, ErrorCode, RequestError
+from bridge.errors import BackendError, ErrorCode, RequestError
 from bridge.model.jsontext import dict_of, dumps, read_body, read_json, text_of, whole
 from bridge.toolkit import Node
 from bridge.toolkit.check import wrong
@@ -160,8 +159,6 @@ def _pulled(wire: WireRequest, facts: RouteFacts) -> WireResponse:
 
 def decode_models(wire: WireResponse) -> list[ModelInfo]:
     """The models of a backend. Raises `BackendError` for anything but a list."""
-    if wire.status >= 400:
-        raise BridgeError.of(ERRORS.decode(wire))
     value = read_json(wire.body)
     if not isinstance(value, dict) or "models" not in value or not isinstance(value["models"] or [], list):
         raise BackendError("The backend's answer is not a list of models.", code=ErrorCode.BACKEND_PROTOCOL)

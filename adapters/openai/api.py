@@ -17,7 +17,7 @@ from bridge.contract.optional.embeddings import Embeddings, EmbeddingsDialect, E
 from bridge.contract.optional.models import ModelInfo, ModelsDialect, described
 from bridge.contract.surface import Endpoint, Operation, Surface
 from bridge.contract.wire import WireRequest, WireResponse, json_request, json_response
-from bridge.errors import RULES, BackendError, BridgeError, ErrorCode, Failure
+from bridge.errors import RULES, BackendError, ErrorCode, Failure
 from bridge.model import Extras, FileRef, Inline, Request, Source, Url, source_of
 from bridge.model.jsontext import dumps, read_json, whole
 from bridge.toolkit.caching import CONTROL, marked, marks_in, note_lost_marks, seconds_of
@@ -302,8 +302,6 @@ class OpenAIDialect(ModelsDialect, EmbeddingsDialect):
 
     def decode_models(self, wire: WireResponse) -> list[ModelInfo]:
         """The models of a backend: `{"data": [...]}`, a bare list (Together), or `{"models": [...]}`."""
-        if wire.status >= 400:
-            raise BridgeError.of(ERRORS.decode(wire))
         value = read_json(wire.body)
         if isinstance(value, dict) and ("data" in value or "models" in value):
             value = value.get("data") or value.get("models") or []  # null if there are none (Ollama)

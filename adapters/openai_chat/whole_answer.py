@@ -95,8 +95,6 @@ def completion(chunks: Sequence[Any]) -> dict[str, Any]:
 
 def parse_response(wire: WireResponse, context: Context, options: BackOptions) -> list[Event]:
     """Return the run of a whole answer; anything else than a completion is a run that failed."""
-    if wire.status >= 400:
-        return _failed(ERRORS.decode(wire), context)
     value = read_json(wire.body)
     if isinstance(value, dict):
         choices = value.get("choices")

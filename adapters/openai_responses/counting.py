@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from bridge.contract import Context, WireRequest, WireResponse, json_response
-from bridge.dialects.openai.api import ERRORS
 from bridge.dialects.openai_responses.write_request import body_of
-from bridge.errors import BridgeError
 from bridge.model import Request
 from bridge.model.jsontext import dumps
 from bridge.toolkit.counts import input_tokens_in
@@ -35,6 +33,4 @@ def encode_count(tokens: int, estimated: bool) -> WireResponse:
 
 def decode_count(wire: WireResponse) -> int:
     """Raises `BackendError`."""
-    if wire.status >= 400:
-        raise BridgeError.of(ERRORS.decode(wire))
     return input_tokens_in(wire)

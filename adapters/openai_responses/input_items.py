@@ -12,11 +12,9 @@ from bridge.errors import RequestError, shortened
 from bridge.model.jsontext import dumps
 from bridge.toolkit.check import Node
 
-_PAGE, _MOST = 20, 100
-
-
+_LIMIT = QueryParameter("limit", "Items per page", type="integer", minimum=1, maximum=100, default=20)
 PAGING = (
-    QueryParameter("limit", "Items per page", type="integer", minimum=1, maximum=_MOST, default=_PAGE),
+    _LIMIT,
     QueryParameter("order", "The order of the items", choices=("asc", "desc"), default="desc"),
     QueryParameter("after", "The id of the item before the page"),
 )
@@ -27,7 +25,7 @@ def encode_items(answer: StoredAnswer, wire: WireRequest) -> WireResponse:
     list.
     """
     query = Node(dict(wire.query))
-    limit = query.integer("limit", convert=True, least=1, most=_MOST) or _PAGE
+    limit = _LIMIT.number(query)
     order, after = query.one_of("order", ("asc", "desc")) or "desc", query.string("after")
     items = input_items(answer)
     if order == "desc":

@@ -121,9 +121,10 @@ def encode_stored(answer: StoredAnswer) -> WireResponse:
     return json_response(dumps(answer.body))
 
 
+_SEEN = QueryParameter("starting_after", "The number of the last event that the client has", type="integer", minimum=0)
 REREAD = (
     QueryParameter("stream", "Stream a response that was created in the background", type="boolean", default="false"),
-    QueryParameter("starting_after", "The number of the last event that the client has", type="integer", minimum=0),
+    _SEEN,
 )
 
 
@@ -131,7 +132,7 @@ def decode_reread(answer: StoredAnswer, wire: WireRequest) -> int | None:
     """Return how many events the client has: `starting_after` is the number of the last one, counted from 0."""
     query = Node(dict(wire.query))
     stream = (query.one_of("stream", ("true", "false")) or "false") == "true"
-    after = query.integer("starting_after", convert=True, least=0)
+    after = _SEEN.given(query)
     if not stream:
         return None
     if answer.run_id is None:

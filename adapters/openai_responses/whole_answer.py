@@ -14,8 +14,6 @@ from bridge.toolkit.errors import error_in
 def parse_response(wire: WireResponse, context: Context) -> list[Event]:
     """Return the run of a whole answer; anything else than a response object is a run that failed."""
     decoder = ResponsesDecoder(context)
-    if wire.status >= 400:
-        return decoder.close(ERRORS.decode(wire))
     value = read_json(wire.body)
     if isinstance(value, dict) and isinstance(value.get("output"), list):
         return decoder.whole(value)

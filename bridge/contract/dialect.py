@@ -241,7 +241,7 @@ class Dialect:
         """Return the events of an answer that is not streamed: a whole run, from `RunStarted` to the terminal event.
 
         Never raises on wire data. An answer that is no answer (HTML, an error object with status 200) is a
-        run that failed.
+        run that failed. One with an error status is not passed: `decode_error` reads it.
         """
         raise Unsupported(f"{self.name} supports only streamed answers.")
 

@@ -65,8 +65,6 @@ class ObjectDialect(Dialect):
         """The whole answer, read by `decode_object`; without one, by `decoder` as one object of a stream."""
         by_object = type(self).decode_object is not ObjectDialect.decode_object
         decoder = ObjectDecoder(self.decode_object, context) if by_object else self.decoder(context)
-        if wire.status >= 400:
-            return decoder.close(self.decode_error(wire))
         return [*decoder.feed([wire.body]), *decoder.close()]
 
     def decode_error(self, wire: WireResponse) -> Failure:

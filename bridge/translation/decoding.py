@@ -90,7 +90,10 @@ class AnswerDecoder:
         events: list[Event] = []
         if failure is None and self.is_whole:
             self.whole = WireResponse(self._status, self._headers, b"".join(self._buffered))
-            events = self._dialect.parse_response(self.whole, self._context)
+            if self._status >= 400:
+                events = self._events().close(self._dialect.decode_error(self.whole))
+            else:
+                events = self._dialect.parse_response(self.whole, self._context)
         elif failure is None:
             try:
                 self.frames = frames = self._splitter.close()

@@ -10,7 +10,7 @@ import pytest
 from bridge.contract import Context, WireResponse
 from bridge.dialects.a2a import dialect
 from bridge.dialects.a2a.options import BackOptions
-from bridge.model import Answer, Event, Raw, Resume, fold, verify
+from bridge.model import Answer, Data, Event, Raw, Resume, fold, verify
 
 from .back import IDS, artifact, asking, rpc, status, task
 
@@ -47,6 +47,21 @@ def test_an_artifact_that_comes_again_as_a_whole_is_said_once() -> None:
     assert read(task("WORKING"), *chunks, artifact("Hello, world", lastChunk=True), DONE).text == "Hello, world"
     # One that grew says what is new.
     assert read(artifact("Hel"), artifact("Hello"), artifact("Hello, you"), DONE).text == "Hello, you"
+
+
+def test_what_an_artifact_has_more_when_it_comes_again_is_told_once() -> None:
+    values: list[Any] = [{"data": {"n": n}} for n in (1, 2)]
+    artifacts = [{"artifactId": "a", "parts": values[:count]} for count in (1, 2, 2)]
+    answer = read(*({"artifactUpdate": {**IDS, "artifact": each}} for each in artifacts), DONE)
+    assert [part.value for part in answer.parts() if isinstance(part, Data)] == [{"n": 1}, {"n": 2}]
+
+
+def test_a_message_that_comes_again_as_a_whole_is_said_once() -> None:
+    pieces = [
+        {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": text}]}}
+        for text in ("Hel", "lo", "Hello")
+    ]
+    assert read(*pieces).text == "Hello"
 
 
 def test_events_of_another_task_are_no_part_of_the_answer() -> None:
@@ -246,6 +261,7 @@ def test_an_answer_that_stands_in_the_history_alone() -> None:
         {"artifactUpdate": {"artifact": {"artifactId": 7, "parts": [{"raw": 7}, {"file": 7}, {"url": None}]}}},
         {"statusUpdate": {"status": {"state": "TASK_STATE_WORKING"}, "metadata": {"usage": 7}}},
         {"statusUpdate": {"metadata": {"usage": {"input": "x"}}}},
+        {"status": {"state": "TASK_STATE_COMPLETED"}}, {"id": "t1", "artifacts": [{"parts": [{"text": "x"}]}]},
     ],
 )  # fmt: skip
 def test_objects_of_a_wrong_shape_break_nothing(odd: Any) -> None:

@@ -11,6 +11,7 @@ from bridge.dialects.ag_kit import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Answer, FinishReason, MessageEnded, ToolResulted, fold, result_text, verify
 from bridge.model.events import TERMINAL
+from bridge.translation import AnswerDecoder
 from bridge.translation.framing.sse import Splitter, join
 
 from .helpers import CASES, WAYS, body_of, context, cuts, decode, encode
@@ -160,8 +161,8 @@ def test_a_refused_request(name: str, message: str | None) -> None:
 @pytest.mark.parametrize("name", [n for n, c in CASES.items() if c["file"].endswith(".json")])
 def test_a_json_body_for_an_answer_is_a_failed_run(name: str) -> None:
     response = CASES[name]["response"]
-    events = dialect.parse_response(WireResponse(response["status"], response["headers"], body_of(name)), context())
-    failure = fold(verify(events)).failure
+    reading = AnswerDecoder(dialect, context(), response["headers"], status=response["status"])
+    failure = fold(verify(reading.receive(body_of(name)) + reading.close())).failure
     assert failure is not None
     if name == "g1-healthz":
         assert failure.code is ErrorCode.BACKEND_PROTOCOL

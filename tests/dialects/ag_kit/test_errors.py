@@ -12,6 +12,7 @@ from bridge.contract import Feature, Operation, Support, WireResponse
 from bridge.dialects.ag_kit import AGKit, dialect
 from bridge.errors import ErrorCode, Failure, Wrong
 from bridge.model import HistoryMode, fold, verify
+from bridge.translation import AnswerDecoder
 
 from .helpers import context
 
@@ -137,7 +138,8 @@ def test_of_a_backends_headers_only_the_time_to_wait_is_handed_on() -> None:
     ],
 )
 def test_an_answer_in_one_piece_is_a_failed_run(wire: WireResponse, code: ErrorCode, said: str) -> None:
-    failure = fold(verify(dialect.parse_response(wire, context()))).failure
+    reading = AnswerDecoder(dialect, context(), wire.headers, status=wire.status)
+    failure = fold(verify(reading.receive(wire.body) + reading.close())).failure
     assert failure is not None
     assert failure.code is code
     assert said in failure.message

@@ -188,6 +188,12 @@ def test_a_text_that_nobody_ends_keeps_back_neither_calls_nor_texts(begun: bool)
         assert seen(text("o", "a"))[-1] == "TEXT_MESSAGE_CONTENT"
 
 
+def test_a_text_that_goes_on_after_its_end_is_one_text() -> None:
+    end = {"type": "TEXT_MESSAGE_END", "messageId": "m"}
+    answer = heard(start("m"), text("m", "a"), end, text("m", "b"), end)
+    assert [part.text for part in answer.parts() if isinstance(part, Text)] == ["ab"]
+
+
 def test_an_empty_message_is_no_answer_but_a_parent() -> None:
     answer = heard(start("p"), {"type": "TEXT_MESSAGE_END", "messageId": "p"}, call("c", parent="p"))
     assert [(m.id, [type(p) for p in m.parts]) for m in answer.messages] == [("p", [ToolCall])]

@@ -15,6 +15,7 @@ from bridge.dialects.agentscope import dialect
 from bridge.errors import ErrorCode
 from bridge.model import Answer, FinishReason, Heartbeat, Origin, fold, url_of, verify
 from bridge.model.events import TERMINAL
+from bridge.translation import AnswerDecoder
 from bridge.translation.framing.sse import Splitter
 
 from .helpers import CAPTURES, CASES, body_of, check_schemas, context, decode, encode, payloads
@@ -218,5 +219,5 @@ def test_an_answer_in_one_piece_is_a_whole_run(name: str) -> None:
     """None of these is an agent's response, so each is a failed run and none raises."""
     response = CASES[name]["response"]
     body = (CAPTURES / response["body_file"]).read_bytes()
-    events = verify(dialect.parse_response(WireResponse(response["status"], response["headers"], body), context()))
-    assert fold(events).failure is not None
+    reading = AnswerDecoder(dialect, context(), response["headers"], status=response["status"])
+    assert fold(verify(reading.receive(body) + reading.close())).failure is not None

@@ -9,6 +9,7 @@ import pytest
 
 from bridge.contract import WireResponse
 from bridge.dialects.agentscope import dialect
+from bridge.dialects.agentscope.calls import output_parts
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Answer,
@@ -18,6 +19,7 @@ from bridge.model import (
     Inline,
     MessageStatus,
     RunStarted,
+    Text,
     ToolCall,
     Url,
     fold,
@@ -409,6 +411,17 @@ def test_half_surrogates_are_joined_or_replaced() -> None:
     assert answer.text == "\U0001f600\ufffdx and more"
 
 
+@pytest.mark.parametrize(
+    ("output", "shown"),
+    [
+        ('[{"type":"text","text":"a"},{"type":"text","text":"b"}]', "ab"), ("[]", "[]"), ("[1]", "[1]"), ("[x", "[x"),
+        ('[{"type":"text","text":"a"},{"type":"image"}]', '[{"type":"text","text":"a"},{"type":"image"}]'),
+    ],
+)  # fmt: skip
+def test_only_a_result_of_texts_is_concatenated(output: str, shown: str) -> None:
+    assert output_parts(output) == [Text(shown)]
+
+
 def test_unknown_content_is_skipped_and_numbers_do_not_matter() -> None:
     answer = told(
         5, [], "x", None, {}, {"object": "thing"}, {"sequence_number": "9", **CREATED},
@@ -452,19 +465,18 @@ def test_deep_nesting_fails_the_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "code"),
+    ("body", "code"),
     [
-        (200, b"<html>", ErrorCode.BACKEND_PROTOCOL),
-        (200, b"", ErrorCode.BACKEND_PROTOCOL),
-        (200, b'{"status":"success","message":' + b"[" * 900 + b"]" * 900 + b"}", ErrorCode.BACKEND_PROTOCOL),
-        (200, b'{"detail":"no"}', ErrorCode.BACKEND_UNAVAILABLE),
-        (200, b'{"error":"no"}', ErrorCode.BACKEND_ERROR),
-        (200, b"{}", ErrorCode.TRUNCATED_STREAM),
-        (429, b'{"detail":"no"}', ErrorCode.RATE_LIMITED),
+        (b"<html>", ErrorCode.BACKEND_PROTOCOL),
+        (b"", ErrorCode.BACKEND_PROTOCOL),
+        (b'{"status":"success","message":' + b"[" * 900 + b"]" * 900 + b"}", ErrorCode.BACKEND_PROTOCOL),
+        (b'{"detail":"no"}', ErrorCode.BACKEND_UNAVAILABLE),
+        (b'{"error":"no"}', ErrorCode.BACKEND_ERROR),
+        (b"{}", ErrorCode.TRUNCATED_STREAM),
     ],
 )
-def test_answers_that_are_none(status: int, body: bytes, code: ErrorCode) -> None:
-    answer = fold(verify(dialect.parse_response(WireResponse(status, {}, body), context())))
+def test_answers_that_are_none(body: bytes, code: ErrorCode) -> None:
+    answer = fold(verify(dialect.parse_response(WireResponse(200, {}, body), context())))
     assert answer.failure is not None
     assert answer.failure.code is code
 

@@ -169,6 +169,18 @@ def test_a_session_that_was_deleted_is_made_again_with_all_that_was_said() -> No
     assert len(drive.posted()) == 3
 
 
+def test_a_session_that_is_listed_and_gone_is_looked_for_once() -> None:
+    first = Drive(Request([user()], thread_id="t1"))
+    first.starts()
+    drive = Drive(Request(talk(user("two")), thread_id="t1"), memo=first.memo)
+    for is_asked_again in (True, False):
+        assert drive.asked() == "GET /sessions/s1/messages?agent_id=a1&limit=2"
+        assert drive.run.refused(refusal(404)) is is_asked_again
+        if is_asked_again:
+            assert drive.asked() == "GET /sessions/?agent_id=a1"
+            drive.gets({"sessions": [{"session": {"id": "s1", "config": {"name": "bridge t1"}}}]})
+
+
 def test_a_client_without_threads_gets_a_session_that_is_deleted() -> None:
     drive = Drive(Request(talk(user("two"))), named=False)
     assert drive.step().wire.path == "/sessions/"
@@ -278,6 +290,15 @@ def test_a_session_without_a_name_is_no_session(body: Any) -> None:
 # ---------------------------------------------------------------------- a reply that waits
 
 
+def test_a_permission_for_a_call_that_the_stream_did_not_show_names_its_reply() -> None:
+    drive = Drive(Request([user()]), named=False)
+    drive.starts()
+    drive.feeds(*frames(START, {"type": "REQUIRE_USER_CONFIRM", "tool_calls": [QUESTION]}))
+    assert drive.asked() == "GET /sessions/s1/status?agent_id=a1"
+    drive.gets({"status": "awaiting_user_confirm"})
+    assert [i.interrupt_id for i in fold(drive.events).interrupts] == [SHOWN]
+
+
 def test_a_permission_waits_and_is_answered_with_the_block_as_it_came() -> None:
     drive = Drive(Request([user()]), named=False)
     drive.starts()
@@ -342,9 +363,19 @@ def test_results_of_external_calls_go_in_one_request_with_what_was_said_beside_t
     assert (got.text, got.results) == ("hello", []), "the caller has its own results"
 
 
-def test_what_was_not_answered_is_asked_again() -> None:
-    """One of two results came: the service says nothing more, and its history tells what it waits for."""
-    second = {**EXTERNAL, "id": "call_2"}
+@pytest.mark.parametrize(
+    ("open_call", "status", "calls", "questions", "reason"),
+    [
+        (EXTERNAL, "awaiting_external_result", [SHOWN_2], [], FinishReason.TOOL_CALLS),
+        (QUESTION, "awaiting_user_confirm", [], [SHOWN_2], FinishReason.INTERRUPTED),
+    ],
+    ids=["a result", "a permission"],
+)
+def test_what_was_not_answered_is_asked_again(
+    open_call: dict[str, Any], status: str, calls: list[str], questions: list[str], reason: FinishReason
+) -> None:
+    """One of two answers came: the service says nothing more, and its history tells what it waits for."""
+    second = {**open_call, "id": "call_2"}
     drive = Drive(Request(talk(Message("tool", [ToolResult(SHOWN, [Text("x")])])), thread_id="t1"))
     drive.found(waiting(EXTERNAL, second))
     drive.opens("9-0")
@@ -353,11 +384,13 @@ def test_what_was_not_answered_is_asked_again() -> None:
     assert drive.run.next() is None, "nothing is asked before the answer has arrived"
     drive.feeds(*frames({"type": "EXTERNAL_EXECUTION_RESULT", "execution_results": [EXTERNAL], "created_at": "6"}))
     assert drive.asked() == "GET /sessions/s1/status?agent_id=a1"
-    drive.gets({"status": "awaiting_external_result"})
+    drive.gets({"status": status})
     assert drive.asked() == "GET /sessions/s1/messages?agent_id=a1&limit=2"
     drive.gets({"messages": [waiting({**EXTERNAL, "state": "finished"}, second)]})
     got = fold(drive.events)
-    assert ([c.call_id for c in got.calls], got.reason) == ([SHOWN_2], FinishReason.TOOL_CALLS)
+    assert [c.call_id for c in got.calls] == calls
+    assert [i.interrupt_id for i in got.interrupts] == questions
+    assert got.reason is reason
 
 
 def test_a_permission_and_a_result_are_answered_by_a_request_each() -> None:

@@ -160,6 +160,7 @@ async def test_an_agent_calls_a_chat_clients_function(stream: bool, generation: 
     else:
         [box] = nodes.values()
         assert [tool.name for tool in box.tools] == ["weather", "clock"]
+        assert [tool.description for tool in box.tools] == ["The weather somewhere.", ""]
 
 
 def spoken(text: str, calls: list[dict[str, str]], results: list[str]) -> list[Any]:

@@ -60,6 +60,12 @@ def test_indexes_that_are_missing_or_repeated() -> None:
     assert found.text == "abcd"
 
 
+def test_a_call_at_the_index_of_another_ends_that_one() -> None:
+    first, second = (block(0, "tool_use", id=name, name="f", input={name: 1}) for name in "ab")
+    found = answer(decode_events(START, first, second, stop(0), ended("tool_use"), STOP))
+    assert [(c.call_id, c.arguments) for c in found.calls] == [("a", '{"a":1}'), ("b", '{"b":1}')]
+
+
 @pytest.mark.parametrize("index", ["0", [0], {"a": 1}, -1, 1.5, True])
 def test_indexes_of_any_shape(index: Any) -> None:
     events = [{**e, "index": index} for e in (block(0, "text"), delta(0, "text_delta", text="x"), stop(0))]
@@ -233,8 +239,8 @@ def test_fields_of_the_wrong_kind(event: Any) -> None:
 # ---------------------------------------------------------------------- answers in one piece
 
 
-def parse(body: bytes, status: int = 200) -> Any:
-    wire_response = WireResponse(status, {"content-type": "application/json"}, body)
+def parse(body: bytes) -> Any:
+    wire_response = WireResponse(200, {"content-type": "application/json"}, body)
     return fold(verify(dialect.parse_response(wire_response, back())))
 
 
@@ -255,10 +261,6 @@ def test_what_is_no_message(body: bytes, code: ErrorCode) -> None:
 def test_a_message_without_a_stop_reason_is_over_all_the_same() -> None:
     found = parse(b'{"content":[{"type":"text","text":"x"},5,{"type":"tool_use","id":"a","name":"f","input":{}}]}')
     assert (found.text, found.reason) == ("x", FinishReason.TOOL_CALLS)
-
-
-def test_a_failed_response_is_a_failed_run() -> None:
-    assert parse(b"{}", 529).failure.code is ErrorCode.OVERLOADED
 
 
 def test_counts_that_are_missing_are_none_and_not_one() -> None:

@@ -133,6 +133,21 @@ def test_documents(source: Any, media: Any) -> None:
     assert sent(wanted)["messages"] == [user(document)]
 
 
+@pytest.mark.parametrize(("size", "marks"), [(None, 1), (10, 1), (5000, 2)])
+def test_automatic_marks_are_at_the_end_and_at_a_long_prefix(size: int | None, marks: int) -> None:
+    wanted = Request([*([Message("system", [Text("x" * size)])] if size else []), Message("user", [Text("Hi")])])
+    body = sent(wanted, {"prompt_cache": "auto"})
+    assert body["messages"] == [user(text("Hi", cache_control={"type": "ephemeral"}))]
+    assert json.dumps(body).count("cache_control") == marks
+
+
+def test_a_document_of_blocks_is_data() -> None:
+    document = {"type": "document", "source": {"type": "content", "content": [text("a")]}, "title": "T"}
+    wanted = request(asked([user(document)]))
+    assert [part.value for part in wanted.messages[0].parts if isinstance(part, Data)] == [document]
+    assert sent(wanted)["messages"] == [user(document)]
+
+
 @pytest.mark.parametrize(
     ("choice", "meant"),
     [

@@ -13,6 +13,7 @@ from bridge.dialects.gemini import dialect
 from bridge.dialects.gemini.wire import SIGNATURE, own, standard
 from bridge.model import Event, Inline, Media, Raw, fold, verify
 from bridge.toolkit.signed_parts import signature_of
+from bridge.translation import AnswerDecoder
 from bridge.translation.framing.sse import join
 
 from .helpers import ANSWERS, CAPTURES, INDEX, asked, back, body_of, chunks, decode, front, names, parts, read
@@ -25,8 +26,8 @@ def parsed(entry: dict[str, Any]) -> list[Event]:
     data = (CAPTURES / entry["file"]).read_bytes()
     if entry["file"].endswith(".sse"):
         return decode(data)
-    wire = WireResponse(entry["status"], {"content-type": entry["content_type"]}, data)
-    return verify(dialect.parse_response(wire, back()))
+    reading = AnswerDecoder(dialect, back(), {"content-type": entry["content_type"]}, status=entry["status"])
+    return verify(reading.receive(data) + reading.close())
 
 
 def signatures(value: Any) -> list[bytes]:

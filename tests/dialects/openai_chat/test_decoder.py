@@ -344,6 +344,12 @@ def test_half_a_think_tag_is_text() -> None:
     assert list(splitter.close()) == []
 
 
+def test_audio_pieces_that_are_no_base64_are_strung_together() -> None:
+    got = read(chunk({"audio": {"id": "x", "data": "QQ=="}}), chunk({"audio": {"data": "Q"}}))
+    (audio,) = got.media
+    assert audio.source == Inline("QQ==Q")
+
+
 def test_audio_pieces_with_their_own_padding() -> None:
     got = read(chunk({"audio": {"id": "x", "data": "QQ=="}}), chunk({"audio": {"data": "Qg=="}}))
     assert isinstance(got.media[0], Media)

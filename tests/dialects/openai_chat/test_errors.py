@@ -9,7 +9,7 @@ import pytest
 
 from bridge.contract import ModelInfo, WireResponse
 from bridge.dialects.openai_chat import dialect
-from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
+from bridge.errors import BackendError, ErrorCode, Failure
 from bridge.model import Answer, fold, verify
 from bridge.toolkit.redact import masked
 from bridge.translation import AnswerDecoder
@@ -186,9 +186,9 @@ def test_pointless_retries_are_named() -> None:
 # ------------------------------------------------------------------ answers in one piece
 
 
-def parsed(body: Any, status: int = 200, kind: str = "application/json") -> Answer:
+def parsed(body: Any, kind: str = "application/json") -> Answer:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    reading = AnswerDecoder(dialect, back(), {"content-type": kind}, status=status)
+    reading = AnswerDecoder(dialect, back(), {"content-type": kind})
     return fold(verify(reading.receive(data) + reading.close()))
 
 
@@ -228,12 +228,6 @@ def test_what_is_no_completion(body: bytes) -> None:
     failure = fold(verify(dialect.parse_response(WireResponse(200, {}, body), back()))).failure
     assert failure is not None
     assert failure.code is ErrorCode.BACKEND_PROTOCOL
-
-
-def test_error_status_in_parse_response() -> None:
-    failure = parsed({"error": {"message": "boom"}}, 429).failure
-    assert failure is not None
-    assert failure.code is ErrorCode.RATE_LIMITED
 
 
 def test_a_poor_completion() -> None:
@@ -340,6 +334,3 @@ def test_no_list_of_models() -> None:
     for body in (b"<html>", b"{}", b'{"data":5}'):
         with pytest.raises(BackendError):
             dialect.decode_models(WireResponse(200, {}, body))
-    with pytest.raises(BridgeError) as caught:
-        dialect.decode_models(WireResponse(401, {}, b""))
-    assert caught.value.code is ErrorCode.BACKEND_AUTH

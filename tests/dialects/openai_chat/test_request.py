@@ -620,6 +620,13 @@ def test_reasoning_history(option: str, in_calls: bool, in_text: bool) -> None:
     assert bool(context.lost) is not (in_calls and in_text)
 
 
+@pytest.mark.parametrize("role", ["user", "tool"])
+def test_results_are_of_the_turn_of_their_call_whose_message_they_are(role: str) -> None:
+    with_call = says(Reasoning("hm"), ToolCall("a", "f", "{}"))
+    messages = [with_call, Message(role, [ToolResult("a", [Text("1")])]), says(Reasoning("so"), Text("x"))]
+    assert [m.get("reasoning_content") for m in told(*messages)] == ["hm", None, "so"]
+
+
 def test_backend_options() -> None:
     wanted = Request([Message("developer", [Text("d")])], model="asked", stream=True)
     wanted.sampling.max_tokens = 9

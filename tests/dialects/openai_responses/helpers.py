@@ -59,9 +59,9 @@ def decode_events(*events: dict[str, Any]) -> list[Event]:
     return decode([join([Frame(json.dumps(e).encode(), e.get("type")) for e in events])])
 
 
-def parse(body: Any, status: int = 200, content_type: str = "application/json") -> list[Event]:
+def parse(body: Any, content_type: str = "application/json") -> list[Event]:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return verify(dialect.parse_response(WireResponse(status, {"content-type": content_type}, data), back()))
+    return verify(dialect.parse_response(WireResponse(200, {"content-type": content_type}, data), back()))
 
 
 # ---------------------------------------------------------------------- events -> frontend wire

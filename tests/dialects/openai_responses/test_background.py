@@ -597,6 +597,14 @@ async def test_input_items(serve: Serve, background: bool) -> None:
         assert (last["data"], last["first_id"], last["has_more"]) == ([], None, False)
 
 
+async def test_a_page_has_twenty_input_items_unless_the_query_says_otherwise(serve: Serve) -> None:
+    desk = await serve()
+    known = await desk.responses.create(model="m", input=[{"role": "user", "content": str(n)} for n in range(101)])
+    for query, count in (("", 20), ("?limit=1", 1), ("?limit=100", 100)):
+        page = (await desk.raw(known.id, f"/input_items{query}")).json
+        assert (len(page["data"]), page["has_more"]) == (count, True)
+
+
 async def test_input_items_while_it_runs(serve: Serve) -> None:
     async with agent_of("openai-chat") as agent:
         agent.brain = lambda heard: [Say("one"), Hang()]

@@ -137,7 +137,7 @@ def test_no_events_make_the_decoder_raise(events: list[dict[str, Any]]) -> None:
 @usual
 @given(RESPONSES | json_values(), st.sampled_from([200, 400, 401, 404, 429, 500, 503]))
 def test_no_body_makes_the_readers_raise(value: Any, status: int) -> None:
-    verify(parse(value, status))
+    verify(parse(value))
     wire = WireResponse(status, {"content-type": "application/json"}, json.dumps(value).encode())
     json.loads(dialect.encode_error(dialect.decode_error(wire)).body)
     with suppress(BridgeError):

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from bridge.contract import WireRequest
 from bridge.dialects.openai_chat import dialect as chat
 from bridge.dialects.openai_responses import dialect
+from bridge.dialects.openai_responses.client_tools import KINDS, read_output
 from bridge.dialects.openai_responses.read_messages import ItemReader
 from bridge.errors import RequestError, Unsupported
 from bridge.model import (
@@ -572,3 +573,11 @@ def test_fields_that_answers_repeat_have_their_types(name: str, value: Any) -> N
     with pytest.raises(RequestError, match=f"^{name}: expected") as error:
         request(asked(**{name: value}))
     assert error.value.failure.param == name
+
+
+@pytest.mark.parametrize("kind", [tool.output for tool in KINDS.values()])
+def test_a_result_of_a_clients_tool_names_its_call(kind: str) -> None:
+    field = "tools" if kind == "tool_search_output" else "output"
+    assert read_output({"type": kind, "call_id": "c1", "id": "i1", field: "x"}) == ("c1", [Text("x")], False)
+    by_id = read_output({"type": kind, "id": "i1", field: "x"})
+    assert by_id == (("i1", [Text("x")], False) if kind == "local_shell_call_output" else None)
