@@ -25,3 +25,5 @@ def test_the_last_turn_of_a_client_follows_an_answer_that_it_may_have_left_out()
     assert states_before([ONE, TWO, THREE]) == [[ONE, TWO]]
     assert states_before([ONE, THREE]) == [[ONE]]
     assert states_before([ONE, TWO, ONE, THREE]) == [[ONE, TWO], [ONE, TWO, ONE]]
+    assert states_before([ONE, TWO, *[THREE] * 3]) == [[ONE, TWO], [ONE, TWO, THREE, THREE], [ONE, TWO, THREE]]
+    assert len(states_before([ONE] * 50)) == 3

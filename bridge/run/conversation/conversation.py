@@ -37,6 +37,8 @@ from bridge.model.parts import LINKED, after_last_answer
 from bridge.toolkit import Projection
 
 Mark = tuple[Any, ...]
+_MOST_UNANSWERED = 3
+"""The most messages of a user, at the end of a conversation, of which each may have had an answer without content."""
 _MOST_JOINED = 16
 """The most messages of a user that one later message may repeat: comparing more would cost quadratic time."""
 
@@ -122,13 +124,15 @@ def up_to_last_answer(messages: list[Message]) -> list[Message]:
 def states_before(messages: list[Message]) -> list[list[Message]]:
     """Return the conversations of which a whole one may be the next turn, the most likely first.
 
-    The client's last turn follows an answer. If it has several messages, the answer before the last one may have had no
+    The client's last turn follows an answer. If it has several messages, an answer between them may have had no
     content, so that the client left it out.
     """
     answered = up_to_last_answer(messages)
     before = [answered] if answered else []
-    if len(messages) - len(answered) > 1 and messages[-1].role == messages[-2].role == "user":
-        before.append(messages[:-1])
+    for end in range(len(messages) - 1, max(len(answered), len(messages) - 1 - _MOST_UNANSWERED), -1):
+        if messages[end].role != "user" or messages[end - 1].role != "user":
+            break
+        before.append(messages[:end])
     return before
 
 

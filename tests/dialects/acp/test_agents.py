@@ -531,6 +531,22 @@ async def test_half_an_answer_finds_its_conversation(half: str, same: bool, tmp_
         assert ((await bridge.complete(Request(talked))).text.split()[2] in sessions) is same
 
 
+async def test_what_is_said_before_the_bridge_notices_a_leaving_client(tmp_path: Path) -> None:
+    """After an answer without content, which the client leaves out."""
+    async with agents(folder=tmp_path, dialect="openai-chat", permissions="reject") as bridge:
+        talked = [Message("user", [Text("refused")])]
+        assert (await bridge.complete(Request(list(talked)))).text == ""
+        talked.append(Message("user", [Text("slow")]))
+        run = await bridge.run(bridge.routes[0], Request(list(talked)))
+        while not any(isinstance(event, TextDelta) for event in await asyncio.wait_for(run.read(), 20)):
+            pass
+        talked.append(Message("user", [Text("remember")]))
+        following = asyncio.create_task(bridge.complete(Request(list(talked))))
+        await asyncio.sleep(0.2)
+        await run.close()
+        assert (await following).text == "3: refused / slow / remember"
+
+
 # ---------------------------------------------------------------------- faults
 
 
