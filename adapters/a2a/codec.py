@@ -58,7 +58,7 @@ _LIST = (
     QueryParameter("pageToken", "nextPageToken of the previous page"),
     QueryParameter("statusTimestampAfter", "only tasks that changed after this time", format="date-time"),
     QueryParameter("includeArtifacts", "include the artifacts", type="boolean"),
-    request.HISTORY,
+    read_request.HISTORY,
 )
 
 
@@ -79,7 +79,7 @@ class A2A(AgentTasksDialect, DescribedDialect, SteppedRunDialect):
         Endpoint("POST", "/message:send", Operation.RUN),
         Endpoint("POST", "/message:stream", Operation.RUN),
         _endpoint("GET", "/tasks", *_LIST),
-        _endpoint("GET", _TASK, request.HISTORY),
+        _endpoint("GET", _TASK, read_request.HISTORY),
         _endpoint("POST", f"{_TASK}:cancel"),
         _endpoint("POST", f"{_TASK}:subscribe"),
         _endpoint("GET", f"{_TASK}:subscribe"),
@@ -90,7 +90,7 @@ class A2A(AgentTasksDialect, DescribedDialect, SteppedRunDialect):
         _endpoint("GET", "/extendedAgentCard"),
         Endpoint("POST", f"{OLD_BASE}/message:send", Operation.RUN),
         Endpoint("POST", f"{OLD_BASE}/message:stream", Operation.RUN),
-        _endpoint("GET", OLD_BASE + _TASK, request.HISTORY),
+        _endpoint("GET", OLD_BASE + _TASK, read_request.HISTORY),
         _endpoint("POST", f"{OLD_BASE}{_TASK}:cancel"),
         _endpoint("POST", f"{OLD_BASE}{_TASK}:subscribe"),
         _endpoint("GET", f"{OLD_BASE}{_TASK}:subscribe"),

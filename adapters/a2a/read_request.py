@@ -42,7 +42,7 @@ from bridge.model import (
 )
 from bridge.model.jsontext import dict_of, text_of
 from bridge.toolkit import Node
-from bridge.toolkit.check import wrong
+from bridge.toolkit.check import given_number, wrong
 
 HISTORY = QueryParameter("historyLength", "maximum number of messages of the history", type="integer", minimum=0)
 _BASE64 = re.compile(r"[A-Za-z0-9+/\-_]*={0,2}")
@@ -100,7 +100,7 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         message.string("messageId") or "",
         _id(message, "contextId") or None,
         ADK in (*call.extensions, *_strings(message, "extensions")),
-        HISTORY.given(configuration),
+        given_number(configuration, HISTORY),
         call.head.old_rest,
         not modes or any(mode in ("*/*", "application/*", "application/json") for mode in modes),
     )

@@ -44,7 +44,7 @@ from bridge.model import (
     ToolResult,
     ToolResulted,
 )
-from bridge.toolkit.check import wrong
+from bridge.toolkit.check import given_number, number_in, wrong
 
 PAGE_SIZE = QueryParameter("pageSize", "tasks per page", type="integer", minimum=1, maximum=100, default=50)
 
@@ -75,7 +75,7 @@ def encode_task_now(call: TaskCall, runs: Sequence[TaskStatus]) -> WireResponse:
     sent, reader = _reader(call)
     is_message = sent.method in (Method.SEND, Method.STREAM)
     params = (sent.params.object("configuration") or Spelled({})) if is_message else sent.params
-    task = task_of(_folded(runs, reader), HISTORY.given(params))
+    task = task_of(_folded(runs, reader), given_number(params, HISTORY))
     is_wrapped = is_message or reader.written_in is Version.OLD
     return response(named("task", task, reader.written_in) if is_wrapped else task, reader)
 
@@ -95,7 +95,7 @@ def watch(call: TaskCall, runs: Sequence[TaskStatus]) -> tuple[list[FrameLike], 
         raise refused(write_errors.UNSUPPORTED, text)
     encoder = A2AEncoder(context, reader, goes_on=True)
     encoder.encode(last.events)
-    return [encoder.frame("task", task_of(folders, HISTORY.given(sent.params)))], encoder
+    return [encoder.frame("task", task_of(folders, given_number(sent.params, HISTORY)))], encoder
 
 
 def continues(request: Request, runs: Sequence[TaskStatus]) -> Request:
@@ -183,7 +183,7 @@ def encode_push_targets(call: TaskCall, targets: Sequence[PushTarget]) -> WireRe
 def lists(call: TaskCall, tasks: Sequence[TaskSummary]) -> TaskPage:
     """The tasks of one page, the one that changed last first."""
     params = _reader(call)[0].params
-    size = PAGE_SIZE.number(params)
+    size = number_in(params, PAGE_SIZE)
     wanted = _wanted_state(params)
     after = _time(params, "statusTimestampAfter")
     found = [
@@ -201,11 +201,11 @@ def encode_task_list(call: TaskCall, shown: TaskPage, tasks: Sequence[Sequence[T
     sent, reader = _reader(call)
     params = sent.params
     artifacts = params.boolean("includeArtifacts") is True
-    history = HISTORY.given(params)
+    history = given_number(params, HISTORY)
     page = {
         "tasks": [task_of(_folded(runs, reader), history, artifacts=artifacts) for runs in tasks],
         "nextPageToken": _token(shown.tasks[-1]) if shown.more else "",
-        "pageSize": PAGE_SIZE.number(params),
+        "pageSize": number_in(params, PAGE_SIZE),
         "totalSize": shown.total,
     }
     return response(page, reader)

@@ -18,6 +18,7 @@ from bridge.errors import RequestError, shortened
 from bridge.model import HistoryMode, Request
 from bridge.model.jsontext import dumps, loads
 from bridge.toolkit import Node
+from bridge.toolkit.check import number_in
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -72,7 +73,7 @@ def decode_cancel(wire: WireRequest) -> RunRef:
 
 def decode_subscribe(wire: WireRequest) -> SubscribeRequest:
     run = decode_cancel(wire)
-    return SubscribeRequest(run.thread_id, run.run_id, IDLE_LIMIT.number(Node(dict(wire.query))))
+    return SubscribeRequest(run.thread_id, run.run_id, number_in(Node(dict(wire.query)), IDLE_LIMIT))
 
 
 def decode_history(wire: WireRequest) -> HistoryQuery:

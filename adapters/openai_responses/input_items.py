@@ -10,7 +10,7 @@ from bridge.dialects.openai_responses.wire import dicts_in
 from bridge.dialects.openai_responses.write_messages import ItemWriter
 from bridge.errors import RequestError, shortened
 from bridge.model.jsontext import dumps
-from bridge.toolkit.check import Node
+from bridge.toolkit.check import Node, number_in
 
 _LIMIT = QueryParameter("limit", "Items per page", type="integer", minimum=1, maximum=100, default=20)
 PAGING = (
@@ -25,7 +25,7 @@ def encode_items(answer: StoredAnswer, wire: WireRequest) -> WireResponse:
     list.
     """
     query = Node(dict(wire.query))
-    limit = _LIMIT.number(query)
+    limit = number_in(query, _LIMIT)
     order, after = query.one_of("order", ("asc", "desc")) or "desc", query.string("after")
     items = input_items(answer)
     if order == "desc":

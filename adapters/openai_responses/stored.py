@@ -24,7 +24,7 @@ from bridge.dialects.openai_responses.wire import dicts_in, own
 from bridge.errors import RequestError
 from bridge.model import Message
 from bridge.model.jsontext import dumps, read_json, text_of
-from bridge.toolkit.check import Node
+from bridge.toolkit.check import Node, given_number
 
 # The ids of items begin with that of their run, as that of the response ends (`Context.make_id`), followed by the
 # backend's id of an item that has one.
@@ -132,7 +132,7 @@ def decode_reread(answer: StoredAnswer, wire: WireRequest) -> int | None:
     """Return how many events the client has: `starting_after` is the number of the last one, counted from 0."""
     query = Node(dict(wire.query))
     stream = (query.one_of("stream", ("true", "false")) or "false") == "true"
-    after = _SEEN.given(query)
+    after = given_number(query, _SEEN)
     if not stream:
         return None
     if answer.run_id is None:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from bridge.toolkit.check import Node
-
 PIECE = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
 """A named piece of a path, perhaps with a pattern that it must match."""
 
@@ -57,7 +55,7 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueryParameter:
-    """A parameter in the query of an endpoint: its description, and how a number is read. `format` is JSON Schema's."""
+    """A parameter in the query of an endpoint, for the description of the surface. `format` is JSON Schema's."""
 
     name: str
     description: str
@@ -68,17 +66,6 @@ class QueryParameter:
     default: int | str | None = None
     choices: tuple[str, ...] = ()
     format: str | None = None
-
-    def given(self, query: Node) -> int | None:
-        """Return the whole number that the client gave; None if it gave none. Raises `RequestError` for a number that
-        is not in `minimum..maximum`.
-        """
-        return query.integer(self.name, convert=True, least=self.minimum, most=self.maximum)
-
-    def number(self, query: Node) -> int:
-        """Return `given`, or else the default."""
-        value = self.given(query)
-        return int(self.default or 0) if value is None else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Set
 from math import isfinite
 from typing import Any, ClassVar, NoReturn, Self
 
+from bridge.contract.surface import QueryParameter
 from bridge.contract.wire import WireRequest
 from bridge.errors import RequestError, Wrong, shortened
 from bridge.model.jsontext import kind_of, read_body
@@ -264,3 +265,17 @@ def need_json(wire: WireRequest, status: int | None = None) -> None:
             param="content-type",
             status=status,
         )
+
+
+def given_number(query: Node, parameter: QueryParameter) -> int | None:
+    """Return the whole number that a client gave for a parameter; None if it gave none.
+
+    Raises `RequestError` for a number outside of `minimum` and `maximum`.
+    """
+    return query.integer(parameter.name, convert=True, least=parameter.minimum, most=parameter.maximum)
+
+
+def number_in(query: Node, parameter: QueryParameter) -> int:
+    """Return the number that a client gave for a parameter, or else its default. Raises as `given_number` does."""
+    value = given_number(query, parameter)
+    return int(parameter.default or 0) if value is None else value
