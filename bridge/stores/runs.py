@@ -272,9 +272,9 @@ class RunStore(Protocol):
         """
 
     def feed(self, source: LogSource) -> None:
-        """Append what this source has when its transaction begins, once. The source is told the outcome.
+        """Append, once, the entries that this source has when the transaction begins. The source gets the outcome.
 
-        As `append`, without a task and a future for each: it is what a stream of events costs.
+        Unlike `append`, this needs no task and no future for each entry.
         """
 
     async def read(self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500) -> list[LogEntry]:
