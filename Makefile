@@ -158,8 +158,9 @@ pages: $(VENV)/.dev  ## regenerate the copied parts of pages
 reliability: $(VENV)/.dev  ## measure every fault and rewrite the tables of docs/reliability.md
 	$(BIN)/python -m tests.faults
 
-soak: $(VENV)/.dev  ## run mixed load with faults for TIME seconds (600), which checks for leaks, and models that are silent for so long
+soak: $(VENV)/.dev  ## run mixed load with faults for TIME seconds (600), which checks for leaks, and models that are silent for so long; then databases that break under many processes, for an hour (STORM="sqlite --processes 2" is shorter)
 	@$(BIN)/python -m tests.faults.silent $(TIME) & $(BIN)/python -m tests.faults.soak $(TIME); code=$$?; wait $$! && exit $$code
+	@$(BIN)/python -m tests.runs.storm $(STORM)
 
 # Release files have the time of their commit, so that the same commit gives the same bytes.
 EPOCH = $(shell git log -1 --format=%ct)

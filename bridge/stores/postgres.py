@@ -112,18 +112,26 @@ class Postgres:
     async def write(self, work: Work[T], *, first: bool = False) -> T:
         return await self._run(work, readonly=False)
 
+    async def single(self, statement: str, values: Values) -> Rows | None:
+        if self._is_pooled:
+            return None  # parsing and execution must reach the same connection
+        return await self._run(lambda: execute(statement, **values), readonly=False, single=True)
+
     async def shrink(self) -> None:
         """Do nothing: autovacuum does."""
 
     # ------------------------------------------------------------------ transactions
 
-    async def _run(self, work: Work[T], *, readonly: bool, wait: float | None = _WAIT) -> T:
-        """Run a script; `wait` at most so many seconds for a migration. Raises `BridgeError` (store_unavailable)."""
+    async def _run(self, work: Work[T], *, readonly: bool, wait: float | None = _WAIT, single: bool = False) -> T:
+        """Run a script, which may be a `single` statement; `wait` at most so many seconds for a migration.
+
+        Raises `BridgeError` (store_unavailable).
+        """
         self.check_open()
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 pool = await self._connected(wait)
-                return await _transaction(pool, work, readonly)
+                return await _transaction(pool, work, readonly, single and not self._is_pooled)
             except _Undone as error:
                 reason, may_repeat = error.reason, error.may_repeat
                 if reason in _UNPREPARED:
@@ -178,10 +186,12 @@ class _Undone(Exception):
         self.may_repeat = may_repeat
 
 
-async def _transaction(pool: asyncpg.Pool[asyncpg.Record], work: Work[T], readonly: bool) -> T:
+async def _transaction(pool: asyncpg.Pool[asyncpg.Record], work: Work[T], readonly: bool, single: bool) -> T:
     db = await pool.acquire(timeout=_WAIT)
     committing = False
     try:
+        if single:
+            return await _run_script(db, work())
         transaction = db.transaction(isolation="repeatable_read" if readonly else None, readonly=readonly)
         await transaction.start()
         try:
@@ -196,6 +206,8 @@ async def _transaction(pool: asyncpg.Pool[asyncpg.Record], work: Work[T], readon
     except _FAILURES as error:
         reason = reason_of(error)
         useless = _is_useless(error)
+        # The server commits a single statement itself, unless it answers with an error.
+        committing |= single and not hasattr(error, "sqlstate")
         if useless:
             with suppress(asyncpg.InterfaceError):  # it has ended already
                 db.terminate()

@@ -34,7 +34,7 @@ from bridge.stores.run_store import (
     queue_full,
     stored_key,
 )
-from bridge.stores.scripts import ALONE, UNSYNCED, VERSION, Rows, Script, T, Work
+from bridge.stores.scripts import ALONE, UNSYNCED, VERSION, Rows, Script, T, Values, Work
 
 Stored: TypeAlias = tuple[str, str, str, str]
 """Owner, scope, thread id and run id as they are stored."""
@@ -70,6 +70,13 @@ _ADD_RUN = """INSERT INTO runs (thread, run_id, task_id, fingerprint, created_at
 _FENCE = """SELECT h.run FROM {rows h (run bigint, position bigint)} JOIN runs r ON r.id = h.run
     WHERE r.holder = :token AND r.ended_at IS NULL AND (h.position = 0 OR EXISTS
     (SELECT 1 FROM run_entries e WHERE e.run = h.run AND e.position = h.position - 1)) {lock}"""
+
+ADD_HELD = """INSERT INTO run_entries (run, position, body) SELECT a.run, a.position, a.body
+    FROM {rows a (run bigint, position bigint, body text, head bigint)} JOIN runs r ON r.id = a.run
+    WHERE r.holder = :token AND r.ended_at IS NULL AND (a.head = 0 OR EXISTS
+    (SELECT 1 FROM run_entries e WHERE e.run = a.run AND e.position = a.head - 1)) {lock}
+    ON CONFLICT DO NOTHING RETURNING run"""
+"""Fence and entries in one statement, which returns the runs that it has added to. See `held_values`."""
 
 # A repeat after an unknown commit finds its entries there.
 _ADD_ENTRIES = """INSERT INTO run_entries (run, position, body)
@@ -354,6 +361,12 @@ def thread(where: Stored, make: bool) -> Script[Ownership]:
 
 
 # ---------------------------------------------------------------------- the log
+
+
+def held_values(appends: Sequence[Append], token: str) -> Values:
+    """Return the values of `ADD_HELD`."""
+    rows = [(one.run, one.position + n, body, one.position) for one in appends for n, body in enumerate(one.bodies)]
+    return {"a": rows, "token": token}
 
 
 def append(appends: Sequence[Append], token: str) -> Script[set[int]]:

@@ -173,6 +173,22 @@ class LeaseLost(StoreConflict):
     text = "the run has ended, or another process has taken it over"
 
 
+class LogSource(Protocol):
+    """What has entries for the log of a run that a process holds; see `RunStore.feed`."""
+
+    key: RunKey
+    token: str
+
+    def take(self) -> tuple[int, Sequence[str], bool] | None:
+        """Return position, bodies and end of an append, as `RunStore.append` takes them; None for nothing."""
+
+    def stored(self, last: int) -> None:
+        """What was taken is committed; `last` is the number of its last entry."""
+
+    def failed(self, error: Exception) -> None:
+        """What was taken is not stored, with what `RunStore.append` would have raised."""
+
+
 class RunStore(Protocol):
     """The runs of one or many processes that share an engine.
 
@@ -253,6 +269,12 @@ class RunStore(Protocol):
 
         Raises `LeaseLost` unless `token` holds the run, and where an entry before `position` is missing. An expired
         lease is valid until another process acquires one.
+        """
+
+    def feed(self, source: LogSource) -> None:
+        """Append, once, the entries that this source has when the transaction begins. The source gets the outcome.
+
+        Unlike `append`, this needs no task and no future for each entry.
         """
 
     async def read(self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500) -> list[LogEntry]:

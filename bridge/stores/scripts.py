@@ -95,6 +95,11 @@ class Database(Protocol):
         happened completely or not at all.
         """
 
+    async def single(self, statement: str, values: Values) -> Rows | None:
+        """Return the rows of a statement that is a transaction of its own; None, and nothing is done, where a script
+        costs no more. It is carried out once, but may have been committed after an error.
+        """
+
     async def shrink(self) -> None:
         """Give the space of deleted rows back to the file system, where the engine does not do that by itself."""
 

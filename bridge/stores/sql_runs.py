@@ -1,8 +1,9 @@
 """The run store in an SQL database: SQLite for the processes of one machine, PostgreSQL for any number of machines.
 
-There is one append in flight for all runs of this process; what arrives meanwhile is the next one. Its entries are
-handed to the readers of this process. Entries and runs of other processes are found by one look for all readers and for
-the queue, and there is no look while nothing waits for one.
+There is one append in flight for all runs of this process; what arrives meanwhile is the next one, which begins
+`GATHER` seconds after it at the earliest. Its entries are handed to the readers of this process. Entries and runs of
+other processes are found by one look for all readers and for the queue, and there is no look while nothing waits for
+one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from bridge.errors import BridgeError, log_unexpected
 from bridge.stores import run_scripts as scripts
@@ -30,6 +32,7 @@ from bridge.stores.run_store import (
     Created,
     LeaseLost,
     LogEntry,
+    LogSource,
     Ownership,
     Pulse,
     QueueLimits,
@@ -43,6 +46,11 @@ from bridge.stores.scripts import Database, Script, T, Work
 
 log = logging.getLogger("bridge.runs")
 
+GATHER = 0.01
+"""Seconds between the beginnings of two transactions of appends at least: what arrives meanwhile shares the next one.
+
+A commit costs as much as some ten entries, and a client does not see this delay. An idle store appends at once.
+"""
 LOOK = 0.1
 """Seconds between two looks for what other processes did."""
 _OWN = 10
@@ -53,13 +61,25 @@ _TOGETHER = 200
 """Entries of one transaction at most, beside those of a single append."""
 
 
-@dataclass(slots=True, eq=False)
-class _Job:
-    """An append that waits for its transaction."""
+class _One:
+    """The `LogSource` of a single append, whose outcome is the future `done`: the number of the last entry."""
 
-    append: Append
-    token: str
-    done: asyncio.Future[None]
+    def __init__(self, key: RunKey, token: str, position: int, bodies: Sequence[str], end: bool) -> None:
+        self.key = key
+        self.token = token
+        self.done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._taken = (position, bodies, end)
+
+    def take(self) -> tuple[int, Sequence[str], bool] | None:
+        return None if self.done.done() else self._taken
+
+    def stored(self, last: int) -> None:
+        if not self.done.done():
+            self.done.set_result(last)
+
+    def failed(self, error: Exception) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
 
 
 @dataclass(slots=True)
@@ -78,8 +98,9 @@ class SQLRuns:
         self._database = database
         self._numbers: dict[RunKey, int] = {}
         """Ids of the rows of runs that this process holds."""
-        self._waiting: list[_Job] = []
+        self._waiting: list[LogSource] = []
         self._writing: asyncio.Task[None] | None = None
+        self._began = float("-inf")
         self._notifier: Notifier[Stored] = Notifier()
         self._queue: Notifier[str] = Notifier()
         self._tails: Tails[Stored] = Tails()
@@ -186,76 +207,117 @@ class SQLRuns:
         end: bool = False,
         joint: Joint | None = None,
     ) -> int:
-        where = stored_key(key)
-        run = self._numbers.get(key)
-        if run is None:
-            self._database.check_open()
-            run = await self._read(lambda: scripts.number(where))
+        stored_key(key)  # raises for ids that are too long
+        self._database.check_open()
+        if end and joint is not None and (work := joint.work) is not None:
+            return await self._finish(key, token, position, bodies, joint, work)
+        one = _One(key, token, position, bodies, end)
+        self.feed(one)
+        return await one.done
+
+    async def _finish(
+        self, key: RunKey, token: str, position: int, bodies: Sequence[str], joint: Joint, work: Work[Any]
+    ) -> int:
         try:
-            if run is None:
-                raise LeaseLost
-            append = Append(run, position, bodies, end)
-            if end and joint is not None and (work := joint.work) is not None:
-                joint.done(await self._write(lambda: scripts.finish(append, token, work)))
-            else:
-                job = _Job(append, token, asyncio.get_running_loop().create_future())
-                self._waiting.append(job)
-                if self._writing is None:
-                    self._writing = asyncio.create_task(self._write_all(), name="run-appends")
-                await job.done
+            append = Append(await self._number(key), position, bodies, True)
+            joint.done(await self._write(lambda: scripts.finish(append, token, work)))
         except LeaseLost:
             self._release(key)
             raise
-        entries = [LogEntry(scripts.number_of(run, position + n), body) for n, body in enumerate(bodies)]
-        self._tails.add(where, scripts.number_of(run, position - 1), entries)
+        return self._stored(key, append)
+
+    async def _number(self, key: RunKey) -> int:
+        """Return the id of the run's row. Raises `LeaseLost` if there is none."""
+        run = self._numbers.get(key)
+        if run is None:
+            where = stored_key(key)
+            run = await self._read(lambda: scripts.number(where))
+        if run is None:
+            raise LeaseLost
+        return run
+
+    def _stored(self, key: RunKey, append: Append) -> int:
+        """Hand what was committed to the readers of this process. Return the number of the last entry."""
+        run, first, where = append.run, append.position, stored_key(key)
+        entries = [LogEntry(scripts.number_of(run, first + n), body) for n, body in enumerate(append.bodies)]
+        self._tails.add(where, scripts.number_of(run, first - 1), entries)
         self._notifier.notify(where)
-        if end:
+        if append.end:
             self._numbers.pop(key, None)
-        return scripts.number_of(run, position + len(bodies) - 1)
+        return scripts.number_of(run, append.after - 1)
+
+    def feed(self, source: LogSource) -> None:
+        self._waiting.append(source)
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_all(), name="run-appends")
 
     async def _write_all(self) -> None:
+        clock = asyncio.get_running_loop().time
         try:
             while self._waiting:
+                if (pause := self._began + GATHER - clock()) > 0:
+                    await asyncio.sleep(pause)
+                self._began = clock()
                 await self._write_some()
         finally:
             self._writing = None
 
     async def _write_some(self) -> None:
         """Carry out the appends that wait, of each run one, in one transaction."""
-        jobs: dict[int, _Job] = {}
-        size, later, token = 0, [], self._waiting[0].token
-        for job in self._waiting:
-            if job.append.run in jobs or job.token != token or (jobs and size >= _TOGETHER):
-                later.append(job)
-            elif not job.done.cancelled():
-                jobs[job.append.run] = job
-                size += len(job.append.bodies)
-        self._waiting = later
-        error: BaseException | None = None
+        waiting, self._waiting = self._waiting, []
+        chosen: dict[int, tuple[LogSource, Append]] = {}
+        size, token = 0, waiting[0].token
+        for source in waiting:
+            try:
+                run = self._numbers.get(source.key) or await self._number(source.key)
+            except BridgeError as failure:
+                self._fail(source, failure)
+                continue
+            if run in chosen or source.token != token or size >= _TOGETHER:
+                self._waiting.append(source)
+            elif (taken := source.take()) is not None:
+                chosen[run] = source, Append(run, *taken)
+                size += len(taken[1])
+        if not chosen:
+            return
+        error: Exception | None = None
         lost: set[int] = set()
         try:
-            lost = await self._write(lambda: scripts.append([job.append for job in jobs.values()], token))
+            lost = await self._append_all([append for _, append in chosen.values()], token)
         except Exception as failure:
             error = failure
-        for run, job in jobs.items():
-            if job.done.done():
-                continue
-            if error is not None:
-                job.done.set_exception(error)
-            elif run in lost:
-                job.done.set_exception(LeaseLost())
+        for run, (source, append) in chosen.items():
+            if error is not None or run in lost:
+                self._fail(source, error or LeaseLost())
             else:
-                job.done.set_result(None)
+                source.stored(self._stored(source.key, append))
+
+    def _fail(self, source: LogSource, error: Exception) -> None:
+        if isinstance(error, LeaseLost):
+            self._release(source.key)
+        source.failed(error)
+
+    async def _append_all(self, appends: list[Append], token: str) -> set[int]:
+        """Return the runs that are lost."""
+        added: set[int] = set()
+        if not any(append.end for append in appends):
+            rows = await self._database.single(scripts.ADD_HELD, scripts.held_values(appends, token))
+            # The others are lost, or repeated: a script finds out.
+            added = {row[0] for row in rows or ()}
+        rest = [append for append in appends if append.run not in added]
+        return await self._write(lambda: scripts.append(rest, token)) if rest else set()
 
     async def read(self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500) -> list[LogEntry]:
         where = stored_key(key)
         if wait <= 0:
             return (await self._read(lambda: scripts.read(where, after, limit)))[1]
+        found = self._tails.since(where, after) if after else None
+        if found:
+            return found[:limit]
         clock = asyncio.get_running_loop().time
         until = clock() + wait
         # Listen before the first read, so that no entry is missed.
         with self._notifier.listen(where) as listener:
-            found = self._tails.since(where, after) if after else None
             while not found and clock() < until:
                 run: int | None = scripts.run_of(after)
                 if found is None:

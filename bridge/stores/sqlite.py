@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from bridge.stores.schema import Schema
-from bridge.stores.scripts import T, Work
+from bridge.stores.scripts import Rows, T, Values, Work
 from bridge.stores.sqlite_file import SQLiteFile, run_script
 
 
@@ -38,6 +38,9 @@ class SQLite:
 
     async def write(self, work: Work[T], *, first: bool = False) -> T:
         return await self.file.write(partial(run_script, work), first=first)
+
+    async def single(self, statement: str, values: Values) -> Rows | None:
+        return None
 
     async def shrink(self) -> None:
         await self.file.shrink()

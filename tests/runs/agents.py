@@ -11,6 +11,7 @@ from bridge.run.backends.local import Yielded
 
 WORDS = [f"w{n} " for n in range(20)]
 LONG = [f"w{n} " for n in range(100)]
+SLOW = [f"w{n} " for n in range(30)]
 PACE = 0.1
 """Seconds between two words of a long answer."""
 
@@ -21,7 +22,8 @@ def asked(request: Request) -> str:
 
 
 async def run(request: Request) -> AsyncIterator[Yielded]:
-    """`count`: words at a backend's pace. `long`: many of them at that of a model. `hang`: some words, then nothing.
+    """`count`: words at a backend's pace. `long`: many of them at that of a model. `slow`: one in a second.
+    `hang`: some words, then nothing.
 
     Other words: other kinds.
     """
@@ -33,6 +35,10 @@ async def run(request: Request) -> AsyncIterator[Yielded]:
         case "long":
             for word in LONG:
                 await asyncio.sleep(PACE)
+                yield word
+        case "slow":
+            for word in SLOW:
+                await asyncio.sleep(10 * PACE)
                 yield word
         case "hang":
             for word in WORDS[:5]:

@@ -60,6 +60,15 @@ class Server:
     def stop(self) -> None:
         self._call("pg_ctl", "-D", self._data, "-w", "-s", "-m", "immediate", "stop")
 
+    def pids(self) -> list[int]:
+        """Return its processes; none if it does not run."""
+        try:
+            first = int((self.folder / "data" / "postmaster.pid").read_text().splitlines()[0])
+            children = Path(f"/proc/{first}/task/{first}/children").read_text()
+        except (OSError, IndexError):
+            return []
+        return [first, *map(int, children.split())]
+
     def promote(self) -> None:
         """A standby becomes the primary."""
         self._call("pg_ctl", "-D", self._data, "-w", "-s", "promote")

@@ -1,7 +1,8 @@
 """Writes a run's batches to its log: in order, each before any reader sees it, and each once.
 
-There is one append at a time. Batches that arrive in the meantime are appended together, and those that arrive within
-`JOIN` seconds share an entry: a fast store gets one entry per batch, a slow one fewer and larger entries.
+There is one append at a time, and the store takes what waits when it writes for all runs (`RunStore.feed`). Batches
+that arrive in the meantime are appended together, and those that arrive within `JOIN` seconds share an entry: a fast
+store gets one entry per batch, a slow one fewer and larger entries.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bridge.errors import BridgeError, ErrorCode
+from bridge.errors import BridgeError, ErrorCode, log_unexpected
 from bridge.model import Event, Heartbeat
 from bridge.model.dump import dump
 from bridge.model.events import TERMINAL
@@ -58,8 +59,8 @@ class Recorder:
         patience: float = PATIENCE,
     ) -> None:
         self._store = store
-        self._key = key
-        self._token = token
+        self.key = key
+        self.token = token
         self._position = position
         self._given_up = given_up
         self._patience = patience
@@ -69,7 +70,13 @@ class Recorder:
         self._lost: set[str] = set()
         self._joint: Joint | None = None
         self._has_space = asyncio.Event()
-        self._writing: asyncio.Task[None] | None = None
+        self._taken: list[_Group] = []
+        """What the store is writing."""
+        self._has_end = False
+        self._is_writing = False
+        self._idle: asyncio.Future[None] | None = None
+        """Set while `close` waits for the end of writing."""
+        self._alone: asyncio.Task[None] | None = None
         self.size = 0
         """Bytes of all events so far."""
         self.ended = False
@@ -98,8 +105,8 @@ class Recorder:
         self.size += size
         self._waiting_bytes += size
         self._waiting += len(stored)
-        if self._writing is None:
-            self._writing = asyncio.create_task(self._write(), name="run-recorder")
+        if not self._is_writing:
+            self._go_on()
 
     async def wait_for_space(self) -> None:
         """Wait while too much is not written yet."""
@@ -109,43 +116,92 @@ class Recorder:
 
     async def close(self) -> None:
         """Wait until everything is written, or writing has failed for good."""
-        while self._writing is not None:
-            await asyncio.shield(self._writing)
+        while self._is_writing:
+            if self._idle is None:
+                self._idle = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._idle)
 
-    async def _write(self) -> None:
+    def _go_on(self) -> None:
+        self._is_writing = bool(self._groups)
+        if self._is_writing:
+            self._store.feed(self)
+        elif self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None
+
+    # ------------------------------------------------------------------ as a `LogSource`
+
+    def take(self) -> tuple[int, Sequence[str], bool] | None:
+        if self._joint is not None:
+            self._write_alone()
+            return None
+        return self._position, self._take(), self.ended
+
+    def stored(self, last: int) -> None:
+        self._settle()
+        self._go_on()
+
+    def failed(self, error: Exception) -> None:
+        self._write_alone(error)
+
+    def _take(self) -> list[str]:
+        """Return the entries of all that waits, or of what was taken and is not stored yet."""
+        if not self._taken:
+            self._taken, self._groups = self._groups, []
+            self._has_end = self.ended
+        return [to_body(n, group.events, group.lost) for n, group in enumerate(self._taken, self._position)]
+
+    def _settle(self) -> None:
+        """What was taken is stored."""
+        self._position += len(self._taken)
+        for group in self._taken:
+            self._waiting -= len(group.events)
+            self._waiting_bytes -= group.size
+        self._taken = []
+        self._has_space.set()
+
+    # ------------------------------------------------------------------ alone: the end, and repeats
+
+    def _write_alone(self, error: Exception | None = None) -> None:
+        self._alone = asyncio.create_task(self._write(error), name="run-recorder")
+
+    async def _write(self, error: Exception | None) -> None:
+        """Append what was taken, which has failed with `error`, and all that waits."""
         try:
-            while self._groups:
-                groups, self._groups = self._groups, []
-                numbers = range(self._position, self._position + len(groups))
-                bodies = [to_body(n, group.events, group.lost) for n, group in zip(numbers, groups, strict=True)]
-                await self._append(bodies, self.ended)
-                self._position += len(groups)
-                self._waiting -= sum(len(group.events) for group in groups)
-                self._waiting_bytes -= sum(group.size for group in groups)
-                self._has_space.set()
-        except BridgeError as error:
-            log.error("run %s: its events cannot be written: %s", self._key.run_id, error.message)
-            self._groups, self.ended = [], True
+            while self._taken or self._groups:
+                await self._append(self._take(), self._has_end, error)
+                error = None
+                self._settle()
+        except Exception as failure:
+            if isinstance(failure, BridgeError):
+                log.error("run %s: its events cannot be written: %s", self.key.run_id, failure.message)
+            else:
+                log_unexpected(log, f"run {self.key.run_id}: its events cannot be written", failure)
+            self._taken, self._groups, self.ended = [], [], True
             self._has_space.set()
             self._given_up()
         finally:
-            self._writing = None
+            self._go_on()
 
-    async def _append(self, bodies: list[str], end: bool) -> None:
+    async def _append(self, bodies: list[str], end: bool, error: Exception | None) -> None:
+        """Append, again and again while the store is unavailable. `error` is that of a first attempt."""
         clock = asyncio.get_running_loop().time
         until, pause = clock() + self._patience, 0.05
         joint = self._joint if end else None
         while True:
             try:
-                await self._store.append(self._key, self._token, self._position, bodies, end=end, joint=joint)
+                if error is not None:
+                    raise error
+                await self._store.append(self.key, self.token, self._position, bodies, end=end, joint=joint)
                 return
-            except BridgeError as error:
-                if joint is not None and isinstance(error, StoreConflict) and not isinstance(error, LeaseLost):
+            except BridgeError as failure:
+                error = None
+                if joint is not None and isinstance(failure, StoreConflict) and not isinstance(failure, LeaseLost):
                     # The conversation was changed by another request.
                     await joint.give_up()
                     joint = None
                     continue
-                if error.code is not ErrorCode.STORE_UNAVAILABLE or clock() > until:
+                if failure.code is not ErrorCode.STORE_UNAVAILABLE or clock() > until:
                     raise
             await asyncio.sleep(pause)
             pause = min(pause * 2, 2.0)

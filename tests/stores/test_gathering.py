@@ -1,0 +1,141 @@
+"""Appends of many runs share a transaction, and processes that share a file take turns."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.stores import LeaseLost, RunKey, RunStore, open_runs, run_scripts, sql_runs, sqlite_file
+from bridge.stores.run_store import LogEntry
+from tests.stores.run_engines import run_engine, run_store  # noqa: F401
+
+
+def key(number: int) -> RunKey:
+    return RunKey("o", "/x", f"t{number}", f"r{number}")
+
+
+async def begun(store: RunStore, number: int) -> RunKey:
+    await store.create(key(number), "f", "plan", token="me", lease=600)
+    return key(number)
+
+
+class Said:
+    """A source that has one entry for each word that waits when it is asked."""
+
+    def __init__(self, key: RunKey, token: str = "me") -> None:
+        self.key = key
+        self.token = token
+        self.words: list[str] = []
+        self.position = 0
+        self.outcomes: asyncio.Queue[int | Exception] = asyncio.Queue()
+
+    def take(self) -> tuple[int, Sequence[str], bool] | None:
+        words, self.words = self.words, []
+        return (self.position, words, False) if words else None
+
+    def stored(self, last: int) -> None:
+        self.outcomes.put_nowait(last)
+
+    def failed(self, error: Exception) -> None:
+        self.outcomes.put_nowait(error)
+
+
+@pytest.fixture
+def written(run_store: RunStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:  # noqa: F811
+    """How many runs each transaction appended to."""
+    counts: list[int] = []
+    store: Any = run_store
+    append_all = store._append_all
+
+    async def counted(appends: list[run_scripts.Append], token: str) -> set[int]:
+        counts.append(len(appends))
+        found: set[int] = await append_all(appends, token)
+        return found
+
+    monkeypatch.setattr(store, "_append_all", counted)
+    return counts
+
+
+async def test_what_arrives_while_others_are_gathered_shares_their_transaction(
+    run_store: RunStore,  # noqa: F811
+    written: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys = [await begun(run_store, n) for n in range(4)]
+    monkeypatch.setattr(sql_runs, "GATHER", 1.0)
+    await run_store.append(keys[0], "me", 0, ["at once"])
+
+    async def later(number: int) -> int:
+        await asyncio.sleep(0.02 * number)
+        return await run_store.append(keys[number], "me", 0, ["later"])
+
+    await asyncio.gather(*(later(n) for n in (1, 2, 3)))
+    assert written == [1, 3]
+
+
+async def test_a_source_is_asked_when_the_transaction_begins(
+    run_store: RunStore,  # noqa: F811
+    written: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sql_runs, "GATHER", 0.2)
+    first, second = Said(await begun(run_store, 1)), Said(await begun(run_store, 2))
+    first.words.append("a")
+    run_store.feed(first)
+    await first.outcomes.get()
+    second.words.append("b")
+    run_store.feed(second)
+    await asyncio.sleep(0.05)
+    second.words.append("c")
+    last = await second.outcomes.get()
+    assert isinstance(last, int)
+    assert written == [1, 1]
+    assert await run_store.read(second.key) == [LogEntry(last - 1, "b"), LogEntry(last, "c")]
+
+
+async def test_of_those_that_share_a_transaction_each_hears_its_own_outcome(run_store: RunStore) -> None:  # noqa: F811
+    """One is held, one was never there, one repeats an append of unknown outcome, one leaves an entry out."""
+    held, gone, again, ahead = (Said(key(n)) for n in range(4))
+    for n in (0, 2, 3):
+        await begun(run_store, n)
+    for source in (held, gone, again, ahead):
+        source.words = ["one", "two"]
+    number = await run_store.append(again.key, "me", 0, ["one"])
+    ahead.position = 1
+    for source in (held, gone, again, ahead):
+        run_store.feed(source)
+    outcomes = [await source.outcomes.get() for source in (held, gone, again, ahead)]
+    assert isinstance(outcomes[1], LeaseLost)
+    assert isinstance(outcomes[3], LeaseLost)
+    assert outcomes[2] == number + 1
+    for source in (held, again):
+        assert [entry.body for entry in await run_store.read(source.key)] == ["one", "two"]
+    assert await run_store.read(ahead.key) == []
+
+
+async def test_who_waits_for_a_file_tries_again_at_short_intervals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite's own pauses grow, so that a process that has just written gets in before one that waits."""
+    store = open_runs(f"sqlite:///{tmp_path}/runs.db")
+    await store.open()
+    pauses: list[float] = []
+    with closing(sqlite3.connect(tmp_path / "runs.db", isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 20:
+                other.execute("COMMIT")
+
+        monkeypatch.setattr(time, "sleep", pause)
+        await begun(store, 1)
+    assert pauses == [sqlite_file._TURN] * 20
+    await store.close()
