@@ -29,7 +29,8 @@ def register(dialect: Dialect, name: str | None = None) -> None:
 def unregister(name: str) -> None:
     """Remove a dialect that `register` added. One that is installed is found again."""
     _registered.pop(name, None)
-    _installed.pop(name, None)
+    if _installed.pop(name, None) is not None:
+        _read.clear()
 
 
 def names() -> list[str]:
