@@ -476,7 +476,7 @@ def test_every_module_says_why_it_exists() -> None:
 
 # What each door may not bring in: events are plain values, translation is sans-IO, and nobody who runs the bridge
 # needs the tools of tests. (A dialect's options are pydantic models, so that `Translator` brings that one.)
-EXTRAS = {"asyncpg", "grpc", "jwt", "obstore", "openai"}
+EXTRAS = {"asyncpg", "grpc", "jwt", "obstore"}
 SERVER = {"aiohttp", "yaml", *EXTRAS, "bridge.server", "bridge.engine.config", "bridge.engine", "bridge.stores"}
 TESTS = {"hypothesis", "pytest", "_pytest", "bridge.testing"}
 DOORS = {

@@ -29,8 +29,6 @@ ALLOWED = {
     "bridge/translation/policies/signatures.py "
     "_REFUSED.search(f'{failure.message} {failure.backend_code} {failure.param}')": "a backend's words: of a refusal",
     "bridge/server/host/connections.py error.message == 'Too many headers received'": "of aiohttp",
-    "bridge/server/auth/keyfile.py error.message != self._mistake": "whether the log has this mistake already",
-    "bridge/server/auth/keyfile.py error.message.splitlines()": "the first of many mistakes, for the log",
     "bridge/toolkit/redact.py self._address.sub('(address)', failure.message)": "hides the backend's address",
     "bridge/toolkit/redact.py masked(failure.message)": "hides what a client sent, wherever a message quotes it",
 }  # fmt: skip

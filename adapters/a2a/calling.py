@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Any
 
-from bridge.contract import Context, Frame, FrameLike, Step, WireRequest, WireResponse
+from bridge.contract import Context, FrameLike, Step, WireRequest, WireResponse
 from bridge.dialects.a2a import read_errors
 from bridge.dialects.a2a.card import (
     LARGEST,
@@ -33,8 +32,6 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.5, 5.0, 1.6
 """Seconds between two questions for the state of a task."""
 _MOST_REFUSALS = 3
 """Questions for the state of a task that may fail one after another."""
-_STREAM = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
-"""The first bytes of an event stream, whatever its content type."""
 _NO_CARD = frozenset({404, 405, 501})
 
 
@@ -45,7 +42,7 @@ def encode_request(request: Request, context: Context) -> WireRequest:
 
 
 def parse_response(wire: WireResponse, context: Context) -> list[Event]:
-    """The events of a message, of a task that is over or waits, or of a stream that is all there."""
+    """The events of a message, or of a task that is over or waits."""
     decoder = A2ADecoder(context)
     events, failure = _whole(decoder, wire)
     return events + decoder.close(failure)
@@ -57,25 +54,10 @@ def decode_error(wire: WireResponse) -> Failure:
 
 def _whole(decoder: A2ADecoder, wire: WireResponse) -> tuple[list[Event], Failure | None]:
     """Return the events of a whole answer; an invalid one is a failure."""
-    if wire.content_type == "text/event-stream" or _STREAM.match(wire.body):
-        return decoder.feed(_payloads_in(wire.body)), None
     value = read_json(wire.body)
     if isinstance(value, dict):
         return decoder.answer(value), None
     return [], Failure(ErrorCode.BACKEND_PROTOCOL, "The agent's answer is neither an event stream nor a JSON object.")
-
-
-def _payloads_in(body: bytes) -> list[FrameLike]:
-    """The frames of an event stream that is all there; its lines are complete, so that splitting them is simple."""
-    frames: list[FrameLike] = []
-    text = body.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    for block in text.split(b"\n\n"):
-        lines = block.split(b"\n")
-        if data := [line[5:].strip() for line in lines if line.startswith(b"data:")]:
-            names = [line[6:].strip() for line in lines if line.startswith(b"event:")]
-            name = names[-1].decode("utf-8", "replace").replace("\0", "\ufffd") if names else None
-            frames.append(Frame(b"\n".join(data), name))
-    return frames
 
 
 class _Asked(Enum):

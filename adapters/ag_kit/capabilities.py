@@ -33,11 +33,11 @@ CAPABILITIES = Capabilities(
             Feature.DATA: "JSON in the text; option media: drop",
         },
         drop={
-            Feature.REASONING: _NO_EVENT + "; option reasoning: text, or extra_fields",
+            Feature.REASONING: _NO_EVENT + "; option reasoning: text",
             Feature.REASONING_SIGNATURE: _NO_EVENT,
             Feature.TOOL_ORIGIN: "a call does not name the provider of the tool",
-            Feature.USAGE: _NO_EVENT + "; option extra_fields",
-            Feature.USAGE_DETAILS: _NO_EVENT + "; option extra_fields",
+            Feature.USAGE: _NO_EVENT,
+            Feature.USAGE_DETAILS: _NO_EVENT,
             Feature.FINISH_LENGTH: _NO_FINISH,
             Feature.FINISH_CONTENT_FILTER: _NO_FINISH,
             Feature.STATE: _NO_EVENT,
@@ -46,7 +46,7 @@ CAPABILITIES = Capabilities(
             Feature.RAW: "events of other dialects; its own pass unchanged",
             Feature.CHOICES: "one answer; only the first choice is sent",
             Feature.PART_BORDERS: "texts are joined, with a blank line between messages; option message_separator",
-            Feature.MODEL: _NO_EVENT + "; option extra_fields",
+            Feature.MODEL: _NO_EVENT,
         },
         refuse={Feature.FINISH_CANCELED: "sent as an error, never as a normal end"},
     ),
@@ -109,8 +109,6 @@ def card(options: FrontOptions) -> Capabilities:
     found = CAPABILITIES.changed(separator=options.message_separator)
     if options.media == "drop":
         found = found.changed(drop=dict.fromkeys(_MEDIA, _BY_OPTION))
-    if options.extra_fields:
-        found = found.changed(exact=(Feature.USAGE, Feature.USAGE_DETAILS, Feature.MODEL, Feature.REASONING))
     if options.reasoning == "text":
         found = found.changed(text={Feature.REASONING: "as text between <think> and </think>"})
     return found

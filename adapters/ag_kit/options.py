@@ -42,11 +42,6 @@ class FrontOptions(Options):
         description="text: a failure in a stream is also sent as text, for clients that ignore error events.",
     )
     done_mark: bool = Field(True, description="End the streams of generation 1 with [DONE].")
-    extra_fields: bool = Field(
-        False,
-        description="true: add reasoning, model, usage and code to events of generation 1, for clients that read "
-        "these fields.",
-    )
     keepalive: OffWord[Literal["comment", "off"]] = Field(
         "comment", description="What is sent on an idle stream: an SSE comment, or nothing."
     )

@@ -7,7 +7,6 @@ Seven kinds of event, each one line of compact JSON, then `[DONE]`. The availabl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from bridge.contract import KEEPALIVE, Context, FrameLike
 from bridge.dialects.ag_kit.capabilities import card
@@ -27,13 +26,6 @@ from bridge.toolkit.template import HOLE, Template
 _INLINE = (ev.ToolResulted, ev.Raw)
 _TEXT_KINDS = (PartKind.TEXT, PartKind.REFUSAL, PartKind.REASONING)
 _SAY = Template({"type": "text", "content": HOLE}, one_line=True)
-_USAGE_FIELDS = {
-    "input": "inputTokens",
-    "output": "outputTokens",
-    "total": "totalTokens",
-    "cached": "cachedTokens",
-    "reasoning": "reasoningTokens",
-}
 
 
 class GenerationOneEncoder(Encoder):
@@ -59,7 +51,6 @@ class GenerationOneEncoder(Encoder):
         self._has_text = False
         self._has_message = False  # a text or a call, of which clients make a message
         self._interrupts: list[bytes] = []
-        self._final_fields: dict[str, Any] = {}
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         frames = super().encode(events)
@@ -84,19 +75,13 @@ class GenerationOneEncoder(Encoder):
     def reasoning(self, event: ev.ReasoningDelta) -> None:
         if not event.text:
             return
-        if self._options.reasoning == "drop":
-            self.out.append(write({"type": "text", "content": "", "reasoning": event.text}))
-        elif event.part_id in self._open_reasoning:
+        if event.part_id in self._open_reasoning:
             self._write_text(event.text)
         else:
             self._open_reasoning.add(event.part_id)
             self._write_text("<think>" + event.text)
 
     # ------------------------------------------------------------------ calls
-
-    def run_started(self, event: ev.RunStarted) -> None:
-        if event.model:
-            self._final_fields["model"] = event.model
 
     def part_started(self, event: ev.PartStarted) -> None:
         if event.kind is not PartKind.TOOL_CALL:
@@ -144,24 +129,19 @@ class GenerationOneEncoder(Encoder):
     def finished(self, event: ev.RunFinished) -> None:
         # Inform a client that waits for the end of a truncated call why it is missing.
         is_error = self._has_truncated_call or (event.reason in CUT and self._options.finish_notice == "error")
-        self._end(CUT.get(event.reason, CUT_CALL) if is_error else None, event.reason)
+        self._end(CUT.get(event.reason, CUT_CALL) if is_error else None)
 
     def failed(self, event: ev.RunFailed) -> None:
-        self._end(error_text(event.error), event.error.code)
+        self._end(error_text(event.error))
 
-    def _end(self, error: str | None, code: str | None = None) -> None:
-        """Write the end of the stream. `code` is sent with the option `extra_fields` only."""
+    def _end(self, error: str | None) -> None:
         if self._interrupts and not self._has_message:
             self._write_text("")  # AG-Kit's client shows a question only in a message
         self.out += self._interrupts
-        fields = self._final_fields
         if error is not None:
             if self._options.errors == "text":
                 self._write_text(("\n\n" if self._has_text else "") + error_as_text(error))
-            fields = {**fields, "code": code} if self._options.extra_fields and code else fields
-            self.out.append(write({"type": "error", "error": error, **fields}))
-        elif fields:
-            self.out.append(write({"type": "text", "content": "", **fields}))
+            self.out.append(write({"type": "error", "error": error}))
         if self._options.done_mark:
             self.out.append(DONE)
 
@@ -177,8 +157,3 @@ class GenerationOneEncoder(Encoder):
             self.out.append(write(event.value))
         else:
             self.lost.add_raw(event)
-
-    def usage_reported(self, event: ev.UsageReported) -> None:
-        counts = {_USAGE_FIELDS[name]: getattr(event, name) for name in _USAGE_FIELDS}
-        if present := {name: count for name, count in counts.items() if count is not None}:
-            self._final_fields["usage"] = present

@@ -26,10 +26,9 @@ from bridge.dialects.ag_ui.options import BackOptions, FrontOptions
 from bridge.dialects.ag_ui.read_answer import AGUIDecoder
 from bridge.dialects.ag_ui.wire import NAME, VERSION
 from bridge.dialects.ag_ui.write_answer import AGUIEncoder
-from bridge.errors import ErrorCode, Failure
+from bridge.errors import Failure
 from bridge.model import Event, Request
 from bridge.model.jsontext import dumps, read_json
-from bridge.toolkit.errors import error_in
 
 
 class AGUI(DescribedDialect):
@@ -90,11 +89,8 @@ class AGUI(DescribedDialect):
         values = value if isinstance(value, list) else [value]
         if values and all(isinstance(v, dict) and isinstance(v.get("type"), str) for v in values):
             return decoder.feed([dumps(v) for v in values]) + decoder.close()
-        error = error_in(value)
-        if error:
-            return decoder.close(errors.ERRORS.failure(error))
         text = "The backend's answer is neither an event stream nor an error object."
-        return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))
+        return decoder.close(errors.ERRORS.of_no_answer(value, text))
 
     def decode_error(self, wire: WireResponse) -> Failure:
         return errors.ERRORS.decode(wire)

@@ -21,10 +21,9 @@ from bridge.dialects.ai_sdk_ui.options import BackOptions, FrontOptions
 from bridge.dialects.ai_sdk_ui.read_answer import UIMessageDecoder
 from bridge.dialects.ai_sdk_ui.wire import NAME
 from bridge.dialects.ai_sdk_ui.write_answer import UIMessageEncoder
-from bridge.errors import ErrorCode, Failure
+from bridge.errors import Failure
 from bridge.model import Event, Request
 from bridge.model.jsontext import dumps, read_json
-from bridge.toolkit.errors import error_in
 
 
 class AISDKUI(ResumableDialect):
@@ -73,9 +72,8 @@ class AISDKUI(ResumableDialect):
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
         """A body in one piece, which is no answer: the protocol has streams only."""
         decoder = UIMessageDecoder(context)
-        if (error := error_in(read_json(wire.body))) is not None:
-            return decoder.close(errors.ERRORS.failure(error))
-        return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is not an event stream."))
+        text = "The backend's answer is not an event stream."
+        return decoder.close(errors.ERRORS.of_no_answer(read_json(wire.body), text))
 
     def decode_error(self, wire: WireResponse) -> Failure:
         return errors.ERRORS.decode(wire)

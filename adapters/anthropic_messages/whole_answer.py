@@ -9,10 +9,8 @@ from bridge.contract import Context, WireResponse
 from bridge.dialects.anthropic_messages.errors import ERRORS
 from bridge.dialects.anthropic_messages.read_answer import MessagesDecoder
 from bridge.dialects.anthropic_messages.wire import merged_usage
-from bridge.errors import ErrorCode, Failure
 from bridge.model import Event
 from bridge.model.jsontext import input_of, read_json
-from bridge.toolkit.errors import error_in
 
 # ------------------------------------------------------------------ towards clients
 
@@ -78,18 +76,8 @@ class _Message:
 
 def parse_response(wire: WireResponse, context: Context) -> list[Event]:
     """Return the run of a whole answer; anything else than a message is a run that failed."""
+    decoder = MessagesDecoder(context)
     value = read_json(wire.body)
     if isinstance(value, dict) and isinstance(value.get("content"), list):
-        return MessagesDecoder(context).whole(value)
-    error = error_in(value)
-    if error is not None:
-        return _failed(ERRORS.failure(error), context)
-    return _failed(
-        Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is neither a message nor an error."), context
-    )
-
-
-def _failed(failure: Failure, context: Context) -> list[Event]:
-    builder = context.builder()
-    builder.fail(failure)
-    return builder.take()
+        return decoder.whole(value)
+    return decoder.close(ERRORS.of_no_answer(value, "The backend's answer is neither a message nor an error."))

@@ -9,10 +9,8 @@ from bridge.contract import Context, WireResponse
 from bridge.dialects.gemini.errors import ERRORS
 from bridge.dialects.gemini.read_answer import GeminiDecoder
 from bridge.dialects.gemini.wire import NOTES, SIGNATURE, own
-from bridge.errors import ErrorCode, Failure
 from bridge.model import Event
 from bridge.model.jsontext import read_json
-from bridge.toolkit.errors import error_in
 
 Wire = dict[str, Any]
 
@@ -75,18 +73,10 @@ def _end(out: list[Wire], pieces: list[str]) -> None:
 
 def parse_response(wire: WireResponse, context: Context) -> list[Event]:
     """Return the run of a whole answer; anything else than a response is a run that failed."""
+    decoder = GeminiDecoder(context)
     value = read_json(wire.body)
     chunks = value if isinstance(value, list) else [value]
     if any(isinstance(chunk, dict) and ("candidates" in chunk or "promptFeedback" in chunk) for chunk in chunks):
-        return GeminiDecoder(context).chunks(chunks)
-    error = error_in(value)
-    if error is not None:
-        return _failed(ERRORS.failure(error), context)
+        return decoder.chunks(chunks)
     text = "The backend's answer is neither a response nor an error."
-    return _failed(Failure(ErrorCode.BACKEND_PROTOCOL, text), context)
-
-
-def _failed(failure: Failure, context: Context) -> list[Event]:
-    builder = context.builder()
-    builder.fail(failure)
-    return builder.take()
+    return decoder.close(ERRORS.of_no_answer(value, text))

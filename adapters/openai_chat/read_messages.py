@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
-from typing import Any
+from typing import Any, NoReturn
 
 from bridge.dialects.openai.api import audio_type, bytes_or_url
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.wire import NAME, REASONING_FIELDS, noted, noted_call, own
+from bridge.errors import RequestError
 from bridge.model import (
     Data,
     FileRef,
@@ -35,13 +36,18 @@ _REASONED = _OF_ASSISTANT | frozenset(REASONING_FIELDS)
 _RARE = _REASONED - {"role", "content", "name", "tool_calls"} | {"reasoning_details", "audio"}
 _OF_CALL = frozenset({"id", "type", "function", "custom", "index"})
 _OF_RESULT = frozenset({"role", "content", "tool_call_id", "id"})
-ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+ROLES = ("system", "developer", "user", "assistant", "tool")
 _SPEAKERS = frozenset({"user", "assistant", "system", "developer"})
 
 
-def read_messages(body: Node, make_id: Callable[[str], str]) -> list[Message]:
+def refuse_retired(path: str, successor: str) -> NoReturn:
+    """Raise the `RequestError` for a field that OpenAI replaced in 2023."""
+    raise RequestError(f"{path}: not supported; send {successor} instead.", param=path)
+
+
+def read_messages(body: Node) -> list[Message]:
     """Read `messages`. Raises `RequestError`."""
-    reader = MessageReader(make_id)
+    reader = MessageReader()
     path = body.at("messages")
     messages = []
     for index, value in enumerate(body.need_array("messages")):
@@ -53,18 +59,16 @@ def read_messages(body: Node, make_id: Callable[[str], str]) -> list[Message]:
 class MessageReader:
     """Reads the messages of one request in order; it remembers calls, since results name them only by id."""
 
-    def __init__(self, make_id: Callable[[str], str]) -> None:
-        self._make_id = make_id
+    def __init__(self) -> None:
         self._names: dict[str, str] = {}
         self._open: dict[str, str] = {}
-        self._old_call: str | None = None
 
     def read(self, node: Node) -> Message:
         role = node.need_one_of("role", ROLES)
         if role == "assistant":
             return self._assistant(node)
-        if role in ("tool", "function"):
-            return self._result(node, role)
+        if role == "tool":
+            return self._result(node)
         if node.value.get("content") is None:
             wrong(node.at("content"), "a string or a list of parts", None, missing="content" not in node.value)
         rest = node.rest(_USUAL)
@@ -83,7 +87,7 @@ class MessageReader:
         if node.get("tool_calls") is not None:
             parts += [self._call(call) for call in node.objects("tool_calls")]
         if node.get("function_call") is not None:
-            parts.append(self._function_call(node.need_object("function_call")))
+            refuse_retired(node.at("function_call"), "tool_calls")
         rest = node.rest(known)
         return Message(
             "assistant", _marked_by(rest, parts), None, node.string("name"), extras={NAME: rest} if rest else None
@@ -94,7 +98,7 @@ class MessageReader:
         kind = node.one_of("type", ("function", "custom")) or "function"
         inner = node.need_object(kind)
         field = "input" if kind == "custom" else "arguments"
-        name = node_name(inner)
+        name = inner.need_string("name")
         self._names[call_id] = self._open[call_id] = name
         extras = node.rest(_OF_CALL)
         if kind == "custom":
@@ -103,28 +107,13 @@ class MessageReader:
             extras["function"] = more
         return ToolCall(call_id, name, _arguments(inner, field), extras=noted_call(extras))
 
-    def _function_call(self, node: Node) -> ToolCall:
-        """The old form has no id; the `function` message that follows answers it by position."""
-        self._old_call = self._make_id("call")
-        name = self._names[self._old_call] = node_name(node)
-        more = node.rest({"name", "arguments"})
-        return ToolCall(
-            self._old_call, name, _arguments(node, "arguments"), extras=noted({"function": more} if more else {})
-        )
-
-    def _result(self, node: Node, role: str) -> Message:
-        if role == "function":
-            call_id = self._old_call or self._make_id("call")
-            name: str | None = node_name(node)
-        else:
-            call_id = self._answered(node)
-            name = node.string("name") or self._names.get(call_id)
-            self._open.pop(call_id, None)
+    def _result(self, node: Node) -> Message:
+        call_id = self._answered(node)
+        name = node.string("name") or self._names.get(call_id)
+        self._open.pop(call_id, None)
         result = ToolResult(call_id, _marked_odd(read_content(node)), name)
         rest = node.rest(_OF_RESULT)
         result.extras = with_control(None, rest)
-        if role == "function":
-            del rest["name"]  # a tool message has none, but those of some clients do
         return Message("tool", [result], extras={NAME: rest} if rest else None)
 
     def plain_result(self, value: Any) -> Message | None:
@@ -176,11 +165,6 @@ def _details(value: Any, fields: list[str]) -> Iterator[Reasoning]:
         text, extras = said.get("text") or said.get("summary") or "", noted({"fields": fields})
         if text or "signature" in said or "data" in said:
             yield Reasoning(text, said.get("signature"), said.get("data"), extras)
-
-
-def node_name(node: Node) -> str:
-    """The mandatory name of a function."""
-    return node.need_string("name")
 
 
 def _arguments(node: Node, field: str) -> str:

@@ -12,7 +12,6 @@ from bridge.contract import Context, Feature, WireRequest
 from bridge.dialects.openai.api import COMMON
 from bridge.dialects.openai.shapes import (
     FUNCTION_FIELDS,
-    MODES,
     SCHEMA,
     SCHEMA_FIELDS,
     read_choice,
@@ -21,17 +20,18 @@ from bridge.dialects.openai.shapes import (
 )
 from bridge.dialects.openai_chat.fields import FIELDS
 from bridge.dialects.openai_chat.options import FrontOptions
-from bridge.dialects.openai_chat.read_messages import read_messages
+from bridge.dialects.openai_chat.read_messages import read_messages, refuse_retired
 from bridge.dialects.openai_chat.reasoning import WORDS, set_reasoning, translated
 from bridge.dialects.openai_chat.wire import NAME, NOTES, noted, own
-from bridge.model import Request, ResponseFormat, Tool, ToolChoice, ToolMode
+from bridge.model import Request, ResponseFormat, Tool, ToolChoice
 from bridge.model.jsontext import read_body
 from bridge.toolkit.caching import with_control
 from bridge.toolkit.check import Node, model_in, need_json, wrong
 from bridge.toolkit.fields import thread_in
 from bridge.toolkit.tools import FUNCTION, check_choice
 
-_TOOLING = frozenset({"tools", "tool_choice", "functions", "function_call"})
+_RETIRED = {"functions": "tools", "function_call": "tool_choice"}
+_TOOLING = frozenset({*_RETIRED, *_RETIRED.values()})
 _NAMED = frozenset({FUNCTION, "custom"})
 """Types of tools that have a name."""
 _LOGPROBS = ("logprobs", "top_logprobs")
@@ -46,7 +46,7 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     nodes = body.need_array("messages")
     if not nodes:
         wrong("messages", "at least one message", nodes)
-    request = Request(read_messages(body, context.make_id), model=model, stream=False)
+    request = Request(read_messages(body), model=model, stream=False)
     extras = FIELDS.read(body, request)
     if extras.pop(NOTES, None) is not None:  # the name under which our own notes travel
         context.lost.add(Feature.EXTRAS, NOTES)
@@ -58,10 +58,12 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     if "response_format" in body.value:
         request.response_format = _response_format(body, extras)
     if not _TOOLING.isdisjoint(body.value):
+        for old, new in _RETIRED.items():
+            if body.get(old) is not None:
+                refuse_retired(old, new)
         request.tools = _tools(body)
         request.tool_choice = _tool_choice(body, request.tools or [])
-        path = "function_call" if body.get("tool_choice") is None else "tool_choice"
-        check_choice(request.tool_choice, request.tools or (), path)
+        check_choice(request.tool_choice, request.tools or (), "tool_choice")
     if body.get("max_completion_tokens") is not None:
         extras.setdefault(NOTES, {})["limit"] = "max_completion_tokens"
     if not _WANTED.isdisjoint(body.value):
@@ -109,10 +111,7 @@ def _response_format(body: Node, extras: dict[str, Any]) -> ResponseFormat | Non
 
 
 def _tools(body: Node) -> list[Tool] | None:
-    tools = None if body.get("tools") is None else [_tool(node) for node in body.objects("tools")]
-    if body.get("functions") is None:
-        return tools
-    return [*(tools or []), *(_function(node, {}) for node in body.objects("functions"))]
+    return None if body.get("tools") is None else [_tool(node) for node in body.objects("tools")]
 
 
 def _tool(node: Node) -> Tool:
@@ -139,17 +138,7 @@ def _function(node: Node, extras: dict[str, Any]) -> Tool:
 def _tool_choice(body: Node, tools: list[Tool]) -> ToolChoice | None:
     value = body.get("tool_choice")
     if value is None:
-        return _function_choice(body)
+        return None
     if isinstance(value, dict):
         body.need_object("tool_choice").need_string("type")
     return read_choice(body, _NAMED, {tool.name for tool in tools if own(tool.extras).get("whole")})
-
-
-def _function_choice(body: Node) -> ToolChoice | None:
-    """The old field: `none`, `auto`, or `{"name"}`."""
-    value = body.get("function_call")
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return ToolChoice(MODES[body.need_one_of("function_call", ("none", "auto"))])
-    return ToolChoice(ToolMode.REQUIRED, [body.need_object("function_call").need_string("name")])

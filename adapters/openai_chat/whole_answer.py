@@ -10,10 +10,8 @@ from bridge.dialects.openai.errors import ERRORS
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.read_answer import ChatDecoder
 from bridge.dialects.openai_chat.wire import REASONING_FIELDS
-from bridge.errors import ErrorCode, Failure
 from bridge.model import Event
 from bridge.model.jsontext import read_json
-from bridge.toolkit.errors import error_in
 from bridge.toolkit.merging import Added
 
 _OF_CHOICE = frozenset({"index", "delta", "logprobs", "finish_reason"})
@@ -95,19 +93,11 @@ def completion(chunks: Sequence[Any]) -> dict[str, Any]:
 
 def parse_response(wire: WireResponse, context: Context, options: BackOptions) -> list[Event]:
     """Return the run of a whole answer; anything else than a completion is a run that failed."""
+    decoder = ChatDecoder(context, options, streamed=False)
     value = read_json(wire.body)
     if isinstance(value, dict):
         choices = value.get("choices")
         if isinstance(choices, list) and dict in map(type, choices):
-            return ChatDecoder(context, options, streamed=False).whole(value)
-    error = error_in(value)
-    if error is not None:
-        return _failed(ERRORS.failure(error), context)
+            return decoder.whole(value)
     text = "The backend's answer is neither a chat completion nor an error object."
-    return _failed(Failure(ErrorCode.BACKEND_PROTOCOL, text), context)
-
-
-def _failed(failure: Failure, context: Context) -> list[Event]:
-    builder = context.builder()
-    builder.fail(failure)
-    return builder.take()
+    return decoder.close(ERRORS.of_no_answer(value, text))

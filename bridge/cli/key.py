@@ -1,4 +1,4 @@
-"""`dialect-bridge key`: an API key, and the line with its hash for the file of keys."""
+"""`dialect-bridge key`: an API key, and the line with its hash for `server.auth.keys`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHORT = 32
 
 
 def key(args: argparse.Namespace) -> int:
-    """Prints lines with hashes on stdout, for `>> keys.yaml`, and each new key on stderr, once."""
+    """Prints lines with hashes for `server.auth.keys` on stdout, and each new key on stderr, once."""
     for name in args.names:
         if not name.strip() or not name.isprintable():
             raise ConfigError("NAME: expected printable characters")

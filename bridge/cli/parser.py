@@ -250,8 +250,8 @@ def _parser() -> argparse.ArgumentParser:
     key = _command(
         commands,
         "bridge.cli.key.key",
-        "create API keys and their lines for server.auth.keys_file",
-        "dialect-bridge key web >> keys.yaml",
+        "create API keys and their lines for server.auth.keys",
+        "dialect-bridge key web",
     )
     key.add_argument("names", nargs="+", metavar="NAME", help="user of the key; several names make several keys")
     key.add_argument("--hash", action="store_true", help="hash a key from stdin instead of generating one")

@@ -312,16 +312,15 @@ def attachments_for(config: cfg.Config) -> Attachments:
 
 
 def speech_for(config: cfg.Config) -> Speech | None:
-    """The service that transcribes; None when none is configured. Raises `ConfigError` when its package is missing."""
+    """The service that transcribes; None when none is configured."""
     if config.speech is None:
         return None
     key = config.speech.api_key
     from bridge.run.backends.proxies import proxy_for
 
-    proxy = proxy_for(config.speech.url)
     return Speech(
         config.speech.url,
         api_key=key.get_secret_value() if key else None,
         model=config.speech.model,
-        proxy=str(proxy) if proxy is not None else None,
+        proxy=proxy_for(config.speech.url),
     )

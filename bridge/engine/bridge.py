@@ -181,9 +181,6 @@ class Bridge:
             self.store_watch = self._make_watch()
             stack.push_async_callback(self.store_watch.close)
             self.store_watch.start()
-            if self.speech is not None:
-                stack.push_async_callback(self.speech.close)
-                self.speech.open()
             self._open = stack.pop_all()
         if self._runs is not None:
             await self._runs.open()

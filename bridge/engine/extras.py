@@ -52,8 +52,6 @@ def _needed(config: cfg.Config) -> Iterator[tuple[str, str, str]]:
     ):
         if str(getattr(stores, name) or "").startswith(scheme):
             yield f"stores.{name}", extra, module
-    if config.speech is not None:
-        yield "speech", "speech", "openai"
     for name, backend in config.backends.items():
         for extra, module in (("gcp", "google.auth"), ("azure", "azure.identity"), ("aws", "botocore")):
             if backend.auth is not None and getattr(backend.auth, extra) is not None:

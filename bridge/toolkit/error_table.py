@@ -164,6 +164,11 @@ class ErrorTable:
         failure.details.setdefault("backend_status", wire.status)
         return failure
 
+    def of_no_answer(self, value: Any, text: str) -> Failure:
+        """Return the failure of a whole body that is no answer: the error in its JSON, else `text`."""
+        error = error_in(value)
+        return self.failure(error) if error is not None else Failure(ErrorCode.BACKEND_PROTOCOL, text)
+
     def failure(self, error: Wire, status: int | None = None) -> Failure:
         """Return the failure of an error object, which has the HTTP status `status` or stands in a stream."""
         text = error.get("message")

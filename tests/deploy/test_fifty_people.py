@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -39,19 +41,25 @@ async def test_from_keys_to_the_dashboard(tmp_path: Path) -> None:
     code, lines, told = bridge("key", *NAMES, cwd=tmp_path)
     assert code == 0
     keys = dict(zip(NAMES, told.splitlines()[1::2], strict=True))
-    file = tmp_path / "keys.yaml"
-    file.write_text(lines, encoding="utf-8")
+    recipe = yaml.safe_load(RECIPE.read_text(encoding="utf-8"))
+    (prometheus,) = recipe["server"]["auth"]["keys"]
+    file = tmp_path / "people.yaml"
+
+    def write(people: list[dict[str, Any]]) -> None:
+        recipe["server"]["auth"]["keys"] = [prometheus, *people]
+        file.write_text(yaml.safe_dump(recipe), encoding="utf-8")
+
+    write(yaml.safe_load(lines))
     async with fake_backend("openai-chat") as backend:
         backend.answers(200, ANSWER)
         variables = {
             "METRICS_KEY": "key-of-prometheus",
-            "KEYS_FILE": str(file),
             "HISTORY_URL": f"sqlite:///{tmp_path}/bridge.db",
             "RUNS_URL": f"sqlite:///{tmp_path}/bridge.db",
             "OPENAI_BASE_URL": backend.url,
             "OPENAI_MODEL": "m",
         }
-        with serve(tmp_path, RECIPE, "--host", "127.0.0.1", **variables) as served:
+        with serve(tmp_path, file, "--host", "127.0.0.1", **variables) as served:
 
             async def say(name: str, model: str = "m") -> Reply:
                 asked = {"model": model, "messages": [{"role": "user", "content": "Hi"}]}
@@ -63,7 +71,8 @@ async def test_from_keys_to_the_dashboard(tmp_path: Path) -> None:
             entries = yaml.safe_load(lines)
             entries[0] |= {"limits": {"requests_per_day": 1}}
             entries[1] |= {"models": ["other"]}
-            file.write_text(yaml.safe_dump(entries[:-1]), encoding="utf-8")
+            write(entries[:-1])
+            served.process.send_signal(signal.SIGHUP)
             for _ in range(100):
                 if (await say(NAMES[-1])).status == 401:
                     break

@@ -46,10 +46,6 @@ NEEDS: dict[str, dict[str, Any]] = {
     "jwt": {"server": {"auth": {"jwt": {"jwks_url": "https://issuer.example/keys"}}}},
     "httptools": {"server": {"http_client": "httptools"}},
     "otel": {"server": {"traces": {"endpoint": "http://127.0.0.1:4318"}}},
-    "speech": {
-        "routes": [{**CHAT, "dialect": "agent-runs"}],
-        "speech": {"url": "https://speech.example/v1"},
-    },
 }
 """For each extra a configuration that needs it. uvloop is taken where it is there."""
 MODULES = {
@@ -62,7 +58,6 @@ MODULES = {
     "jwt": "cryptography",
     "httptools": "bridge.run.backends.http1",
     "otel": "bridge.engine.telemetry.tracing, opentelemetry.exporter.otlp.proto.http",
-    "speech": "openai",
     "uvloop": "uvloop",
 }
 """What cannot be imported without it: our own modules, or a library that one of ours imports when it is used."""

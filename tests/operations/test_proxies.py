@@ -342,7 +342,6 @@ async def test_speech(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     speech = speech_for(parse(setup))
     assert speech is not None
     assert await speech.transcribe(WAV) == "Hello."
-    await speech.close()
     assert proxy.lines == ["POST http://speech.example/v1/audio/transcriptions HTTP/1.1"]
 
 
@@ -352,7 +351,6 @@ async def test_speech_on_this_machine(proxy: Proxy, monkeypatch: pytest.MonkeyPa
     speech = speech_for(parse({**config("http://127.0.0.1:1"), "speech": {"url": f"{proxy.url}/v1"}}))
     assert speech is not None
     assert await speech.transcribe(WAV) == "Hello."
-    await speech.close()
     assert proxy.lines == ["POST /v1/audio/transcriptions HTTP/1.1"]
 
 

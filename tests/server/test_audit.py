@@ -199,7 +199,7 @@ async def test_many_peers_take_neither_memory_nor_the_log(caplog: pytest.LogCapt
     audit = RefusalLog(counted.append, clock=clock)
     for n in range(5 * PEERS):
         audit.refused(REFUSED, path="/", peer=f"10.0.{n >> 8}.{n & 255}")
-    assert len(audit._windows) == PEERS + 1
+    assert len(audit._refusals) == PEERS + 1
     assert len(lines(caplog)) == PEERS + LINES
     assert len(counted) == 5 * PEERS
     clock.now += WINDOW
@@ -208,7 +208,7 @@ async def test_many_peers_take_neither_memory_nor_the_log(caplog: pytest.LogCapt
         {"peer": "other addresses", "suppressed": 4 * PEERS - LINES},
         {"reason": "no_key", "path": "/", "peer": "192.0.2.1"},
     ]
-    assert len(audit._windows) == 1
+    assert len(audit._refusals) == 1
 
 
 async def test_the_end_of_a_flood_is_told_without_a_further_one(

@@ -46,7 +46,6 @@ TOLD = {
         "stores.history: postgresql needs the extra postgres: pip install 'dialect-bridge[postgres]'",
     ),
     "objects": ("obstore", "stores.attachments: s3 needs the extra objects: pip install 'dialect-bridge[objects]'"),
-    "speech": ("openai", "speech: needs the extra speech: pip install 'dialect-bridge[speech]'"),
 }
 """For each extra a module without which it is not there, and what is said then."""
 SHARED = {"runs": "postgresql://127.0.0.1:1/none"}

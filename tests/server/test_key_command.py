@@ -1,28 +1,25 @@
-"""`dialect-bridge key`: a key and the line with its hash, which the server takes."""
+"""`dialect-bridge key`: a key and the line with its hash for the configuration."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+import yaml
 
 from bridge.cli import main
 from tests.server.harness import serving
-from tests.server.test_keyfile import setup, sha, status, write
+from tests.server.test_keys import setup, sha, status
 
 pytestmark = pytest.mark.usefixtures("toy")
 
 
-async def test_the_command_makes_a_key_and_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "keys.yaml"
+async def test_the_command_makes_a_key_and_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     name = 'the "web" of 工, 50%'
     assert main(["key", name]) == 0
     said = capsys.readouterr()
     key = said.err.splitlines()[-1]
     assert len(key) == 43
     assert key not in said.out
-    write(path, said.out)
-    async with serving(setup(path)) as base:
+    async with serving(setup(*yaml.safe_load(said.out))) as base:
         assert [await status(base, shown) for shown in (key, key[:-1])] == [200, 401]
     assert main(["key", name]) == 0
     assert capsys.readouterr().out != said.out

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from bridge.engine.assembly import speech_for
 from bridge.engine.config import parse
-from bridge.errors import BridgeError, ConfigError, ErrorCode
+from bridge.errors import BridgeError, ErrorCode
 from bridge.run.backends.speech import EMPTY, LIMIT, UNSUPPORTED_FORMAT, Speech, read_wav, unavailable
 from tests.server.harness import Exchange, bound_socket, fake_backend, free_port
 
@@ -129,16 +129,6 @@ async def serviced() -> AsyncIterator[Service]:
         await runner.cleanup()
 
 
-@contextlib.asynccontextmanager
-async def speaking(url: str, **more: Any) -> AsyncIterator[Speech]:
-    speech = Speech(url, **more)
-    try:
-        yield speech
-    finally:
-        await speech.close()
-        await speech.close()
-
-
 def configured(section: dict[str, Any] | None) -> Speech | None:
     return speech_for(
         parse(
@@ -157,7 +147,6 @@ async def test_a_recording_becomes_text() -> None:
         assert speech is not None
         assert await speech.transcribe(WAV) == "Hello, bridge."
         assert await speech.transcribe(WAV) == "Hello, bridge."
-        await speech.close()
     (headers, sent), _ = service.heard
     assert headers["authorization"] == f"Bearer {KEY}"
     assert sent == {"model": "whisper-large", "response_format": "json", "data": WAV, "type": "audio/wav"}
@@ -167,8 +156,8 @@ async def test_other_services_variables_stay_at_home(monkeypatch: pytest.MonkeyP
     for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
         monkeypatch.setenv(name, KEY)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
-    async with serviced() as service, speaking(service.url) as speech:
-        assert await speech.transcribe(WAV) == "Hello, bridge."
+    async with serviced() as service:
+        assert await Speech(service.url).transcribe(WAV) == "Hello, bridge."
     headers, _ = service.heard[0]
     assert "authorization" not in headers
     assert KEY not in str(headers)
@@ -182,7 +171,8 @@ def test_nothing_configured_is_no_service() -> None:
 
 @pytest.mark.parametrize("status", [401, 403, 404, 409, 429, 500, 502, 503])
 async def test_a_service_that_fails_is_not_available(status: int) -> None:
-    async with fake_backend() as backend, speaking(backend.url, api_key=KEY) as speech:
+    async with fake_backend() as backend:
+        speech = Speech(backend.url, api_key=KEY)
         backend.answers(status, b'{"error": {"message": "Incorrect API key: %s"}}' % KEY.encode())
         error = await refusal(speech.transcribe(WAV))
         assert len(backend.seen) == 1
@@ -192,7 +182,8 @@ async def test_a_service_that_fails_is_not_available(status: int) -> None:
 
 @pytest.mark.parametrize("status", [400, 413, 415, 422])
 async def test_a_recording_that_the_service_refuses_is_the_callers(status: int) -> None:
-    async with fake_backend() as backend, speaking(backend.url, api_key=KEY) as speech:
+    async with fake_backend() as backend:
+        speech = Speech(backend.url, api_key=KEY)
         backend.answers(status, b'{"error": {"message": "cannot decode"}}')
         error = await refusal(speech.transcribe(WAV))
     assert (error.code, error.failure.details) == (ErrorCode.INVALID_REQUEST, {"reason": UNSUPPORTED_FORMAT})
@@ -204,7 +195,8 @@ async def test_a_recording_that_the_service_refuses_is_the_callers(status: int) 
      (b'{"text": null}', "application/json"), (b'{"said": "x"}', "application/json"), (b"", "application/json")],
 )  # fmt: skip
 async def test_an_answer_without_text_is_none(body: bytes, kind: str) -> None:
-    async with fake_backend() as backend, speaking(backend.url) as speech:
+    async with fake_backend() as backend:
+        speech = Speech(backend.url)
         backend.answers(200, body, kind)
         error = await refusal(speech.transcribe(WAV))
     assert error.failure.http_status == 503
@@ -225,16 +217,40 @@ async def test_a_service_that_is_silent_slow_or_gone() -> None:
         exchange.reset()
 
     for script in (silent, slow, resets):
-        async with fake_backend() as backend, speaking(backend.url, timeout=0.2) as speech:
+        async with fake_backend() as backend:
+            speech = Speech(backend.url, timeout=0.2)
             backend.plays(script)
             assert (await refusal(speech.transcribe(WAV))).failure.http_status == 503
             await backend.seen[0].gone.wait()
-    async with speaking(f"http://127.0.0.1:{free_port()}") as speech:
-        assert (await refusal(speech.transcribe(WAV))).failure.http_status == 503
+    speech = Speech(f"http://127.0.0.1:{free_port()}")
+    assert (await refusal(speech.transcribe(WAV))).failure.http_status == 503
+
+
+async def test_an_answer_without_end_is_cut() -> None:
+    async def endless(exchange: Exchange) -> None:
+        await exchange.head(content_type="application/json")
+        await exchange.send(b'{"text": "')
+        while not exchange.seen.gone.is_set():
+            await exchange.send(b"x" * 2**16)
+
+    async with fake_backend() as backend:
+        backend.plays(endless)
+        error = await refusal(Speech(backend.url).transcribe(WAV))
+        await backend.seen[0].gone.wait()
+    assert "ValueError" in error.message
+
+
+async def test_a_recording_is_not_sent_elsewhere() -> None:
+    async with serviced() as service, fake_backend() as backend:
+        backend.answers(307, b"", headers={"location": f"{service.url}/audio/transcriptions"})
+        error = await refusal(Speech(backend.url, api_key=KEY).transcribe(WAV))
+    assert "status 307" in error.message
+    assert service.heard == []
 
 
 async def test_who_leaves_stops_the_call() -> None:
-    async with fake_backend() as backend, speaking(backend.url) as speech:
+    async with fake_backend() as backend:
+        speech = Speech(backend.url)
         asked = asyncio.Event()
 
         async def silent(exchange: Exchange) -> None:
@@ -252,7 +268,8 @@ async def test_who_leaves_stops_the_call() -> None:
 
 async def test_the_key_is_never_told(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
     caplog.set_level(logging.DEBUG)
-    async with fake_backend() as backend, speaking(backend.url, api_key=KEY) as speech:
+    async with fake_backend() as backend:
+        speech = Speech(backend.url, api_key=KEY)
         for status in (200, 401, 500):
             backend.answers(status, b'{"text": "x"}')
             with contextlib.suppress(BridgeError):
@@ -261,14 +278,8 @@ async def test_the_key_is_never_told(caplog: pytest.LogCaptureFixture, capfd: py
         assert KEY not in caplog.text + told.out + told.err + repr(speech)
 
 
-def test_without_the_package_it_is_a_clear_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(ConfigError, match=r"pip install 'dialect-bridge\[speech\]'"):
-        Speech("http://127.0.0.1:1/v1").open()
-
-
 def test_who_does_not_speak_does_not_load_it() -> None:
-    heavy = "{'openai', 'obstore', 'jwt'}"
+    heavy = "{'aiohttp', 'obstore', 'jwt'}"
     code = f"import sys, bridge.run.backends.speech, bridge.engine.assembly; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

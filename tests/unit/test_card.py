@@ -114,7 +114,7 @@ def test_a_context_makes_the_same_ids_for_the_same_run() -> None:
 
 OPTIONS = {
     "a2a": ({"reasoning": "status"}, Feature.REASONING, Support.EXACT),
-    "ag-kit": ({"extra_fields": True}, Feature.USAGE, Support.EXACT),
+    "ag-kit": ({"reasoning": "text"}, Feature.REASONING, Support.TEXT),
     "ag-ui": ({"reasoning_events": "none"}, Feature.REASONING, Support.DROP),
     "agentscope": ({"events": "messages"}, Feature.STATE, Support.EXACT),
     "agentscope-java": ({"events": "messages"}, Feature.STATE, Support.EXACT),

@@ -72,6 +72,13 @@ def test_register_and_unregister() -> None:
         registry.get("inside")
 
 
+def test_an_installed_dialect_that_was_unregistered_is_found_again() -> None:
+    assert registry.known("ollama")
+    registry.unregister("ollama")
+    assert registry.known("ollama")
+    assert registry.get("ollama").name == "ollama"
+
+
 @pytest.mark.usefixtures("package")
 def test_a_third_partys_package_is_found_by_its_entry_point() -> None:
     import sys

@@ -1,6 +1,5 @@
 """The configuration: its YAML schema, loading, checks and error messages."""
 
-from bridge.engine.config.keys import parse_keys
 from bridge.engine.config.kinds import Names, is_loopback, names_in, weights_in
 from bridge.engine.config.load import load, parse, read
 from bridge.engine.config.reference import json_schema
@@ -11,7 +10,6 @@ from bridge.engine.config.schema.server import (
     ApiKey,
     Auth,
     Cors,
-    FileKey,
     Health,
     HttpClient,
     Jwt,
@@ -31,7 +29,6 @@ __all__ = [
     "Concurrency",
     "Config",
     "Cors",
-    "FileKey",
     "Health",
     "HttpClient",
     "Jwt",
@@ -49,7 +46,6 @@ __all__ = [
     "load",
     "names_in",
     "parse",
-    "parse_keys",
     "read",
     "share_of",
     "weights_in",

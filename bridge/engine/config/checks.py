@@ -6,7 +6,7 @@ They run on a configuration whose sections are valid by themselves.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any
 
@@ -23,7 +23,7 @@ from bridge.contract import (
 from bridge.engine.config.kinds import dialect_of, is_loopback
 from bridge.engine.config.problems import Path, Problem, nearest, path_text
 from bridge.engine.config.schema.routes import Route
-from bridge.engine.config.schema.server import Allowed, ApiKey, FileKey
+from bridge.engine.config.schema.server import Allowed, ApiKey
 from bridge.engine.config.schema.whole import Config
 
 Show = Callable[[Path, Any], str]
@@ -123,28 +123,11 @@ def _keys(config: Config) -> tuple[ApiKey, ...]:
     return (auth.keys or ()) if auth else ()
 
 
-def _key_names(config: Config, show: Show) -> Iterator[Problem]:
-    names: dict[str, int] = {}
+def _key_problems(config: Config, show: Show) -> Iterator[Problem]:
+    """Keys with the same name belong to one user, so that a key can be replaced by another."""
+    digests: dict[str, str] = {}
     for index, key in enumerate(_keys(config)):
-        path: Path = ("server", "auth", "keys", index, "name")
-        if names.setdefault(key.name, index) != index:
-            shown_name = show(path, key.name)
-            yield Problem(path, f"{shown_name} is already the name of keys[{names[key.name]}]")
-
-
-def key_problems(config: Config, show: Show, filed: Sequence[FileKey] | None = None) -> Iterator[Problem]:
-    """Yield the problems of the keys in a configuration; with `filed`, those of the keys in its keys file.
-
-    Paths of the file's keys begin at its list.
-    """
-    base: Path = ("server", "auth", "keys")
-    inline, digests = _keys(config), dict[str, str]()
-    if filed is not None:
-        digests = {key.digest: path_text((*base, index)) for index, key in enumerate(inline)}
-        base = ()
-    keys: Sequence[ApiKey | FileKey] = inline if filed is None else filed
-    for index, key in enumerate(keys):
-        path: Path = (*base, index)
+        path: Path = ("server", "auth", "keys", index)
         own = path_text(path)
         if (first := digests.setdefault(key.digest, own)) != own:
             yield Problem(path, f"the same key as {first}; its user would be ambiguous")
@@ -161,7 +144,7 @@ def _routes(config: Config, allowed: Allowed, path: Path, show: Show) -> Iterato
             yield Problem(path_here, f"no route is mounted at {show(path_here, route)}{nearest(route, mounts)}")
 
 
-def _not_the_page(config: Config, key: ApiKey | FileKey, path: Path) -> Iterator[Problem]:
+def _not_the_page(config: Config, key: ApiKey, path: Path) -> Iterator[Problem]:
     """The page's key has a user name of its own."""
     given = config.server.page_key
     if given is None:
@@ -173,8 +156,7 @@ def _not_the_page(config: Config, key: ApiKey | FileKey, path: Path) -> Iterator
 
 
 def _auth(config: Config, show: Show) -> Iterator[Problem]:
-    yield from _key_names(config, show)
-    yield from key_problems(config, show)
+    yield from _key_problems(config, show)
     jwt = config.server.auth.jwt if config.server.auth else None
     for word, allowed in (jwt.scopes or {} if jwt else {}).items():
         yield from _routes(config, allowed, ("server", "auth", "jwt", "scopes", word), show)

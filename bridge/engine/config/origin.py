@@ -34,14 +34,13 @@ class Origin:
 
     `name` is the file as the user wrote it, or what stands for it. `places` are the positions of keys, by path.
     `sources` names the variable or file of each value that came from one, `options` are the paths of those from the
-    command line. With `secret`, messages show names only.
+    command line.
     """
 
     # Configurations with the same values are equal, wherever these come from.
     name: str = field(compare=False)
     positions: dict[Path, Position] = field(default_factory=dict, compare=False)
     sources: dict[Path, str] = field(default_factory=dict, compare=False)
-    secret: bool = field(default=False, compare=False)
     options: set[Path] = field(default_factory=set, compare=False)
 
     def position(self, path: Path) -> Position | None:
@@ -55,9 +54,9 @@ class Origin:
         if any(source[: len(path)] == path for source in self.sources):
             return True
         keys = [step for step in path if isinstance(step, str)]
-        if (self.secret or "auth" in keys) and keys and keys[-1] in _NAMES:
+        if "auth" in keys and keys[-1] in _NAMES:
             return False
-        return self.secret or any(_SECRET.fullmatch(key) for key in keys)
+        return any(_SECRET.fullmatch(key) for key in keys)
 
     def show(self, path: Path, value: Any) -> str:
         """Return the value as a message may show it: `"abc"`, `12`, `a list`, `the value of ${PORT}`."""

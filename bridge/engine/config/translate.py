@@ -77,6 +77,7 @@ _ELSEWHERE: dict[str, tuple[str, ...]] = {
     "generalsettings": ("server",),
     "host": ("url", "server.host"),
     "keys": ("auth.keys", "server.auth.keys"),
+    "keysfile": ("keys",),
     "listen": ("port", "server.port"),
     "llms": ("backends",),
     "location": ("path",),

@@ -1,16 +1,16 @@
-"""Speech to text: sends a WAV file to an OpenAI-compatible `/audio/transcriptions`, through the `openai` package."""
+"""Speech to text: sends a WAV file to an OpenAI-compatible `/audio/transcriptions`."""
 
 from __future__ import annotations
 
-import asyncio
-import ssl
 from collections.abc import AsyncIterable
 from typing import TYPE_CHECKING
 
-from bridge.errors import BackendError, ConfigError, ErrorCode, RequestError
+from bridge.errors import BackendError, ErrorCode, RequestError
+from bridge.model.jsontext import loads
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+    from aiohttp import StreamReader
+    from yarl import URL
 
 LIMIT = 10 * 2**20
 """Bytes of the longest recording."""
@@ -22,6 +22,7 @@ UNSUPPORTED_FORMAT = "unsupported_format"
 _TYPES = frozenset({"audio/wav", "audio/x-wav", "audio/wave", "audio/vnd.wave", "application/octet-stream", ""})
 _HEAD = 12
 _CONNECT = 5.0  # seconds
+_LARGEST_ANSWER = 2**20
 
 
 async def read_wav(data: AsyncIterable[bytes] | None, content_type: str = "", *, limit: int = LIMIT) -> bytes:
@@ -60,9 +61,7 @@ def _unsupported() -> RequestError:
 
 class Speech:
     """A service that transcribes. `url` is its base, to which `/audio/transcriptions` is added; `timeout` is in
-    seconds.
-
-    Raises `ConfigError` if the client package is not installed.
+    seconds, `proxy` the proxy that leads there.
     """
 
     def __init__(
@@ -72,45 +71,13 @@ class Speech:
         api_key: str | None = None,
         model: str = "whisper-1",
         timeout: float = 60.0,
-        proxy: str | None = None,
+        proxy: URL | None = None,
     ) -> None:
-        """`proxy` is the URL of the proxy that leads there; None = it is called directly."""
-        try:
-            from openai import Omit
-        except ImportError:
-            raise ConfigError("needs the extra speech: pip install 'dialect-bridge[speech]'", key="speech") from None
+        self._url = f"{url.rstrip('/')}/audio/transcriptions"
+        self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._model = model
         self._timeout = timeout
-        self._base_url = url
-        self._api_key = api_key or "none"
         self._proxy = proxy
-        self._client: AsyncOpenAI | None = None
-        # Missing settings would come from the package's own environment variables, which belong to another service.
-        foreign = ("OpenAI-Organization", "OpenAI-Project", *(() if api_key else ("Authorization",)))
-        self._headers = dict.fromkeys(foreign, Omit())
-
-    def open(self) -> None:
-        """Connects to nothing yet."""
-        if self._client is not None:
-            return
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
-
-        self._client = AsyncOpenAI(
-            base_url=self._base_url,
-            api_key=self._api_key,
-            timeout=Timeout(self._timeout, connect=_CONNECT),
-            # Clients try again by themselves, and counts multiply.
-            max_retries=0,
-            # Without the environment: which proxy it means is decided once, for everything that the bridge calls.
-            http_client=DefaultAsyncHttpxClient(
-                proxy=self._proxy, trust_env=False, verify=ssl.create_default_context()
-            ),
-        )
-
-    async def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
 
     async def transcribe(self, wav: bytes) -> str:
         """Return the text of a recording. Raises `BackendError` without the message of the service.
@@ -118,29 +85,47 @@ class Speech:
         The error is a 503 if the service cannot be reached, times out, fails, rejects the key or sends an invalid
         answer; a recording that it rejects is `invalid_request` (`UNSUPPORTED_FORMAT`).
         """
-        self.open()
-        assert self._client is not None
-        from openai import APIStatusError, OpenAIError
+        import aiohttp
 
+        from bridge.run.backends.lookups import Resolver
+
+        form = aiohttp.FormData()
+        form.add_field("file", wav, filename="audio.wav", content_type="audio/wav")
+        form.add_field("model", self._model)
+        form.add_field("response_format", "json")
         try:
-            async with asyncio.timeout(self._timeout):
-                transcription = await self._client.audio.transcriptions.create(
-                    file=("audio.wav", wav, "audio/wav"),
-                    model=self._model,
-                    response_format="json",
-                    extra_headers=self._headers,
-                )
-        except APIStatusError as error:
-            if error.status_code in (400, 413, 415, 422):
-                words = "The recording cannot be understood."
-                raise RequestError(words, details={"reason": UNSUPPORTED_FORMAT}) from None
-            raise unavailable(f"status {error.status_code}") from None
-        except (OpenAIError, ValueError, TimeoutError) as error:
+            # A connection for each recording: a kept one may be closed by the service just when the next one is sent.
+            async with (
+                aiohttp.ClientSession(
+                    connector=aiohttp.TCPConnector(resolver=Resolver(), force_close=True),
+                    timeout=aiohttp.ClientTimeout(total=self._timeout, sock_connect=_CONNECT),
+                    cookie_jar=aiohttp.DummyCookieJar(),
+                ) as session,
+                session.post(
+                    self._url, data=form, headers=self._headers, allow_redirects=False, proxy=self._proxy
+                ) as response,
+            ):
+                if response.status in (400, 413, 415, 422):
+                    words = "The recording cannot be understood."
+                    raise RequestError(words, details={"reason": UNSUPPORTED_FORMAT})
+                if response.status >= 300:
+                    raise unavailable(f"status {response.status}")
+                answer = loads(await _read(response.content))
+        except (aiohttp.ClientError, ValueError, OSError) as error:
             raise unavailable(type(error).__name__) from None
-        text = getattr(transcription, "text", None)
+        text = answer.get("text") if isinstance(answer, dict) else None
         if not isinstance(text, str):
             raise unavailable("no text in its answer")
         return text
+
+
+async def _read(content: StreamReader) -> bytes:
+    body = bytearray()
+    async for piece in content.iter_chunked(2**16):
+        body += piece
+        if len(body) > _LARGEST_ANSWER:
+            raise ValueError("endless")
+    return bytes(body)
 
 
 def unavailable(reason: str) -> BackendError:

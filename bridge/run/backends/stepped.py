@@ -140,12 +140,24 @@ class SteppedCall:
         self.received += len(body)
         self.whole = WireResponse(answer.status, answer.headers, body)
         try:
-            events = self._run.whole(self.whole)
+            if most is None and (frames := self._frames_of(body)):
+                events = self._run.feed(frames)
+                if not _ends(events):
+                    events += self._run.ended(None)
+            else:
+                events = self._run.whole(self.whole)
         except BackendError as error:
             backend.explained(backend.secrets.hide(error.failure), wire, f"answered {answer.status}")
             raise
         self.wire_ended = _ends(events)
         return events
+
+    def _frames_of(self, body: bytes) -> list[FrameLike]:
+        """Return the frames of an event stream that its server declared as something else; none for any other body."""
+        if not sse.is_stream(body):
+            return []
+        splitter = sse.Splitter(self._backend.max_event)
+        return [*splitter.feed(body), *splitter.close()]
 
     def _unless_refused(self, failure: Failure) -> list[Event]:
         if self._run.refused(failure):

@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address, ip_network
 
 from bridge.errors import ErrorCode, Failure, shortened
@@ -24,20 +22,10 @@ access = logging.getLogger("bridge.access")
 LINES = 30
 """Lines for one peer in `WINDOW`; further refusals are counted, and reported in one line at its end."""
 WINDOW = 60.0
-"""Seconds."""
+"""Seconds of a window, which is the same for all peers."""
 PEERS = 1000
-"""Peers that have lines of their own at the same time; all further ones share theirs."""
+"""Peers that have lines of their own in a window; all further ones share theirs."""
 _OTHERS = "other addresses"
-
-
-@dataclass(slots=True)
-class _Window:
-    """The refusals of one peer since `began`."""
-
-    began: float
-    lines: int = 0
-    suppressed: int = 0
-    timer: asyncio.TimerHandle | None = None
 
 
 class RefusalLog:
@@ -51,8 +39,9 @@ class RefusalLog:
     ) -> None:
         self._count = count
         self._clock = clock
-        # In the order in which they began, which is that in which they end.
-        self._windows: OrderedDict[str, _Window] = OrderedDict()
+        self._refusals: dict[str, int] = {}  # by peer, since the window began
+        self._began = 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
     def refused(
         self, failure: Failure, *, path: str, peer: str | None, user: str | None = None, request_id: str | None = None
@@ -89,38 +78,29 @@ class RefusalLog:
     ) -> None:
         if self._count is not None:
             self._count(counted)
-        self._end(self._clock())
+        if self._clock() - self._began >= WINDOW:
+            self.close()
+            self._began = self._clock()
         name = _peer(peer)
-        if name not in self._windows and len(self._windows) >= PEERS:
+        if name not in self._refusals and len(self._refusals) >= PEERS:
             name = _OTHERS
-        window = self._windows.get(name)
-        if window is None:
-            window = self._windows[name] = _Window(self._clock())
-        if window.lines >= LINES:
-            window.suppressed += 1
-            if window.timer is None:
-                end = window.began + WINDOW
-                window.timer = asyncio.get_running_loop().call_later(end - self._clock(), self._end, end)
-            return
-        window.lines += 1
-        logger.warning("%s", text, extra={"facts": facts})
+        self._refusals[name] = self._refusals.get(name, 0) + 1
+        if self._refusals[name] <= LINES:
+            logger.warning("%s", text, extra={"facts": facts})
+        elif self._timer is None:
+            left = self._began + WINDOW - self._clock()
+            self._timer = asyncio.get_running_loop().call_later(left, self.close)
 
     def close(self) -> None:
-        """Write the counts of suppressed refusals."""
-        self._end(float("inf"))
-
-    def _end(self, now: float) -> None:
-        """Remove the windows that are over; each is visited once."""
-        while self._windows:
-            name, window = next(iter(self._windows.items()))
-            if now < window.began + WINDOW:
-                return
-            del self._windows[name]
-            if window.timer is not None:
-                window.timer.cancel()
-            if window.suppressed:
-                facts = {"peer": name, "suppressed": window.suppressed}
+        """End the window: write the counts of suppressed refusals."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for name, count in self._refusals.items():
+            if count > LINES:
+                facts = {"peer": name, "suppressed": count - LINES}
                 log.warning("further refusals are not logged", extra={"facts": facts})
+        self._refusals.clear()
 
 
 def _facts(path: str, peer: str | None, user: str | None, request_id: str | None) -> dict[str, object]:

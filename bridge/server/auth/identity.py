@@ -20,8 +20,7 @@ from bridge.engine.config.kinds import UNIX
 from bridge.server.auth.api_keys import Allowance, Grant, Key, Keys, Reason, check, checked_user, unauthorized
 
 if TYPE_CHECKING:
-    from bridge.engine.config import ApiKey, Auth, Config, FileKey, Jwt
-    from bridge.server.auth.keyfile import KeyFile
+    from bridge.engine.config import ApiKey, Auth, Config, Jwt
     from bridge.server.auth.tokens import Tokens
 
 QUERY_TOKEN = "access_token"
@@ -110,11 +109,9 @@ class Identity:
         proxy: Proxy | None = None,
         open: bool = False,
         reserved: str | None = None,
-        key_file: KeyFile | None = None,
     ) -> None:
-        """`reserved`: the name of a user whom neither tokens nor the proxy may name. `key_file`: more keys."""
+        """`reserved`: the name of a user whom neither tokens nor the proxy may name."""
         self._keys = Keys(keys)
-        self._key_file = key_file
         self._tokens = tokens
         self._proxy = proxy
         self.is_open = open
@@ -122,7 +119,7 @@ class Identity:
         self._reserved = reserved
 
     @classmethod
-    def of(cls, auth: Auth | None, page_key: Key | None = None, key_file: KeyFile | None = None) -> Identity:
+    def of(cls, auth: Auth | None, page_key: Key | None = None) -> Identity:
         """Return the methods that `server.auth` describes; the page's key is added if keys are required.
 
         Raises `ConfigError` for a token method whose packages are not installed.
@@ -134,19 +131,16 @@ class Identity:
         proxy = Proxy(auth.trusted_header, auth.trusted_proxies) if auth.trusted_header else None
         tokens = _tokens(auth.jwt) if auth.jwt else None
         reserved = page_key.name if page_key is not None else None
-        return cls(keys, tokens=tokens, proxy=proxy, reserved=reserved, key_file=key_file)
+        return cls(keys, tokens=tokens, proxy=proxy, reserved=reserved)
 
     @property
     def may_have_allowances(self) -> bool:
-        """True if users may have allowances of their own; a file of keys may get some."""
-        return self._key_file is not None or bool(self._keys.allowances)
+        """True if users may have allowances of their own."""
+        return bool(self._keys.allowances)
 
     def allowance(self, user: str) -> Allowance | None:
         """Return what this user may use, if a key says so."""
-        own = self._keys.allowances.get(user)
-        if own is None and self._key_file is not None:
-            own = self._key_file.current.allowances.get(user)
-        return own
+        return self._keys.allowances.get(user)
 
     async def user(self, visit: Visit, *mounts: str, scope: Scope | None = None) -> str:
         """Return the user who requests `scope` on the route at `mounts`, or on any of several; "" without users.
@@ -170,7 +164,7 @@ class Identity:
         sent = visit.key
         if not sent:
             raise unauthorized(self._what_is_needed(), Reason.NO_KEY)
-        key = await self._key(sent)
+        key = self._key(sent)
         if key is not None:
             return Caller(key.name, (Grant(key.routes, key.scopes),), "API key")
         if self._tokens is not None:
@@ -184,11 +178,9 @@ class Identity:
             raise unauthorized(words, Reason.INVALID_USER)
         return name
 
-    async def _key(self, sent: str) -> Key | None:
+    def _key(self, sent: str) -> Key | None:
         """The key that was sent; None for an unknown one. Raises `RequestError` when it is not valid at this time."""
         key = self._keys.find(sent)
-        if key is None and self._key_file is not None:
-            key = (await self._key_file.keys()).find(sent)
         if key is not None:
             key.check_time(time.time())
         return key
@@ -200,17 +192,16 @@ class Identity:
         """
         if self.is_open:
             return
-        key = await self._key(visit.key) if visit.key else None
+        key = self._key(visit.key) if visit.key else None
         if key is None:
             reason = Reason.UNKNOWN_KEY if visit.key else Reason.NO_KEY
             raise unauthorized("A key of server.auth.keys is needed: send it as 'Authorization: Bearer <key>'.", reason)
         key.check([path], Scope.METRICS)
 
     def _what_is_needed(self) -> str:
-        has_keys = bool(self._keys) or self._key_file is not None
-        if not has_keys and self._tokens is None:
+        if not self._keys and self._tokens is None:
             return "The request does not come through the proxy that names its user."
-        what = "An API key" if has_keys else "A token"
+        what = "An API key" if self._keys else "A token"
         return f"{what} is needed: send it as 'Authorization: Bearer <key>' or 'x-api-key: <key>'."
 
     async def close(self) -> None:
@@ -219,7 +210,7 @@ class Identity:
             await self._tokens.close()
 
 
-def key_of(section: ApiKey | FileKey) -> Key:
+def key_of(section: ApiKey) -> Key:
     """Return the key that a section of the configuration describes."""
     return Key(
         section.name,
@@ -232,7 +223,7 @@ def key_of(section: ApiKey | FileKey) -> Key:
     )
 
 
-def _allowance(section: ApiKey | FileKey) -> Allowance | None:
+def _allowance(section: ApiKey) -> Allowance | None:
     if section.limits is None and section.models is None:
         return None
     limits = {} if section.limits is None else section.limits.model_dump()

@@ -13,7 +13,6 @@ from bridge.engine.bridge import Bridge
 from bridge.server.auth.audit_log import RefusalLog
 from bridge.server.auth.cors import Browsers
 from bridge.server.auth.identity import Identity, page_key_of
-from bridge.server.auth.keyfile import KeyFile
 from bridge.server.requests.handler import RouteHandler
 from bridge.server.requests.limits import Limits
 from bridge.server.requests.slow_clients import HeadWatch
@@ -52,7 +51,7 @@ class State:
         server = bridge.config.server
         self.bridge: Bridge = bridge
         self.hosting = hosting or Hosting()
-        self.identity = Identity.of(server.auth, page_key_of(bridge.config), KeyFile.of(bridge.config))
+        self.identity = Identity.of(server.auth, page_key_of(bridge.config))
         self.limits: Limits = Limits(bridge.config, bridge.memory_budget, self.identity, bridge.places)
         self.browsers = Browsers(server, on_loopback=self.hosting.on_loopback)
         self.refusals = RefusalLog(

@@ -283,6 +283,31 @@ async def test_a_client_that_leaves_before_the_task_has_a_name_ends_it_all_the_s
             await canceled.wait()
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf", b": hello\n\n"])
+async def test_a_stream_that_is_declared_as_json_is_read(start: bytes, end: bytes) -> None:
+    async with fake_backend() as backend:
+        events = done("Hello.", "c1")
+        Agent(backend, lambda message: start + b"".join(b"data: %b%b%b" % (each, end, end) for each in events))
+        config = {"backends": {"it": {"dialect": "a2a", "url": backend.url}}, "routes": [
+            {"dialect": "openai-chat", "path": "/chat/v1", "backend": "it"}]}  # fmt: skip
+        async with serving(config) as base:
+            reply = await post(base + CHAT, {"model": "m", "messages": [{"role": "user", "content": "hi"}]})
+    assert reply.json["choices"][0]["message"]["content"] == "Hello."
+
+
+@pytest.mark.parametrize("body", [b"oh", b'"oh"', b"null", b""])
+async def test_an_answer_that_is_neither_json_nor_a_stream_is_named(body: bytes) -> None:
+    async with fake_backend() as backend:
+        Agent(backend, lambda message: body)
+        config = {"backends": {"it": {"dialect": "a2a", "url": backend.url}}, "routes": [
+            {"dialect": "openai-chat", "path": "/chat/v1", "backend": "it"}]}  # fmt: skip
+        async with serving(config) as base:
+            reply = await post(base + CHAT, {"model": "m", "messages": [{"role": "user", "content": "hi"}]})
+    assert reply.status == 502
+    assert "neither an event stream nor a JSON object" in reply.json["error"]["message"]
+
+
 async def test_what_an_agent_refuses_is_told_and_nothing_of_the_card() -> None:
     async with fake_backend() as backend:
         agent = Agent(backend, lambda message: error(-32005, "No pictures, please."))

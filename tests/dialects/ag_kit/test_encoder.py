@@ -423,45 +423,6 @@ def test_the_end_mark_may_be_left_out() -> None:
     assert frames == [b'{"type":"error","error":"It broke."}']
 
 
-def test_reasoning_usage_and_codes_as_additional_fields() -> None:
-    made = builder()
-    made.flow("m", PartKind.REASONING, "hm")
-    made.flow("m", PartKind.TEXT, "x")
-    made.usage(UsageReported(3, 2, cached=1))
-    out, ctx = written(finished(made), extra_fields=True)
-    assert out == [
-        {"type": "text", "content": "", "reasoning": "hm"},
-        text("x"),
-        {"type": "text", "content": "", "usage": {"inputTokens": 3, "outputTokens": 2, "cachedTokens": 1}},
-    ]
-    assert ctx.lost.names == []
-    failed = builder()
-    failed.usage(UsageReported(3))
-    failed.fail(Failure(ErrorCode.RATE_LIMITED, "Slow down."))
-    (error,), _ = written(failed, extra_fields=True)
-    named = builder()
-    named.begin(model="gpt-x")
-    named.flow("m", PartKind.TEXT, "x")
-    out, ctx = written(finished(named), extra_fields=True)
-    assert out[-1] == {"type": "text", "content": "", "model": "gpt-x"}
-    assert ctx.lost.names == []
-    assert error == {"type": "error", "error": "Slow down.", "usage": {"inputTokens": 3}, "code": "rate_limited"}
-
-
-def test_additional_fields_change_nothing_for_other_clients() -> None:
-    def run() -> Builder:
-        made = builder()
-        made.flow("m", PartKind.REASONING, "hm")
-        made.flow("m", PartKind.TEXT, "x")
-        made.usage(UsageReported(3, 2))
-        return finished(made)
-
-    client = shown(run().take(), context(options=FrontOptions(extra_fields=True)))
-    assert (client.text, client.error) == ("x", None)
-    told, _ = written(run(), extra_fields=True, reasoning="text")
-    assert [e["content"] for e in told] == ["<think>hm", "</think>\n\n", "x", ""]
-
-
 @pytest.mark.parametrize(("said", "before"), [("part", "\n\n"), ("", "")])
 def test_a_failure_is_a_text_too_where_the_route_says_so(said: str, before: str) -> None:
     made = builder()

@@ -26,7 +26,6 @@ from bridge.model import (
     ResponseFormat,
     Resume,
     Text,
-    Tool,
     ToolCall,
     ToolChoice,
     ToolMode,
@@ -214,24 +213,18 @@ def test_thread(fields: dict[str, Any], headers: dict[str, str], thread: str | N
     assert request(asked(**fields), headers).thread_id == thread
 
 
-def test_old_functions() -> None:
-    body = asked(
-        [
-            {"role": "user", "content": "x"},
-            {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
-            {"role": "function", "name": "f", "content": "1"},
-        ],
-        functions=[{"name": "f", "parameters": {}}],
-        function_call={"name": "f"},
-    )
-    r = request(body)
-    assert r.tools == [Tool("f", None, {})]
-    assert r.tool_choice == ToolChoice(ToolMode.REQUIRED, ["f"])
-    call, result = r.messages[1].parts[0], r.messages[2].parts[0]
-    assert isinstance(call, ToolCall)
-    assert isinstance(result, ToolResult)
-    assert call.call_id == result.call_id
-    assert request(asked(function_call="none")).tool_choice == ToolChoice(ToolMode.NONE)
+def test_what_openai_replaced_is_refused_with_its_successor() -> None:
+    old = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+    for body, told in (
+        (asked(functions=[{"name": "f"}]), "functions: not supported; send tools instead."),
+        (asked(function_call="none"), "function_call: not supported; send tool_choice instead."),
+        (asked([old]), "messages[0].function_call: not supported; send tool_calls instead."),
+    ):
+        with pytest.raises(RequestError) as caught:
+            request(body)
+        assert caught.value.message == told
+    # The SDK's messages of earlier answers repeat the empty field.
+    assert request(asked([{**old, "function_call": None, "content": "x"}], functions=None)).extra(NAME) == {}
 
 
 @pytest.mark.parametrize(
@@ -439,7 +432,6 @@ BAD: list[tuple[Any, str | None, str]] = [
     ({"model": "m", "messages": []}, "messages", "at least one message"),
     ({"model": "m", "messages": {}}, "messages", "expected a list, got an object"),
     ({"model": "m", "messages": USER, "tool_choice": "required"}, "tool_choice", "the request has no tools"),
-    ({"model": "m", "messages": USER, "function_call": {"name": "f"}}, "function_call", "the request has no tools"),
     (
         {
             "model": "m",
@@ -486,14 +478,13 @@ BAD: list[tuple[Any, str | None, str]] = [
         "messages[0].tool_calls[0].function.arguments",
         "a string, got 5",
     ),
-    (asked([{"role": "assistant", "function_call": 5}]), "messages[0].function_call", "an object"),
     (
         asked([{"role": "assistant", "content": "x", "reasoning_content": 5}]),
         "messages[0].reasoning_content",
         "a string",
     ),
     (asked([{"role": "tool", "content": "x"}]), "messages[0].tool_call_id", "required"),
-    (asked([{"role": "function", "content": "x"}]), "messages[0].name", "required"),
+    (asked([{"role": "function", "name": "f", "content": "x"}]), "messages[0].role", "tool, user, got 'function'"),
     (asked(stream="yes"), "stream", "true or false"),
     (asked(stream_options=5), "stream_options", "an object"),
     (asked(stream_options={"include_usage": 1}), "stream_options.include_usage", "true or false"),
@@ -519,7 +510,6 @@ BAD: list[tuple[Any, str | None, str]] = [
     (asked(tools=[{"function": {}}]), "tools[0].function.name", "required"),
     (asked(tools=[{"function": {"name": "f", "parameters": []}}]), "tools[0].function.parameters", "an object"),
     (asked(tools=[{"function": {"name": "f", "strict": 1}}]), "tools[0].function.strict", "true or false"),
-    (asked(functions=[{}]), "functions[0].name", "required"),
     (asked(tool_choice="maybe"), "tool_choice", "one of auto, none, required"),
     (asked(tool_choice=5), "tool_choice", "none, auto, required or an object"),
     (asked(tool_choice={}), "tool_choice.type", "required"),
@@ -530,8 +520,6 @@ BAD: list[tuple[Any, str | None, str]] = [
         "tool_choice.allowed_tools.tools",
         "a list",
     ),
-    (asked(function_call="f"), "function_call", "one of auto, none"),
-    (asked(function_call=5), "function_call", "an object"),
     (asked(response_format="json"), "response_format", "an object"),
     (asked(response_format={}), "response_format.type", "required"),
     (asked(response_format={"type": "json_schema"}), "response_format.json_schema", "required"),

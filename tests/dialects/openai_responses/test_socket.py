@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import json
 import logging
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -297,24 +295,29 @@ async def test_what_a_connection_remembers_is_bounded() -> None:
         assert (await answer(socket))[-1]["error"]["code"] == "previous_response_not_found"
 
 
-async def test_a_key_that_is_taken_out_ends_its_connection(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+class Clock:
+    now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+
+async def test_a_key_that_expires_ends_its_connection(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Its requests are refused; the connection itself has nothing more to give."""
-    keys = tmp_path / "keys.yaml"
-    line = {"name": "web", "key_sha256": hashlib.sha256(b"s3cret-web").hexdigest()}
-    keys.write_text(json.dumps([line]))
-    server = {"auth": {"keys_file": str(keys)}}
+    clock = Clock()
+    monkeypatch.setattr("bridge.server.auth.identity.time", clock)
+    server = {"auth": {"keys": [{"name": "web", "key": "s3cret-web", "expires": "2001-01-01"}]}}
     async with (
         fake_backend("openai-chat") as backend,
         serving(setup(backend, server=server)) as base,
         connected(base, **WEB) as socket,
     ):
         backend.says("Hello.")
-        await socket.send_json(create("Hi"))
-        assert (await answer(socket))[-1]["type"] == "response.completed"
-        keys.write_text(json.dumps([{**line, "key_sha256": hashlib.sha256(b"another").hexdigest()}]))
-        async with asyncio.timeout(20):
-            while (end := (await asked(socket))[-1])["type"] == "response.completed":
-                await asyncio.sleep(0.1)
+        assert (await asked(socket))[-1]["type"] == "response.completed"
+        clock.now = 1e9
+        end = (await asked(socket))[-1]
         assert (end["status"], end["error"]["code"]) == (401, "invalid_api_key")
     assert [record.name for record in caplog.records if record.levelno >= logging.WARNING].count("bridge.audit") == 1
 

@@ -145,24 +145,6 @@ class Client(Allowed):
     )
 
 
-class FileKey(Client):
-    """A key in the keys file, which contains only hashes."""
-
-    key_sha256: Digest = Field(description="the SHA-256 of the key, in hexadecimal", repr=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_clear_key(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "key" in data:
-            raise at(("key",), wrong("the file may contain hashes only; `dialect-bridge key NAME --hash` hashes a key"))
-        return data
-
-    @property
-    def digest(self) -> str:
-        """The SHA-256 of the key as 64 lower-case hexadecimal digits."""
-        return self.key_sha256
-
-
 class ApiKey(Client):
     """One client. Exactly one of `key` and `key_sha256` is set."""
 
@@ -246,9 +228,6 @@ class Auth(Section):
     """Authentication. Without any method anyone may call, which only `auth: none` can express."""
 
     keys: tuple[ApiKey, ...] | None = Field(default=None, description="API keys of clients")
-    keys_file: OptionalText = Field(
-        default=None, description="YAML file with further keys, as key_sha256 only; reloaded when it changes"
-    )
     jwt: OrOff[Jwt] = Field(default=None, description="signed tokens")
     trusted_header: HeaderName | None = Field(default=None, description="header with the user's name, set by a proxy")
     trusted_proxies: tuple[Peer, ...] = Field(
@@ -271,7 +250,7 @@ class Auth(Section):
     @property
     def is_none(self) -> bool:
         """True for `auth: none`."""
-        return not self.keys and self.keys_file is None and self.jwt is None and self.trusted_header is None
+        return not self.keys and self.jwt is None and self.trusted_header is None
 
 
 def _none_is_open(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
