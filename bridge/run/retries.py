@@ -163,7 +163,7 @@ class Tries:
     async def next(self, failure: Failure, text: str = "") -> bool:
         """Make the next call after a failed one, here or at another backend; return False if there is none.
 
-        First a conversation that the backend has lost is told anew, then the call is repeated, then a refused request
+        First a conversation that the backend has lost is sent whole, then the call is repeated, then a refused request
         is amended; then the others are asked. `text`: of an answer that another backend is to continue.
         """
         self.ended(failure)
