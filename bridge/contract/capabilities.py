@@ -312,7 +312,11 @@ def entries(
     drop: Mapping[Feature, str] | None = None,
     refuse: Mapping[Feature, str] | None = None,
 ) -> dict[Feature, FeatureSupport]:
-    """The entries of one role: each exception with its reason, all else exact."""
+    """The entries of one role: each exception with its reason, all else exact.
+
+    Raises `ValueError` for a feature that is named twice, or that is not among `wanted`.
+    """
+    role = "answers" if wanted == ANSWER_FEATURES else "requests"
     named: dict[Feature, FeatureSupport] = {}
     for support, group in (
         (Support.TEXT, text),
@@ -321,7 +325,9 @@ def entries(
         (Support.REFUSE, refuse),
     ):
         for feature, reason in (group or {}).items():
-            if feature in named or feature not in wanted:
-                raise ValueError(f"{feature} is named twice or does not belong to this role")
+            if feature not in wanted:
+                raise ValueError(f"{feature} is no feature of {role}")
+            if feature in named:
+                raise ValueError(f"{feature} is named twice: {named[feature].support}, and {support}")
             named[feature] = FeatureSupport(support, reason)
     return {feature: named.get(feature, FeatureSupport(Support.EXACT)) for feature in wanted}
