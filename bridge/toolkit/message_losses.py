@@ -63,19 +63,21 @@ class MessageLosses:
     Arguments:
         card: What the dialect carries.
         takes: Tells media and data that the wire has a form for. Without it, media have one where the card says exact.
-        told: The roles (`ROLES`) in which other media become text, whatever the options are. Elsewhere they are refused.
+        told: The roles, of `ROLES`, in which other media become text whatever the options are. Elsewhere they are
+            refused.
         keeps: Features about which the writer of messages decides, and whose losses it names itself.
         marks_errors: Whether the wire says that a tool's result is an error.
         of_assistants: Kinds of parts that only messages of the assistant have.
         beside_results: Kinds of parts that a message of a tool may have beside results; None for any. Those that the
             wire `takes` there are among them anyway.
+        picture_detail: Whether the wire says in which detail the model sees a picture.
 
     Raises `ValueError` for a word in `told` that is not one of `ROLES`.
     """
 
     __slots__ = (
-        "_beside_results", "_card", "_marks_errors", "_names", "_of_assistants", "_origins", "_supports", "_systems",
-        "_takes", "_takes_calls", "_told",
+        "_beside_results", "_card", "_marks_errors", "_names", "_of_assistants", "_origins", "_picture_detail",
+        "_supports", "_systems", "_takes", "_takes_calls", "_told",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +90,7 @@ class MessageLosses:
         marks_errors: bool = True,
         of_assistants: Collection[type] = (),
         beside_results: Collection[type] | None = None,
+        picture_detail: bool = False,
     ) -> None:
         self._card = card
         self._names = card.request(Feature.MESSAGE_NAME) is Support.DROP
@@ -104,6 +107,7 @@ class MessageLosses:
         self._beside_results = None if beside_results is None else frozenset({ToolResult, *beside_results})
         self._systems = card.request(Feature.SYSTEM) is Support.TEXT and Feature.SYSTEM not in keeps
         self._marks_errors = marks_errors
+        self._picture_detail = picture_detail
 
     def note(
         self,
@@ -141,8 +145,8 @@ class MessageLosses:
     def carried(self, messages: Sequence[Message], lost: Losses, *, as_text: bool = False) -> list[Message]:
         """Record what is lost, as `note` does, and return what the wire has forms for, to be written as it is.
 
-        What is sent as text is a `Text`, in results, too; what is dropped is left out. A message of which nothing is left
-        is left out as well.
+        What is sent as text is a `Text`, in results, too; what is dropped is left out, and so is a message of which
+        nothing is left.
         """
         self.note(messages, lost, as_text=as_text)
         out: list[Message] = []
@@ -217,6 +221,8 @@ class MessageLosses:
         feature = request_feature(media)
         support = self._card.request(feature)
         if support is Support.EXACT if self._takes is None else self._takes(media, role):
+            if not self._picture_detail and media.detail not in (None, "auto"):
+                lost.add(feature, "the detail of a picture")
             return
         if support is Support.TEXT or as_text or role in self._told:
             lost.add(feature, AS_TEXT)

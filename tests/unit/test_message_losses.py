@@ -153,7 +153,7 @@ def test_system_messages_that_become_text() -> None:
 
 
 def test_an_unknown_role_is_refused() -> None:
-    with pytest.raises(ValueError, match="told: expected some of assistant, .*, got asistant"):
+    with pytest.raises(ValueError, match=r"told: expected some of assistant, .*, got asistant"):
         MessageLosses(POOR, told=["asistant", "user"])
 
 

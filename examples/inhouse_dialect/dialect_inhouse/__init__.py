@@ -99,7 +99,7 @@ def _tools(body: Node, name: str) -> list[Tool]:
     return [read_function(node) for node in body.objects(name)]
 
 
-_LOSSES = MessageLosses(_CARD, takes=_is_picture, marks_errors=False)
+_LOSSES = MessageLosses(_CARD, takes=_is_picture, marks_errors=False, beside_results=())
 _BODY = Fields(
     NAME,
     Row("model"),
@@ -147,13 +147,13 @@ class InHouse(ObjectDialect, ModelsDialect):
     def encode_request(self, request: Request, context: Context) -> WireRequest:
         if request.resume:
             raise Unsupported("resume: this backend has no questions to answer.", param="resume")
-        _LOSSES.note(request.messages, context.lost)
+        messages = _LOSSES.carried(request.messages, context.lost)
         if any(isinstance(p, Reasoning) and (p.signature or p.redacted) for m in request.messages for p in m.parts):
             context.lost.add(Feature.REASONING_HISTORY, "its signature")
         names = {part.call_id: part.name for m in request.messages for part in m.parts if isinstance(part, ToolCall)}
         made = {
             "model": context.model or request.model or "",
-            "turns": [turn for message in request.messages for turn in _turns(message, names)],
+            "turns": [turn for message in messages for turn in _turns(message, names)],
             "tools": [write_function(tool) for tool in supported(request, NAME, context.lost)] or None,
         }
         return json_request("/talk", dumps({**_BODY.write(request, context.lost, made), **request.extra(NAME)}))
@@ -284,7 +284,7 @@ def _turn(role: str, parts: Sequence[Part]) -> Wire:
                 fields["thought"] = fields.get("thought", "") + part.text
             case ToolCall():
                 fields.setdefault("calls", []).append({"name": part.name, "input": input_of(part.arguments)})
-            case Media(source=Inline(base64=data)) if _is_picture(part):
+            case Media(source=Inline(base64=data)):
                 fields.setdefault("pictures", []).append(data)
             case _:
                 texts.append(as_text(part))
