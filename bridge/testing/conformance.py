@@ -333,7 +333,7 @@ class DialectConformance:
     def test_each_count_of_an_answer_is_written_or_named(self, dialect: Dialect, count: str) -> None:
         builder = context(None).builder()
         builder.flow(0, PartKind.TEXT, "done")
-        builder.usage(UsageReported(12, 34, 46, **{count: 5}))
+        builder.usage(replace(UsageReported(12, 34, 46), **{count: 5}))
         builder.finish(FinishReason.STOP)
         builder.end()
         writing = context(dialect.front_options())

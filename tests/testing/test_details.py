@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,15 +14,15 @@ from bridge.testing import DialectConformance
 from bridge.testing.witnesses import REQUEST_DETAILS
 from bridge.toolkit import Encoder
 
+Encode = Callable[[Request, Context], WireRequest]
+Change = Callable[[Encode, Request, Context], WireRequest]
 CHAT: Any = type(registry.get("openai-chat"))
 
 
 class Suite(DialectConformance):
+    __test__ = False  # its tests are called here
     dialects = ("openai-chat",)
     names_losses = True
-
-
-Suite.__test__ = False  # its tests are called here
 
 
 class Forgetful(Losses):
@@ -31,7 +32,7 @@ class Forgetful(Losses):
         pass
 
 
-def requests_of(change: Any) -> Dialect:
+def requests_of(change: Change) -> Dialect:
     class Changed(CHAT):  # type: ignore[misc]
         def encode_request(self, request: Request, context: Context) -> WireRequest:
             return change(super().encode_request, request, context)
@@ -39,24 +40,24 @@ def requests_of(change: Any) -> Dialect:
     return Changed()
 
 
-def in_silence(encode: Any, request: Request, context: Context) -> WireRequest:
+def in_silence(encode: Encode, request: Request, context: Context) -> WireRequest:
     context.lost = Forgetful()
     return encode(request, context)
 
 
-def twice(encode: Any, request: Request, context: Context) -> WireRequest:
+def twice(encode: Encode, request: Request, context: Context) -> WireRequest:
     context.lost.add(Feature.IMAGE_URL, "sent as text")
     return encode(request, context)
 
 
-def without_pictures(encode: Any, request: Request, context: Context) -> WireRequest:
+def without_pictures(encode: Encode, request: Request, context: Context) -> WireRequest:
     wire = encode(request, context)
     context.lost.add(Feature.IMAGE_URL, "sent as text")
     wire.body = wire.body.replace(b"detail.png", b"")
     return wire
 
 
-def one_model(encode: Any, request: Request, context: Context) -> WireRequest:
+def one_model(encode: Encode, request: Request, context: Context) -> WireRequest:
     context.model = "x"
     return encode(request, context)
 
@@ -69,7 +70,7 @@ def one_model(encode: Any, request: Request, context: Context) -> WireRequest:
         (without_pictures, "a picture by URL in a tool result was not sent, but is reported as 'sent as text'"),
     ],
 )
-def test_a_detail_that_is_lost(change: Any, why: str) -> None:
+def test_a_detail_that_is_lost(change: Change, why: str) -> None:
     with pytest.raises(AssertionError, match=why):
         Suite().test_each_detail_of_a_request_is_sent_or_named(requests_of(change))
 

@@ -141,3 +141,9 @@ def test_the_card_of_a_route_is_that_of_its_options(name: str) -> None:
     assert dialect.capabilities.answer(feature) is not support
     route = Route(dialect, "/it", dialect.front_options(**options), listen="127.0.0.1:1" if dialect.over_grpc else "")
     assert route.capabilities.answer(feature) is support
+
+
+def test_a_reason_may_have_several_features() -> None:
+    reasons = {"no field": (Feature.STEP, Feature.STATE), "no word": [Feature.CUSTOM]}
+    features = {Feature.STEP: "no field", Feature.STATE: "no field", Feature.CUSTOM: "no word"}
+    assert entries(ANSWER_FEATURES, drop=reasons) == entries(ANSWER_FEATURES, drop=features)
