@@ -333,7 +333,8 @@ class DialectConformance:
     def test_each_count_of_an_answer_is_written_or_named(self, dialect: Dialect, count: str) -> None:
         builder = context(None).builder()
         builder.flow(0, PartKind.TEXT, "done")
-        builder.usage(replace(UsageReported(12, 34, 46), **{count: 5}))
+        cached, reasoning = (5, None) if count == "cached" else (None, 5)
+        builder.usage(UsageReported(12, 34, 46, cached, reasoning))
         builder.finish(FinishReason.STOP)
         builder.end()
         writing = context(dialect.front_options())

@@ -32,9 +32,13 @@ def _object(body: Node, name: str) -> dict[str, Any] | None:
 
 
 STRING: Read = Node.string
+"""A string."""
 BOOLEAN: Read = Node.boolean
+"""True or false."""
 NUMBER: Read = Node.number
+"""A number."""
 STRINGS: Read = Node.strings
+"""A list of strings."""
 OBJECT: Read = _object
 """The object's fields; None if it is absent."""
 
@@ -45,6 +49,7 @@ def integer(*, convert: bool = False, least: int | None = None, most: int | None
 
 
 INTEGER: Read = Node.integer
+"""A whole number."""
 
 
 def number(*, convert: bool) -> Read:
