@@ -28,9 +28,7 @@ from bridge.model import (
     result_text,
 )
 from bridge.model.jsontext import dumps
-from bridge.toolkit import ObjectDialect, body_of
-from bridge.toolkit.check import Node
-from bridge.toolkit.redact import masked
+from bridge.toolkit import Node, ObjectDialect, body_of, masked
 
 NO_PLACE = "the protocol has only text and an end"
 

@@ -60,7 +60,7 @@ def check_supported(request: Request) -> None:
 
 
 def _tools(request: Request, context: Context) -> list[dict[str, Any]]:
-    return [_tool(t) for t in supported(request, NAME, context.lost)]
+    return [_tool(t) for t in supported(request, NAME, context.lost, strict=False)]
 
 
 def _tool(tool: Tool) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from bridge.contract import Context, Feature
+from bridge.contract import Context, Feature, Support
 from bridge.dialects.ag_ui.capabilities import CAPABILITIES
 from bridge.dialects.ag_ui.options import BackOptions
 from bridge.dialects.ag_ui.parts import write_part
@@ -31,7 +31,7 @@ from bridge.model import (
 )
 from bridge.model.jsontext import dumps
 from bridge.toolkit.media import request_feature, result_as_text
-from bridge.toolkit.message_losses import MessageLosses
+from bridge.toolkit.message_losses import RESULT, MessageLosses
 
 Wire = dict[str, Any]
 
@@ -150,7 +150,17 @@ class MessageWriter:
         return wire
 
 
-LOSSES = MessageLosses(CAPABILITIES, keeps=(Feature.REASONING_HISTORY,))
+def _takes(part: Part, role: str) -> bool:
+    is_exact = isinstance(part, Media) and CAPABILITIES.request(request_feature(part)) is Support.EXACT
+    return is_exact and role in ("user", RESULT)
+
+
+LOSSES = MessageLosses(
+    CAPABILITIES,
+    takes=_takes,
+    told=("system", "developer", "assistant", "tool"),
+    keeps=(Feature.REASONING_HISTORY,),
+)
 
 
 def _main(written: list[Wire]) -> Wire | None:

@@ -29,7 +29,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
         "runId": request.run_id or context.run_id,
         "state": {} if request.state is None else request.state,
         "messages": MessageWriter(context, options).write(request),
-        "tools": [_tool(tool, options) for tool in supported(request, NAME, context.lost)],
+        "tools": [_tool(tool, options) for tool in supported(request, NAME, context.lost, strict=False)],
         "context": [_entry(entry) for entry in request.context],
         "forwardedProps": _props(request, context, options),
     }

@@ -95,7 +95,7 @@ def _record_losses(request: Request, form: Form, lost: Losses) -> None:
         lost.add(Feature.SAMPLING, "the number of alternatives of log probabilities")
 
 
-_LOSSES = {False: MessageLosses(CAPABILITIES), True: MessageLosses(JAVA_CAPABILITIES)}
+_LOSSES = {False: MessageLosses(CAPABILITIES, picture_detail=True), True: MessageLosses(JAVA_CAPABILITIES)}
 """Of forms that take any field, and of exact ones."""
 
 
@@ -110,7 +110,7 @@ def _extra(request: Request) -> dict[str, Any]:
 
 
 def _tools(request: Request, form: Form, context: Context) -> list[dict[str, Any]] | None:
-    tools = [_tool(t, strict=not form.exact) for t in supported(request, NAME, context.lost)]
+    tools = [_tool(t, strict=not form.exact) for t in supported(request, NAME, context.lost, strict=not form.exact)]
     others = None if form.exact else own(request.extras).get("tools")
     return [*tools, *(others if isinstance(others, list) else [])] or None
 

@@ -253,12 +253,12 @@ class _Answers:
 
 def _takes(part: Part, role: str) -> bool:
     if isinstance(part, Media):
-        return role == RESULT or not (role in _SYSTEM or isinstance(part.source, FileRef))
+        return role not in (*_SYSTEM, RESULT) and not isinstance(part.source, FileRef)
     return bool(own(part.extras))
 
 
 _SYSTEM = ("system", "developer")
-_LOSSES = MessageLosses(CAPABILITIES, takes=_takes, told=_SYSTEM)
+_LOSSES = MessageLosses(CAPABILITIES, takes=_takes, told=(*_SYSTEM, RESULT))
 
 
 def _text(text: str) -> Wire:

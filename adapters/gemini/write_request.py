@@ -146,7 +146,7 @@ def _wants_thoughts(request: Request, config: dict[str, Any]) -> bool:
 
 def _tools(request: Request, context: Context, options: BackOptions) -> list[dict[str, Any]]:
     """All functions in one tool, and each of Google's own as it came."""
-    tools = supported(request, NAME, context.lost)
+    tools = supported(request, NAME, context.lost, strict=False)
     functions = [_function(tool, context, options) for tool in tools if tool.kind == FUNCTION]
     hosted = [own(tool.extras) for tool in tools if tool.kind != FUNCTION]
     return [*([{"functionDeclarations": functions}] if functions else []), *hosted]

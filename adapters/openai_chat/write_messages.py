@@ -251,6 +251,7 @@ _losses = partial(
     marks_errors=False,
     of_assistants=(ToolCall, Reasoning),
     beside_results=(Data,),
+    picture_detail=True,
 )
 LOSSES = {"parts": _losses(takes=takes_urls), "text": _losses(takes=takes)}
 LOSSES["refuse"] = LOSSES["text"]

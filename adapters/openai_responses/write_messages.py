@@ -198,6 +198,7 @@ LOSSES = MessageLosses(
     keeps=(Feature.REASONING_HISTORY,),
     marks_errors=False,
     beside_results=(ToolCall, Reasoning),
+    picture_detail=True,
 )
 
 

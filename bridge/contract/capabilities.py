@@ -304,15 +304,24 @@ class Capabilities:
 _ENDS = (Feature.FINISH_LENGTH, Feature.FINISH_CONTENT_FILTER, Feature.FINISH_CANCELED)
 
 
+Exceptions = Mapping[Feature, str] | Mapping[str, Collection[Feature]]
+"""Features with their reasons, or reasons with the features that each explains."""
+
+
 def entries(
     wanted: tuple[Feature, ...],
     *,
-    text: Mapping[Feature, str] | None = None,
-    custom: Mapping[Feature, str] | None = None,
-    drop: Mapping[Feature, str] | None = None,
-    refuse: Mapping[Feature, str] | None = None,
+    text: Exceptions | None = None,
+    custom: Exceptions | None = None,
+    drop: Exceptions | None = None,
+    refuse: Exceptions | None = None,
 ) -> dict[Feature, FeatureSupport]:
-    """The entries of one role: each exception with its reason, all else exact."""
+    """The entries of one role: each exception with its reason, all else exact.
+
+    An exception is `{feature: reason}` or `{reason: (feature, ...)}`. Raises `ValueError` for a feature that is named
+    twice, or that is not among `wanted`.
+    """
+    role = "answers" if wanted == ANSWER_FEATURES else "requests"
     named: dict[Feature, FeatureSupport] = {}
     for support, group in (
         (Support.TEXT, text),
@@ -320,8 +329,18 @@ def entries(
         (Support.DROP, drop),
         (Support.REFUSE, refuse),
     ):
-        for feature, reason in (group or {}).items():
-            if feature in named or feature not in wanted:
-                raise ValueError(f"{feature} is named twice or does not belong to this role")
+        for feature, reason in _pairs(group or {}):
+            if feature not in wanted:
+                raise ValueError(f"{feature} is no feature of {role}")
+            if feature in named:
+                raise ValueError(f"{feature} is named twice: {named[feature].support}, and {support}")
             named[feature] = FeatureSupport(support, reason)
     return {feature: named.get(feature, FeatureSupport(Support.EXACT)) for feature in wanted}
+
+
+def _pairs(group: Mapping[Any, Any]) -> list[tuple[Feature, str]]:
+    """Return each feature with its reason."""
+    pairs: list[tuple[Feature, str]] = []
+    for key, value in group.items():
+        pairs += [(key, value)] if isinstance(key, Feature) else [(feature, key) for feature in value]
+    return pairs

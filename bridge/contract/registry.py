@@ -9,7 +9,9 @@ from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 
+from bridge.contract.capabilities import Capabilities
 from bridge.contract.dialect import Dialect
+from bridge.contract.surface import Operation
 from bridge.errors import ConfigError
 
 GROUP = "bridge.dialects"
@@ -22,8 +24,45 @@ _read: list[tuple[str, int]] = []
 
 
 def register(dialect: Dialect, name: str | None = None) -> None:
-    """Makes a dialect known to this process; an entry point does the same for every process."""
+    """Make a dialect known to this process; an entry point does the same for every process.
+
+    Raises `ConfigError` if it has no name.
+    """
+    _check_named(dialect)
     _registered[name or dialect.name] = dialect
+
+
+_OF_FRONTS = ("decode_request", "encoder", "encode_error", "example_request")
+_OF_BACKS = ("encode_request", "decoder", "parse_response", "decode_error")
+
+
+def check_complete(dialect: Dialect) -> None:
+    """Raise `ConfigError` with everything that a dialect lacks for the roles that it declares.
+
+    The suites call it first.
+    """
+    _check_named(dialect)
+    kind = type(dialect)
+    if not isinstance(getattr(dialect, "capabilities", None), Capabilities):
+        raise ConfigError(f"the dialect {dialect.name!r} has no capabilities: set the class attribute capabilities")
+
+    def missing(methods: Iterable[str]) -> str:
+        return ", ".join(each for each in methods if getattr(kind, each) is getattr(Dialect, each))
+
+    has_health = any(endpoint.operation is Operation.HEALTH for endpoint in dialect.surface)
+    lacks = []
+    if dialect.served and (found := missing((*_OF_FRONTS, *(["encode_health"] if has_health else [])))):
+        lacks.append(f"{found} (it has a surface, so clients can call it)")
+    if dialect.called and (found := missing(_OF_BACKS)):
+        lacks.append(f"{found} (backends can speak it; a dialect for clients only sets called = False)")
+    if lacks:
+        raise ConfigError(f"the dialect {dialect.name!r} lacks {', and '.join(lacks)}")
+
+
+def _check_named(dialect: Dialect) -> None:
+    name = getattr(dialect, "name", None)
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"the dialect {type(dialect).__name__} has no name: set the class attribute name")
 
 
 def unregister(name: str) -> None:
@@ -105,6 +144,7 @@ def get(name: str) -> Dialect:
             raise ConfigError(f"dialect {name!r} cannot be loaded: {what}") from error
         if not isinstance(dialect, Dialect):
             raise ConfigError(f"the entry point {entry.value!r} of dialect {name!r} is not a bridge.contract.Dialect")
+        _check_named(dialect)
         _registered[name] = dialect
         return dialect
     near = suggestion(name, names())

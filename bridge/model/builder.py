@@ -277,7 +277,10 @@ class Builder:
             self._end(part, signature, redacted, extras, status)
 
     def flow(self, message: Hashable, kind: PartKind, text: str, extras: Extras | None = None) -> None:
-        """Add a piece of text, reasoning or refusal, for protocols without boundaries of parts."""
+        """Add a piece of text, reasoning or refusal, for protocols without boundaries of parts.
+
+        `extras` are those of this piece; `open_part` has those of a part.
+        """
         part = self._flows.get(message)
         if part is None or part.kind is not kind:
             part = self._flows[message] = self._new_part(message, kind)

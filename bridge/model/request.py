@@ -149,6 +149,7 @@ class Request:
     per dialect the top-level fields that only that dialect understands; a codec of the same dialect sends them on.
     `open_interrupts` are the questions that the client's copy of the conversation shows as unanswered. They count only
     if the bridge stores none.
+    `reasoning_effort` is `none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`, or a word of a backend.
     `reasoning_summary` is how the client wants to read the reasoning: `auto`, `concise`, `detailed`, `none` (not at
     all), or None if it says nothing. With `encrypted_reasoning` it also wants the opaque form, which it sends back.
     `logprobs` asks for the log probabilities of the answer's tokens, with so many alternatives for each.
@@ -225,7 +226,7 @@ class Request:
                 raise ValueError(f"{place}.role: expected one of {', '.join(_ROLES)}, got {message.role!r}")
 
     def extra(self, dialect: str) -> dict[str, Any]:
-        """Return the extras of `dialect`; an empty dict if there are none."""
+        """Return the extras of `dialect`, its "notes" among them; an empty dict if there are none."""
         return (self.extras or {}).get(dialect) or {}
 
     def has_fields_of_others(self, dialect: str, known: Collection[str] = ()) -> bool:

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridge.contract import Dialect, Feature, Support, WireRequest, WireResponse
-from bridge.contract.registry import resolve
+from bridge.contract.registry import check_complete, resolve
 from bridge.errors import ErrorCode, Failure, RequestError, Unsupported
 from bridge.model import (
     FinishReason,
@@ -36,6 +36,7 @@ from bridge.model import (
     RunFinished,
     Text,
     ToolMode,
+    UsageReported,
     fold,
     verify,
 )
@@ -52,7 +53,14 @@ from bridge.testing.wires import (
     with_numbered_calls,
     without_separators,
 )
-from bridge.testing.witnesses import ANSWERS, REQUESTS, supported_answers, supported_requests
+from bridge.testing.witnesses import (
+    ANSWERS,
+    LINK,
+    REQUEST_DETAILS,
+    REQUESTS,
+    supported_answers,
+    supported_requests,
+)
 from bridge.translation import AnswerDecoder, framing
 
 # The duration of an example reveals nothing about the dialect, and subclasses share the tests of one class.
@@ -87,6 +95,8 @@ class DialectConformance:
     """
 
     dialects: ClassVar[Sequence[str | Dialect]] = ()
+    names_losses: ClassVar[bool] = False
+    """Whether `encode_request` must also record what it does not send (`X-Bridge-Lost`)."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run a test once for each dialect. Raises `TypeError` if there is none."""
@@ -94,6 +104,8 @@ class DialectConformance:
             raise TypeError(f"{type(self).__name__}.dialects: expected at least one dialect, got none")
         if "dialect" in metafunc.fixturenames:
             found = [resolve(d) for d in self.dialects]
+            for each in found:
+                check_complete(each)
             # Answers of a dialect that is only called cannot be written here, nor its requests read.
             alone = metafunc.function.__name__ in _OF_BACKENDS
             found = [d for d in found if d.called and (d.served or alone)]
@@ -283,12 +295,94 @@ class DialectConformance:
             later = replace(witness.request, messages=[*earlier, *witness.request.messages])
             places = []
             for request in (witness.request, later):
-                with pytest.raises(Unsupported) as caught:
+                try:
                     dialect.encode_request(request, context(dialect.back_options(), request))
-                places.append(caught.value.failure.param)
+                except Unsupported as refused:
+                    places.append(refused.failure.param)
+                else:
+                    pytest.fail(f"{feature} is refused on the card, but encode_request sent it")
             first, second = places
             assert first
             assert not first.startswith("messages[") or first != second, f"{feature}: always {first}"
+
+    def test_each_detail_of_a_request_is_sent_or_named(self, dialect: Dialect) -> None:
+        for name, (feature, witness) in REQUEST_DETAILS.items():
+            sending = context(dialect.back_options(), witness.request)
+            exact = dialect.capabilities.request(feature) is Support.EXACT
+            wire, refused = None, None
+            try:
+                wire = dialect.encode_request(witness.request, sending)
+            except Unsupported as error:
+                refused = error
+            if wire is None:
+                in_result = exact and "in a tool result" in name
+                assert not in_result, f"{name} was refused, though {feature} is exact on the card: {refused}"
+                continue
+            body = WireRequest(headers=wire.headers, body=wire.body)
+            read = dialect.decode_request(body, context(dialect.front_options()))
+            arrived = witness.read(read) == witness.read(witness.request)
+            detail = sending.lost.details.get(feature)
+            assert not (exact and arrived) or detail is None, f"{name} was sent, but is reported as lost: {detail!r}"
+            if "by URL" in name and detail is not None and "sent as text" in detail:
+                assert LINK in wire.body, f"{name} was not sent, but is reported as {detail!r}"
+            # The whole history may be lost, and with it what was in it.
+            named = detail is not None or ("result" in name and str(Feature.TOOL_HISTORY) in sending.lost.names)
+            assert arrived or named or not self.names_losses, f"{name} was lost in silence"
+
+    @pytest.mark.parametrize("count", ["cached", "reasoning"])
+    def test_each_count_of_an_answer_is_written_or_named(self, dialect: Dialect, count: str) -> None:
+        builder = context(None).builder()
+        builder.flow(0, PartKind.TEXT, "done")
+        cached, reasoning = (5, None) if count == "cached" else (None, 5)
+        builder.usage(UsageReported(12, 34, 46, cached, reasoning))
+        builder.finish(FinishReason.STOP)
+        builder.end()
+        writing = context(dialect.front_options())
+        frames = dialect.encoder(writing).encode(builder.take())
+        usage = fold(decode(dialect, [framing.of(dialect.framing).join(frames)])).usage
+        lost = {str(Feature.USAGE), str(Feature.USAGE_DETAILS)} & set(writing.lost.names)
+        arrived = usage is not None and getattr(usage, count) == 5
+        assert not (arrived and lost), f"{count} tokens were written, but are reported as lost"
+        assert arrived or lost or not self.names_losses, f"{count} tokens were lost in silence"
+
+    def test_the_model_of_the_backend_is_sent_or_named(self, dialect: Dialect) -> None:
+        """The model that is configured for a backend counts more than the client's."""
+        sent = {}
+        for model in ("model-of-this-backend", "model-of-another"):
+            request = Request([Message("user", [Text("hello")])], model="model-of-the-client")
+            sending = replace(context(dialect.back_options(), request), model=model)
+            wire = dialect.encode_request(request, sending)
+            sent[model] = repr((wire.path, wire.query, wire.params, wire.headers, wire.body))
+            if str(Feature.MODEL) in sending.lost.names:
+                return
+        assert len(set(sent.values())) == 1 or all(model in wire for model, wire in sent.items()), (
+            "context.model is not what was sent"
+        )
+        if dialect.requires_model or "model" in repr(dialect.example_request("hello").body):
+            assert len(set(sent.values())) == 2, "context.model is not sent, and not reported as lost"
+
+    def test_a_call_that_was_cut_off_gets_no_end_of_a_complete_one(self, dialect: Dialect) -> None:
+        """Clients of an encoder that `holds_cut_calls` run a call as soon as it is complete."""
+
+        def frames(arguments: str) -> tuple[list[bytes], list[bytes]]:
+            """Return the frames of a call that a limit ended, and those of its end by themselves."""
+            builder = context(None).builder()
+            builder.open_part("call", 0, PartKind.TOOL_CALL, call_id="call-1", name="look")
+            builder.delta("call", arguments)
+            builder.end_part("call")
+            builder.finish(FinishReason.LENGTH)
+            builder.end()
+            encoder, join = dialect.encoder(context(dialect.front_options())), framing.of(dialect.framing).join
+            every, ends = list[bytes](), list[bytes]()
+            for event in builder.take():
+                written = [join([frame]) for frame in encoder.encode([event])]
+                every += written
+                ends += written if isinstance(event, PartEnded) else []
+            return every, ends
+
+        if getattr(dialect.encoder(context(dialect.front_options())), "holds_cut_calls", False):
+            ends, cut = frames("{}")[1], frames('{"city": "Par')[0]
+            assert not [end for end in ends if end in cut], "a call that was cut off is written as a complete one"
 
     def test_a_heartbeat_says_nothing(self, dialect: Dialect) -> None:
         builder = context(None).builder()

@@ -7,8 +7,8 @@ survive a dialect's own wire cannot be expressed in that dialect.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from operator import attrgetter
 from typing import Any
@@ -368,3 +368,75 @@ REQUEST_PARTS: dict[str, tuple[Feature, RequestWitness]] = {
     },
 }
 """Further witnesses of features with several parts, of which a dialect may carry some: each arrives or is named."""
+
+
+# ---------------------------------------------------------------------- details of requests
+
+
+def _results(request: Request) -> list[ToolResult]:
+    return [part for part in _parts(request) if isinstance(part, ToolResult)]
+
+
+def _with_result(*parts: Part, beside: Sequence[Part] = (), is_error: bool = False) -> Request:
+    result = ToolResult("call-1", [*parts], name="get_weather", is_error=is_error)
+    return _request(messages=[*_CALLED[:2], Message("tool", [*beside, result]), _CALLED[3]])
+
+
+def _shown_by_results(request: Request) -> list[str]:
+    """Pictures of results, which some wires have in a message after them."""
+    inner = [part for result in _results(request) for part in result.parts]
+    return [url_of(part) or "" for part in [*inner, *_parts(request)] if isinstance(part, Media)]
+
+
+def _pictured(role: str, picture: Media) -> RequestWitness:
+    said = Message(role, [Text("look"), picture])
+    return RequestWitness(_request(messages=[_HELLO, said, _HELLO]), _media(MediaKind.IMAGE))
+
+
+_LINKED = Media(MediaKind.IMAGE, Url("https://files.example/detail.png"), "image/png")
+LINK = b"https://files.example/detail.png"
+"""What the wire has of a picture of `REQUEST_DETAILS` that is sent as text."""
+REQUEST_DETAILS: dict[str, tuple[Feature, RequestWitness]] = {
+    "a picture by URL in a tool result": (
+        Feature.IMAGE_URL,
+        RequestWitness(_with_result(Text("see"), _LINKED), _shown_by_results),
+    ),
+    "a picture as bytes in a tool result": (
+        Feature.IMAGE_INLINE,
+        RequestWitness(_with_result(Text("see"), _SEEN[MediaKind.IMAGE]), _shown_by_results),
+    ),
+    **{
+        f"a picture by URL in a message of role {role}": (Feature.IMAGE_URL, _pictured(role, _LINKED))
+        for role in ("system", "assistant")
+    },
+    "the detail of a picture": (
+        Feature.IMAGE_URL,
+        RequestWitness(
+            _request(messages=[Message("user", [Text("look"), replace(_LINKED, detail="low")])]),
+            lambda r: [part.detail for part in _parts(r) if isinstance(part, Media)],
+        ),
+    ),
+    "the mark that a result is an error": (
+        Feature.TOOL_HISTORY,
+        RequestWitness(_with_result(Text("no city"), is_error=True), lambda r: [each.is_error for each in _results(r)]),
+    ),
+    "a text beside a tool result": (
+        Feature.TOOL_HISTORY,
+        RequestWitness(
+            _with_result(Text("sunny"), beside=[Text("beside it")]),
+            lambda r: any("beside it" in result_text(message.parts) for message in r.messages),
+        ),
+    ),
+    "strict of a tool": (
+        Feature.TOOLS,
+        RequestWitness(_request(tools=[replace(_TOOL, strict=True)]), lambda r: [t.strict for t in r.tools or ()]),
+    ),
+    "strict of one of two tools": (
+        Feature.TOOLS,
+        RequestWitness(
+            _request(tools=[replace(_TOOL, strict=True), replace(_TOOL, name="other")]),
+            lambda r: [bool(t.strict) for t in r.tools or ()],
+        ),
+    ),
+}
+"""Details of features that many wires carry without this detail: each is sent, or named as lost."""

@@ -221,6 +221,7 @@ class SpelledNode(Node):
         self._sent = value
 
     def at(self, name: str) -> str:
+        """The path of a field of this object, in the spelling that was sent."""
         if self._sent is not self.value and name not in self._sent:
             name = next((sent for sent in self._sent if self.spelling.name(sent) == name), name)
         return super().at(name)

@@ -69,7 +69,8 @@ def counts_in(usage: Any) -> dict[str, Any]:
     """Return the counts of a usage object of any server: `input`, `output`, `total`, `cached` and `reasoning`, as far
     as they are reported. Numbers below zero and other values are left out.
 
-    An inner object counts more than other fields, and of several names the one that comes first in the tables.
+    Pass the object that has the counts; only objects with details are looked into. An inner object counts more than
+    other fields, and of several names the one that comes first in the tables.
     """
     if not isinstance(usage, dict):
         return {}

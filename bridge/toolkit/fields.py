@@ -19,7 +19,11 @@ from bridge.model import Request, Sampling, ToolMode
 from bridge.toolkit.check import Node
 
 Read = Callable[[Any, str], Any]
-"""Reads a field of a `Node` by its name. Raises `RequestError` with its place for a value of another type."""
+"""Reads a field of a `Node` by its name. Raises `RequestError` with its place for a value of another type.
+
+Any function `(body, name)` may be one. Ready are `STRING`, `BOOLEAN`, `NUMBER`, `INTEGER`, `STRINGS`, `OBJECT`,
+`number(...)` and `integer(...)`.
+"""
 
 
 def _object(body: Node, name: str) -> dict[str, Any] | None:
@@ -28,9 +32,13 @@ def _object(body: Node, name: str) -> dict[str, Any] | None:
 
 
 STRING: Read = Node.string
+"""A string."""
 BOOLEAN: Read = Node.boolean
+"""True or false."""
 NUMBER: Read = Node.number
+"""A number."""
 STRINGS: Read = Node.strings
+"""A list of strings."""
 OBJECT: Read = _object
 """The object's fields; None if it is absent."""
 
@@ -41,6 +49,7 @@ def integer(*, convert: bool = False, least: int | None = None, most: int | None
 
 
 INTEGER: Read = Node.integer
+"""A whole number."""
 
 
 def number(*, convert: bool) -> Read:
@@ -57,6 +66,7 @@ class Row(NamedTuple):
         to: The attribute of `Request` that it is, such as `user_id` or `sampling.seed`. None: it has no place in the
             model; a client's value is checked and stays among the fields that only this dialect knows.
         write: Makes the field's value of the attribute's; what becomes None is not sent. Without it, both are equal.
+            What it cannot say is recorded by `encode_request`, with `Context.lost.add`.
     """
 
     name: str
@@ -82,6 +92,7 @@ _FEATURES: dict[str, Feature] = {
     **{f"sampling.{name}": Feature.SAMPLING for name in _SAMPLING},
 }
 """What a request may ask for, by the attribute that says it."""
+_ATTRIBUTES = frozenset(Request.__dataclass_fields__) | {f"sampling.{name}" for name in _SAMPLING}
 OF_OTHERS = "fields of other dialects"
 _NOTHING: tuple[Any, ...] = (None, "", [], {})
 
@@ -109,7 +120,11 @@ class Fields:
             carries: Attributes of `Request` that it carries elsewhere than in a row.
             common: Fields of `Request.shared` that it writes.
             has_model: Whether a request can name a model, in a row or elsewhere.
+
+        Raises `ValueError` for a row of an attribute that requests do not have.
         """
+        if wrong := sorted({row.to for row in rows if row.to is not None} - _ATTRIBUTES):
+            raise ValueError(f"{dialect}: no attribute of a Request: {', '.join(wrong)}")
         inner: dict[str, list[Row]] = {}
         for row in rows:
             if "." in row.name:
@@ -183,7 +198,7 @@ class Fields:
             request: What is asked for.
             lost: Where losses are recorded.
             given: Values of fields that the dialect makes itself; None leaves a field out, which is then no loss.
-                A value for a whole object is added to its fields.
+                A value for a whole object is added to its fields. Each needs a row, or it raises `ValueError`.
             only: The fields that are sent, None for all; what others say is lost.
             carries: Further attributes of this request that are carried elsewhere.
         """
@@ -193,6 +208,8 @@ class Fields:
             if given is None or row.name not in given:
                 out[row.name] = value if row.write is None else row.write(value)
         if given:
+            if not self._ranks.keys() >= given.keys():
+                raise ValueError(f"{self._dialect}: no row for {', '.join(sorted(given.keys() - self._ranks.keys()))}")
             out.update(given)
             out = {name: out[name] for name in sorted(self._ranks.keys() & out.keys(), key=self._ranks.__getitem__)}
         if only is not None:

@@ -8,6 +8,7 @@ without the signature that its API demands, is among the features that it `keeps
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from bridge.contract.capabilities import Capabilities, Feature, Support
 from bridge.contract.context import Losses
@@ -26,18 +27,23 @@ from bridge.model import (
     ToolCall,
     ToolResult,
     Url,
+    as_text,
 )
 from bridge.model.error_paths import unsupported
 from bridge.toolkit.media import request_feature
 
 RESULT = "result"
-"""The role of the parts of a tool's result, for `takes`."""
+"""The role of the parts of a tool's result, for `takes` and `told`. Parts of a tool's message that stand beside its
+results have the role `tool`.
+"""
+ROLES = frozenset({"system", "developer", "user", "assistant", "tool", RESULT})
+"""The roles of messages, and `RESULT`."""
 AS_TEXT = "sent as text"
 Takes = Callable[[Part, str], bool]
-"""Returns whether the wire has a form for a part in a message of this role."""
+"""`takes(part, role)` returns whether the wire has a form for a medium or data there; the role is one of `ROLES`."""
 
 Sends = Callable[[int, Message, Reasoning], bool]
-"""Returns whether reasoning is sent, or has nothing to send, by the index of its message."""
+"""`sends(index, message, part)` returns whether reasoning is sent, or has nothing to send; `index` is its message's."""
 
 _FEATURES: dict[type, Feature] = {
     Data: Feature.DATA,
@@ -57,17 +63,21 @@ class MessageLosses:
     Arguments:
         card: What the dialect carries.
         takes: Tells media and data that the wire has a form for. Without it, media have one where the card says exact.
-        told: The roles in which other media become text, whatever the options are. Elsewhere they are refused.
+        told: The roles, of `ROLES`, in which other media become text whatever the options are. Elsewhere they are
+            refused.
         keeps: Features about which the writer of messages decides, and whose losses it names itself.
         marks_errors: Whether the wire says that a tool's result is an error.
         of_assistants: Kinds of parts that only messages of the assistant have.
         beside_results: Kinds of parts that a message of a tool may have beside results; None for any. Those that the
             wire `takes` there are among them anyway.
+        picture_detail: Whether the wire says in which detail the model sees a picture.
+
+    Raises `ValueError` for a word in `told` that is not one of `ROLES`.
     """
 
     __slots__ = (
-        "_beside_results", "_card", "_marks_errors", "_names", "_of_assistants", "_origins", "_supports", "_systems",
-        "_takes", "_takes_calls", "_told",
+        "_beside_results", "_card", "_marks_errors", "_names", "_of_assistants", "_origins", "_picture_detail",
+        "_supports", "_systems", "_takes", "_takes_calls", "_told",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +90,7 @@ class MessageLosses:
         marks_errors: bool = True,
         of_assistants: Collection[type] = (),
         beside_results: Collection[type] | None = None,
+        picture_detail: bool = False,
     ) -> None:
         self._card = card
         self._names = card.request(Feature.MESSAGE_NAME) is Support.DROP
@@ -89,11 +100,14 @@ class MessageLosses:
         }
         self._takes_calls = self._supports[ToolCall] is Support.EXACT
         self._takes = takes
+        if unknown := sorted(set(told) - ROLES):
+            raise ValueError(f"told: expected some of {', '.join(sorted(ROLES))}, got {', '.join(unknown)}")
         self._told = frozenset(told)
         self._of_assistants = frozenset(of_assistants)
         self._beside_results = None if beside_results is None else frozenset({ToolResult, *beside_results})
         self._systems = card.request(Feature.SYSTEM) is Support.TEXT and Feature.SYSTEM not in keeps
         self._marks_errors = marks_errors
+        self._picture_detail = picture_detail
 
     def note(
         self,
@@ -127,6 +141,48 @@ class MessageLosses:
                 if type(part) is ToolCall and part.origin is Origin.FUNCTION and self._takes_calls:
                     continue
                 self._part(messages, part, message.role, lost, as_text)
+
+    def carried(self, messages: Sequence[Message], lost: Losses, *, as_text: bool = False) -> list[Message]:
+        """Record what is lost, as `note` does, and return what the wire has forms for, to be written as it is.
+
+        What is sent as text is a `Text`, in results, too; what is dropped is left out, and so is a message of which
+        nothing is left.
+        """
+        self.note(messages, lost, as_text=as_text)
+        out: list[Message] = []
+        for message in messages:
+            if _TEXT.issuperset(map(type, message.parts)):
+                out.append(message)
+            elif parts := self._carried_of(message):
+                out.append(replace(message, parts=parts))
+        return out
+
+    def _carried_of(self, message: Message) -> list[Part]:
+        role = message.role
+        others = self._of_assistants if role != "assistant" else frozenset[type]()
+        beside = self._beside_results if role == "tool" else None
+        parts: list[Part] = []
+        for part in message.parts:
+            kind, is_taken = type(part), self._takes is not None and self._takes(part, role)
+            if kind in others or (beside is not None and kind not in beside and not is_taken):
+                continue
+            if isinstance(part, ToolResult):
+                inner = [self._form(each, RESULT) for each in part.parts]
+                part = part if inner == part.parts else replace(part, parts=inner)
+            if is_taken or self._supports.get(kind, Support.EXACT) is not Support.DROP:
+                parts.append(self._form(part, role))
+        return parts
+
+    def _form(self, part: Part, role: str) -> Part:
+        """Return a part that is sent as it is, or its text."""
+        kind = type(part)
+        if kind in (Text, ToolCall, ToolResult) or (self._takes is not None and self._takes(part, role)):
+            return part
+        if isinstance(part, Media):
+            is_exact = self._takes is None and self._card.request(request_feature(part)) is Support.EXACT
+        else:
+            is_exact = role != RESULT and self._supports.get(kind, Support.EXACT) is Support.EXACT
+        return part if is_exact else Text(as_text(part))
 
     def _beside(self, message: Message, lost: Losses) -> None:
         """Name what is lost of a tool's message, as it is no result."""
@@ -165,10 +221,13 @@ class MessageLosses:
         feature = request_feature(media)
         support = self._card.request(feature)
         if support is Support.EXACT if self._takes is None else self._takes(media, role):
+            if not self._picture_detail and media.detail not in (None, "auto"):
+                lost.add(feature, "the detail of a picture")
             return
         if support is Support.TEXT or as_text or role in self._told:
             lost.add(feature, AS_TEXT)
             return
         kind, source = shortened(media.mime or str(media.kind)), _SOURCES[type(media.source)]
-        why = f"this backend accepts no {kind} {source}; send it as text, or leave it out."
+        place = " in a tool result" if role == RESULT else "" if role == "user" else f" in a message of role {role}"
+        why = f"this backend accepts no {kind} {source}{place}; send it as text, or leave it out."
         raise unsupported(messages, media, why)

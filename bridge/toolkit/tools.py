@@ -25,8 +25,10 @@ def check_choice(choice: ToolChoice | None, tools: Sequence[Tool], path: str) ->
             wrong(path, "the name of a tool of the request", name)
 
 
-def supported(request: Request, dialect: str, lost: Losses) -> list[Tool]:
+def supported(request: Request, dialect: str, lost: Losses, *, strict: bool = True) -> list[Tool]:
     """Return the tools of a request that `dialect` supports; an empty list for None.
+
+    `strict`: whether the wire carries `Tool.strict`, which else is recorded as lost.
 
     A tool of another kind than a function (such as a provider's search), named by a client of another dialect, is not
     offered as a function, since nothing could run its calls. An optional one is omitted and reported as lost. Raises
@@ -37,6 +39,8 @@ def supported(request: Request, dialect: str, lost: Losses) -> list[Tool]:
     for index, tool in enumerate(request.tools or ()):
         if tool.kind == FUNCTION or dialect in (tool.extras or {}):
             tools.append(tool)
+            if tool.strict and not strict:
+                lost.add(Feature.TOOLS, "strict")
         elif tool.optional and tool.name not in wanted:
             lost.add(Feature.TOOLS, f"{shortened(tool.kind)}, a type that this backend does not have")
         else:

@@ -8,3 +8,4 @@ from bridge.testing import DialectConformance
 
 class TestConformance(DialectConformance):
     dialects = registry.names()
+    names_losses = True

@@ -40,6 +40,7 @@ ASKED: dict[str, Any] = {
 
 class TestByItself(DialectConformance):
     dialects = (dialect,)
+    names_losses = True
 
 
 class TestBesideOthers(PairConformance):

@@ -69,14 +69,14 @@ def test_entries() -> None:
 
 
 @pytest.mark.parametrize(
-    "groups",
+    ("groups", "why"),
     [
-        {"drop": {Feature.USAGE: "a"}, "text": {Feature.USAGE: "b"}},
-        {"drop": {Feature.TOOLS: "not of answers"}},
+        ({"drop": {Feature.USAGE: "a"}, "text": {Feature.USAGE: "b"}}, "usage is named twice: as text, and dropped"),
+        ({"drop": {Feature.TOOLS: "not of answers"}}, "tools is no feature of answers"),
     ],
 )
-def test_entries_that_contradict(groups: dict[str, dict[Feature, str]]) -> None:
-    with pytest.raises(ValueError, match="is named twice or does not belong to this role"):
+def test_entries_that_contradict(groups: dict[str, dict[Feature, str]], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
         entries(ANSWER_FEATURES, **groups)  # type: ignore[arg-type]
 
 
@@ -141,3 +141,9 @@ def test_the_card_of_a_route_is_that_of_its_options(name: str) -> None:
     assert dialect.capabilities.answer(feature) is not support
     route = Route(dialect, "/it", dialect.front_options(**options), listen="127.0.0.1:1" if dialect.over_grpc else "")
     assert route.capabilities.answer(feature) is support
+
+
+def test_a_reason_may_have_several_features() -> None:
+    reasons = {"no field": (Feature.STEP, Feature.STATE), "no word": [Feature.CUSTOM]}
+    features = {Feature.STEP: "no field", Feature.STATE: "no field", Feature.CUSTOM: "no word"}
+    assert entries(ANSWER_FEATURES, drop=reasons) == entries(ANSWER_FEATURES, drop=features)

@@ -181,3 +181,13 @@ def test_errors_name_the_place_inside_of_the_object(body: dict[str, Any], text: 
     with pytest.raises(RequestError) as error:
         NESTED.read(Node(body), Request("hi"))
     assert error.value.message == text
+
+
+def test_a_row_of_an_attribute_that_requests_do_not_have_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"one: no attribute of a Request: sampling\.max_token, usr_id"):
+        Fields("one", Row("a", INTEGER, "sampling.max_token"), Row("b", STRING, "usr_id"), Row("c", STRING, "user_id"))
+
+
+def test_a_value_without_a_row_is_refused() -> None:
+    with pytest.raises(ValueError, match="one: no row for typo"):
+        lost_of(given={"typo": 1, "who": "me"})

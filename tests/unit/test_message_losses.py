@@ -23,6 +23,7 @@ from bridge.model import (
     ToolCall,
     ToolResult,
     Url,
+    as_text,
 )
 from bridge.toolkit.message_losses import RESULT, MessageLosses
 
@@ -149,3 +150,49 @@ def test_system_messages_that_become_text() -> None:
     card = Capabilities(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES, text={Feature.SYSTEM: "x"}))
     assert lost_of(MessageLosses(card), said(Text("t"), role="system")) == {"system": "sent as text"}
     assert lost_of(MessageLosses(card), said(Text("t"))) == {}
+
+
+def test_an_unknown_role_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"told: expected some of assistant, .*, got asistant"):
+        MessageLosses(POOR, told=["asistant", "user"])
+
+
+@pytest.mark.parametrize(
+    ("message", "place"),
+    [(said(ToolResult("c", [AUDIO]), role="tool"), " in a tool result"),
+     (said(AUDIO, role="system"), " in a message of role system"), (said(AUDIO), "")],
+)  # fmt: skip
+def test_a_refusal_says_where_media_are_not_taken(message: Message, place: str) -> None:
+    with pytest.raises(Unsupported, match=f"accepts no audio by URL{place}; send it"):
+        lost_of(MessageLosses(POOR), message)
+
+
+def test_the_writer_is_handed_what_the_wire_has() -> None:
+    losses = MessageLosses(
+        POOR, takes=lambda part, role: role == "user" and isinstance(part, Media), told=["assistant", RESULT],
+        of_assistants=[Reasoning], beside_results=[],
+    )  # fmt: skip
+    messages = [
+        said(Text("plain")),
+        said(AUDIO, Data({"a": 1}), Reasoning("hm")),
+        said(AUDIO, Refusal("no"), Reasoning("hm"), role="assistant"),
+        said(Text("beside"), ToolResult("c", [Text("x"), AUDIO, Data({"a": 1})]), role="tool"),
+        said(Reasoning("hm")),
+    ]
+    lost = Losses()
+    link = Text(as_text(AUDIO))
+    assert [(m.role, m.parts) for m in losses.carried(messages, lost)] == [
+        ("user", [Text("plain")]),
+        ("user", [AUDIO, Text('{"a":1}')]),
+        ("assistant", [link, Text("no")]),
+        ("tool", [ToolResult("c", [Text("x"), link, Text('{"a":1}')])]),
+    ]
+    noted = Losses()
+    losses.note(messages, noted)
+    assert (lost.names, lost.details) == (noted.names, noted.details)
+    assert messages[1].parts[0] is AUDIO, "the request stays as it is"
+
+
+def test_what_is_exact_is_handed_on_as_it_is() -> None:
+    messages = [said(AUDIO, Data({"a": 1}), PICTURE, role="assistant"), said(ToolResult("c", [PICTURE]), role="tool")]
+    assert MessageLosses(EXACT).carried(messages, Losses()) == messages

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bridge.cli import main
-from bridge.contract import Dialect, registry
+from bridge.contract import Capabilities, Dialect, Endpoint, Feature, Operation, registry
 from bridge.engine.config import json_schema, parse
 from bridge.errors import ConfigError
 
@@ -246,3 +246,42 @@ def test_the_name_of_a_product_leads_to_its_dialect(name: str, dialect: str) -> 
     route = {"dialect": name, "path": "/", "backend": "b"}
     with pytest.raises(ConfigError, match=f'unknown dialect "{name}"; did you mean "{dialect}"[?]'):
         parse({"backends": {"b": {"dialect": "demo"}}, "routes": [route]})
+
+
+class Nameless(Dialect):
+    pass
+
+
+class Bare(Dialect):
+    name = "bare"
+    capabilities = Capabilities.only({Feature.TEXT}, "no field")
+    surface = (Endpoint("POST", "/ask", Operation.RUN), Endpoint("GET", "/alive", Operation.HEALTH))
+
+
+class BareFront(Bare):
+    called = False
+
+
+def test_a_dialect_without_a_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match="the dialect Nameless has no name: set the class attribute name"):
+        registry.register(Nameless())
+
+
+@pytest.mark.parametrize(
+    ("dialect", "lacks"),
+    [
+        (Nameless(), "the dialect Nameless has no name"),
+        (Inside(), "the dialect 'inside' has no capabilities"),
+        (Bare(), "'bare' lacks decode_request, encoder, encode_error, example_request, encode_health .*, and "
+                 "encode_request, decoder, parse_response, decode_error "),
+        (BareFront(), "'bare' lacks decode_request, encoder, encode_error, example_request, encode_health .*call it.$"),
+    ],
+)  # fmt: skip
+def test_all_that_a_dialect_lacks_is_one_error(dialect: Dialect, lacks: str) -> None:
+    with pytest.raises(ConfigError, match=lacks):
+        registry.check_complete(dialect)
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_ours_lack_nothing(name: str) -> None:
+    registry.check_complete(registry.get(name))

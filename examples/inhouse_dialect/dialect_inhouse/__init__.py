@@ -50,12 +50,20 @@ from bridge.model import (
 )
 from bridge.model import events as ev
 from bridge.model.jsontext import arguments_of, dict_of, dumps, input_of, read_json
-from bridge.toolkit import Encoder, Fields, MessageLosses, Node, ObjectDialect, Row, body_of
-from bridge.toolkit.check import model_in
-from bridge.toolkit.fields import BOOLEAN
-from bridge.toolkit.open_calls import OpenCalls
-from bridge.toolkit.redact import masked
-from bridge.toolkit.tools import supported
+from bridge.toolkit import (
+    BOOLEAN,
+    Encoder,
+    Fields,
+    MessageLosses,
+    Node,
+    ObjectDialect,
+    OpenCalls,
+    Row,
+    body_of,
+    masked,
+    model_in,
+    supported,
+)
 
 NAME = "inhouse"
 Wire = dict[str, Any]
@@ -67,21 +75,24 @@ _NO_FIELD, _AS_TEXT = "the protocol has no field for it", "a link or JSON in the
 _CARD = Capabilities(
     answers=entries(
         ANSWER_FEATURES,
-        text=dict.fromkeys((F.REFUSAL, F.IMAGE, F.AUDIO, F.VIDEO, F.FILE, F.DATA, F.INTERRUPT), _AS_TEXT),
-        drop=dict.fromkeys(
-            (F.REASONING_SIGNATURE, F.TOOL_ORIGIN, F.TOOL_RESULT, F.USAGE_DETAILS, F.STATE, F.STEP, F.CUSTOM, F.RAW,
-             F.CHOICES, F.PART_BORDERS), _NO_FIELD),
-        refuse=dict.fromkeys((F.FINISH_CONTENT_FILTER, F.FINISH_CANCELED), "sent as an error"),
+        text={_AS_TEXT: (F.REFUSAL, F.IMAGE, F.AUDIO, F.VIDEO, F.FILE, F.DATA, F.INTERRUPT)},
+        drop={_NO_FIELD: (
+            F.REASONING_SIGNATURE, F.TOOL_ORIGIN, F.TOOL_RESULT, F.USAGE_DETAILS, F.STATE, F.STEP, F.CUSTOM, F.RAW,
+            F.CHOICES, F.PART_BORDERS)},
+        refuse={"sent as an error": (F.FINISH_CONTENT_FILTER, F.FINISH_CANCELED)},
     ),
     requests=entries(
         REQUEST_FEATURES,
-        text={F.DATA: "JSON in the text", F.REFUSAL_HISTORY: "in the text"},
-        drop=dict.fromkeys(
-            (F.MESSAGE_NAME, F.TOOL_CHOICE, F.PARALLEL_TOOL_CALLS, F.RESPONSE_FORMAT, F.SAMPLING, F.REASONING_EFFORT,
-             F.TOOL_ORIGIN, F.USER_ID, F.THREAD_ID, F.METADATA, F.CONTEXT, F.STATE), _NO_FIELD),
-        refuse={F.RESUME: "the protocol has no questions"} | dict.fromkeys(
-            (F.IMAGE_URL, F.AUDIO_URL, F.AUDIO_INLINE, F.VIDEO_URL, F.VIDEO_INLINE, F.FILE_URL, F.FILE_INLINE,
-             F.FILE_REF), "turns have pictures only, as bytes"),
+        text={_AS_TEXT: (F.DATA, F.REFUSAL_HISTORY)},
+        drop={_NO_FIELD: (
+            F.MESSAGE_NAME, F.TOOL_CHOICE, F.PARALLEL_TOOL_CALLS, F.RESPONSE_FORMAT, F.SAMPLING, F.REASONING_EFFORT,
+            F.TOOL_ORIGIN, F.USER_ID, F.THREAD_ID, F.METADATA, F.CONTEXT, F.STATE)},
+        refuse={
+            "the protocol has no questions": [F.RESUME],
+            "turns have pictures only, as bytes": (
+                F.IMAGE_URL, F.AUDIO_URL, F.AUDIO_INLINE, F.VIDEO_URL, F.VIDEO_INLINE, F.FILE_URL, F.FILE_INLINE,
+                F.FILE_REF),
+        },
     ),
     demands=Demands(results_follow_calls=True, results_in_order=True, object_arguments=True),
     usage_on_failure=False,
@@ -99,7 +110,7 @@ def _tools(body: Node, name: str) -> list[Tool]:
     return [read_function(node) for node in body.objects(name)]
 
 
-_LOSSES = MessageLosses(_CARD, takes=_is_picture, marks_errors=False)
+_LOSSES = MessageLosses(_CARD, takes=_is_picture, marks_errors=False, beside_results=())
 _BODY = Fields(
     NAME,
     Row("model"),
@@ -147,13 +158,13 @@ class InHouse(ObjectDialect, ModelsDialect):
     def encode_request(self, request: Request, context: Context) -> WireRequest:
         if request.resume:
             raise Unsupported("resume: this backend has no questions to answer.", param="resume")
-        _LOSSES.note(request.messages, context.lost)
+        messages = _LOSSES.carried(request.messages, context.lost)
         if any(isinstance(p, Reasoning) and (p.signature or p.redacted) for m in request.messages for p in m.parts):
             context.lost.add(Feature.REASONING_HISTORY, "its signature")
         names = {part.call_id: part.name for m in request.messages for part in m.parts if isinstance(part, ToolCall)}
         made = {
             "model": context.model or request.model or "",
-            "turns": [turn for message in request.messages for turn in _turns(message, names)],
+            "turns": [turn for message in messages for turn in _turns(message, names)],
             "tools": [write_function(tool) for tool in supported(request, NAME, context.lost)] or None,
         }
         return json_request("/talk", dumps({**_BODY.write(request, context.lost, made), **request.extra(NAME)}))
@@ -284,7 +295,7 @@ def _turn(role: str, parts: Sequence[Part]) -> Wire:
                 fields["thought"] = fields.get("thought", "") + part.text
             case ToolCall():
                 fields.setdefault("calls", []).append({"name": part.name, "input": input_of(part.arguments)})
-            case Media(source=Inline(base64=data)) if _is_picture(part):
+            case Media(source=Inline(base64=data)):
                 fields.setdefault("pictures", []).append(data)
             case _:
                 texts.append(as_text(part))

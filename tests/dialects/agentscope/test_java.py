@@ -422,7 +422,7 @@ def test_a_request_has_the_documented_fields_and_no_others() -> None:
     ]
     lost = {
         Feature.MESSAGE_NAME, Feature.TOOL_CHOICE, Feature.PARALLEL_TOOL_CALLS, Feature.RESPONSE_FORMAT,
-        Feature.REASONING_EFFORT, Feature.METADATA, Feature.EXTRAS,
+        Feature.REASONING_EFFORT, Feature.METADATA, Feature.EXTRAS, Feature.TOOLS,
     }  # fmt: skip
     assert set(ctx.lost.names) == {str(f) for f in lost}
     assert java.decode_request(java.example_request("hi"), context()).messages[0].parts == [Text("hi")]

@@ -1,0 +1,103 @@
+"""What the suite notices of a dialect that loses details of a request or of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bridge.contract import Context, Dialect, Feature, Losses, WireRequest, registry
+from bridge.model import Request
+from bridge.model import events as ev
+from bridge.testing import DialectConformance
+from bridge.testing.witnesses import REQUEST_DETAILS
+from bridge.toolkit import Encoder
+
+Encode = Callable[[Request, Context], WireRequest]
+Change = Callable[[Encode, Request, Context], WireRequest]
+CHAT: Any = type(registry.get("openai-chat"))
+
+
+class Suite(DialectConformance):
+    __test__ = False  # its tests are called here
+    dialects = ("openai-chat",)
+    names_losses = True
+
+
+class Forgetful(Losses):
+    """Records nothing."""
+
+    def add(self, feature: Feature, detail: str = "") -> None:
+        pass
+
+
+def requests_of(change: Change) -> Dialect:
+    class Changed(CHAT):  # type: ignore[misc]
+        def encode_request(self, request: Request, context: Context) -> WireRequest:
+            return change(super().encode_request, request, context)
+
+    return Changed()
+
+
+def in_silence(encode: Encode, request: Request, context: Context) -> WireRequest:
+    context.lost = Forgetful()
+    return encode(request, context)
+
+
+def twice(encode: Encode, request: Request, context: Context) -> WireRequest:
+    context.lost.add(Feature.IMAGE_URL, "sent as text")
+    return encode(request, context)
+
+
+def without_pictures(encode: Encode, request: Request, context: Context) -> WireRequest:
+    wire = encode(request, context)
+    context.lost.add(Feature.IMAGE_URL, "sent as text")
+    wire.body = wire.body.replace(b"detail.png", b"")
+    return wire
+
+
+def one_model(encode: Encode, request: Request, context: Context) -> WireRequest:
+    context.model = "x"
+    return encode(request, context)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (in_silence, "a picture by URL in a message of role assistant was lost in silence"),
+        (twice, "a picture by URL in a tool result was sent, but is reported as lost: 'sent as text'"),
+        (without_pictures, "a picture by URL in a tool result was not sent, but is reported as 'sent as text'"),
+    ],
+)
+def test_a_detail_that_is_lost(change: Change, why: str) -> None:
+    with pytest.raises(AssertionError, match=why):
+        Suite().test_each_detail_of_a_request_is_sent_or_named(requests_of(change))
+
+
+def test_a_model_of_its_own() -> None:
+    with pytest.raises(AssertionError, match=r"context\.model is not sent"):
+        Suite().test_the_model_of_the_backend_is_sent_or_named(requests_of(one_model))
+
+
+def test_the_end_of_a_call_that_was_cut_off() -> None:
+    class Ending(Encoder):
+        holds_cut_calls = True
+
+        def part_ended(self, event: ev.PartEnded) -> None:
+            self.write({"end": "call"})
+
+    class Ends(CHAT):  # type: ignore[misc]
+        def encoder(self, context: Context) -> Encoder:
+            return Ending(context, self.capabilities)
+
+    with pytest.raises(AssertionError, match="a call that was cut off is written as a complete one"):
+        Suite().test_a_call_that_was_cut_off_gets_no_end_of_a_complete_one(Ends())
+    with pytest.raises(AssertionError, match="cached tokens were lost in silence"):
+        Suite().test_each_count_of_an_answer_is_written_or_named(Ends(), "cached")
+
+
+@pytest.mark.parametrize("name", REQUEST_DETAILS)
+def test_a_request_says_its_detail_and_a_plain_one_does_not(name: str) -> None:
+    witness = REQUEST_DETAILS[name][1]
+    assert witness.read(witness.request) != witness.read(Request([]))
