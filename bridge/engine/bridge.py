@@ -8,7 +8,7 @@ import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
@@ -50,7 +50,7 @@ from bridge.run.retries import may_ask_elsewhere
 from bridge.run.run import Run
 from bridge.run.tools.tools import with_tools
 from bridge.stores import open_held_places, open_places
-from bridge.stores.memory_budget import LoadedBytes, MemoryBudget, counted
+from bridge.stores.memory_budget import LoadedBytes, MemoryBudget
 from bridge.translation.pair import pair_of
 from bridge.translation.policies.forbidden_fields import without_redirects
 
@@ -295,9 +295,9 @@ class Bridge:
             memory=self.memory_budget,
         )
 
-    def counting(self) -> AbstractContextManager[LoadedBytes]:
+    def counting(self) -> LoadedBytes:
         """Serve one request in this block: what it loads counts against `memory_budget`."""
-        return counted(self.memory_budget)
+        return LoadedBytes(self.memory_budget)
 
     async def close(self) -> None:
         """Close connection pools and stores. Calling it again has no effect."""

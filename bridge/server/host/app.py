@@ -202,7 +202,7 @@ def _shaping_errors(state: State) -> Middleware:
                 raise
             response = request[BEGUN]
         finally:
-            await release(request)
+            release(request)
         return response
 
     def refused(request: web.Request, error: Exception) -> web.StreamResponse | None:

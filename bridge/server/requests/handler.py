@@ -10,7 +10,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from secrets import token_hex
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,7 +28,7 @@ from bridge.server.requests.guard import GUARD
 from bridge.server.requests.limits import RouteLimiter
 from bridge.server.requests.spans import spanned
 from bridge.server.requests.wire import REPORTED, USER, decoded, error_of, read_request, request_id
-from bridge.server.requests.writing import BEGUN, abort, has_left, hold, release, send
+from bridge.server.requests.writing import BEGUN, Place, abort, has_left, hold, release, send
 
 if TYPE_CHECKING:
     from bridge.engine.config import Server
@@ -94,7 +93,7 @@ class RequestScope:
         """The response whose head is out: there can be no other one. A WebSocket takes any number of messages."""
         return self.http.get(BEGUN) if self.stream is None else None
 
-    async def hold(self, place: AbstractAsyncContextManager[None]) -> None:
+    async def hold(self, place: Place) -> None:
         """Enter a slot until the response of this request is written."""
         await hold(self.http, place)
 
@@ -159,7 +158,7 @@ class RouteHandler:
                 return await self._reported(scope)
         finally:
             self.active.discard(task)
-            await release(http)
+            release(http)
             if leaving is not None:
                 leaving.cancel()
 
