@@ -28,7 +28,7 @@ from bridge.server.requests.guard import GUARD
 from bridge.server.requests.limits import RouteLimiter
 from bridge.server.requests.spans import spanned
 from bridge.server.requests.wire import REPORTED, USER, decoded, error_of, read_request, request_id
-from bridge.server.requests.writing import BEGUN, Place, abort, has_left, hold, release, send
+from bridge.server.requests.writing import BEGUN, Place, abort, has_left, hold, send
 
 if TYPE_CHECKING:
     from bridge.engine.config import Server
@@ -63,7 +63,7 @@ class RequestScope:
         self.route: Route = handler.route
         self.limiter: RouteLimiter = handler.limiter
         self.server: Server = handler.server
-        self.user: str = http.get(USER, "")
+        self.user = report.user
         self.lock: RunLock | None = None
         self.stream: web.StreamResponse | None = None
         self.known: Callable[[StoredResponses | None], StoredResponses] | None = None
@@ -158,7 +158,6 @@ class RouteHandler:
                 return await self._reported(scope)
         finally:
             self.active.discard(task)
-            release(http)
             if leaving is not None:
                 leaving.cancel()
 
