@@ -43,6 +43,7 @@ _METHODS: Mapping[type, str] = {
 _PLACED = DELTAS | {ev.PartStarted, ev.PartEnded, ev.ContentAdded, ev.ToolResulted, ev.RunFinished, ev.RunFailed}
 
 
+_VALUES = frozenset({dict})
 _MESSAGE = ev.MessageStarted  # one of a further choice may be left out
 
 
@@ -113,7 +114,10 @@ class Encoder(EncoderLike):
         out = self.out = []
         handlers, free, sequencer, projection = self._handlers, self.free, self._sequencer, self._projection
         rules, watched = projection.rules, projection.watched
-        for event in self.ready(events):
+        if self._cut_calls is not None:
+            # Those that wait to know whether a call was cut off are written later.
+            events = self._cut_calls.feed(events)
+        for event in events:
             kind = type(event)
             if kind in DELTAS and not sequencer.busy and not watched:
                 handlers[kind](self, event)
@@ -143,7 +147,9 @@ class Encoder(EncoderLike):
             return super().whole(events)
         self.in_one_piece = True
         frames: list[Any] = self.encode(coalesced(events))
-        return self.accumulate([frame if isinstance(frame, dict) else _value_of(frame) for frame in frames])
+        if not _VALUES.issuperset(map(type, frames)):
+            frames = [frame if isinstance(frame, dict) else _value_of(frame) for frame in frames]
+        return self.accumulate(frames)
 
     def accumulate(self, frames: Sequence[Any]) -> Any:
         """Return the body of a whole answer, as JSON: what a client makes of these frames of a run that did not fail.
@@ -160,10 +166,6 @@ class Encoder(EncoderLike):
             self.out.append(payload)
         else:
             self.out.append(dumps(payload) if event is None else Frame(dumps(payload), event))
-
-    def ready(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return the events that can be written now: all, but those that wait to know whether a call was cut off."""
-        return events if self._cut_calls is None else self._cut_calls.feed(events)
 
     def counted(self) -> ev.UsageReported:
         """Return the token counts of an answer that ended, for a wire whose clients read numbers.

@@ -193,7 +193,8 @@ class Fields:
             if given is None or row.name not in given:
                 out[row.name] = value if row.write is None else row.write(value)
         if given:
-            out.update(given)
+            # Most of what is given is None; what is left is put in order.
+            out.update(compress(given.items(), map(is_not, given.values(), repeat(None))))
             out = {name: out[name] for name in sorted(self._ranks.keys() & out.keys(), key=self._ranks.__getitem__)}
         if only is not None:
             out = {name: value for name, value in out.items() if name in only}
