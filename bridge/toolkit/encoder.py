@@ -114,10 +114,7 @@ class Encoder(EncoderLike):
         out = self.out = []
         handlers, free, sequencer, projection = self._handlers, self.free, self._sequencer, self._projection
         rules, watched = projection.rules, projection.watched
-        if self._cut_calls is not None:
-            # Those that wait to know whether a call was cut off are written later.
-            events = self._cut_calls.feed(events)
-        for event in events:
+        for event in self.ready(events):
             kind = type(event)
             if kind in DELTAS and not sequencer.busy and not watched:
                 handlers[kind](self, event)
@@ -166,6 +163,10 @@ class Encoder(EncoderLike):
             self.out.append(payload)
         else:
             self.out.append(dumps(payload) if event is None else Frame(dumps(payload), event))
+
+    def ready(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Return the events that can be written now: all, but those that wait to know whether a call was cut off."""
+        return events if self._cut_calls is None else self._cut_calls.feed(events)
 
     def counted(self) -> ev.UsageReported:
         """Return the token counts of an answer that ended, for a wire whose clients read numbers.
